@@ -1,0 +1,2 @@
+//! The terapage command.
+fn main() {}

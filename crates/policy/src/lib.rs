@@ -1,0 +1,10 @@
+//! Replacement and prefetch policies: pure code without I/O, clocks or threads,
+//! one policy a file. The pager runs them; simulators run the very same code.
+//!
+//! Blocks are named by their number, a `u32` that the pager gives out densely
+//! from 0, so that a policy can keep arrays indexed by it.
+#![forbid(unsafe_code)]
+
+mod list;
+pub mod prefetch;
+pub mod replacement;

@@ -1,0 +1,96 @@
+//! Doubly linked lists of blocks through one array: no allocation per block.
+
+/// No block.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Link {
+    older: u32,
+    newer: u32,
+    list: u8,
+}
+
+const LOOSE: Link = Link { older: NONE, newer: NONE, list: 0 };
+
+/// Several lists over the same blocks; a block is in at most one of them.
+///
+/// Lists are numbered from 1 to `N`. Every operation takes constant time.
+pub struct Lists<const N: usize> {
+    links: Vec<Link>,
+    oldest: [u32; N],
+    newest: [u32; N],
+    len: [usize; N],
+}
+
+impl<const N: usize> Default for Lists<N> {
+    fn default() -> Self {
+        Lists { links: Vec::new(), oldest: [NONE; N], newest: [NONE; N], len: [0; N] }
+    }
+}
+
+impl<const N: usize> Lists<N> {
+    /// The list that `block` is in, 1 to `N`, or 0.
+    pub fn of(&self, block: u32) -> u8 {
+        self.links.get(block as usize).map_or(0, |link| link.list)
+    }
+
+    /// Blocks in `list`.
+    pub fn len(&self, list: u8) -> usize {
+        self.len[usize::from(list) - 1]
+    }
+
+    /// The block that has been in `list` longest.
+    pub fn oldest(&self, list: u8) -> Option<u32> {
+        Some(self.oldest[usize::from(list) - 1]).filter(|&block| block != NONE)
+    }
+
+    /// The block older by one than those newer: its successor towards the new end.
+    pub fn newer(&self, block: u32) -> Option<u32> {
+        Some(self.links[block as usize].newer).filter(|&block| block != NONE)
+    }
+
+    /// Puts `block` at the new end of `list`, wherever it was.
+    pub fn push(&mut self, list: u8, block: u32) {
+        self.remove(block);
+        let index = block as usize;
+        if index >= self.links.len() {
+            self.links.resize((index + 1).next_power_of_two(), LOOSE);
+        }
+        let at = usize::from(list) - 1;
+        let newest = self.newest[at];
+        self.links[index] = Link { older: newest, newer: NONE, list };
+        match newest {
+            NONE => self.oldest[at] = block,
+            _ => self.links[newest as usize].newer = block,
+        }
+        self.newest[at] = block;
+        self.len[at] += 1;
+    }
+
+    /// Takes `block` out of its list, if it is in one; says which it was.
+    pub fn remove(&mut self, block: u32) -> u8 {
+        let Some(&Link { older, newer, list }) = self.links.get(block as usize) else { return 0 };
+        if list == 0 {
+            return 0;
+        }
+        let at = usize::from(list) - 1;
+        match older {
+            NONE => self.oldest[at] = newer,
+            _ => self.links[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest[at] = older,
+            _ => self.links[newer as usize].older = older,
+        }
+        self.links[block as usize] = LOOSE;
+        self.len[at] -= 1;
+        list
+    }
+
+    /// Takes the oldest block of `list`.
+    pub fn pop(&mut self, list: u8) -> Option<u32> {
+        let block = self.oldest(list)?;
+        self.remove(block);
+        Some(block)
+    }
+}

@@ -1,0 +1,61 @@
+//! Which blocks are read before they are asked for.
+
+mod sequential;
+
+pub use sequential::Sequential;
+
+/// A run of blocks worth reading: `first`, then every `step`-th, `count` in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The first block.
+    pub first: u32,
+    /// Blocks in the run.
+    pub count: u32,
+    /// Distance from one to the next, in blocks; negative for a descending run.
+    pub step: i32,
+}
+
+/// A prefetch policy.
+///
+/// The pager tells it of every fault that reads a block from the store, of every fault on
+/// a block whose read is under way, and of the first touch of a *marker*: the
+/// first block of each prefetched run, which is left out of the program's address
+/// space so that its touch is seen.
+pub trait Prefetch: Send {
+    /// The name, as `--prefetch` has it.
+    fn name(&self) -> &'static str;
+
+    /// `block` was touched; what should be read next, if anything. Runs already
+    /// asked for are not asked for again.
+    fn touched(&mut self, block: u32) -> Option<Ahead>;
+
+    /// Of the blocks prefetched, `used` were touched and `wasted` left memory untouched,
+    /// as far as the markers tell.
+    fn outcome(&mut self, _used: u32, _wasted: u32) {}
+}
+
+/// No prefetching.
+pub struct Off;
+
+impl Prefetch for Off {
+    fn name(&self) -> &'static str {
+        "off"
+    }
+
+    fn touched(&mut self, _block: u32) -> Option<Ahead> {
+        None
+    }
+}
+
+/// The names that [`by_name`] knows, the default first.
+pub const NAMES: &[&str] = &["auto", "sequential", "off"];
+
+/// The policy called `name`. A run has at most `run` blocks, and at most `ahead`
+/// blocks are asked for beyond the last one touched.
+pub fn by_name(name: &str, run: u32, ahead: u32) -> Option<Box<dyn Prefetch>> {
+    Some(match name {
+        "auto" | "sequential" => Box::new(Sequential::new(run, ahead)),
+        "off" => Box::new(Off),
+        _ => return None,
+    })
+}

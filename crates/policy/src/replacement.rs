@@ -1,0 +1,54 @@
+//! Which block leaves when room is needed.
+
+mod fifo;
+mod lru;
+
+pub use fifo::Fifo;
+pub use lru::Lru;
+
+/// A replacement policy over the blocks that are in memory.
+///
+/// The pager takes a victim out of the program's address space some time before
+/// it takes it out of memory. A victim that is touched in between comes back by
+/// [`rescue`](Replacement::rescue): that is how a policy learns of references.
+/// One that is not is said to be [`gone`](Replacement::gone).
+pub trait Replacement: Send {
+    /// The name, as `--policy` has it.
+    fn name(&self) -> &'static str;
+
+    /// `block` has come into memory, by a page-in or a first touch. It was not in.
+    fn insert(&mut self, block: u32);
+
+    /// `block`, given as a victim before, was touched while still in memory, and is in again.
+    fn rescue(&mut self, block: u32);
+
+    /// Chooses the next block to leave; it is no longer in. `None` when no block is in.
+    fn victim(&mut self) -> Option<u32>;
+
+    /// `block`, given as a victim before, has left memory. A policy with a
+    /// history remembers it.
+    fn gone(&mut self, _block: u32) {}
+
+    /// `block` exists no more (unmapped, discarded): forget it wherever it is.
+    fn remove(&mut self, block: u32);
+
+    /// Blocks that are in.
+    fn len(&self) -> usize;
+
+    /// Whether no block is in.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The names that [`by_name`] knows, the default first.
+pub const NAMES: &[&str] = &["auto", "lru", "fifo"];
+
+/// The policy called `name`, for `frames` blocks in memory.
+pub fn by_name(name: &str, _frames: usize) -> Option<Box<dyn Replacement>> {
+    Some(match name {
+        "auto" | "lru" => Box::<Lru>::default(),
+        "fifo" => Box::<Fifo>::default(),
+        _ => return None,
+    })
+}

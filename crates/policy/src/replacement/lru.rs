@@ -1,0 +1,36 @@
+//! Least recently used, as Teramem has it: recency is what faults tell.
+
+use super::Replacement;
+use crate::list::Lists;
+
+/// Blocks in order of their last known reference.
+#[derive(Default)]
+pub struct Lru {
+    lists: Lists<1>,
+}
+
+impl Replacement for Lru {
+    fn name(&self) -> &'static str {
+        "lru"
+    }
+
+    fn insert(&mut self, block: u32) {
+        self.lists.push(1, block);
+    }
+
+    fn rescue(&mut self, block: u32) {
+        self.lists.push(1, block);
+    }
+
+    fn victim(&mut self) -> Option<u32> {
+        self.lists.pop(1)
+    }
+
+    fn remove(&mut self, block: u32) {
+        self.lists.remove(block);
+    }
+
+    fn len(&self) -> usize {
+        self.lists.len(1)
+    }
+}

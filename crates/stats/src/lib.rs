@@ -1,0 +1,139 @@
+//! Counters of a paged process.
+//!
+//! They lie in a memory file that the process holds open under a known name
+//! ([`FILE_NAME`]), so that `terapage stat` and `terapage top` can map it through
+//! `/proc/PID/fd` without the process taking part. Nothing is left behind when it ends.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The name of the memory file, as `/proc/PID/fd` shows it after `/memfd:`.
+pub const FILE_NAME: &str = "terapage-stats";
+
+/// "TERASTA" and the layout's version.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x01");
+
+/// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
+pub const BUCKETS: usize = 20;
+
+/// Latencies, counted in buckets: bucket `i` holds those under 2^i microseconds.
+#[repr(C)]
+#[derive(Default)]
+pub struct Latency {
+    /// Counts, the last bucket without an upper end.
+    pub buckets: [AtomicU64; BUCKETS],
+}
+
+impl Latency {
+    /// Counts one of `ns` nanoseconds.
+    pub fn add(&self, ns: u64) {
+        let us = ns / 1000;
+        let bucket = (64 - us.leading_zeros() as usize).min(BUCKETS - 1);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters, one writer (the pager's thread), any number of readers.
+        #[repr(C)]
+        #[derive(Default)]
+        pub struct Counters {
+            /// [`MAGIC`], once the rest can be read.
+            pub magic: AtomicU64,
+            $($(#[$doc])* pub $name: AtomicU64,)*
+            /// From a hard fault's arrival to the waking of its thread.
+            pub hard_latency: Latency,
+        }
+
+        /// The counters as they were at one time.
+        #[derive(Clone, Copy, Debug, Default, Serialize)]
+        pub struct Snapshot {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Counts by power of two of microseconds, as in [`Latency`].
+            pub hard_latency_us: [u64; BUCKETS],
+        }
+
+        impl Counters {
+            /// What they are now, each by itself.
+            pub fn snapshot(&self) -> Snapshot {
+                Snapshot {
+                    $($name: self.$name.load(Relaxed),)*
+                    hard_latency_us: std::array::from_fn(|i| self.hard_latency.buckets[i].load(Relaxed)),
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// The process, by its id.
+    pid,
+    /// When paging started, in seconds since 1970.
+    started_s,
+    /// The budget, bytes.
+    budget_bytes,
+    /// The block size, bytes.
+    block_bytes,
+    /// Bytes of frames in use.
+    resident_bytes,
+    /// The most that `resident_bytes` has been.
+    resident_peak_bytes,
+    /// Bytes of address space that are paged and in use.
+    region_bytes,
+    /// Number of regions.
+    regions,
+    /// Bytes of the store in use.
+    store_bytes,
+    /// Touches of blocks that were never touched before.
+    first_touches,
+    /// Touches of blocks that had to be read from the store.
+    hard_faults,
+    /// Touches of blocks that still had their frame.
+    soft_faults,
+    /// Blocks read because a thread waited.
+    demand_blocks,
+    /// Blocks read ahead.
+    prefetched_blocks,
+    /// Markers of prefetched runs that were touched, in blocks of their runs.
+    prefetch_used_blocks,
+    /// Blocks of prefetched runs that left before their marker was touched.
+    prefetch_wasted_blocks,
+    /// Bytes read from the store.
+    page_in_bytes,
+    /// Bytes written to the store.
+    page_out_bytes,
+    /// Blocks that left memory without a write, because the store held the same bytes.
+    clean_page_outs,
+    /// Blocks that left memory without a write, because they were all zero.
+    zero_page_outs,
+    /// Blocks that left memory by a write.
+    dirty_page_outs,
+    /// Pages that could not be moved at once, and were tried again or copied.
+    retries,
+    /// Forks of the process.
+    forks,
+    /// Bytes of address space that had been paged and no longer are (protected, locked, mapped over).
+    released_bytes,
+}
+
+impl Counters {
+    /// Adds `n` to a counter of this set.
+    pub fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Relaxed);
+    }
+}
+
+impl Snapshot {
+    /// The latency below which a share `p` (0 to 1) of the hard faults stayed, in
+    /// microseconds: the upper end of its bucket. `None` without hard faults.
+    pub fn hard_latency_percentile_us(&self, p: f64) -> Option<u64> {
+        let total: u64 = self.hard_latency_us.iter().sum();
+        let wanted = (total as f64 * p).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        self.hard_latency_us.iter().enumerate().find_map(|(i, &count)| {
+            seen += count;
+            (total > 0 && seen >= wanted).then_some(1 << i)
+        })
+    }
+}
