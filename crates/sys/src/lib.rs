@@ -1,1 +1,43 @@
-//! Placeholder.
+//! The system calls that Terapage needs, and nearly all of its `unsafe`.
+//!
+//! Everything that maps memory is done by raw system calls: the library that is loaded
+//! into programs stands in for `mmap` and its kin, and must not meet itself.
+
+pub mod fd;
+pub mod file;
+pub mod memory;
+pub mod pagemap;
+pub mod ring;
+pub mod thread;
+pub mod userfaultfd;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// An error of the operating system, with the call that met it.
+#[derive(Debug, thiserror::Error)]
+#[error("{call}: {source}")]
+pub struct Error {
+    /// The system call.
+    pub call: &'static str,
+    /// What it answered.
+    pub source: std::io::Error,
+}
+
+impl Error {
+    pub(crate) fn last(call: &'static str) -> Self {
+        Error { call, source: std::io::Error::last_os_error() }
+    }
+
+    /// The error number.
+    pub fn errno(&self) -> i32 {
+        self.source.raw_os_error().unwrap_or(0)
+    }
+}
+
+/// What a system call of this crate gives.
+pub type Result<T> = std::result::Result<T, Error>;
+
+pub(crate) fn check(call: &'static str, answer: libc::c_long) -> Result<libc::c_long> {
+    if answer < 0 { Err(Error::last(call)) } else { Ok(answer) }
+}

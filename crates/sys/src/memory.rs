@@ -1,0 +1,86 @@
+//! Address space.
+
+use crate::{Error, Result, check};
+
+/// Reserves `len` bytes of private anonymous memory, readable and writable, without
+/// promising that they can all be used at once.
+pub fn reserve(len: usize) -> Result<*mut u8> {
+    // SAFETY: the kernel chooses the place; nothing is replaced.
+    unsafe { map(std::ptr::null_mut(), len, libc::MAP_NORESERVE) }
+}
+
+/// Puts fresh private anonymous memory at exactly `at`, over whatever is there.
+///
+/// # Safety
+/// Nobody may rely on what was mapped there.
+pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { map(at, len, libc::MAP_NORESERVE | libc::MAP_FIXED) }.map(|_| ())
+}
+
+unsafe fn map(at: *mut u8, len: usize, flags: i32) -> Result<*mut u8> {
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: as the callers argue.
+    let answer = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, -1, 0) };
+    if answer == -1 { Err(Error::last("mmap")) } else { Ok(answer as *mut u8) }
+}
+
+/// Gives address space back.
+///
+/// # Safety
+/// Nobody may use the range any more.
+pub unsafe fn unmap(at: *mut u8, len: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    check("munmap", unsafe { libc::syscall(libc::SYS_munmap, at, len) }).map(|_| ())
+}
+
+/// Frees the pages of a range of private anonymous memory; it reads as zeros, or faults, from then on.
+///
+/// # Safety
+/// Nobody may rely on the bytes.
+pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    check("madvise(MADV_DONTNEED)", unsafe { libc::syscall(libc::SYS_madvise, at, len, libc::MADV_DONTNEED) })
+        .map(|_| ())
+}
+
+/// Gives advice about a range that changes no bytes (huge pages, dump, fork). Whether it was taken.
+pub fn advise(at: usize, len: usize, advice: i32) -> bool {
+    debug_assert!(![libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE].contains(&advice));
+    // SAFETY: such advice changes no bytes.
+    unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) == 0 }
+}
+
+/// Makes every page of a range present and writable, as a write to it would.
+pub fn populate(at: usize, len: usize) -> Result<()> {
+    const MADV_POPULATE_WRITE: i32 = 23;
+    // SAFETY: populating changes no bytes that anybody sees.
+    let answer = unsafe { libc::syscall(libc::SYS_madvise, at, len, MADV_POPULATE_WRITE) };
+    check("madvise(MADV_POPULATE_WRITE)", answer).map(|_| ())
+}
+
+/// Makes the page at `at` this process's alone, when a fork has left it shared, by
+/// writing back a word that it holds.
+///
+/// # Safety
+/// `at` is the address of a present, writable page.
+pub unsafe fn make_exclusive(at: usize) {
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    // SAFETY: the page is present and writable; an atomic exchange of a word for itself
+    // is seen by no other thread, and no other thread's write is lost.
+    let word = unsafe { AtomicU64::from_ptr(at as *mut u64) };
+    let mut now = word.load(SeqCst);
+    while let Err(other) = word.compare_exchange(now, now, SeqCst, SeqCst) {
+        now = other;
+    }
+}
+
+/// The bytes of a range, to read and write.
+///
+/// # Safety
+/// The range is mapped and populated, and nobody else touches it while the slice lives.
+pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) }
+}

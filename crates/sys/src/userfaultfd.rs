@@ -1,0 +1,255 @@
+//! userfaultfd: page faults of a range are told to a descriptor and resolved by ioctls.
+
+use crate::fd::Fd;
+use crate::{Error, Result, check};
+use linux_raw_sys::general as raw;
+use linux_raw_sys::ioctl;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// `UFFDIO_MOVE`, which the ioctl tables lack: `_IOWR(UFFDIO, _UFFDIO_MOVE, struct uffdio_move)`.
+const UFFDIO_MOVE: u32 =
+    0xC000_0000 | (size_of::<raw::uffdio_move>() as u32) << 16 | raw::UFFDIO << 8 | raw::_UFFDIO_MOVE;
+const _: () = assert!(size_of::<raw::uffdio_move>() == 40 && size_of::<raw::uffd_msg>() == 32);
+
+/// Install without waking who waits.
+const DONTWAKE: u64 = 1;
+
+/// What a userfaultfd is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Faults wait until they are resolved.
+    Waiting,
+    /// Touching what is not there is a bus error, or EFAULT in a system call.
+    Strict,
+}
+
+/// A fault, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The page's address.
+    pub at: usize,
+    /// The touch was a write.
+    pub write: bool,
+    /// The page is there but protected against writes.
+    pub protected: bool,
+}
+
+/// Why a transfer stopped, and how far it had come by the kernel's own count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Bytes done.
+    pub done: usize,
+    /// The error number.
+    pub errno: i32,
+}
+
+/// A userfaultfd.
+#[derive(Debug)]
+pub struct Userfaultfd {
+    fd: Fd,
+    features: u64,
+}
+
+impl Userfaultfd {
+    /// Opens one, by the system call or, where that is refused, by `/dev/userfaultfd`.
+    ///
+    /// # Errors
+    /// EPERM where neither is allowed, ENOSYS where the kernel has none.
+    pub fn open(kind: Kind) -> Result<Self> {
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+        let probe = Self::bare(flags)?;
+        let features = probe.handshake(0)?;
+        drop(probe);
+        let wanted = match kind {
+            Kind::Waiting => 0,
+            Kind::Strict => u64::from(raw::UFFD_FEATURE_SIGBUS),
+        };
+        let have = Self::bare(flags)?;
+        have.handshake(wanted & features)?;
+        Ok(Userfaultfd { features, ..have })
+    }
+
+    fn bare(flags: i32) -> Result<Self> {
+        // SAFETY: no memory is touched.
+        let mut answer = check("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
+        if answer.is_err() {
+            let device = c"/dev/userfaultfd";
+            // SAFETY: the path ends in a zero byte; USERFAULTFD_IOC_NEW (_IO(0xAA, 0)) takes flags.
+            unsafe {
+                let at = libc::syscall(
+                    libc::SYS_openat,
+                    libc::AT_FDCWD,
+                    device.as_ptr(),
+                    libc::O_RDWR | libc::O_CLOEXEC,
+                );
+                if at >= 0 {
+                    answer = check(
+                        "ioctl(USERFAULTFD_IOC_NEW)",
+                        libc::syscall(libc::SYS_ioctl, at, 0xAA00, flags),
+                    );
+                    libc::close(at as RawFd);
+                }
+            }
+        }
+        // SAFETY: made just now.
+        let fd = Fd::adopt(unsafe { OwnedFd::from_raw_fd(answer? as RawFd) })?;
+        Ok(Userfaultfd { fd, features: 0 })
+    }
+
+    fn handshake(&self, features: u64) -> Result<u64> {
+        let mut api = raw::uffdio_api { api: u64::from(raw::UFFD_API), features, ioctls: 0 };
+        self.ioctl("ioctl(UFFDIO_API)", ioctl::UFFDIO_API, &mut api)?;
+        Ok(api.features)
+    }
+
+    fn ioctl<T>(&self, call: &'static str, number: u32, argument: &mut T) -> Result<()> {
+        // SAFETY: each caller gives the structure that the number asks for.
+        check(call, unsafe { libc::syscall(libc::SYS_ioctl, self.fd.raw(), number, &raw mut *argument) })
+            .map(|_| ())
+    }
+
+    /// Whether pages can be moved (Linux 6.8).
+    pub fn can_move(&self) -> bool {
+        self.features & u64::from(raw::UFFD_FEATURE_MOVE) != 0
+    }
+
+    /// Whether anonymous memory can be protected against writes (Linux 5.7).
+    pub fn can_protect(&self) -> bool {
+        self.features & u64::from(raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP) != 0
+    }
+
+    /// The descriptor's number, to poll.
+    pub fn raw(&self) -> RawFd {
+        self.fd.raw()
+    }
+
+    /// From now on faults in the range come here. `protect`: write protection will be asked for too.
+    pub fn register(&self, at: usize, len: usize, protect: bool) -> Result<()> {
+        let mode = raw::UFFDIO_REGISTER_MODE_MISSING | if protect { raw::UFFDIO_REGISTER_MODE_WP } else { 0 };
+        let mut register = raw::uffdio_register { range: range(at, len), mode: mode.into(), ioctls: 0 };
+        self.ioctl("ioctl(UFFDIO_REGISTER)", ioctl::UFFDIO_REGISTER, &mut register)
+    }
+
+    /// From now on the kernel resolves the range's faults itself.
+    pub fn unregister(&self, at: usize, len: usize) -> Result<()> {
+        self.ioctl("ioctl(UFFDIO_UNREGISTER)", ioctl::UFFDIO_UNREGISTER, &mut range(at, len))
+    }
+
+    /// Wakes all threads that wait on the range.
+    pub fn wake(&self, at: usize, len: usize) -> Result<()> {
+        self.ioctl("ioctl(UFFDIO_WAKE)", ioctl::UFFDIO_WAKE, &mut range(at, len))
+    }
+
+    /// Protects the range against writes, or ends that and wakes.
+    pub fn protect(&self, at: usize, len: usize, on: bool) -> Result<()> {
+        let mut protect = raw::uffdio_writeprotect { range: range(at, len), mode: u64::from(on) };
+        self.ioctl("ioctl(UFFDIO_WRITEPROTECT)", ioctl::UFFDIO_WRITEPROTECT, &mut protect)
+    }
+
+    /// Moves the pages at `from` to `to`, which has none, and wakes who waits on `to`. All of
+    /// `from` must be there. Both are private and anonymous; `to` is registered here.
+    ///
+    /// # Safety
+    /// Nobody relies on the bytes at `from` staying there.
+    pub unsafe fn shift(
+        &self,
+        to: usize,
+        from: usize,
+        len: usize,
+        wake: bool,
+    ) -> std::result::Result<(), Stuck> {
+        let mut done = 0;
+        let mut patience = 100;
+        while done < len {
+            let mut shift = raw::uffdio_move {
+                dst: (to + done) as u64,
+                src: (from + done) as u64,
+                len: (len - done) as u64,
+                mode: if wake { 0 } else { DONTWAKE },
+                move_: 0,
+            };
+            match self.ioctl("ioctl(UFFDIO_MOVE)", UFFDIO_MOVE, &mut shift) {
+                Ok(()) => done = len,
+                Err(_) if shift.move_ > 0 => done += shift.move_ as usize,
+                Err(error) if error.errno() == libc::EAGAIN && patience > 0 => {
+                    patience -= 1;
+                    crate::thread::pause().ok();
+                }
+                Err(error) => return Err(Stuck { done, errno: error.errno() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes at `from` into fresh pages at `to`, which has none, and wakes.
+    ///
+    /// # Safety
+    /// The bytes at `from` are valid and do not change meanwhile.
+    pub unsafe fn copy(
+        &self,
+        to: usize,
+        from: usize,
+        len: usize,
+        wake: bool,
+    ) -> std::result::Result<(), Stuck> {
+        let mut done = 0;
+        let mut patience = 10_000;
+        while done < len {
+            let mut copy = raw::uffdio_copy {
+                dst: (to + done) as u64,
+                src: (from + done) as u64,
+                len: (len - done) as u64,
+                mode: if wake { 0 } else { DONTWAKE },
+                copy: 0,
+            };
+            match self.ioctl("ioctl(UFFDIO_COPY)", ioctl::UFFDIO_COPY, &mut copy) {
+                Ok(()) => done = len,
+                Err(_) if copy.copy > 0 => done += copy.copy as usize,
+                Err(error) if error.errno() == libc::EAGAIN && patience > 0 => {
+                    patience -= 1;
+                    crate::thread::pause().ok();
+                }
+                Err(error) => return Err(Stuck { done, errno: error.errno() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the faults that have come, as many as `into` has room for. Never waits.
+    pub fn faults(&self, into: &mut Vec<Fault>) -> Result<()> {
+        const EMPTY: raw::uffd_msg = {
+            // SAFETY: zeros are a valid message.
+            unsafe { std::mem::zeroed() }
+        };
+        let mut messages = [EMPTY; 16];
+        // SAFETY: `messages` has that much room.
+        let answer = unsafe {
+            libc::syscall(libc::SYS_read, self.fd.raw(), messages.as_mut_ptr(), size_of_val(&messages))
+        };
+        let got = match check("read(userfaultfd)", answer) {
+            Ok(got) => got as usize / size_of::<raw::uffd_msg>(),
+            Err(error) if matches!(error.errno(), libc::EAGAIN | libc::EINTR) => 0,
+            Err(error) => return Err(error),
+        };
+        for message in &messages[..got] {
+            if u32::from(message.event) != raw::UFFD_EVENT_PAGEFAULT {
+                return Err(Error {
+                    call: "read(userfaultfd)",
+                    source: std::io::ErrorKind::InvalidData.into(),
+                });
+            }
+            // SAFETY: the event says which part of the union is there.
+            let fault = unsafe { message.arg.pagefault };
+            into.push(Fault {
+                at: fault.address as usize & !(crate::PAGE - 1),
+                write: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WRITE) != 0,
+                protected: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WP) != 0,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn range(at: usize, len: usize) -> raw::uffdio_range {
+    raw::uffdio_range { start: at as u64, len: len as u64 }
+}
