@@ -120,8 +120,8 @@ impl<S: Store> Store for Faulty<S> {
         {
             let bit = self.random() as usize % (len * 8);
             // SAFETY: the read has ended and its memory is still the caller's to keep valid.
-            unsafe { memory::bytes(at, len) }
-            [bit / 8] ^= 1 << (bit % 8);
+            let read = unsafe { memory::bytes(at, len) };
+            read[bit / 8] ^= 1 << (bit % 8);
         }
     }
 }
