@@ -3,8 +3,15 @@
 //! Flags win over `TERAPAGE_*` variables, these over the configuration file, this over the defaults.
 #![forbid(unsafe_code)]
 
+mod file;
+mod machine;
+mod partial;
 mod settings;
 mod size;
+mod store;
 
+pub use machine::memory_bytes;
+pub use partial::{KEYS, Key, Memory, Partial};
 pub use settings::{Error, Heap, Placement, Settings, StorePath};
 pub use size::{ParseSizeError, Size};
+pub use store::{default_store, in_memory};

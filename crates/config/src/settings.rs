@@ -1,6 +1,7 @@
 //! The settings themselves.
 
-use crate::Size;
+use crate::{Partial, Size, store};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Which allocations are paged.
@@ -58,15 +59,146 @@ pub struct Settings {
     pub verbose: bool,
 }
 
-/// Why settings cannot be.
+/// Why settings cannot be. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A setting has a value that it cannot have.
     #[error("{name}: {why}")]
     Value {
-        /// The setting's name.
-        name: &'static str,
+        /// The setting, by flag, variable, or key and file.
+        name: String,
         /// What is wrong and what to do.
         why: String,
     },
+    /// The configuration file cannot be read.
+    #[error("{}: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The configuration file is no TOML.
+    #[error("{}, line {line}: {why}", file.display())]
+    Syntax {
+        /// The file.
+        file: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// The configuration file has a key that means nothing.
+    #[error("{}: unknown key '{key}' (known are {known})", file.display())]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// The file.
+        file: PathBuf,
+        /// The keys that there are.
+        known: String,
+    },
+}
+
+impl Settings {
+    /// The variables that hand these settings to the library in a program's process. Those of
+    /// [`KEYS`](crate::KEYS) that are not among them are to be removed.
+    pub fn to_variables(&self) -> Vec<(&'static str, OsString)> {
+        let size = |size: Option<Size>| size.map_or("auto".into(), |size| size.0.to_string().into());
+        let placement = match self.placement {
+            Placement::Simple => "simple",
+            Placement::RoundRobin => "round-robin",
+        };
+        let heap = match self.heap {
+            Heap::All => "all",
+            Heap::Large => "large",
+            Heap::Off => "off",
+        };
+        let boolean = |on: bool| if on { "1" } else { "0" }.into();
+        let mut variables: Vec<(&'static str, OsString)> = vec![
+            ("TERAPAGE_MEMORY", self.memory.0.to_string().into()),
+            ("TERAPAGE_STORE", store::join(&self.stores)),
+            ("TERAPAGE_PLACEMENT", placement.into()),
+            ("TERAPAGE_STORE_SIZE", size(self.store_size)),
+            ("TERAPAGE_BLOCK", size(self.block)),
+            ("TERAPAGE_POLICY", self.policy.clone().into()),
+            ("TERAPAGE_PREFETCH", self.prefetch.clone().into()),
+            ("TERAPAGE_THREADS", self.threads.to_string().into()),
+            ("TERAPAGE_HEAP", heap.into()),
+            ("TERAPAGE_VERIFY", boolean(self.verify)),
+            ("TERAPAGE_VERBOSE", boolean(self.verbose)),
+        ];
+        let files = [("TERAPAGE_STATS", &self.stats), ("TERAPAGE_TRACE", &self.trace)];
+        variables.extend(files.into_iter().filter_map(|(name, path)| Some((name, path.clone()?.into()))));
+        variables
+    }
+
+    /// Reads what [`to_variables`](Self::to_variables) wrote; what is absent or empty gets its default.
+    ///
+    /// Names of policies and usability of stores are not checked: that is for those who have them.
+    pub fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
+        Partial::from_variables(&get)?.with_defaults(&get)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KEYS;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+    use std::os::unix::ffi::OsStringExt;
+
+    fn path() -> impl Strategy<Value = PathBuf> {
+        prop_oneof![
+            "[a-z:/\\\\\n]{1,12}".prop_map(PathBuf::from),
+            proptest::collection::vec(1u8.., 1..40).prop_map(|bytes| OsString::from_vec(bytes).into()),
+        ]
+    }
+
+    prop_compose! {
+        fn settings()(
+            memory in (1u64 << 20)..1 << 62,
+            stores in proptest::collection::vec(path().prop_map(StorePath), 1..5),
+            placement in prop_oneof![Just(Placement::Simple), Just(Placement::RoundRobin)],
+            store_size in proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)),
+            block in proptest::option::of((12u32..=21).prop_map(|shift| Size(1 << shift))),
+            names in ("[^\x00]{1,9}", "[^\x00]{1,9}"),
+            threads in 1u32..=64,
+            heap in prop_oneof![Just(Heap::All), Just(Heap::Large), Just(Heap::Off)],
+            switches in any::<(bool, bool)>(),
+            files in (proptest::option::of(path()), proptest::option::of(path())),
+        ) -> Settings {
+            Settings {
+                memory: Size(memory), stores, placement, store_size, block,
+                policy: names.0, prefetch: names.1, threads, heap,
+                verify: switches.0, verbose: switches.1, stats: files.0, trace: files.1,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn variables_carry_all_settings(settings in settings()) {
+            let variables: HashMap<_, _> = settings.to_variables().into_iter().collect();
+            prop_assert!(variables.keys().all(|name| KEYS.iter().any(|key| key.variable == *name)));
+            let read = Settings::from_variables(|name| variables.get(name).cloned());
+            prop_assert_eq!(read.unwrap(), settings);
+        }
+
+        #[test]
+        fn any_text_is_taken_or_refused_in_one_line(at in 0..KEYS.len(), text in proptest::collection::vec(1u8.., 0..60)) {
+            let text = OsString::from_vec(text);
+            if let Err(error) = Settings::from_variables(|name| (name == KEYS[at].variable).then(|| text.clone())) {
+                prop_assert!(!error.to_string().contains('\n'), "{}", error);
+            }
+        }
+    }
+
+    #[test]
+    fn absent_variables_get_defaults() {
+        let settings = Settings::from_variables(|_| None).unwrap();
+        assert_eq!((&*settings.policy, &*settings.prefetch, settings.block), ("auto", "auto", None));
+        assert_eq!(settings.memory.0, crate::memory_bytes().unwrap() / 2);
+    }
 }

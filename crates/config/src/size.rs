@@ -9,9 +9,12 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
+/// Sizes are below this many bytes.
+const LIMIT: u64 = 1 << 62;
+
 /// Why a text is no size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is not a size: {why} (write 4096, 64K, 1.5G, 10MB)")]
+#[error("'{}' is not a size: {why} (write 4096, 64K, 1.5G, 10MB)", text.escape_debug())]
 pub struct ParseSizeError {
     text: String,
     why: &'static str,
@@ -23,28 +26,36 @@ impl FromStr for Size {
     fn from_str(text: &str) -> Result<Self, ParseSizeError> {
         let no = |why| ParseSizeError { text: text.to_owned(), why };
         let trimmed = text.trim();
+        if trimmed.starts_with('-') {
+            return Err(no("it is negative"));
+        }
         let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(digits);
         if number.is_empty() {
             return Err(no("it does not begin with a number"));
         }
-        let number: f64 = number.parse().map_err(|_| no("its number cannot be read"))?;
         let unit = unit.trim().to_ascii_lowercase();
-        let power = |letter: char| "kmgtp".find(letter).map(|at| at as i32 + 1);
+        let power = |letter: char| "kmgtp".find(letter).map(|at| at as u32 + 1);
         let factor = match unit.as_str() {
-            "" | "b" => 1.0,
+            "" | "b" => 1,
             _ => {
                 let mut letters = unit.chars();
                 let power = letters.next().and_then(power).ok_or_else(|| no("its unit is unknown"))?;
                 match letters.as_str() {
-                    "" | "ib" => 1024f64.powi(power),
-                    "b" => 1000f64.powi(power),
+                    "" | "ib" => 1024u64.pow(power),
+                    "b" => 1000u64.pow(power),
                     _ => return Err(no("its unit is unknown")),
                 }
             }
         };
-        let bytes = number * factor;
-        if bytes >= 2f64.powi(62) {
+        if !number.contains('.') {
+            // Exact, where a float has 53 bits.
+            let whole = number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
+            return whole.filter(|&n| n < LIMIT).map(Size).ok_or_else(|| no("it is too large"));
+        }
+        let number: f64 = number.parse().map_err(|_| no("its number cannot be read"))?;
+        let bytes = number * factor as f64;
+        if bytes >= LIMIT as f64 {
             return Err(no("it is too large"));
         }
         Ok(Size(bytes as u64))
@@ -80,10 +91,11 @@ mod tests {
             ("10MB", 10_000_000),
             ("1.5G", 3 << 29),
             ("2 GiB", 2 << 30),
+            ("4611686018427387903", (1 << 62) - 1),
         ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
-        for text in ["", "-5M", "G", "1X", "1.2.3", "99999999P", "5KK", "nan"] {
+        for text in ["", "-5M", "G", "1X", "1.2.3", "99999999P", "4611686018427387904", ".", "5KK", "nan"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }

@@ -5,6 +5,7 @@
 //! from 0, so that a policy can keep arrays indexed by it.
 #![forbid(unsafe_code)]
 
+pub mod belady;
 mod list;
 pub mod prefetch;
 pub mod replacement;

@@ -8,13 +8,15 @@ struct Link {
     older: u32,
     newer: u32,
     list: u8,
+    mark: u8,
 }
 
-const LOOSE: Link = Link { older: NONE, newer: NONE, list: 0 };
+const LOOSE: Link = Link { older: NONE, newer: NONE, list: 0, mark: 0 };
 
 /// Several lists over the same blocks; a block is in at most one of them.
 ///
-/// Lists are numbered from 1 to `N`. Every operation takes constant time.
+/// Lists are numbered from 1 to `N`. Every operation takes constant time. A block
+/// that is in a list carries a small number, its *mark*: 0 when it is put there.
 pub struct Lists<const N: usize> {
     links: Vec<Link>,
     oldest: [u32; N],
@@ -44,21 +46,22 @@ impl<const N: usize> Lists<N> {
         Some(self.oldest[usize::from(list) - 1]).filter(|&block| block != NONE)
     }
 
-    /// The block older by one than those newer: its successor towards the new end.
-    pub fn newer(&self, block: u32) -> Option<u32> {
-        Some(self.links[block as usize].newer).filter(|&block| block != NONE)
+    /// The mark of `block`, 0 when it is in no list.
+    pub fn mark(&self, block: u32) -> u8 {
+        self.links.get(block as usize).map_or(0, |link| link.mark)
+    }
+
+    /// Sets the mark of `block`, which is in a list.
+    pub fn set_mark(&mut self, block: u32, mark: u8) {
+        debug_assert_ne!(self.of(block), 0, "block {block} is in no list");
+        self.links[block as usize].mark = mark;
     }
 
     /// Puts `block` at the new end of `list`, wherever it was.
     pub fn push(&mut self, list: u8, block: u32) {
-        self.remove(block);
-        let index = block as usize;
-        if index >= self.links.len() {
-            self.links.resize((index + 1).next_power_of_two(), LOOSE);
-        }
-        let at = usize::from(list) - 1;
+        let at = self.take_out(list, block);
         let newest = self.newest[at];
-        self.links[index] = Link { older: newest, newer: NONE, list };
+        self.links[block as usize] = Link { older: newest, newer: NONE, list, mark: 0 };
         match newest {
             NONE => self.oldest[at] = block,
             _ => self.links[newest as usize].newer = block,
@@ -67,9 +70,32 @@ impl<const N: usize> Lists<N> {
         self.len[at] += 1;
     }
 
+    /// Puts `block` at the old end of `list`, wherever it was.
+    pub fn push_oldest(&mut self, list: u8, block: u32) {
+        let at = self.take_out(list, block);
+        let oldest = self.oldest[at];
+        self.links[block as usize] = Link { older: NONE, newer: oldest, list, mark: 0 };
+        match oldest {
+            NONE => self.newest[at] = block,
+            _ => self.links[oldest as usize].older = block,
+        }
+        self.oldest[at] = block;
+        self.len[at] += 1;
+    }
+
+    /// Makes `block` loose, with room for its link; returns the index of `list`.
+    fn take_out(&mut self, list: u8, block: u32) -> usize {
+        self.remove(block);
+        let index = block as usize;
+        if index >= self.links.len() {
+            self.links.resize((index + 1).next_power_of_two(), LOOSE);
+        }
+        usize::from(list) - 1
+    }
+
     /// Takes `block` out of its list, if it is in one; says which it was.
     pub fn remove(&mut self, block: u32) -> u8 {
-        let Some(&Link { older, newer, list }) = self.links.get(block as usize) else { return 0 };
+        let Some(&Link { older, newer, list, .. }) = self.links.get(block as usize) else { return 0 };
         if list == 0 {
             return 0;
         }
@@ -92,5 +118,12 @@ impl<const N: usize> Lists<N> {
         let block = self.oldest(list)?;
         self.remove(block);
         Some(block)
+    }
+
+    /// Drops the oldest blocks of `list` until it has no more than `most`.
+    pub fn trim(&mut self, list: u8, most: usize) {
+        while self.len(list) > most {
+            self.pop(list);
+        }
     }
 }

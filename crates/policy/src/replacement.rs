@@ -1,10 +1,20 @@
 //! Which block leaves when room is needed.
 
+mod arc;
+mod auto;
+mod clock;
 mod fifo;
 mod lru;
+mod s3fifo;
+mod two_q;
 
+pub use arc::Arc;
+pub use auto::Auto;
+pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lru::Lru;
+pub use s3fifo::S3Fifo;
+pub use two_q::TwoQ;
 
 /// A replacement policy over the blocks that are in memory.
 ///
@@ -21,6 +31,10 @@ pub trait Replacement: Send {
 
     /// `block`, given as a victim before, was touched while still in memory, and is in again.
     fn rescue(&mut self, block: u32);
+
+    /// `block`, which is in, was touched. A pager does not see such touches and
+    /// never calls this; a simulator does, to run a policy as its paper has it.
+    fn touched(&mut self, _block: u32) {}
 
     /// Chooses the next block to leave; it is no longer in. `None` when no block is in.
     fn victim(&mut self) -> Option<u32>;
@@ -42,13 +56,18 @@ pub trait Replacement: Send {
 }
 
 /// The names that [`by_name`] knows, the default first.
-pub const NAMES: &[&str] = &["auto", "lru", "fifo"];
+pub const NAMES: &[&str] = &["auto", "lru", "fifo", "clock", "s3fifo", "2q", "arc"];
 
 /// The policy called `name`, for `frames` blocks in memory.
-pub fn by_name(name: &str, _frames: usize) -> Option<Box<dyn Replacement>> {
+pub fn by_name(name: &str, frames: usize) -> Option<Box<dyn Replacement>> {
     Some(match name {
-        "auto" | "lru" => Box::<Lru>::default(),
+        "auto" => Box::new(Auto::new(frames)),
+        "lru" => Box::<Lru>::default(),
         "fifo" => Box::<Fifo>::default(),
+        "clock" => Box::<Clock>::default(),
+        "s3fifo" => Box::new(S3Fifo::new(frames)),
+        "2q" => Box::new(TwoQ::new(frames)),
+        "arc" => Box::new(Arc::new(frames)),
         _ => return None,
     })
 }

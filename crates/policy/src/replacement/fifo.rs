@@ -8,7 +8,6 @@ use crate::list::Lists;
 #[derive(Default)]
 pub struct Fifo {
     lists: Lists<1>,
-    rescued: Vec<u32>,
 }
 
 impl Replacement for Fifo {
@@ -21,19 +20,18 @@ impl Replacement for Fifo {
     }
 
     fn rescue(&mut self, block: u32) {
-        self.rescued.push(block);
+        self.lists.push_oldest(1, block);
     }
 
     fn victim(&mut self) -> Option<u32> {
-        self.rescued.pop().or_else(|| self.lists.pop(1))
+        self.lists.pop(1)
     }
 
     fn remove(&mut self, block: u32) {
         self.lists.remove(block);
-        self.rescued.retain(|&other| other != block);
     }
 
     fn len(&self) -> usize {
-        self.lists.len(1) + self.rescued.len()
+        self.lists.len(1)
     }
 }

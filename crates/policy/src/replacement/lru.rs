@@ -22,6 +22,10 @@ impl Replacement for Lru {
         self.lists.push(1, block);
     }
 
+    fn touched(&mut self, block: u32) {
+        self.lists.push(1, block);
+    }
+
     fn victim(&mut self) -> Option<u32> {
         self.lists.pop(1)
     }

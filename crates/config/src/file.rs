@@ -1,0 +1,140 @@
+//! The configuration file.
+
+use crate::{Error, KEYS, Partial};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use toml::Value;
+
+impl Partial {
+    /// Reads the configuration file at `path`.
+    pub fn from_file(path: &Path) -> Result<Partial, Error> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| Error::Read { file: path.to_owned(), source })?;
+        Partial::from_toml(&text, path)
+    }
+
+    /// Reads the user's configuration file and below it the system's, as far as they are there:
+    /// `$XDG_CONFIG_HOME/terapage/config.toml` (`~/.config` without that variable) and
+    /// `/etc/terapage.toml`.
+    pub fn from_default_files(get: impl Fn(&str) -> Option<OsString>) -> Result<Partial, Error> {
+        let mut partial = Partial::default();
+        for path in user_file(&get).into_iter().chain([PathBuf::from("/etc/terapage.toml")]) {
+            match Partial::from_file(&path) {
+                Ok(lower) => partial = partial.or(lower),
+                Err(Error::Read { source, .. }) if is_absent(&source) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(partial)
+    }
+
+    /// Reads a configuration file's text; `file` is for messages.
+    pub fn from_toml(text: &str, file: &Path) -> Result<Partial, Error> {
+        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+            let line =
+                e.span().and_then(|span| text.get(..span.start)).map_or(1, |s| s.matches('\n').count() + 1);
+            let why = e.message().lines().next().unwrap_or("it cannot be read").to_owned();
+            Error::Syntax { file: file.to_owned(), line, why }
+        })?;
+        let mut partial = Partial::default();
+        for (name, value) in &table {
+            if !KEYS.iter().any(|key| key.name == name) {
+                let known: Vec<_> = KEYS.iter().map(|key| key.name).collect();
+                let key = name.escape_debug().to_string();
+                return Err(Error::UnknownKey { key, file: file.to_owned(), known: known.join(", ") });
+            }
+            set(&mut partial, name, value)
+                .map_err(|why| Error::Value { name: format!("{name} in {}", file.display()), why })?;
+        }
+        Ok(partial)
+    }
+}
+
+fn user_file(get: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let directory = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
+    Some(directory.join("terapage/config.toml"))
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+}
+
+fn set(partial: &mut Partial, name: &str, value: &Value) -> Result<(), String> {
+    let number = |n: &i64| OsString::from(n.to_string());
+    match (name, value) {
+        ("store", Value::String(path)) => partial.add_store(OsStr::new(path)),
+        ("store", Value::Array(paths)) => paths.iter().try_for_each(|path| {
+            let path = path.as_str().ok_or("it holds something else than paths")?;
+            partial.add_store(OsStr::new(path))
+        }),
+        ("verify" | "verbose", Value::Boolean(on)) => partial.set(name, OsStr::new(&on.to_string())),
+        ("verify" | "verbose", _) => Err("it is not true or false".to_owned()),
+        ("memory" | "block" | "threads" | "store-size", Value::Integer(n)) => partial.set(name, &number(n)),
+        (_, Value::String(text)) => partial.set(name, OsStr::new(text)),
+        _ => Err(format!("it cannot be of type {}", value.type_str())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Heap, Memory, Placement, Size, StorePath};
+
+    fn read(text: &str) -> Result<Partial, String> {
+        Partial::from_toml(text, Path::new("a.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn every_setting_can_stand_in_the_file() {
+        let partial = read(
+            "memory = '25%'\nstore = ['/a', 'file:/b']\nplacement = 'round-robin'\nstore-size = '1G'\n\
+             block = 65536\npolicy = 'lru'\nprefetch = 'off'\nthreads = 3\nheap = 'large'\nverify = false\n\
+             stats = 's.json'\ntrace = 't'\nverbose = true\n",
+        )
+        .unwrap();
+        assert_eq!(
+            partial,
+            Partial {
+                memory: Some(Memory::Percent(25.0)),
+                stores: Some(vec![StorePath("/a".into()), StorePath("/b".into())]),
+                placement: Some(Placement::RoundRobin),
+                store_size: Some(Some(Size(1 << 30))),
+                block: Some(Some(Size(65536))),
+                policy: Some("lru".into()),
+                prefetch: Some("off".into()),
+                threads: Some(3),
+                heap: Some(Heap::Large),
+                verify: Some(false),
+                stats: Some("s.json".into()),
+                trace: Some("t".into()),
+                verbose: Some(true),
+            }
+        );
+    }
+
+    #[test]
+    fn errors_name_key_and_file() {
+        let error = read("memroy = 1").unwrap_err();
+        assert!(error.starts_with("a.toml: unknown key 'memroy'"), "{error}");
+        for (text, part) in [
+            ("memory = 0", "memory in a.toml: "),
+            ("memory = -5", "memory in a.toml: "),
+            ("threads = 'x'", "threads in a.toml: "),
+            ("heap = 3", "heap in a.toml: "),
+            ("store = [3]", "store in a.toml: "),
+            ("verify = 'x'", "verify in a.toml: "),
+            ("\n\nmemory 5", "a.toml, line 3: "),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(part) && !error.contains('\n'), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_an_error_only_where_it_was_named() {
+        assert!(Partial::from_file(Path::new("/nonexistent/a.toml")).is_err());
+        let get = |name: &str| (name == "XDG_CONFIG_HOME").then(|| "/nonexistent".into());
+        assert!(Partial::from_default_files(get).is_ok());
+    }
+}

@@ -1,0 +1,78 @@
+//! How much memory this machine, or the container on it, has.
+
+use std::fs;
+use std::path::Path;
+
+/// Bytes of memory that this process can count on: the machine's, or the limit of the
+/// cgroup it is in or of one above that, whichever is least. `None` where `/proc` is missing.
+pub fn memory_bytes() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(memory_total);
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = cgroup_limit(Path::new("/sys/fs/cgroup"), &groups);
+    machine.into_iter().chain(limit).min()
+}
+
+/// `MemTotal` of `/proc/meminfo`, bytes.
+fn memory_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The least memory limit on the way from the groups in `groups` (the text of
+/// `/proc/self/cgroup`) up to the root of the hierarchy mounted under `root`, bytes.
+fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
+    let mut least: Option<u64> = None;
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
+        let (mounts, file) = if controllers.is_empty() {
+            (vec![root.to_owned(), root.join("unified")], "memory.max")
+        } else if controllers.split(',').any(|name| name == "memory") {
+            (vec![root.join("memory")], "memory.limit_in_bytes")
+        } else {
+            continue;
+        };
+        for mount in mounts {
+            // Inside a container the path may be one that only the host sees; its ancestors are then
+            // missing up to the mount itself, which is the container's own group.
+            for above in Path::new(group).ancestors() {
+                let at = mount.join(above.strip_prefix("/").unwrap_or(above)).join(file);
+                let limit = fs::read_to_string(at).ok().and_then(|text| text.trim().parse().ok());
+                least = least.into_iter().chain(limit).min();
+            }
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_memory() {
+        assert_eq!(memory_total("MemTotal:       24684096 kB\nMemFree: 1 kB\n"), Some(24684096 * 1024));
+        assert!(memory_bytes().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn the_least_limit_on_the_way_up_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let limit = |groups| cgroup_limit(root.path(), groups);
+        put("memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+        put("memory/a/memory.limit_in_bytes", "1000000\n");
+        put("slice/unit/memory.max", "max\n");
+        put("slice/memory.max", "2000000\n");
+        assert_eq!(limit("4:memory:/a/b\n1:cpu:/\n0::/\n"), Some(1_000_000));
+        assert_eq!(limit("0::/slice/unit\n"), Some(2_000_000));
+        assert_eq!(limit("4:cpu,memory:/a\n0::/slice/unit\n"), Some(1_000_000));
+        assert_eq!(limit("0::/elsewhere\nnonsense\n"), None);
+        put("memory.max", "500000\n");
+        assert_eq!(limit("0::/only/the/host/sees/this\n"), Some(500_000));
+    }
+}

@@ -1,0 +1,379 @@
+//! Settings as one layer gives them, and what becomes of the layers.
+
+use crate::{Error, Heap, Placement, Settings, Size, StorePath, machine, store};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The least budget, bytes.
+const MEMORY_MIN: Size = Size(1 << 20);
+/// The least and the greatest block, bytes.
+const BLOCK_MIN: Size = Size(4 << 10);
+const BLOCK_MAX: Size = Size(2 << 20);
+/// The most threads of the pager.
+const THREADS_MAX: u32 = 64;
+
+/// One setting's names: in the configuration file (its flag is the same with `--`
+/// before it) and in the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The TOML key.
+    pub name: &'static str,
+    /// The environment variable.
+    pub variable: &'static str,
+}
+
+macro_rules! keys {
+    ($($name:literal $variable:literal,)*) => {
+        /// All settings' names.
+        pub const KEYS: &[Key] = &[$(Key { name: $name, variable: $variable },)*];
+    };
+}
+
+keys! {
+    "memory" "TERAPAGE_MEMORY",
+    "store" "TERAPAGE_STORE",
+    "placement" "TERAPAGE_PLACEMENT",
+    "store-size" "TERAPAGE_STORE_SIZE",
+    "block" "TERAPAGE_BLOCK",
+    "policy" "TERAPAGE_POLICY",
+    "prefetch" "TERAPAGE_PREFETCH",
+    "threads" "TERAPAGE_THREADS",
+    "heap" "TERAPAGE_HEAP",
+    "verify" "TERAPAGE_VERIFY",
+    "stats" "TERAPAGE_STATS",
+    "trace" "TERAPAGE_TRACE",
+    "verbose" "TERAPAGE_VERBOSE",
+}
+
+/// A budget as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Memory {
+    /// Bytes.
+    Bytes(Size),
+    /// A share of the machine's memory, or of its container's, in percent.
+    Percent(f64),
+}
+
+/// Settings of which any may be missing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Partial {
+    /// Bytes of frames.
+    pub memory: Option<Memory>,
+    /// Stores.
+    pub stores: Option<Vec<StorePath>>,
+    /// How blocks spread over them.
+    pub placement: Option<Placement>,
+    /// Bytes that the store may take; `Some(None)` is `auto`.
+    pub store_size: Option<Option<Size>>,
+    /// Bytes of a block; `Some(None)` is `auto`.
+    pub block: Option<Option<Size>>,
+    /// Replacement policy.
+    pub policy: Option<String>,
+    /// Prefetch policy.
+    pub prefetch: Option<String>,
+    /// Threads of the pager.
+    pub threads: Option<u32>,
+    /// Which allocations are paged.
+    pub heap: Option<Heap>,
+    /// Whether bytes that come back are checked.
+    pub verify: Option<bool>,
+    /// Where the counters go at the end.
+    pub stats: Option<PathBuf>,
+    /// Where the block references go.
+    pub trace: Option<PathBuf>,
+    /// Say what happens.
+    pub verbose: Option<bool>,
+}
+
+impl Partial {
+    /// Sets what the configuration file calls `name` from a text. The error says what is
+    /// wrong with the text, in one line.
+    ///
+    /// # Panics
+    /// When `name` is not in [`KEYS`].
+    pub fn set(&mut self, name: &str, text: &OsStr) -> Result<(), String> {
+        if name == "store" {
+            self.stores = Some(store::split(text)?).filter(|stores| !stores.is_empty());
+            return Ok(());
+        }
+        if text.is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        match name {
+            "stats" => self.stats = Some(text.into()),
+            "trace" => self.trace = Some(text.into()),
+            _ => {
+                let text = text.to_str().ok_or("it is not UTF-8")?;
+                // A message is one line, so texts that would break it are refused before they are quoted.
+                if name != "policy" && name != "prefetch" && text.contains(char::is_control) {
+                    return Err("it holds a control character".to_owned());
+                }
+                match name {
+                    "memory" => self.memory = Some(memory(text)?),
+                    "placement" => self.placement = Some(placement(text)?),
+                    "store-size" => self.store_size = Some(auto_or(text, store_size)?),
+                    "block" => self.block = Some(auto_or(text, block)?),
+                    "policy" => self.policy = Some(text.to_owned()),
+                    "prefetch" => self.prefetch = Some(text.to_owned()),
+                    "threads" => self.threads = Some(threads(text)?),
+                    "heap" => self.heap = Some(heap(text)?),
+                    "verify" => self.verify = Some(boolean(text)?),
+                    "verbose" => self.verbose = Some(boolean(text)?),
+                    _ => panic!("no setting is called {name}"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a store to those set so far, from `file:PATH` or `PATH`.
+    pub fn add_store(&mut self, text: &OsStr) -> Result<(), String> {
+        self.stores.get_or_insert_default().push(StorePath::parse(text)?);
+        Ok(())
+    }
+
+    /// Reads the `TERAPAGE_*` variables; an empty one counts as absent.
+    pub fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Partial, Error> {
+        let mut partial = Partial::default();
+        for key in KEYS {
+            if let Some(text) = get(key.variable).filter(|text| !text.is_empty()) {
+                let error = |why| Error::Value { name: key.variable.to_owned(), why };
+                partial.set(key.name, &text).map_err(error)?;
+            }
+        }
+        Ok(partial)
+    }
+
+    /// What this layer says, and where it says nothing, what `lower` says.
+    pub fn or(self, lower: Partial) -> Partial {
+        Partial {
+            memory: self.memory.or(lower.memory),
+            stores: self.stores.or(lower.stores),
+            placement: self.placement.or(lower.placement),
+            store_size: self.store_size.or(lower.store_size),
+            block: self.block.or(lower.block),
+            policy: self.policy.or(lower.policy),
+            prefetch: self.prefetch.or(lower.prefetch),
+            threads: self.threads.or(lower.threads),
+            heap: self.heap.or(lower.heap),
+            verify: self.verify.or(lower.verify),
+            stats: self.stats.or(lower.stats),
+            trace: self.trace.or(lower.trace),
+            verbose: self.verbose.or(lower.verbose),
+        }
+    }
+
+    /// Fills in the defaults and checks what can only be checked now: that the policies'
+    /// names are among `policies` and `prefetches`, and that stores can be used. Paths
+    /// become absolute. `get` reads the environment, for the default store.
+    pub fn resolve(
+        self,
+        policies: &[&str],
+        prefetches: &[&str],
+        get: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Settings, Error> {
+        let mut settings = self.with_defaults(&get)?;
+        one_of("policy", &settings.policy, policies)?;
+        one_of("prefetch", &settings.prefetch, prefetches)?;
+        for store in &mut settings.stores {
+            store.check()?;
+            store.0 = absolute("store", &store.0)?;
+        }
+        for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
+            if let Some(path) = file {
+                *path = absolute(name, path)?;
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Fills in the defaults.
+    pub(crate) fn with_defaults(self, get: &impl Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
+        let memory = match self.memory.unwrap_or(Memory::Percent(50.0)) {
+            Memory::Bytes(size) => size,
+            Memory::Percent(percent) => share_of_machine(percent)?,
+        };
+        let stores = match self.stores {
+            Some(stores) if !stores.is_empty() => stores,
+            _ => vec![store::default_store(get)?],
+        };
+        Ok(Settings {
+            memory,
+            stores,
+            placement: self.placement.unwrap_or(Placement::Simple),
+            store_size: self.store_size.flatten(),
+            block: self.block.flatten(),
+            policy: self.policy.unwrap_or_else(|| "auto".to_owned()),
+            prefetch: self.prefetch.unwrap_or_else(|| "auto".to_owned()),
+            threads: self.threads.unwrap_or(1),
+            heap: self.heap.unwrap_or(Heap::All),
+            verify: self.verify.unwrap_or(true),
+            stats: self.stats,
+            trace: self.trace,
+            verbose: self.verbose.unwrap_or(false),
+        })
+    }
+}
+
+fn share_of_machine(percent: f64) -> Result<Size, Error> {
+    let no = |why: String| Error::Value { name: "memory".to_owned(), why };
+    let machine = machine::memory_bytes().ok_or_else(|| {
+        no("this machine's memory is unknown (give the budget in bytes, as in 4G)".to_owned())
+    })?;
+    let size = Size((machine as f64 * percent / 100.0) as u64);
+    if size < MEMORY_MIN {
+        let all = Size(machine);
+        return Err(no(format!("{percent}% of {all} is {size}, less than the minimum of {MEMORY_MIN}")));
+    }
+    Ok(size)
+}
+
+fn absolute(name: &str, path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path)
+        .map_err(|e| Error::Value { name: name.to_owned(), why: format!("{}: {e}", path.display()) })
+}
+
+fn one_of(name: &str, value: &str, names: &[&str]) -> Result<(), Error> {
+    if names.contains(&value) {
+        return Ok(());
+    }
+    let why = format!("'{}' is unknown (one of {})", value.escape_debug(), names.join(", "));
+    Err(Error::Value { name: name.to_owned(), why })
+}
+
+fn memory(text: &str) -> Result<Memory, String> {
+    if let Some(number) = text.trim().strip_suffix('%') {
+        let percent: f64 =
+            number.trim().parse().map_err(|_| format!("'{text}' is no percentage (write 50%)"))?;
+        // Written so that NaN is refused too.
+        if !(percent > 0.0 && percent <= 100.0) {
+            return Err(format!("'{text}' is not more than 0% and at most 100% (write 50%)"));
+        }
+        return Ok(Memory::Percent(percent));
+    }
+    let size = size(text)?;
+    if size < MEMORY_MIN {
+        return Err(format!("{size} is less than the minimum of {MEMORY_MIN} (write 64M, 4G, 50%)"));
+    }
+    Ok(Memory::Bytes(size))
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    text.parse().map_err(|e: crate::ParseSizeError| e.to_string())
+}
+
+fn auto_or(text: &str, read: fn(&str) -> Result<Size, String>) -> Result<Option<Size>, String> {
+    if text == "auto" { Ok(None) } else { read(text).map(Some) }
+}
+
+fn store_size(text: &str) -> Result<Size, String> {
+    let size = size(text)?;
+    if size < MEMORY_MIN {
+        return Err(format!("{size} is less than the minimum of {MEMORY_MIN} (write 100G or auto)"));
+    }
+    Ok(size)
+}
+
+fn block(text: &str) -> Result<Size, String> {
+    let size = size(text)?;
+    if !size.0.is_power_of_two() || size < BLOCK_MIN || size > BLOCK_MAX {
+        let range = format!("a power of two from {BLOCK_MIN} to {BLOCK_MAX}");
+        return Err(format!("'{text}' is not {range} (write 64K or auto)"));
+    }
+    Ok(size)
+}
+
+fn threads(text: &str) -> Result<u32, String> {
+    let threads = text.trim().parse().ok().filter(|n| (1..=THREADS_MAX).contains(n));
+    threads.ok_or_else(|| format!("'{text}' is not a number from 1 to {THREADS_MAX}"))
+}
+
+fn placement(text: &str) -> Result<Placement, String> {
+    match text {
+        "simple" => Ok(Placement::Simple),
+        "round-robin" => Ok(Placement::RoundRobin),
+        _ => Err(format!("'{text}' is unknown (simple or round-robin)")),
+    }
+}
+
+fn heap(text: &str) -> Result<Heap, String> {
+    match text {
+        "all" => Ok(Heap::All),
+        "large" => Ok(Heap::Large),
+        "off" => Ok(Heap::Off),
+        _ => Err(format!("'{text}' is unknown (all, large or off)")),
+    }
+}
+
+fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err(format!("'{text}' is unknown (true or false)")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_is_refused_in_one_line() {
+        for (name, text) in [
+            ("memory", "0"),
+            ("memory", "-5M"),
+            ("memory", "nan"),
+            ("memory", "nan%"),
+            ("memory", "0%"),
+            ("memory", "101%"),
+            ("memory", "-1%"),
+            ("memory", "4611686018427387905"),
+            ("memory", "1M1"),
+            ("memory", ""),
+            ("memory", "1023K"),
+            ("block", "5000"),
+            ("block", "2K"),
+            ("block", "4M"),
+            ("threads", "0"),
+            ("threads", "65"),
+            ("threads", "-1"),
+            ("heap", "small"),
+            ("placement", "random"),
+            ("verify", "maybe"),
+            ("store-size", "0"),
+            ("store", "far:host"),
+            ("stats", ""),
+        ] {
+            let why = Partial::default().set(name, OsStr::new(text)).expect_err(text);
+            assert!(!why.is_empty() && !why.contains('\n'), "{name} {text}: {why}");
+        }
+    }
+
+    #[test]
+    fn upper_layers_win_and_defaults_fill_in() {
+        let mut upper = Partial::default();
+        upper.set("memory", OsStr::new("2M")).unwrap();
+        let mut lower = Partial::default();
+        lower.set("memory", OsStr::new("3M")).unwrap();
+        lower.set("block", OsStr::new("64K")).unwrap();
+        let settings = upper.or(lower).resolve(&["auto"], &["auto"], |_| None).unwrap();
+        assert_eq!(settings.memory, Size(2 << 20));
+        assert_eq!(settings.block, Some(Size(65536)));
+        assert_eq!((settings.threads, settings.verify, settings.heap), (1, true, Heap::All));
+        assert_eq!(settings.stores.len(), 1);
+    }
+
+    #[test]
+    fn names_of_policies_are_checked() {
+        let mut partial = Partial::default();
+        partial.set("policy", OsStr::new("best")).unwrap();
+        let error = partial.resolve(&["auto", "lru"], &["auto"], |_| None).unwrap_err().to_string();
+        assert_eq!(error, "policy: 'best' is unknown (one of auto, lru)");
+    }
+
+    #[test]
+    fn the_default_budget_is_half_of_the_machine() {
+        let settings = Partial::default().resolve(&["auto"], &["auto"], |_| None).unwrap();
+        assert_eq!(settings.memory.0, machine::memory_bytes().unwrap() / 2);
+    }
+}

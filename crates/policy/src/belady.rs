@@ -1,0 +1,150 @@
+//! Replacement on paper: what a policy makes of a list of references, and what
+//! the best one possible would.
+//!
+//! Source of the optimum: Belady, "A Study of Replacement Algorithms for a
+//! Virtual-Storage Computer", IBM Systems Journal, 1966.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::list::Lists;
+use crate::replacement::Replacement;
+
+/// What a run over references cost, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Blocks read again after they had left memory: hard faults that need the store.
+    pub page_ins: u64,
+    /// Blocks touched for the first time. Every policy has the same number.
+    pub first_touches: u64,
+    /// Touches of a block that had left the address space, but not memory.
+    pub soft_faults: u64,
+}
+
+/// The fewest page-ins with which `refs` can be served from `frames` frames.
+///
+/// First touches are not counted. Takes O(n log n) time for n references.
+///
+/// # Panics
+///
+/// If `frames` is 0.
+pub fn belady(refs: &[u32], frames: usize) -> u64 {
+    assert!(frames > 0, "a reference needs a frame");
+    let next = next_uses(refs);
+    let mut seen = HashSet::new();
+    // The blocks that are in, by their next use: the last of the map is the victim.
+    let mut by_use: BTreeMap<usize, u32> = BTreeMap::new();
+    let mut page_ins = 0;
+    for (now, &block) in refs.iter().enumerate() {
+        if by_use.remove(&now).is_none() {
+            if !seen.insert(block) {
+                page_ins += 1;
+            }
+            if by_use.len() == frames {
+                by_use.pop_last();
+            }
+        }
+        by_use.insert(next[now], block);
+    }
+    page_ins
+}
+
+/// For each reference the index of the next one to the same block; for the last one
+/// to a block an index beyond the end that no other has.
+fn next_uses(refs: &[u32]) -> Vec<usize> {
+    let mut next = vec![0; refs.len()];
+    let mut upcoming: HashMap<u32, usize> = HashMap::new();
+    for (now, &block) in refs.iter().enumerate().rev() {
+        next[now] = upcoming.insert(block, now).unwrap_or(refs.len() + now);
+    }
+    next
+}
+
+/// Runs `policy` over `refs` with `frames` frames; it is told of every touch, as the
+/// papers have it. A pager cannot: see [`simulate_soft`].
+///
+/// # Panics
+///
+/// If `frames` is 0, or the policy gives no victim or one that is not in.
+pub fn simulate(policy: &mut dyn Replacement, refs: &[u32], frames: usize) -> Cost {
+    assert!(frames > 0, "a reference needs a frame");
+    let mut cost = Cost::default();
+    let mut seen = HashSet::new();
+    let mut present = HashSet::new();
+    for &block in refs {
+        if present.contains(&block) {
+            policy.touched(block);
+            continue;
+        }
+        count_miss(&mut cost, &mut seen, block);
+        if present.len() == frames {
+            let victim = policy.victim().expect("a full memory has a victim");
+            assert!(present.remove(&victim), "victim {victim} is not in");
+            policy.gone(victim);
+        }
+        present.insert(block);
+        policy.insert(block);
+    }
+    cost
+}
+
+/// In the program's address space.
+const HERE: u8 = 1;
+/// Out of the address space, still in memory.
+const SOFT: u8 = 2;
+
+/// Runs `policy` over `refs` as the pager does: of `frames` frames, `soft_frames` hold
+/// victims that left the address space and can come back. The policy learns of
+/// references by page-ins and rescues alone.
+///
+/// Victims leave memory in the order in which they were given. With no soft frames
+/// a policy sees page-ins only.
+///
+/// # Panics
+///
+/// If `soft_frames` is not below `frames`, or the policy gives no victim or one that
+/// is not in.
+pub fn simulate_soft(policy: &mut dyn Replacement, refs: &[u32], frames: usize, soft_frames: usize) -> Cost {
+    assert!(soft_frames < frames, "{soft_frames} soft frames of {frames}");
+    let mut cost = Cost::default();
+    let mut seen = HashSet::new();
+    let mut places: Lists<2> = Lists::default();
+    for &block in refs {
+        match places.of(block) {
+            HERE => continue,
+            SOFT => {
+                cost.soft_faults += 1;
+                soften(policy, &mut places);
+                places.push(HERE, block);
+                policy.rescue(block);
+                continue;
+            }
+            _ => {}
+        }
+        count_miss(&mut cost, &mut seen, block);
+        if places.len(HERE) + places.len(SOFT) == frames {
+            while places.len(SOFT) <= soft_frames && places.len(HERE) > 0 {
+                soften(policy, &mut places);
+            }
+            let leaving = places.pop(SOFT).expect("a full memory has a soft block");
+            policy.gone(leaving);
+        }
+        places.push(HERE, block);
+        policy.insert(block);
+    }
+    cost
+}
+
+/// Takes a victim out of the address space.
+fn soften(policy: &mut dyn Replacement, places: &mut Lists<2>) {
+    let victim = policy.victim().expect("blocks that are in have a victim");
+    assert_eq!(places.of(victim), HERE, "victim {victim} is not in");
+    places.push(SOFT, victim);
+}
+
+fn count_miss(cost: &mut Cost, seen: &mut HashSet<u32>, block: u32) {
+    if seen.insert(block) {
+        cost.first_touches += 1;
+    } else {
+        cost.page_ins += 1;
+    }
+}

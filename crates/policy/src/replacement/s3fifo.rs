@@ -1,0 +1,105 @@
+//! S3-FIFO: a small queue sieves out blocks that are used once, a main queue keeps the rest.
+//!
+//! Source: Yang, Zhang, Qiu, Yue, Rashmi, "FIFO Queues are All You Need for Cache
+//! Eviction", SOSP 2023, algorithm 1.
+
+use super::Replacement;
+use crate::list::Lists;
+
+const SMALL: u8 = 1;
+const MAIN: u8 = 2;
+/// Gone from the small queue; a return goes to the main queue.
+const GHOST: u8 = 3;
+/// Given as victims out of the small and the main queue.
+const OUT_SMALL: u8 = 4;
+const OUT_MAIN: u8 = 5;
+
+/// Touches that are counted: 0 to 3.
+const COUNT_MAX: u8 = 3;
+
+/// Two queues and a ghost queue; the mark counts touches.
+pub struct S3Fifo {
+    lists: Lists<5>,
+    /// Blocks the small queue keeps before it gives victims: a tenth of the frames.
+    small: usize,
+    /// Ghosts kept: as many as the main queue has frames.
+    ghosts: usize,
+}
+
+impl S3Fifo {
+    /// For `frames` blocks in memory.
+    pub fn new(frames: usize) -> Self {
+        let small = (frames / 10).max(1);
+        S3Fifo { lists: Lists::default(), small, ghosts: frames.saturating_sub(small).max(1) }
+    }
+
+    /// The next victim of the small queue; blocks touched twice move to the main queue.
+    fn from_small(&mut self) -> Option<u32> {
+        loop {
+            let block = self.lists.oldest(SMALL)?;
+            if self.lists.mark(block) <= 1 {
+                self.lists.push(OUT_SMALL, block);
+                return Some(block);
+            }
+            self.lists.push(MAIN, block);
+        }
+    }
+
+    /// The next victim of the main queue; a touched block goes round once more a touch.
+    fn from_main(&mut self) -> Option<u32> {
+        loop {
+            let block = self.lists.oldest(MAIN)?;
+            let count = self.lists.mark(block);
+            if count == 0 {
+                self.lists.push(OUT_MAIN, block);
+                return Some(block);
+            }
+            self.lists.push(MAIN, block);
+            self.lists.set_mark(block, count - 1);
+        }
+    }
+}
+
+impl Replacement for S3Fifo {
+    fn name(&self) -> &'static str {
+        "s3fifo"
+    }
+
+    fn insert(&mut self, block: u32) {
+        let list = if self.lists.of(block) == GHOST { MAIN } else { SMALL };
+        self.lists.push(list, block);
+    }
+
+    fn rescue(&mut self, block: u32) {
+        self.lists.push(MAIN, block);
+    }
+
+    fn touched(&mut self, block: u32) {
+        let count = self.lists.mark(block);
+        self.lists.set_mark(block, (count + 1).min(COUNT_MAX));
+    }
+
+    fn victim(&mut self) -> Option<u32> {
+        if self.lists.len(SMALL) >= self.small
+            && let Some(block) = self.from_small()
+        {
+            return Some(block);
+        }
+        self.from_main().or_else(|| self.from_small()).or_else(|| self.from_main())
+    }
+
+    fn gone(&mut self, block: u32) {
+        if self.lists.remove(block) == OUT_SMALL {
+            self.lists.push(GHOST, block);
+            self.lists.trim(GHOST, self.ghosts);
+        }
+    }
+
+    fn remove(&mut self, block: u32) {
+        self.lists.remove(block);
+    }
+
+    fn len(&self) -> usize {
+        self.lists.len(SMALL) + self.lists.len(MAIN)
+    }
+}
