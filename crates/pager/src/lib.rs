@@ -1,1 +1,333 @@
-//! Placeholder.
+//! The pager: memory larger than its frames, in user space.
+//!
+//! A [`Pager`] has one thread that resolves the faults of its regions, reads and writes the
+//! store, and serves requests. `docs/pager.md` tells how; `engine.rs` is where to begin reading.
+
+mod engine;
+mod fork;
+mod mover;
+mod pagein;
+mod pageout;
+mod pool;
+mod requests;
+mod slots;
+mod table;
+
+use engine::Engine;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use terapage_stats::{Counters, FILE_NAME, MAGIC};
+use terapage_store::Store;
+use terapage_sys::fd::Fd;
+use terapage_sys::{file, thread};
+
+/// Why the pager cannot do something.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error(transparent)]
+    System(#[from] terapage_sys::Error),
+    /// The store cannot be had.
+    #[error(transparent)]
+    Store(#[from] terapage_store::Error),
+    /// The range is not one of paged blocks.
+    #[error("{len} bytes at {start:#x} are not all paged")]
+    NotPaged {
+        /// The first address.
+        start: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// A policy has a name that is not known.
+    #[error("unknown policy")]
+    Policy,
+    /// Forks of forks have used up the numbers of stores.
+    #[error("more than 250 generations of forks")]
+    TooManyForks,
+}
+
+/// How a pager is to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of a block: a power of two, 4 KiB to 2 MiB.
+    pub block: usize,
+    /// The budget, in frames; at least 8.
+    pub frames: usize,
+    /// A name of `terapage_policy::replacement`.
+    pub policy: String,
+    /// A name of `terapage_policy::prefetch`.
+    pub prefetch: String,
+    /// Bytes to read ahead of a stream, at most; a quarter of the budget in any case.
+    pub ahead_bytes: usize,
+    /// The share of the frames that is kept ready: soft, free, or on its way out.
+    pub soft_per_mille: usize,
+    /// Check bytes that come back against their hash.
+    pub verify: bool,
+    /// Do without UFFDIO_MOVE.
+    pub copy: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            block: 16 << 10,
+            frames: 4096,
+            policy: "auto".to_owned(),
+            prefetch: "auto".to_owned(),
+            ahead_bytes: 16 << 20,
+            soft_per_mille: 100,
+            verify: true,
+            copy: false,
+        }
+    }
+}
+
+/// What a program can ask for. Ranges begin and end on a block's edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    Add { start: usize, len: usize },
+    Discard { start: usize, len: usize },
+    Release { start: usize, len: usize },
+    Restore { start: usize, len: usize },
+    WillNeed { start: usize, len: usize },
+    Park,
+}
+
+const IDLE: u32 = 0;
+const POSTED: u32 = 1;
+const ANSWERED: u32 = 2;
+const PARKED: u32 = 3;
+
+/// Where one request at a time waits for the pager's thread, and its answer for the asker.
+pub(crate) struct Mailbox {
+    pub event: Fd,
+    asking: Mutex<()>,
+    state: AtomicU32,
+    request: UnsafeCell<Option<Request>>,
+    answer: UnsafeCell<Option<Result<(), Error>>>,
+}
+
+// SAFETY: `request` and `answer` change hands by `state`: the asker, who holds `asking`, has them while it is
+// IDLE or ANSWERED, the pager's thread while it is POSTED.
+unsafe impl Sync for Mailbox {}
+
+impl Mailbox {
+    fn new() -> Result<&'static Mailbox, Error> {
+        Ok(Box::leak(Box::new(Mailbox {
+            event: Fd::event()?,
+            asking: Mutex::new(()),
+            state: AtomicU32::new(IDLE),
+            request: UnsafeCell::new(None),
+            answer: UnsafeCell::new(None),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Posts a request and waits until the state is `until`.
+    fn post(&self, request: Request, until: u32) {
+        // SAFETY: the asker holds `asking` and the state is IDLE.
+        unsafe { *self.request.get() = Some(request) };
+        self.state.store(POSTED, SeqCst);
+        self.event.signal();
+        loop {
+            match self.state.load(SeqCst) {
+                state if state == until => return,
+                state => thread::wait(&self.state, state),
+            }
+        }
+    }
+
+    fn ask(&self, request: Request) -> Result<(), Error> {
+        // A signal handler that asks while its thread asks would wait for itself.
+        let signals = thread::block_signals();
+        let asking = self.lock();
+        self.post(request, ANSWERED);
+        // SAFETY: answered: the asker's again.
+        let answer = unsafe { (*self.answer.get()).take() };
+        self.state.store(IDLE, SeqCst);
+        drop(asking);
+        thread::restore_signals(&signals);
+        answer.unwrap_or(Ok(()))
+    }
+
+    /// The pager's thread takes what was posted.
+    fn take(&self) -> Option<Request> {
+        // SAFETY: POSTED: the pager's.
+        (self.state.load(SeqCst) == POSTED).then(|| unsafe { (*self.request.get()).take() }).flatten()
+    }
+
+    fn answer(&self, answer: Result<(), Error>) {
+        // SAFETY: POSTED: the pager's.
+        unsafe { *self.answer.get() = Some(answer) };
+        self.state.store(ANSWERED, SeqCst);
+        thread::wake(&self.state);
+    }
+
+    /// The pager's thread stands still until the asker goes on.
+    fn park(&self) {
+        self.state.store(PARKED, SeqCst);
+        thread::wake(&self.state);
+        while self.state.load(SeqCst) == PARKED {
+            thread::wait(&self.state, PARKED);
+        }
+    }
+
+    fn unpark(&self) {
+        self.state.store(IDLE, SeqCst);
+        thread::wake(&self.state);
+    }
+}
+
+/// Makes the store of a process: its own, and its children's when it forks.
+pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
+
+/// Paged memory. One for a process; it lasts as long.
+pub struct Pager {
+    engine: *mut Engine,
+    mailbox: &'static Mailbox,
+    counters: &'static Counters,
+    block: usize,
+    make_store: Box<MakeStore>,
+    // Held open, or the counters could not be found.
+    stats_file: Fd,
+    // What tells the parent that this process, a child of a fork, still lives.
+    holds: Vec<Fd>,
+}
+
+// SAFETY: the engine is the pager's thread's, but for a fork, which parks that; the rest is shareable.
+unsafe impl Send for Pager {}
+// SAFETY: as above.
+unsafe impl Sync for Pager {}
+
+/// A fork about to happen; the pager stands still.
+pub struct Forking {
+    hold: Fd,
+    asking: MutexGuard<'static, ()>,
+}
+
+fn counters() -> Result<(Fd, &'static Counters), Error> {
+    let name = std::ffi::CString::new(FILE_NAME).expect("no zero byte");
+    let (fd, at) = file::memory_file(&name, size_of::<Counters>().next_multiple_of(terapage_sys::PAGE))?;
+    // SAFETY: mapped just now, large enough, and never unmapped; zeros are valid counters.
+    let counters = unsafe { &*at.cast::<Counters>() };
+    use std::sync::atomic::Ordering::Relaxed;
+    counters.pid.store(thread::pid(), Relaxed);
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    counters.started_s.store(now, Relaxed);
+    counters.magic.store(MAGIC, SeqCst);
+    Ok((fd, counters))
+}
+
+impl Pager {
+    /// Starts a pager. `make_store` is called now, and in each child of a fork.
+    ///
+    /// # Errors
+    /// No userfaultfd, no io_uring, no store.
+    pub fn start(options: Options, make_store: Box<MakeStore>) -> Result<Pager, Error> {
+        let (stats_file, counters) = counters()?;
+        let mailbox = Mailbox::new()?;
+        let block = options.block;
+        let engine = Engine::new(options, make_store()?, counters, mailbox)?;
+        let engine = Box::into_raw(Box::new(engine));
+        let pager = Pager { engine, mailbox, counters, block, make_store, stats_file, holds: Vec::new() };
+        pager.spawn()?;
+        Ok(pager)
+    }
+
+    fn spawn(&self) -> Result<(), Error> {
+        struct Owned(*mut Engine);
+        // SAFETY: the thread is the one user of the engine, but for a fork.
+        unsafe impl Send for Owned {}
+        let engine = Owned(self.engine);
+        thread::spawn("terapage", move || {
+            let engine = engine;
+            // SAFETY: never freed, and used by nobody else while this thread is not parked.
+            unsafe { (*engine.0).run() }
+        })
+        .map_err(|source| Error::System(terapage_sys::Error { call: "pthread_create", source }))
+    }
+
+    /// Bytes of a block.
+    pub fn block(&self) -> usize {
+        self.block
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &'static Counters {
+        self.counters
+    }
+
+    /// The descriptor through which others read the counters.
+    pub fn stats_file(&self) -> &Fd {
+        &self.stats_file
+    }
+
+    /// Pages a range of private, anonymous, writable memory from now on, with what it holds.
+    pub fn add(&self, start: usize, len: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Add { start, len })
+    }
+
+    /// The range reads as zeros from now on.
+    pub fn discard(&self, start: usize, len: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Discard { start, len })
+    }
+
+    /// The range gets its bytes and is paged no more, until [`restore`](Self::restore).
+    pub fn release(&self, start: usize, len: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Release { start, len })
+    }
+
+    /// The range, released before, has been mapped afresh and is paged again.
+    pub fn restore(&self, start: usize, len: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Restore { start, len })
+    }
+
+    /// The range will be touched soon.
+    pub fn will_need(&self, start: usize, len: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::WillNeed { start, len })
+    }
+
+    /// Before a fork: the pager stands still from here to one of the next two. The caller holds no
+    /// paged memory's lock that the pager could want; it must not touch paged memory in between.
+    pub fn before_fork(&self) -> Result<Forking, Error> {
+        let asking = self.mailbox.lock();
+        self.mailbox.post(Request::Park, PARKED);
+        // SAFETY: the thread is parked.
+        match unsafe { (*self.engine).freeze() } {
+            Ok(hold) => Ok(Forking { hold, asking }),
+            Err(error) => {
+                self.mailbox.unpark();
+                Err(error)
+            }
+        }
+    }
+
+    /// After the fork, in the parent, whether or not it succeeded.
+    pub fn after_fork_in_parent(&self, forking: Forking) {
+        let Forking { hold, asking } = forking;
+        drop(hold);
+        self.mailbox.unpark();
+        drop(asking);
+    }
+
+    /// After the fork, in the child, before anything touches paged memory.
+    pub fn after_fork_in_child(&mut self, forking: Forking) -> Result<(), Error> {
+        let (stats_file, counters) = counters()?;
+        let mailbox = Mailbox::new()?;
+        let store = (self.make_store)()?;
+        // SAFETY: the child has one thread, this one.
+        unsafe { (*self.engine).begin_child(store, counters, mailbox)? };
+        self.mailbox = mailbox;
+        self.counters = counters;
+        self.stats_file = stats_file;
+        let Forking { hold, asking } = forking;
+        drop(asking);
+        self.holds.push(hold);
+        self.spawn()
+    }
+}

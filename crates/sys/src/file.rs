@@ -76,6 +76,6 @@ pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
     check("ftruncate", unsafe { libc::ftruncate64(fd.raw(), len as i64) }.into())?;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the kernel chooses the place.
-    let at = unsafe { libc::syscall(libc::SYS_mmap, 0, len, prot, libc::MAP_SHARED, fd.raw(), 0) };
+    let at = unsafe { libc::syscall(libc::SYS_mmap, 0usize, len, prot, libc::MAP_SHARED, fd.raw(), 0i64) };
     if at == -1 { Err(Error::last("mmap")) } else { Ok((fd, at as *mut u8)) }
 }

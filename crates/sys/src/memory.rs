@@ -22,7 +22,7 @@ unsafe fn map(at: *mut u8, len: usize, flags: i32) -> Result<*mut u8> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: as the callers argue.
-    let answer = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, -1, 0) };
+    let answer = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, -1i64, 0i64) };
     if answer == -1 { Err(Error::last("mmap")) } else { Ok(answer as *mut u8) }
 }
 

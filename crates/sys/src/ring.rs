@@ -121,10 +121,10 @@ impl Ring {
         self.push(opcode::Nop::new().build().user_data(tag))
     }
 
-    /// Tells each time that `fd` becomes readable or hangs up, until it no longer has [`Done::more`].
-    pub fn poll(&mut self, fd: RawFd, tag: u64) -> Result<()> {
+    /// Tells when `fd` becomes readable or hangs up: once, or, `again`, each time while it has [`Done::more`].
+    pub fn poll(&mut self, fd: RawFd, again: bool, tag: u64) -> Result<()> {
         let events = (libc::POLLIN | libc::POLLHUP) as u32;
-        self.push(opcode::PollAdd::new(types::Fd(fd), events).multi(true).build().user_data(tag))
+        self.push(opcode::PollAdd::new(types::Fd(fd), events).multi(again).build().user_data(tag))
     }
 
     /// Hands over what was pushed and waits until `wanted` operations have ended.

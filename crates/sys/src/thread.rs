@@ -88,8 +88,7 @@ pub fn stop(line: &str) -> ! {
     }
 }
 
-/// Bytes of this process's private memory and of its address-space limit are not the pager's to
-/// decide; this is the process's id.
+/// This process's id.
 pub fn pid() -> u64 {
     u64::from(std::process::id())
 }
@@ -98,4 +97,9 @@ pub fn pid() -> u64 {
 pub fn pause() -> Result<()> {
     // SAFETY: no memory is touched.
     check("sched_yield", unsafe { libc::sched_yield() }.into()).map(|_| ())
+}
+
+/// Sleeps.
+pub fn sleep_ms(ms: u64) {
+    std::thread::sleep(std::time::Duration::from_millis(ms));
 }

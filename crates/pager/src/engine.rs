@@ -1,0 +1,487 @@
+//! The pager's thread: faults, ends of I/O and requests come to it one at a time, and it alone
+//! changes the state of blocks. It waits in one place, and for I/O only where a thread
+//! of the program waits for the same.
+
+use crate::mover::{Lost, Mover};
+use crate::pool::Pool;
+use crate::slots::Slots;
+use crate::table::{MARKER, State, Table, WANTED};
+use crate::{Mailbox, Options};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use terapage_policy::prefetch::{self, Prefetch};
+use terapage_policy::replacement::{self, Replacement};
+use terapage_stats::Counters;
+use terapage_store::{EXTENT, Store};
+use terapage_sys::ring::{Done, Piece, Ring};
+use terapage_sys::thread::{self, now_ns};
+use terapage_sys::userfaultfd::Fault;
+
+/// Tags in the ring that are no operation's number.
+pub(crate) const FAULTS: u64 = u64::MAX;
+pub(crate) const REQUESTS: u64 = u64::MAX - 1;
+/// A child's end: the tag less its number.
+pub(crate) const CHILDREN: u64 = u64::MAX / 2;
+
+/// Operations that the ring takes at once.
+const ENTRIES: u32 = 512;
+
+/// Tries of an operation that fails.
+const TRIES: u32 = 4;
+
+/// What an operation of the store is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    PageIn,
+    PageOut,
+}
+
+/// Blocks on their way from or to the store, in neighbouring slots.
+pub(crate) struct Transfer {
+    pub purpose: Purpose,
+    pub blocks: Vec<u32>,
+    pub pieces: Vec<Piece>,
+    pub slot: u32,
+    pub origin: u8,
+    /// When the thread that waits for it came, or 0.
+    pub since_ns: u64,
+    pub tries: u32,
+}
+
+/// A fresh range touched in order: where it goes on, and how much comes next.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FreshStream {
+    pub next: u32,
+    pub window: u32,
+    pub at: u64,
+}
+
+pub(crate) struct Engine {
+    pub options: Options,
+    pub block: usize,
+    /// Frames that may exist.
+    pub limit: usize,
+    /// Frames that exist: in the program or in the pool.
+    pub frames: usize,
+    pub mapped: usize,
+    pub writing: usize,
+    pub reading: usize,
+    /// Soft blocks, the one to go next first, with the stamp that makes an entry valid.
+    pub soft: VecDeque<(u32, u32)>,
+    pub soft_len: usize,
+    pub table: Table,
+    pub pool: Pool,
+    pub mover: Mover,
+    pub policy: Box<dyn Replacement>,
+    pub prefetch: Box<dyn Prefetch>,
+    pub fresh: [FreshStream; 8],
+    pub clock: u64,
+    pub slots: Slots,
+    /// Stores by origin: those inherited by forks, and this process's own, the last.
+    pub stores: Vec<Box<dyn Store>>,
+    pub ring: Option<Ring>,
+    pub transfers: Vec<Option<Transfer>>,
+    pub queue: VecDeque<Fault>,
+    pub faults_ready: bool,
+    pub requests_ready: bool,
+    /// Children that still read this process's slots: the pipe that they hold, the snapshot.
+    pub children: Vec<(u32, terapage_sys::fd::Fd)>,
+    pub counters: &'static Counters,
+    pub mailbox: &'static Mailbox,
+    pub scratch: Vec<Fault>,
+}
+
+impl Engine {
+    pub fn new(
+        options: Options,
+        store: Box<dyn Store>,
+        counters: &'static Counters,
+        mailbox: &'static Mailbox,
+    ) -> Result<Engine, crate::Error> {
+        let block = options.block;
+        let limit = options.frames;
+        let mover = Mover::open(options.copy)?;
+        let pool = Pool::new(limit, block)?;
+        pool.register(&mover)?;
+        let run = (EXTENT / block).min(limit / 8).max(1) as u32;
+        let ahead = (options.ahead_bytes / block).min(limit / 4).max(1) as u32;
+        let policy = replacement::by_name(&options.policy, limit).ok_or(crate::Error::Policy)?;
+        let prefetch = prefetch::by_name(&options.prefetch, run, ahead).ok_or(crate::Error::Policy)?;
+        let engine = Engine {
+            block,
+            limit,
+            frames: 0,
+            mapped: 0,
+            writing: 0,
+            reading: 0,
+            soft: VecDeque::new(),
+            soft_len: 0,
+            table: Table::new(block),
+            pool,
+            mover,
+            policy,
+            prefetch,
+            fresh: [FreshStream::default(); 8],
+            clock: 0,
+            slots: Slots::new((EXTENT / block) as u32),
+            stores: vec![store],
+            ring: None,
+            transfers: Vec::new(),
+            queue: VecDeque::new(),
+            faults_ready: false,
+            requests_ready: false,
+            children: Vec::new(),
+            counters,
+            mailbox,
+            scratch: Vec::new(),
+            options,
+        };
+        engine.counters.budget_bytes.store((limit * block) as u64, Relaxed);
+        engine.counters.block_bytes.store(block as u64, Relaxed);
+        Ok(engine)
+    }
+
+    /// The thread's whole life.
+    pub fn run(&mut self) {
+        let ring = Ring::new(ENTRIES).unwrap_or_else(|error| self.stop(&error.to_string()));
+        self.ring = Some(ring);
+        self.arm(FAULTS);
+        self.arm(REQUESTS);
+        for index in 0..self.children.len() {
+            self.arm(CHILDREN - u64::from(self.children[index].0));
+        }
+        loop {
+            self.take_ends();
+            self.take_faults();
+            while let Some(fault) = self.queue.pop_front() {
+                self.fault(fault);
+            }
+            if self.ring().has_unsubmitted() {
+                self.enter(0);
+            }
+            self.balance();
+            self.publish();
+            if std::mem::take(&mut self.requests_ready) {
+                self.mailbox.event.clear();
+                self.serve_request();
+                continue;
+            }
+            if !self.faults_ready {
+                self.enter(1);
+            }
+        }
+    }
+
+    /// Ends the process: the program cannot have its bytes.
+    pub fn stop(&self, why: &str) -> ! {
+        thread::stop(&format!("terapage: {why}; the program is stopped rather than given wrong bytes\n"))
+    }
+
+    pub fn or_stop<T>(&self, result: Result<T, Lost>) -> T {
+        result.unwrap_or_else(|lost| self.stop(&lost.to_string()))
+    }
+
+    pub fn ring(&mut self) -> &mut Ring {
+        self.ring.as_mut().expect("the thread runs")
+    }
+
+    pub fn arm(&mut self, tag: u64) {
+        let fd = match tag {
+            FAULTS => self.mover.program.raw(),
+            REQUESTS => self.mailbox.event.raw(),
+            _ => match self.children.iter().find(|(id, _)| CHILDREN - u64::from(*id) == tag) {
+                Some((_, fd)) => fd.raw(),
+                None => return,
+            },
+        };
+        let again = matches!(tag, FAULTS | REQUESTS);
+        if let Err(error) = self.ring().poll(fd, again, tag) {
+            self.stop(&error.to_string());
+        }
+    }
+
+    pub fn enter(&mut self, wanted: u32) {
+        if let Err(error) = self.ring().enter(wanted) {
+            self.stop(&error.to_string());
+        }
+    }
+
+    /// Waits until something ends, and handles it.
+    pub fn wait(&mut self) {
+        self.enter(1);
+        self.take_ends();
+    }
+
+    pub fn take_ends(&mut self) {
+        while let Some(done) = self.ring().done() {
+            match done.tag {
+                FAULTS | REQUESTS => {
+                    if done.tag == FAULTS {
+                        self.faults_ready = true
+                    } else {
+                        self.requests_ready = true
+                    }
+                    if !done.more {
+                        self.arm(done.tag);
+                    }
+                }
+                tag if tag > u64::from(u32::MAX) => self.child_ended(tag),
+                _ => self.ended(done),
+            }
+        }
+    }
+
+    fn take_faults(&mut self) {
+        while std::mem::take(&mut self.faults_ready) {
+            loop {
+                let mut faults = std::mem::take(&mut self.scratch);
+                if let Err(error) = self.mover.program.faults(&mut faults) {
+                    self.stop(&error.to_string());
+                }
+                let got = faults.len();
+                self.queue.extend(faults.drain(..));
+                self.scratch = faults;
+                if got < 16 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A thread of the program waits at an address.
+    fn fault(&mut self, fault: Fault) {
+        let Some(block) = self.table.block_at(fault.at) else {
+            self.stop(&format!("a fault at {:#x}, which is not paged", fault.at));
+        };
+        match self.table.state(block) {
+            State::Zero => self.first_touch(block),
+            State::Stored => self.hard_fault(block),
+            State::Soft => self.soft_fault(block),
+            State::Reading => {
+                let first = !self.table.get(block).has(WANTED);
+                self.table.get_mut(block).flags |= WANTED;
+                if first {
+                    self.prefetch_after(block);
+                }
+            }
+            State::Writing => self.table.get_mut(block).flags |= WANTED,
+            State::Loose => self.wake_page(fault.at),
+            State::Mapped => {
+                // It came while this fault was on its way; a write protection may be left over.
+                if !self.mover.page_present(fault.at) {
+                    self.stop(&format!("page {:#x} has vanished from the program", fault.at));
+                }
+                if fault.protected {
+                    self.mover.program.protect(fault.at, terapage_sys::PAGE, false).ok();
+                }
+                self.wake_page(fault.at);
+            }
+        }
+    }
+
+    fn wake_page(&mut self, at: usize) {
+        self.mover.program.wake(at, terapage_sys::PAGE).ok();
+    }
+
+    /// The end of an operation of a store.
+    fn ended(&mut self, mut done: Done) {
+        let index = done.tag as usize;
+        let mut transfer = self.transfers[index].take().expect("an operation under way");
+        self.stores[usize::from(transfer.origin)].ended(&mut done);
+        let bytes = transfer.blocks.len() * self.block;
+        let whole = done.result == bytes as i32;
+        let good = whole
+            && (transfer.purpose == Purpose::PageOut || !self.options.verify || self.verified(&transfer));
+        if !good {
+            transfer.tries += 1;
+            if transfer.tries >= TRIES {
+                self.give_up(&transfer, done.result, whole);
+            }
+            self.begin(transfer, Some(index));
+            return;
+        }
+        match transfer.purpose {
+            Purpose::PageIn => self.paged_in(transfer),
+            Purpose::PageOut => self.paged_out(transfer),
+        }
+    }
+
+    fn give_up(&self, transfer: &Transfer, result: i32, whole: bool) -> ! {
+        let store = self.stores[usize::from(transfer.origin)].name();
+        let doing = match transfer.purpose {
+            Purpose::PageIn => "reading from",
+            Purpose::PageOut => "writing to",
+        };
+        let why = match (whole, result) {
+            (true, _) => "the bytes are not those that were written".to_owned(),
+            (false, 0..) => format!("only {result} bytes went"),
+            (false, _) => std::io::Error::from_raw_os_error(-result).to_string(),
+        };
+        self.stop(&format!("{doing} store {store} failed {TRIES} times: {why}"))
+    }
+
+    /// Begins an operation, in a number of its own or one that is being tried again.
+    pub fn begin(&mut self, transfer: Transfer, again: Option<usize>) {
+        let index = again.unwrap_or_else(|| match self.transfers.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.transfers.push(None);
+                self.transfers.len() - 1
+            }
+        });
+        let transfer = self.transfers[index].insert(transfer);
+        let store = &mut self.stores[usize::from(transfer.origin)];
+        let ring = self.ring.as_mut().expect("the thread runs");
+        // SAFETY: the transfer holds the pieces until its end is taken, and its blocks' states
+        // (Reading, Writing) keep everybody off their places until then.
+        let begun = unsafe {
+            match transfer.purpose {
+                Purpose::PageIn => store.read(ring, transfer.slot, &transfer.pieces, index as u64),
+                Purpose::PageOut => store.write(ring, transfer.slot, &transfer.pieces, index as u64),
+            }
+        };
+        if let Err(error) = begun {
+            self.stop(&error.to_string());
+        }
+    }
+
+    /// Waits until no block from `first` to `end` is on its way.
+    pub fn settle(&mut self, first: u32, end: u32) {
+        while self
+            .transfers
+            .iter()
+            .flatten()
+            .any(|transfer| transfer.blocks.iter().any(|block| (first..end).contains(block)))
+        {
+            self.wait();
+        }
+    }
+
+    /// Waits until nothing is on its way.
+    pub fn settle_all(&mut self) {
+        while self.reading + self.writing > 0 {
+            self.wait();
+        }
+    }
+
+    /// A filled place that nobody needs, by whatever means: waits for writes if it must.
+    pub fn place(&mut self) -> u32 {
+        let mut patience = 10_000;
+        loop {
+            if let Some(place) = self.place_at_once() {
+                return place;
+            }
+            if self.writing > 0 {
+                self.wait();
+            } else if self.page_out((self.limit / 8).clamp(1, 8)) == 0
+                && self.writing == 0
+                && self.soft_len == 0
+                && self.pool.free_len() == 0
+            {
+                if self.reading > 0 {
+                    self.wait();
+                    continue;
+                }
+                // Every page is held by I/O of the program's; that ends.
+                patience -= 1;
+                if patience == 0 {
+                    self.stop("no frame can be freed: the budget (--memory) is too small for what the program holds at once");
+                }
+                thread::sleep_ms(1);
+            }
+        }
+    }
+
+    /// The same, if it takes no waiting and no page-out.
+    pub fn place_at_once(&mut self) -> Option<u32> {
+        if let Some(place) = self.pool.take_free() {
+            return Some(place);
+        }
+        if self.frames < self.limit {
+            self.frames += 1;
+            let filled = self.pool.fill(&mut self.mover);
+            return Some(self.or_stop(filled));
+        }
+        self.reclaim()
+    }
+
+    /// Takes the frame of the soft block that has waited longest.
+    fn reclaim(&mut self) -> Option<u32> {
+        while let Some((block, stamp)) = self.soft.pop_front() {
+            let entry = self.table.get_mut(block);
+            if entry.state != State::Soft || entry.stamp != stamp {
+                continue;
+            }
+            entry.state = if entry.slot().is_some() { State::Stored } else { State::Zero };
+            let (place, marker) = (entry.place, entry.has(MARKER));
+            entry.flags = 0;
+            self.soft_len -= 1;
+            if marker {
+                self.prefetch.outcome(0, 1);
+                Counters::add(&self.counters.prefetch_wasted_blocks, 1);
+            } else {
+                self.policy.gone(block);
+            }
+            return Some(place);
+        }
+        None
+    }
+
+    /// A block whose frame is in the pool, clean: it may be taken back or lose its frame.
+    pub fn make_soft(&mut self, block: u32) {
+        let entry = self.table.get_mut(block);
+        entry.state = State::Soft;
+        entry.stamp = entry.stamp.wrapping_add(1);
+        let stamp = entry.stamp;
+        self.soft.push_back((block, stamp));
+        self.soft_len += 1;
+        if self.soft.len() > 4 * self.soft_len + 1024 {
+            let table = &self.table;
+            self.soft.retain(|&(block, stamp)| {
+                let entry = table.get(block);
+                entry.state == State::Soft && entry.stamp == stamp
+            });
+        }
+    }
+
+    /// Puts the frames of `blocks`, neighbours in the program, in place and wakes who waits.
+    pub fn install(&mut self, blocks: &[u32]) {
+        let mut rest = blocks;
+        while let Some(&first) = rest.first() {
+            let place = self.table.get(first).place;
+            let run = rest
+                .iter()
+                .enumerate()
+                .take_while(|&(index, &block)| {
+                    block == first + index as u32 && self.table.get(block).place == place + index as u32
+                })
+                .count();
+            let (to, from) = (self.table.address(first), self.pool.address(place));
+            let installed = self.mover.install(to, from, run * self.block);
+            self.or_stop(installed);
+            for &block in &rest[..run] {
+                let entry = self.table.get_mut(block);
+                entry.state = State::Mapped;
+                entry.flags = 0;
+                let place = entry.place;
+                self.pool.put_hollow(place);
+            }
+            self.mapped += run;
+            rest = &rest[run..];
+        }
+    }
+
+    fn publish(&mut self) {
+        let counters = self.counters;
+        let resident = (self.frames * self.block) as u64;
+        counters.resident_bytes.store(resident, Relaxed);
+        counters.resident_peak_bytes.fetch_max(resident, Relaxed);
+        counters.store_bytes.store(u64::from(self.slots.count()) * self.block as u64, Relaxed);
+        counters.retries.store(self.mover.retries, Relaxed);
+    }
+
+    /// Nanoseconds now, for latencies.
+    pub fn now(&self) -> u64 {
+        now_ns()
+    }
+}

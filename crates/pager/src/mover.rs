@@ -1,0 +1,257 @@
+//! Frames between the pool and the program: all of a run, or a known part, never a guess.
+//!
+//! By `UFFDIO_MOVE` where the kernel has it. Where that stops part way (a page
+//! is pinned by I/O, or shared since a fork) the kernel's page map, not its count, says which
+//! pages are where; the rest goes page by page.
+//!
+//! Without `UFFDIO_MOVE` (before Linux 6.8) by write protection and copies: the same results, slower.
+
+use terapage_sys::pagemap::Pagemap;
+use terapage_sys::userfaultfd::{Kind, Userfaultfd};
+use terapage_sys::{PAGE, Result, memory, thread};
+
+/// Tries for a page that is busy for a moment, before another way is taken.
+const PATIENCE: usize = 30;
+
+/// A page is neither where it was nor where it went: the program's bytes are lost.
+#[derive(Debug, thiserror::Error)]
+#[error("page {at:#x} has vanished ({doing}, errno {errno})")]
+pub(crate) struct Lost {
+    at: usize,
+    doing: &'static str,
+    errno: i32,
+}
+
+/// Whether frames went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// All of them are in the pool.
+    All,
+    /// None is: something else holds a page (I/O of the program's, for one).
+    Busy,
+}
+
+pub(crate) struct Mover {
+    /// Faults of the program.
+    pub program: Userfaultfd,
+    /// The pool: touching a place without a frame is an error, not a wait.
+    pool: Userfaultfd,
+    pagemap: Pagemap,
+    moves: bool,
+    zeros: usize,
+    /// Pages that took another try.
+    pub retries: u64,
+}
+
+/// Bytes of zeros that fresh pages are copied from: small enough for the nearest cache.
+const ZEROS: usize = 64 << 10;
+
+impl Mover {
+    /// `copy`: do without UFFDIO_MOVE even where the kernel has it.
+    pub fn open(copy: bool) -> Result<Mover> {
+        let program = Userfaultfd::open(Kind::Waiting)?;
+        let pool = Userfaultfd::open(Kind::Strict)?;
+        let moves = program.can_move() && !copy;
+        let zeros = memory::reserve(ZEROS)? as usize;
+        memory::populate(zeros, ZEROS)
+            .or_else(|_| {
+                // SAFETY: the range was mapped just now and is nobody else's; before Linux 5.14 writing populates it.
+                unsafe { memory::bytes(zeros, ZEROS) }.fill(0);
+                Ok::<(), terapage_sys::Error>(())
+            })
+            .ok();
+        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, retries: 0 })
+    }
+
+    /// The child of a fork needs descriptors of its own.
+    pub fn reopen(&mut self) -> Result<()> {
+        let copy = !self.moves;
+        let mut fresh = Mover::open(copy)?;
+        fresh.retries = self.retries;
+        *self = fresh;
+        Ok(())
+    }
+
+    /// Faults of the program in the range come here from now on.
+    pub fn register(&self, at: usize, len: usize) -> Result<()> {
+        const MADV_NOHUGEPAGE: i32 = 15;
+        memory::advise(at, len, MADV_NOHUGEPAGE);
+        self.program.register(at, len, !self.moves)
+    }
+
+    /// The range is the pool.
+    pub fn register_pool(&self, at: usize, len: usize) -> Result<()> {
+        const MADV_NOHUGEPAGE: i32 = 15;
+        memory::advise(at, len, MADV_NOHUGEPAGE);
+        if self.moves { self.pool.register(at, len, false) } else { Ok(()) }
+    }
+
+    /// Which pages are there.
+    pub fn present(&self, at: usize, pages: &mut [bool]) -> Result<()> {
+        self.pagemap.present(at, pages)
+    }
+
+    /// Whether the page at `at` is there.
+    pub fn page_present(&self, at: usize) -> bool {
+        let mut page = [false];
+        self.pagemap.present(at, &mut page).is_ok() && page[0]
+    }
+
+    /// Puts fresh zero pages where the program has none, and wakes who waits.
+    pub fn fresh(&mut self, at: usize, len: usize) -> std::result::Result<(), Lost> {
+        for offset in (0..len).step_by(ZEROS) {
+            let part = ZEROS.min(len - offset);
+            // SAFETY: the zeros are ours and never written.
+            if let Err(stuck) = unsafe { self.program.copy(at + offset, self.zeros, part, true) } {
+                return Err(Lost { at: at + offset + stuck.done, doing: "first touch", errno: stuck.errno });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a place of the pool a frame.
+    pub fn fill(&mut self, place: usize, len: usize) -> std::result::Result<(), Lost> {
+        for offset in (0..len).step_by(ZEROS) {
+            let part = ZEROS.min(len - offset);
+            if self.moves {
+                // SAFETY: the zeros are ours and never written.
+                if let Err(stuck) = unsafe { self.pool.copy(place + offset, self.zeros, part, false) } {
+                    return Err(Lost {
+                        at: place + offset + stuck.done,
+                        doing: "new frame",
+                        errno: stuck.errno,
+                    });
+                }
+            } else {
+                // SAFETY: the place is ours; writing to it gives it pages.
+                unsafe { memory::bytes(place + offset, part) }.fill(0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the frames of `len` bytes from the pool to the program, and wakes who waits.
+    pub fn install(&mut self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
+        if self.moves {
+            // SAFETY: the place is the pool's, and given up here.
+            match unsafe { self.program.shift(to, place, len, true) } {
+                Ok(()) => return Ok(()),
+                Err(stuck) => self.install_by_pages(to, place, len, stuck.errno)?,
+            }
+        } else {
+            // SAFETY: nobody writes to the place meanwhile.
+            if let Err(stuck) = unsafe { self.program.copy(to, place, len, false) } {
+                return Err(Lost { at: to + stuck.done, doing: "page-in by copy", errno: stuck.errno });
+            }
+            // SAFETY: the bytes are in the program now.
+            unsafe { memory::discard(place, len) }.ok();
+        }
+        self.program.wake(to, len).ok();
+        Ok(())
+    }
+
+    fn install_by_pages(
+        &mut self,
+        to: usize,
+        place: usize,
+        len: usize,
+        errno: i32,
+    ) -> std::result::Result<(), Lost> {
+        for offset in (0..len).step_by(PAGE) {
+            let (to, from) = (to + offset, place + offset);
+            if !self.page_present(from) {
+                if self.page_present(to) {
+                    continue;
+                }
+                return Err(Lost { at: to, doing: "page-in", errno });
+            }
+            self.retries += 1;
+            // SAFETY: the page is in the pool, ours, present.
+            unsafe { memory::make_exclusive(from) };
+            // SAFETY: the page is given up here.
+            let went = (0..PATIENCE).any(|_| unsafe { self.program.shift(to, from, PAGE, false) }.is_ok());
+            if !went {
+                // SAFETY: nobody writes to the place meanwhile.
+                if let Err(stuck) = unsafe { self.program.copy(to, from, PAGE, false) } {
+                    return Err(Lost { at: to, doing: "page-in by copy", errno: stuck.errno });
+                }
+                // SAFETY: the bytes are in the program now.
+                unsafe { memory::discard(from, PAGE) }.ok();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the frames of `len` bytes out of the program into the pool, where they do not change any more.
+    pub fn take(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
+        if !self.moves {
+            return self.take_by_copy(place, from, len);
+        }
+        // SAFETY: the program finds its bytes again through a fault.
+        match unsafe { self.pool.shift(place, from, len, false) } {
+            Ok(()) => Ok(Taken::All),
+            Err(stuck) => self.take_by_pages(place, from, len, stuck.errno),
+        }
+    }
+
+    fn take_by_pages(
+        &mut self,
+        place: usize,
+        from: usize,
+        len: usize,
+        errno: i32,
+    ) -> std::result::Result<Taken, Lost> {
+        for offset in (0..len).step_by(PAGE) {
+            let (to, page) = (place + offset, from + offset);
+            if !self.page_present(page) {
+                if self.page_present(to) {
+                    continue;
+                }
+                return Err(Lost { at: page, doing: "page-out", errno });
+            }
+            self.retries += 1;
+            let went = (0..PATIENCE).any(|_| {
+                // SAFETY: the page is present, and only this thread takes pages away; then as in `take`.
+                unsafe {
+                    memory::make_exclusive(page);
+                    self.pool.shift(to, page, PAGE, false).is_ok()
+                }
+            });
+            if !went {
+                self.put_back(place, from, offset)?;
+                return Ok(Taken::Busy);
+            }
+        }
+        Ok(Taken::All)
+    }
+
+    /// The first `len` bytes are in the pool and go back.
+    fn put_back(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<(), Lost> {
+        if len > 0 {
+            self.install_by_pages(from, place, len, 0)?;
+        }
+        self.program.wake(from, len.max(PAGE)).ok();
+        Ok(())
+    }
+
+    fn take_by_copy(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
+        let lost = |at, errno| Lost { at, doing: "page-out by copy", errno };
+        let mut there = [false; 512];
+        let there = &mut there[..len.div_ceil(PAGE).min(512)];
+        for start in (0..len).step_by(PAGE * 512) {
+            let pages = &mut there[..((len - start) / PAGE).min(512)];
+            self.present(from + start, pages).map_err(|error| lost(from, error.errno()))?;
+            if let Some(gone) = pages.iter().position(|present| !present) {
+                return Err(lost(from + start + gone * PAGE, 0));
+            }
+        }
+        self.program.protect(from, len, true).map_err(|error| lost(from, error.errno()))?;
+        // SAFETY: the program's pages are present and cannot change; the place is ours and empty.
+        unsafe { memory::bytes(place, len).copy_from_slice(memory::bytes(from, len)) };
+        // SAFETY: the program finds its bytes again through a fault.
+        unsafe { memory::discard(from, len) }.map_err(|error| lost(from, error.errno()))?;
+        self.program.wake(from, len).map_err(|error| lost(from, error.errno()))?;
+        thread::pause().ok();
+        Ok(Taken::All)
+    }
+}

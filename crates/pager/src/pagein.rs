@@ -1,0 +1,228 @@
+//! Bytes into the program: first touches, soft faults, hard faults, prefetching.
+
+use crate::engine::{Engine, FreshStream, Purpose, Transfer};
+use crate::table::{MARKER, State, WANTED};
+use terapage_policy::prefetch::Ahead;
+use terapage_stats::Counters;
+use terapage_store::EXTENT;
+use terapage_sys::ring::Piece;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Blocks installed ahead of a first touch at most, in bytes.
+const FRESH_BYTES: usize = 2 << 20;
+
+impl Engine {
+    /// A block that was never touched, or has become zero: zeros, and more of them where
+    /// fresh memory is touched in order.
+    pub(crate) fn first_touch(&mut self, block: u32) {
+        Counters::add(&self.counters.first_touches, 1);
+        let wanted = self.fresh_window(block);
+        let most = wanted.min((self.limit / 8).max(1) as u32);
+        let end = self.table.end_of(block).min(block.saturating_add(most));
+        let run = (block..end).take_while(|&block| self.table.state(block) == State::Zero).count();
+        let room = (self.limit - self.frames).min(run);
+        if room > 0 {
+            self.install_fresh(block, room as u32);
+            self.fresh_installed(block, room as u32);
+        } else {
+            let count = self.install_recycled(block, run as u32);
+            self.fresh_installed(block, count);
+        }
+    }
+
+    /// The stream touched last goes on after what was installed.
+    fn fresh_installed(&mut self, block: u32, count: u32) {
+        let clock = self.clock;
+        if let Some(stream) = self.fresh.iter_mut().find(|stream| stream.at == clock) {
+            stream.next = block + count;
+        }
+    }
+
+    /// How many blocks to install at a first touch of `block`.
+    fn fresh_window(&mut self, block: u32) -> u32 {
+        self.clock += 1;
+        let most = (FRESH_BYTES / self.block).max(1) as u32;
+        let at = self.clock;
+        if let Some(stream) = self.fresh.iter_mut().find(|stream| stream.next == block && stream.at > 0) {
+            stream.window = (stream.window * 2).min(most);
+            stream.at = at;
+            return stream.window;
+        }
+        let oldest = self.fresh.iter_mut().min_by_key(|stream| stream.at).expect("some streams");
+        *oldest = FreshStream { next: block + 1, window: 1, at };
+        1
+    }
+
+    /// New frames, straight into the program.
+    fn install_fresh(&mut self, first: u32, count: u32) {
+        let at = self.table.address(first);
+        let done = self.mover.fresh(at, count as usize * self.block);
+        self.or_stop(done);
+        self.frames += count as usize;
+        self.mapped += count as usize;
+        for block in first..first + count {
+            self.table.get_mut(block).state = State::Mapped;
+            self.policy.insert(block);
+        }
+    }
+
+    /// Used frames, made zero: as many as can be had at once, and one at least.
+    fn install_recycled(&mut self, first: u32, count: u32) -> u32 {
+        let mut blocks = Vec::with_capacity(count as usize);
+        for block in first..first + count {
+            let place = if blocks.is_empty() { Some(self.place()) } else { self.place_at_once() };
+            let Some(place) = place else { break };
+            self.pool.zero(place);
+            self.table.get_mut(block).place = place;
+            blocks.push(block);
+        }
+        self.install(&blocks);
+        for &block in &blocks {
+            self.policy.insert(block);
+        }
+        blocks.len() as u32
+    }
+
+    /// A touch of a block that still has its frame.
+    pub(crate) fn soft_fault(&mut self, block: u32) {
+        let marker = self.table.get(block).has(MARKER);
+        self.soft_len -= 1;
+        self.install(&[block]);
+        if marker {
+            self.policy.insert(block);
+            self.prefetch.outcome(1, 0);
+            Counters::add(&self.counters.prefetch_used_blocks, 1);
+            self.prefetch_after(block);
+        } else {
+            Counters::add(&self.counters.soft_faults, 1);
+            self.policy.rescue(block);
+        }
+    }
+
+    /// A touch of a block that only the store has.
+    pub(crate) fn hard_fault(&mut self, block: u32) {
+        let since_ns = self.now();
+        Counters::add(&self.counters.hard_faults, 1);
+        let place = self.place();
+        // Waiting for a place may have changed nothing about this block: only faults and requests do.
+        self.table.get_mut(block).flags |= WANTED;
+        self.read(&[block], &[place], since_ns);
+        Counters::add(&self.counters.demand_blocks, 1);
+        self.prefetch_after(block);
+    }
+
+    /// What the prefetch policy asks for after a touch.
+    pub(crate) fn prefetch_after(&mut self, block: u32) {
+        if let Some(ahead) = self.prefetch.touched(block) {
+            self.read_ahead(ahead);
+        }
+    }
+
+    fn read_ahead(&mut self, ahead: Ahead) {
+        let most = (self.limit / 4).max(1);
+        let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
+        let mut blocks: Vec<u32> = Vec::with_capacity(ahead.count as usize);
+        let Some(end) = self.table.block_range_of(ahead.first) else { return };
+        for index in 0..ahead.count {
+            let Some(block) = wanted(index).filter(|block| end.contains(block)) else { break };
+            if self.table.state(block) == State::Stored {
+                blocks.push(block);
+            }
+        }
+        // The first in the stream's direction is left out of the program, to see its touch.
+        let Some(&marker) = blocks.first() else { return };
+        if ahead.step < 0 {
+            blocks.reverse();
+        }
+        let mut places = Vec::with_capacity(blocks.len());
+        while places.len() < blocks.len() && self.reading + places.len() < most {
+            let Some(place) = self.place_at_once() else { break };
+            places.push(place);
+        }
+        if ahead.step < 0 {
+            blocks.drain(..blocks.len() - places.len());
+        } else {
+            blocks.truncate(places.len());
+        }
+        if blocks.is_empty() {
+            return;
+        }
+        self.table.get_mut(marker).flags |= MARKER;
+        Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
+        self.read(&blocks, &places, 0);
+    }
+
+    /// Begins to read blocks, ascending, into places: one operation for each run of neighbouring slots.
+    pub(crate) fn read(&mut self, blocks: &[u32], places: &[u32], since_ns: u64) {
+        let per_extent = (EXTENT / self.block) as u32;
+        let mut index = 0;
+        while index < blocks.len() {
+            let entry = self.table.get(blocks[index]);
+            let (slot, origin) = (entry.slot().expect("a stored block has a slot"), entry.origin);
+            let run = (index..blocks.len())
+                .take_while(|&at| {
+                    let entry = self.table.get(blocks[at]);
+                    let next = slot + (at - index) as u32;
+                    entry.slot() == Some(next)
+                        && entry.origin == origin
+                        && next / per_extent == slot / per_extent
+                })
+                .count();
+            let range = index..index + run;
+            let pieces = places[range.clone()].iter().map(|&place| self.pool.address(place));
+            let pieces = pieces.map(|at| Piece::new(at, self.block)).collect();
+            for (&block, &place) in blocks[range.clone()].iter().zip(&places[range.clone()]) {
+                let entry = self.table.get_mut(block);
+                entry.state = State::Reading;
+                entry.place = place;
+            }
+            self.reading += run;
+            Counters::add(&self.counters.page_in_bytes, (run * self.block) as u64);
+            let blocks = blocks[range].to_vec();
+            self.begin(
+                Transfer { purpose: Purpose::PageIn, blocks, pieces, slot, origin, since_ns, tries: 0 },
+                None,
+            );
+            index += run;
+        }
+    }
+
+    /// Whether the bytes read are those that were written.
+    pub(crate) fn verified(&self, transfer: &Transfer) -> bool {
+        transfer.blocks.iter().all(|&block| {
+            let entry = self.table.get(block);
+            xxh3_128(self.pool.bytes(entry.place)) == entry.hash
+        })
+    }
+
+    /// Blocks have been read and are right.
+    pub(crate) fn paged_in(&mut self, transfer: Transfer) {
+        self.reading -= transfer.blocks.len();
+        let left_out = |engine: &Engine, block: u32| {
+            let entry = engine.table.get(block);
+            entry.has(MARKER) && !entry.has(WANTED)
+        };
+        let mut rest = &transfer.blocks[..];
+        while let Some(&first) = rest.first() {
+            if left_out(self, first) {
+                self.make_soft(first);
+                rest = &rest[1..];
+                continue;
+            }
+            let run = rest.iter().take_while(|&&block| !left_out(self, block)).count();
+            let used = rest[..run].iter().filter(|&&block| self.table.get(block).has(MARKER)).count() as u32;
+            self.install(&rest[..run]);
+            for &block in &rest[..run] {
+                self.policy.insert(block);
+            }
+            if used > 0 {
+                self.prefetch.outcome(used, 0);
+                Counters::add(&self.counters.prefetch_used_blocks, used.into());
+            }
+            rest = &rest[run..];
+        }
+        if transfer.since_ns > 0 {
+            self.counters.hard_latency.add(self.now() - transfer.since_ns);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Bytes out of the program, ahead of need.
+
+use crate::engine::{Engine, Purpose, Transfer};
+use crate::mover::Taken;
+use crate::table::{State, WANTED};
+use terapage_stats::Counters;
+use terapage_store::EXTENT;
+use terapage_sys::ring::Piece;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Bytes that may be on their way to the store at once.
+const WRITING_BYTES: usize = 32 << 20;
+
+impl Engine {
+    /// Pages out so far ahead of need that frames can be had at once.
+    pub(crate) fn balance(&mut self) {
+        let target = (self.limit * self.options.soft_per_mille / 1000).max(1);
+        let batch = (EXTENT / self.block).min(target.div_ceil(2)).max(1);
+        let lazy = batch.min(8);
+        loop {
+            let have = self.pool.free_len() + (self.limit - self.frames) + self.soft_len + self.writing;
+            let missing = target.saturating_sub(have);
+            if missing < lazy || self.writing * self.block >= WRITING_BYTES {
+                return;
+            }
+            if self.page_out(missing.min(batch)) == 0 {
+                return;
+            }
+            self.enter(0);
+            if self.reading > 0 || !self.queue.is_empty() {
+                // A thread may be waiting: look, and come back.
+                return;
+            }
+        }
+    }
+
+    /// Takes up to `count` victims out of the program; begins to write those that are dirty.
+    /// How many went.
+    pub(crate) fn page_out(&mut self, count: usize) -> usize {
+        // 1. The policy chooses.
+        let mut victims: Vec<u32> = std::iter::from_fn(|| self.policy.victim()).take(count).collect();
+        victims.sort_unstable();
+        // 2. Out of the program, neighbours together.
+        let mut out = Vec::with_capacity(victims.len());
+        let mut rest = &victims[..];
+        while let Some(&first) = rest.first() {
+            let end = self.table.end_of(first);
+            let run = rest
+                .iter()
+                .enumerate()
+                .take_while(|&(at, &block)| block == first + at as u32 && block < end)
+                .count();
+            self.take_out(&rest[..run], &mut out);
+            rest = &rest[run..];
+        }
+        // 3. What the store has already, or is zero, needs no write.
+        let mut dirty = Vec::with_capacity(out.len());
+        for &block in &out {
+            if self.is_clean(block) {
+                self.make_soft(block);
+            } else {
+                dirty.push(block);
+            }
+        }
+        // 4. The rest is written, neighbours together.
+        self.write(&dirty);
+        out.len()
+    }
+
+    /// Takes neighbouring blocks out of the program into places, as neighbours where it can.
+    fn take_out(&mut self, blocks: &[u32], out: &mut Vec<u32>) {
+        let places: Vec<u32> = blocks.iter().map(|_| self.pool.take_hollow()).collect();
+        let mut start = 0;
+        while start < blocks.len() {
+            let run = places[start..]
+                .iter()
+                .enumerate()
+                .take_while(|&(at, &place)| place == places[start] + at as u32)
+                .count();
+            self.take_run(&blocks[start..start + run], places[start], out);
+            start += run;
+        }
+    }
+
+    fn take_run(&mut self, blocks: &[u32], place: u32, out: &mut Vec<u32>) {
+        let (to, from) = (self.pool.address(place), self.table.address(blocks[0]));
+        let taken = self.mover.take(to, from, blocks.len() * self.block);
+        match self.or_stop(taken) {
+            Taken::All => {
+                for (at, &block) in blocks.iter().enumerate() {
+                    let entry = self.table.get_mut(block);
+                    entry.place = place + at as u32;
+                    entry.flags = 0;
+                    out.push(block);
+                }
+                self.mapped -= blocks.len();
+            }
+            Taken::Busy if blocks.len() == 1 => {
+                self.pool.put_hollow(place);
+                self.policy.rescue(blocks[0]);
+            }
+            Taken::Busy => {
+                for (at, block) in blocks.iter().enumerate() {
+                    self.take_run(std::slice::from_ref(block), place + at as u32, out);
+                }
+            }
+        }
+    }
+
+    /// Whether a block just taken out needs no write. Its hash, if it does, is noted.
+    fn is_clean(&mut self, block: u32) -> bool {
+        let entry = self.table.get(block);
+        let (place, slot, old) = (entry.place, entry.slot(), entry.hash);
+        let bytes = self.pool.bytes(place);
+        if is_zero(bytes) {
+            self.drop_slot(block);
+            Counters::add(&self.counters.zero_page_outs, 1);
+            return true;
+        }
+        let hash = xxh3_128(bytes);
+        if slot.is_some() && hash == old {
+            Counters::add(&self.counters.clean_page_outs, 1);
+            return true;
+        }
+        self.table.get_mut(block).hash = hash;
+        Counters::add(&self.counters.dirty_page_outs, 1);
+        false
+    }
+
+    /// The store's bytes of a block are needed no more.
+    pub(crate) fn drop_slot(&mut self, block: u32) {
+        let own = self.own_origin();
+        let entry = self.table.get_mut(block);
+        if let Some(slot) = entry.slot() {
+            entry.set_slot(None);
+            if entry.origin == own {
+                self.slots.free(slot);
+            }
+        }
+    }
+
+    /// The number of this process's own store.
+    pub(crate) fn own_origin(&self) -> u8 {
+        (self.stores.len() - 1) as u8
+    }
+
+    /// Gives every block a slot that may be written, neighbours for neighbours where it can.
+    fn give_slots(&mut self, blocks: &[u32]) {
+        let own = self.own_origin();
+        for &block in blocks {
+            let entry = self.table.get(block);
+            let keeps = entry.slot().is_some_and(|slot| entry.origin == own && self.slots.may_write(slot));
+            if !keeps {
+                self.drop_slot(block);
+            }
+        }
+        let mut index = 0;
+        while index < blocks.len() {
+            if self.table.get(blocks[index]).slot().is_some() {
+                index += 1;
+                continue;
+            }
+            let needing = blocks[index..]
+                .iter()
+                .enumerate()
+                .take_while(|&(at, &block)| {
+                    block == blocks[index] + at as u32 && self.table.get(block).slot().is_none()
+                })
+                .count();
+            let Some((slot, got)) = self.slots.take(needing as u32) else {
+                self.grow();
+                continue;
+            };
+            for at in 0..got {
+                let entry = self.table.get_mut(blocks[index + at as usize]);
+                entry.set_slot(Some(slot + at));
+                entry.origin = own;
+            }
+            index += got as usize;
+        }
+    }
+
+    fn grow(&mut self) {
+        let own = usize::from(self.own_origin());
+        if let Err(error) = self.stores[own].grow() {
+            self.stop(&error.to_string());
+        }
+        let slots = self.stores[own].slots();
+        self.slots.grown(slots);
+    }
+
+    /// Begins to write blocks that have left the program.
+    fn write(&mut self, blocks: &[u32]) {
+        self.give_slots(blocks);
+        let per_extent = (EXTENT / self.block) as u32;
+        let origin = self.own_origin();
+        let mut rest = blocks;
+        while let Some(&first) = rest.first() {
+            let slot = self.table.get(first).slot().expect("given just now");
+            let run = rest
+                .iter()
+                .enumerate()
+                .take_while(|&(at, &block)| {
+                    let next = slot + at as u32;
+                    self.table.get(block).slot() == Some(next) && next / per_extent == slot / per_extent
+                })
+                .count();
+            let pieces = rest[..run].iter().map(|&block| self.pool.address(self.table.get(block).place));
+            let pieces = pieces.map(|at| Piece::new(at, self.block)).collect();
+            for &block in &rest[..run] {
+                self.table.get_mut(block).state = State::Writing;
+            }
+            self.writing += run;
+            Counters::add(&self.counters.page_out_bytes, (run * self.block) as u64);
+            let blocks = rest[..run].to_vec();
+            let transfer =
+                Transfer { purpose: Purpose::PageOut, blocks, pieces, slot, origin, since_ns: 0, tries: 0 };
+            self.begin(transfer, None);
+            rest = &rest[run..];
+        }
+    }
+
+    /// Blocks have been written.
+    pub(crate) fn paged_out(&mut self, transfer: Transfer) {
+        self.writing -= transfer.blocks.len();
+        for &block in &transfer.blocks {
+            if self.table.get(block).has(WANTED) {
+                self.install(&[block]);
+                self.policy.rescue(block);
+                Counters::add(&self.counters.soft_faults, 1);
+            } else {
+                self.make_soft(block);
+            }
+        }
+    }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    // SAFETY: any sixteen bytes are a u128.
+    let (head, words, tail) = unsafe { bytes.align_to::<u128>() };
+    head.iter().chain(tail).all(|&byte| byte == 0)
+        && words.chunks(16).all(|chunk| chunk.iter().fold(0, |all, word| all | word) == 0)
+}

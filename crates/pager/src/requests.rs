@@ -1,0 +1,206 @@
+//! What the program asks of the pager, served between faults.
+
+use crate::engine::Engine;
+use crate::table::State;
+use crate::{Error, Request};
+use std::sync::atomic::Ordering::Relaxed;
+use terapage_sys::{PAGE, memory};
+
+impl Engine {
+    pub(crate) fn serve_request(&mut self) {
+        let Some(request) = self.mailbox.take() else { return };
+        if request == Request::Park {
+            self.settle_all();
+            self.mailbox.park();
+            if let Some(&(id, _)) = self.children.last() {
+                self.arm(crate::engine::CHILDREN - u64::from(id));
+            }
+            return;
+        }
+        let answer = match request {
+            Request::Add { start, len } => self.add(start, len),
+            Request::Discard { start, len } => self.each_part(start, len, Self::discard),
+            Request::Release { start, len } => self.each_part(start, len, Self::release),
+            Request::Restore { start, len } => self.each_part(start, len, Self::restore),
+            Request::WillNeed { start, len } => self.each_part(start, len, Self::will_need),
+            Request::Park => Ok(()),
+        };
+        self.mailbox.answer(answer);
+    }
+
+    /// Serves a range of addresses, which must be one of paged blocks.
+    fn each_part(
+        &mut self,
+        start: usize,
+        len: usize,
+        serve: fn(&mut Self, u32, u32) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let first = self.table.block_at(start).ok_or(Error::NotPaged { start, len })?;
+        let blocks = (len / self.block) as u32;
+        if first + blocks > self.table.end_of(first) {
+            return Err(Error::NotPaged { start, len });
+        }
+        serve(self, first, first + blocks)
+    }
+
+    /// Pages a range from now on, with what it holds already.
+    fn add(&mut self, start: usize, len: usize) -> Result<(), Error> {
+        let first = self.table.add(start, len)?;
+        // Once it is registered no page appears but by this thread.
+        self.mover.register(start, len)?;
+        self.counters.regions.fetch_add(1, Relaxed);
+        let end = first + (len / self.block) as u32;
+        self.adopt(first, end)?;
+        while self.frames > self.limit {
+            let place = self.place();
+            let at = self.pool.address(place);
+            // SAFETY: the place is free.
+            unsafe { memory::discard(at, self.block) }?;
+            self.pool.put_hollow(place);
+            self.frames -= 1;
+        }
+        Ok(())
+    }
+
+    /// Takes note of the pages that are there, and completes blocks that have some.
+    fn adopt(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        let pages = self.block / PAGE;
+        let mut there = vec![false; pages.max(4096)];
+        let step = (there.len() / pages) as u32;
+        for part in (first..end).step_by(step as usize) {
+            let count = step.min(end - part);
+            let there = &mut there[..count as usize * pages];
+            self.mover.present(self.table.address(part), there)?;
+            for block in part..part + count {
+                let there = &there[(block - part) as usize * pages..][..pages];
+                if there.iter().all(|there| !there) {
+                    continue;
+                }
+                let at = self.table.address(block);
+                for (page, _) in there.iter().enumerate().filter(|(_, there)| !**there) {
+                    let done = self.mover.fresh(at + page * PAGE, PAGE);
+                    self.or_stop(done);
+                }
+                self.table.get_mut(block).state = State::Mapped;
+                self.frames += 1;
+                self.mapped += 1;
+                self.policy.insert(block);
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks read as zeros from now on.
+    fn discard(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        self.settle(first, end);
+        let mut block = first;
+        while block < end {
+            match self.table.state(block) {
+                State::Mapped => {
+                    let run =
+                        (block..end).take_while(|&block| self.table.state(block) == State::Mapped).count();
+                    // SAFETY: the program has asked for it.
+                    unsafe { memory::discard(self.table.address(block), run * self.block) }?;
+                    for block in block..block + run as u32 {
+                        self.policy.remove(block);
+                        self.drop_slot(block);
+                        self.table.get_mut(block).state = State::Zero;
+                    }
+                    self.mapped -= run;
+                    self.frames -= run;
+                    block += run as u32;
+                    continue;
+                }
+                State::Soft => {
+                    let place = self.table.get(block).place;
+                    self.soft_len -= 1;
+                    self.pool.put_free(place);
+                    self.policy.remove(block);
+                    self.drop_slot(block);
+                }
+                State::Stored => {
+                    self.policy.remove(block);
+                    self.drop_slot(block);
+                }
+                // SAFETY: the program has asked for it.
+                State::Loose => unsafe { memory::discard(self.table.address(block), self.block) }?,
+                State::Zero | State::Reading | State::Writing => {}
+            }
+            let entry = self.table.get_mut(block);
+            if entry.state != State::Loose {
+                entry.state = State::Zero;
+                entry.flags = 0;
+            }
+            block += 1;
+        }
+        Ok(())
+    }
+
+    /// The blocks get all their bytes and are the kernel's again: the program locks, protects or replaces
+    /// part of them.
+    fn release(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        self.settle(first, end);
+        for block in first..end {
+            match self.table.state(block) {
+                State::Stored => {
+                    let place = self.place();
+                    self.read(&[block], &[place], 0);
+                    self.table.get_mut(block).flags |= crate::table::WANTED;
+                    self.settle(block, block + 1);
+                }
+                State::Soft => {
+                    self.soft_len -= 1;
+                    self.install(&[block]);
+                }
+                State::Loose => continue,
+                _ => {}
+            }
+            if self.table.state(block) == State::Mapped {
+                self.mapped -= 1;
+                self.frames -= 1;
+            }
+            self.policy.remove(block);
+            self.drop_slot(block);
+            let entry = self.table.get_mut(block);
+            entry.state = State::Loose;
+            entry.flags = 0;
+            self.counters.released_bytes.fetch_add(self.block as u64, Relaxed);
+        }
+        let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
+        self.mover.program.unregister(at, len)?;
+        self.mover.program.wake(at, len).ok();
+        Ok(())
+    }
+
+    /// Fresh memory was mapped over blocks: they are paged again.
+    fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
+        self.mover.register(at, len)?;
+        for block in first..end {
+            if self.table.state(block) == State::Loose {
+                self.table.get_mut(block).state = State::Zero;
+                self.counters.released_bytes.fetch_sub(self.block as u64, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks will be touched soon.
+    fn will_need(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        let most = (self.limit / 4) as u32;
+        let per_read = (terapage_store::EXTENT / self.block) as u32;
+        let end = end.min(first.saturating_add(most));
+        for part in (first..end).step_by(per_read as usize) {
+            let stored = |block: &u32| self.table.state(*block) == State::Stored;
+            let blocks: Vec<u32> = (part..end.min(part + per_read)).filter(stored).collect();
+            let mut places = Vec::with_capacity(blocks.len());
+            while places.len() < blocks.len() {
+                let Some(place) = self.place_at_once() else { break };
+                places.push(place);
+            }
+            self.read(&blocks[..places.len()], &places, 0);
+            self.balance();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Which slots of the store are in use, and which a forked child still reads.
+
+/// A bit for each slot.
+#[derive(Clone, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn get(&self, slot: u32) -> bool {
+        self.0.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 != 0)
+    }
+
+    fn set(&mut self, slot: u32, on: bool) {
+        let word = slot as usize / 64;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let bit = 1 << (slot % 64);
+        if on { self.0[word] |= bit } else { self.0[word] &= !bit }
+    }
+}
+
+/// Slots that a child sees as they were at its fork.
+struct Snapshot {
+    id: u32,
+    bits: Bits,
+}
+
+/// The slots of one store.
+pub(crate) struct Slots {
+    /// In use by this process.
+    owned: Bits,
+    snapshots: Vec<Snapshot>,
+    count: u32,
+    total: u32,
+    per_extent: u32,
+    next: u32,
+    snapshot_ids: u32,
+}
+
+impl Slots {
+    pub fn new(per_extent: u32) -> Slots {
+        Slots {
+            owned: Bits::default(),
+            snapshots: Vec::new(),
+            count: 0,
+            total: 0,
+            per_extent,
+            next: 0,
+            snapshot_ids: 0,
+        }
+    }
+
+    /// The store has `total` slots now.
+    pub fn grown(&mut self, total: u32) {
+        self.total = total;
+    }
+
+    /// Slots in use.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn frozen(&self, slot: u32) -> bool {
+        self.snapshots.iter().any(|snapshot| snapshot.bits.get(slot))
+    }
+
+    fn is_free(&self, slot: u32) -> bool {
+        !self.owned.get(slot) && !self.frozen(slot)
+    }
+
+    /// Whether the owner may write to the slot: no child reads it.
+    pub fn may_write(&self, slot: u32) -> bool {
+        !self.frozen(slot)
+    }
+
+    /// Takes up to `wanted` slots that lie together, none across an extent's edge: the
+    /// first and how many. `None` when the store is full.
+    ///
+    /// Looks onward from where it took last, so that what is written together lies together.
+    pub fn take(&mut self, wanted: u32) -> Option<(u32, u32)> {
+        let mut slot = if self.next < self.total { self.next } else { 0 };
+        let mut looked = 0;
+        while looked < self.total {
+            if slot.is_multiple_of(64)
+                && self.snapshots.is_empty()
+                && self.owned.0.get(slot as usize / 64) == Some(&!0)
+            {
+                looked += 64;
+                slot += 64;
+            } else if self.is_free(slot) {
+                let edge = ((slot / self.per_extent + 1) * self.per_extent).min(self.total);
+                let end = (slot + 1..edge.min(slot + wanted)).find(|&slot| !self.is_free(slot));
+                let end = end.unwrap_or(edge.min(slot + wanted));
+                for slot in slot..end {
+                    self.owned.set(slot, true);
+                }
+                self.count += end - slot;
+                self.next = end;
+                return Some((slot, end - slot));
+            } else {
+                looked += 1;
+                slot += 1;
+            }
+            if slot >= self.total {
+                slot = 0;
+            }
+        }
+        None
+    }
+
+    /// The owner needs the slot no more.
+    pub fn free(&mut self, slot: u32) {
+        debug_assert!(self.owned.get(slot));
+        self.owned.set(slot, false);
+        self.count -= 1;
+    }
+
+    /// A child is about to be made: what is in use now stays as it is until [`thaw`](Self::thaw).
+    pub fn freeze(&mut self) -> u32 {
+        self.snapshot_ids += 1;
+        self.snapshots.push(Snapshot { id: self.snapshot_ids, bits: self.owned.clone() });
+        self.snapshot_ids
+    }
+
+    /// That child, and all that came of it, have ended.
+    pub fn thaw(&mut self, id: u32) {
+        self.snapshots.retain(|snapshot| snapshot.id != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slots;
+
+    #[test]
+    fn slots_come_together_and_stop_at_an_extents_edge() {
+        let mut slots = Slots::new(4);
+        slots.grown(10);
+        assert_eq!(slots.take(3), Some((0, 3)));
+        assert_eq!(slots.take(3), Some((3, 1)));
+        assert_eq!(slots.take(9), Some((4, 4)));
+        assert_eq!(slots.take(9), Some((8, 2)));
+        assert_eq!(slots.take(1), None);
+        slots.free(5);
+        assert_eq!(slots.take(2), Some((5, 1)));
+        assert_eq!(slots.count(), 10);
+    }
+
+    #[test]
+    fn what_a_child_reads_is_not_given_out_again() {
+        let mut slots = Slots::new(4);
+        slots.grown(4);
+        slots.take(2);
+        let child = slots.freeze();
+        assert!(!slots.may_write(0) && slots.may_write(2));
+        slots.free(0);
+        assert_eq!(slots.take(4), Some((2, 2)));
+        assert_eq!(slots.take(1), None);
+        slots.thaw(child);
+        assert_eq!(slots.take(4), Some((0, 1)));
+        assert!(slots.may_write(1));
+    }
+}

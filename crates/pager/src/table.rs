@@ -1,0 +1,149 @@
+//! What is known of each block, and which addresses are paged.
+
+use terapage_sys::memory;
+
+/// The state of a block. `docs/pager.md` draws the transitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// All zero, no frame, no slot.
+    Zero = 0,
+    /// Its frame is in the program's address space.
+    Mapped,
+    /// Its frame is in the pool; the store holds the same bytes, or they are all zero.
+    Soft,
+    /// Its frame is in the pool and being written to the store.
+    Writing,
+    /// It is being read from the store into a frame in the pool.
+    Reading,
+    /// Only the store has it.
+    Stored,
+    /// Not paged any more: protected, locked or mapped over by the program.
+    Loose,
+}
+
+/// A thread waits for it.
+pub(crate) const WANTED: u8 = 1;
+/// The first block of a prefetched run, kept out of the program so that its touch is seen.
+pub(crate) const MARKER: u8 = 2;
+
+/// A block. All zero bytes mean a block that was never touched.
+#[repr(C)]
+pub(crate) struct Entry {
+    /// The hash of the bytes in the slot.
+    pub hash: u128,
+    /// The slot, plus one; 0 for none.
+    slot: u32,
+    /// The place in the pool that holds the frame, in the states that have one.
+    pub place: u32,
+    /// Counts entries into the soft list, so that an old place in it can be told.
+    pub stamp: u32,
+    /// Which store the slot is in: the pager's own, or one inherited by a fork.
+    pub origin: u8,
+    pub state: State,
+    pub flags: u8,
+}
+
+const _: () = assert!(size_of::<Entry>() == 32);
+
+impl Entry {
+    pub fn slot(&self) -> Option<u32> {
+        self.slot.checked_sub(1)
+    }
+
+    pub fn set_slot(&mut self, slot: Option<u32>) {
+        self.slot = slot.map_or(0, |slot| slot + 1);
+    }
+
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// One range of addresses that is paged.
+pub(crate) struct Region {
+    /// Its first address, aligned to the block.
+    pub start: usize,
+    /// The number of its first block.
+    pub first: u32,
+    /// Blocks in it.
+    pub blocks: u32,
+    entries: *mut Entry,
+}
+
+/// All regions and their blocks, numbered from 0.
+pub(crate) struct Table {
+    regions: Vec<Region>,
+    next: u32,
+    shift: u32,
+}
+
+// SAFETY: the table is used by one thread at a time: the pager's, or the one that forks while that is parked.
+unsafe impl Send for Table {}
+
+impl Table {
+    pub fn new(block: usize) -> Table {
+        Table { regions: Vec::new(), next: 0, shift: block.trailing_zeros() }
+    }
+
+    /// Adds a range, which begins and ends on a block's edge and overlaps none.
+    pub fn add(&mut self, start: usize, len: usize) -> terapage_sys::Result<u32> {
+        let blocks = (len >> self.shift) as u32;
+        let entries = memory::reserve(blocks as usize * size_of::<Entry>())?.cast();
+        let first = self.next;
+        self.next += blocks;
+        self.regions.push(Region { start, first, blocks, entries });
+        Ok(first)
+    }
+
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The block at an address.
+    pub fn block_at(&self, at: usize) -> Option<u32> {
+        self.regions.iter().find_map(|region| {
+            let index = at.checked_sub(region.start)? >> self.shift;
+            (index < region.blocks as usize).then(|| region.first + index as u32)
+        })
+    }
+
+    fn region_of(&self, block: u32) -> &Region {
+        let found = self.regions.iter().find(|region| block.wrapping_sub(region.first) < region.blocks);
+        found.expect("a block of a region")
+    }
+
+    /// The block after the last of the region that `block` is in.
+    pub fn end_of(&self, block: u32) -> u32 {
+        let region = self.region_of(block);
+        region.first + region.blocks
+    }
+
+    /// The blocks of the region that `block` is in, if it is in one.
+    pub fn block_range_of(&self, block: u32) -> Option<std::ops::Range<u32>> {
+        let region = self.regions.iter().find(|region| block.wrapping_sub(region.first) < region.blocks)?;
+        Some(region.first..region.first + region.blocks)
+    }
+
+    /// Where a block begins.
+    pub fn address(&self, block: u32) -> usize {
+        let region = self.region_of(block);
+        region.start + (((block - region.first) as usize) << self.shift)
+    }
+
+    pub fn get(&self, block: u32) -> &Entry {
+        let region = self.region_of(block);
+        // SAFETY: the block is in the region, whose entries are mapped; zeros are a valid entry.
+        unsafe { &*region.entries.add((block - region.first) as usize) }
+    }
+
+    pub fn get_mut(&mut self, block: u32) -> &mut Entry {
+        let region = self.region_of(block);
+        // SAFETY: as above, and `self` is borrowed for changing.
+        unsafe { &mut *region.entries.add((block - region.first) as usize) }
+    }
+
+    pub fn state(&self, block: u32) -> State {
+        self.get(block).state
+    }
+}

@@ -1,0 +1,275 @@
+//! The pager against plain memory: random work by several threads, tiny budgets, every policy and block
+//! size, stores that fail. Each run prints its seed; `TERAPAGE_SEED` repeats it, `TERAPAGE_STEPS` lengthens it.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::sync::Arc;
+use terapage_pager::{Options, Pager};
+use terapage_store::{Faults, Faulty, Files, Placement, Ram, Store};
+use terapage_sys::memory;
+
+fn seed() -> u64 {
+    let given = std::env::var("TERAPAGE_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| rand::rng().random());
+    eprintln!("TERAPAGE_SEED={seed}");
+    seed
+}
+
+fn steps(default: usize) -> usize {
+    std::env::var("TERAPAGE_STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Whether this machine lets the process have a userfaultfd.
+fn can_page() -> bool {
+    use terapage_sys::userfaultfd::{Kind, Userfaultfd};
+    match Userfaultfd::open(Kind::Waiting) {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("SKIPPED: {error}");
+            false
+        }
+    }
+}
+
+fn files(block: usize) -> Result<Box<dyn Store>, terapage_pager::Error> {
+    let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    Ok(Box::new(Files::open(&[path], Placement::Simple, block, None)?))
+}
+
+struct Arena {
+    pager: Arc<Pager>,
+    base: usize,
+    len: usize,
+}
+
+impl Arena {
+    fn new(options: Options, len: usize, store: Option<Faults>, seed: u64) -> Arena {
+        let block = options.block;
+        let len = len.next_multiple_of(block);
+        let base = memory::reserve(len + block).unwrap() as usize;
+        let base = base.next_multiple_of(block);
+        let make: Box<terapage_pager::MakeStore> = match store {
+            None => Box::new(move || files(block)),
+            Some(faults) => {
+                Box::new(move || Ok(Box::new(Faulty::new(Ram::new(block, 1 << 30), faults, seed))))
+            }
+        };
+        let pager = Pager::start(options, make).unwrap();
+        pager.add(base, len).unwrap();
+        Arena { pager: Arc::new(pager), base, len }
+    }
+}
+
+/// One thread's share of the arena, and what it must hold.
+fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
+    let block = arena.pager.block();
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut model = vec![0u8; len];
+    // SAFETY: each thread has a range of its own, mapped for as long as the process lives.
+    let real = unsafe { memory::bytes(arena.base + from, len) };
+    let mut at = 0;
+    for step in 0..steps {
+        // Now here, now there, now on from where it was.
+        if random.random_range(0..3) != 0 {
+            at = random.random_range(0..len);
+        }
+        let most = [16, 4096, 3 * block][random.random_range(0..3)].min(len - at);
+        let size = random.random_range(1..=most.max(1)).min(len - at);
+        let range = at..at + size;
+        match random.random_range(0..10) {
+            0..4 => {
+                let value = random.random_range(0..=u8::MAX);
+                for (index, offset) in range.clone().enumerate() {
+                    let byte = value.wrapping_add((index / 7) as u8);
+                    real[offset] = byte;
+                    model[offset] = byte;
+                }
+            }
+            4 => {
+                real[range.clone()].fill(0);
+                model[range.clone()].fill(0);
+            }
+            5 => {
+                let first = at.next_multiple_of(block);
+                let size = (block * random.random_range(1..4)).min(len.saturating_sub(first)) / block * block;
+                if size > 0 {
+                    arena.pager.discard(arena.base + from + first, size).unwrap();
+                    model[first..first + size].fill(0);
+                }
+            }
+            6 => {
+                let first = at / block * block;
+                let size = (block * random.random_range(1..8)).min(len - first) / block * block;
+                if size > 0 {
+                    arena.pager.will_need(arena.base + from + first, size).unwrap();
+                }
+            }
+            _ => {
+                let wrong = range.clone().find(|&offset| real[offset] != model[offset]);
+                assert_eq!(wrong, None, "step {step}, seed {seed}");
+            }
+        }
+        at = (at + size) % len;
+    }
+    let wrong = (0..len).find(|&offset| real[offset] != model[offset]);
+    assert_eq!(wrong, None, "at the end, seed {seed}");
+}
+
+fn run(options: Options, blocks: usize, threads: usize, steps: usize, store: Option<Faults>, seed: u64) {
+    let block = options.block;
+    let limit = options.frames;
+    let share = blocks / threads * block;
+    let arena = Arena::new(options, share * threads, store, seed);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let arena = &arena;
+            scope.spawn(move || work(arena, thread * share, share, steps, seed + thread as u64));
+        }
+    });
+    let stats = arena.pager.counters().snapshot();
+    assert!(stats.resident_peak_bytes <= (limit * block) as u64, "{stats:?}");
+    assert!(stats.hard_faults > 0, "the test never paged: {stats:?}");
+    memory::advise(arena.base, arena.len, libc::MADV_DONTFORK);
+}
+
+#[test]
+fn every_policy_and_block_size_keeps_every_byte() {
+    if !can_page() {
+        return;
+    }
+    let seed = seed();
+    for (at, policy) in terapage_policy::replacement::NAMES.iter().enumerate() {
+        for (block, frames) in [(4 << 10, 8), (16 << 10, 8), (64 << 10, 12), (16 << 10, 64)] {
+            let prefetch = terapage_policy::prefetch::NAMES[at % terapage_policy::prefetch::NAMES.len()];
+            let options = Options {
+                block,
+                frames,
+                policy: (*policy).to_owned(),
+                prefetch: prefetch.to_owned(),
+                ..Options::default()
+            };
+            run(options, frames * 4, 3, steps(400), None, seed);
+        }
+    }
+}
+
+#[test]
+fn kernels_without_move_give_the_same_bytes() {
+    if !can_page() {
+        return;
+    }
+    let seed = seed();
+    for (block, frames) in [(4 << 10, 8), (16 << 10, 32)] {
+        let options = Options { block, frames, copy: true, ..Options::default() };
+        run(options, frames * 4, 2, steps(400), None, seed);
+    }
+}
+
+#[test]
+fn a_failing_store_never_gives_wrong_bytes() {
+    if !can_page() {
+        return;
+    }
+    let seed = seed();
+    // One failure in a hundred: an operation is tried four times, so the store as a whole holds.
+    let faults = Faults { errors: 10_000, short: 10_000, flips: 10_000 };
+    let options = Options { block: 4 << 10, frames: 16, ..Options::default() };
+    run(options, 96, 2, steps(1500), Some(faults), seed);
+}
+
+/// Runs the rest of a test in a child process, which may be stopped: its status.
+fn in_child(work: impl FnOnce()) -> i32 {
+    // SAFETY: the child uses only what it makes itself, and ends by _exit.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            work();
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        libc::waitpid(child, &mut status, 0);
+        status
+    }
+}
+
+#[test]
+fn a_store_that_lies_stops_the_program() {
+    if !can_page() {
+        return;
+    }
+    let seed = seed();
+    let status = in_child(|| {
+        let faults = Faults { flips: 1_000_000, ..Faults::default() };
+        let options = Options { block: 4 << 10, frames: 8, ..Options::default() };
+        run(options, 64, 1, 1000, Some(faults), seed);
+    });
+    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT, "status {status:#x}");
+}
+
+#[test]
+fn a_forked_child_sees_memory_as_it_was_and_both_may_write() {
+    if !can_page() {
+        return;
+    }
+    let options = Options { block: 4 << 10, frames: 16, ..Options::default() };
+    let arena = Arena::new(options, 128 * 4096, None, 0);
+    let len = arena.len;
+    // SAFETY: the range is the test's own.
+    let words = unsafe { std::slice::from_raw_parts_mut(arena.base as *mut u64, len / 8) };
+    let fill = |words: &mut [u64], salt: u64| {
+        words.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64 ^ salt)
+    };
+    let holds =
+        |words: &[u64], salt: u64| words.iter().enumerate().all(|(at, &word)| word == at as u64 ^ salt);
+    fill(words, 1);
+    let mut pager = Arc::into_inner(arena.pager).unwrap();
+    for round in 0..3 {
+        let forking = pager.before_fork().unwrap();
+        // SAFETY: the child goes on in this thread alone and ends by _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let good = pager.after_fork_in_child(forking).is_ok() && holds(words, 1 + round) && {
+                fill(words, 77);
+                holds(words, 77)
+            };
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!good)) };
+        }
+        pager.after_fork_in_parent(forking);
+        fill(words, 2 + round);
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0, "round {round}");
+        assert!(holds(words, 2 + round), "round {round}");
+    }
+}
+
+#[test]
+fn what_was_there_is_kept_and_what_is_released_stays() {
+    if !can_page() {
+        return;
+    }
+    let block = 16 << 10;
+    let len = 64 * block;
+    let base = (memory::reserve(len + block).unwrap() as usize).next_multiple_of(block);
+    // SAFETY: the range is the test's own.
+    let bytes = unsafe { memory::bytes(base, len) };
+    for page in (0..len).step_by(3 * 4096) {
+        bytes[page] = 7;
+    }
+    let options = Options { block, frames: 16, ..Options::default() };
+    let pager = Pager::start(options, Box::new(move || files(block))).unwrap();
+    pager.add(base, len).unwrap();
+    let holds = |bytes: &[u8]| (0..len).all(|at| bytes[at] == if at % (3 * 4096) == 0 { 7 } else { 0 });
+    assert!(holds(bytes));
+    assert!(pager.counters().snapshot().resident_peak_bytes <= 16 * block as u64 + len as u64);
+    pager.release(base + 4 * block, 8 * block).unwrap();
+    assert!(holds(bytes));
+    bytes[5 * block + 1] = 9;
+    assert_eq!(bytes[5 * block + 1], 9);
+    // SAFETY: the test gives the range up.
+    unsafe { memory::replace((base + 4 * block) as *mut u8, 8 * block).unwrap() };
+    pager.restore(base + 4 * block, 8 * block).unwrap();
+    assert!(bytes[4 * block..12 * block].iter().all(|&byte| byte == 0));
+}
