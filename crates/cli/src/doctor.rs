@@ -1,0 +1,11 @@
+//! Placeholder.
+use clap::Args;
+use std::process::ExitCode;
+/// Arguments.
+#[derive(Args)]
+pub struct Doctor {}
+impl Doctor {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        Ok(ExitCode::SUCCESS)
+    }
+}
