@@ -80,7 +80,7 @@ fn main() -> ExitCode {
 
 /// Says one line on standard error. That nobody can hear it is no error.
 fn complain(message: &str) {
-    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ").replace(" ;", ";");
     let _ = writeln!(std::io::stderr(), "terapage: {line}");
 }
 
@@ -107,8 +107,9 @@ fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::from(OWN_ERROR);
     }
     let text = error.to_string();
-    let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
-    let message = lines.collect::<Vec<_>>().join(" ");
+    let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let lines = lines.filter(|line| !line.contains("as a value, use"));
+    let message = lines.collect::<Vec<_>>().join(" ").replace("  tip: ", "; ");
     complain(&format!("{} (see terapage --help)", message.trim_start_matches("error: ").trim()));
     ExitCode::from(OWN_ERROR)
 }

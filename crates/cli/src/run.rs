@@ -13,20 +13,23 @@ const NOT_FOUND: u8 = 127;
 
 /// The arguments of `terapage run`.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "terapage run [OPTIONS] [--] PROGRAM [ARGS]...",
+    after_help = "\
 Examples:
   terapage run --memory 4G -- ./simulation input.dat
-  terapage run -m 50% --store /mnt/nvme0 --store /mnt/nvme1 --placement round-robin -- sort -S 64G big.txt
+  terapage run -m 50% --store /mnt/nvme0 --store /mnt/nvme1 --placement round-robin -- ./solver
   terapage run -m 2G --block 64K --stats counters.json -- python3 analyse.py
 
 Exit status:
   that of the program; 125 where terapage itself fails, 126 where the program cannot be
-  executed, 127 where it is not found.")]
+  executed, 127 where it is not found."
+)]
 pub struct Run {
     #[command(flatten)]
     options: Options,
     /// The program to run, and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM [ARGS]", value_hint = clap::ValueHint::CommandWithArguments)]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 

@@ -9,7 +9,7 @@ impl Partial {
     /// Reads the configuration file at `path`.
     pub fn from_file(path: &Path) -> Result<Partial, Error> {
         let text =
-            std::fs::read_to_string(path).map_err(|source| Error::Read { file: path.to_owned(), source })?;
+            std::fs::read_to_string(path).map_err(|cause| Error::Read { file: path.to_owned(), cause })?;
         Partial::from_toml(&text, path)
     }
 
@@ -21,7 +21,7 @@ impl Partial {
         for path in user_file(&get).into_iter().chain([PathBuf::from("/etc/terapage.toml")]) {
             match Partial::from_file(&path) {
                 Ok(lower) => partial = partial.or(lower),
-                Err(Error::Read { source, .. }) if is_absent(&source) => {}
+                Err(Error::Read { cause, .. }) if is_absent(&cause) => {}
                 Err(error) => return Err(error),
             }
         }
