@@ -10,6 +10,7 @@ mod options;
 mod process;
 mod program;
 mod run;
+mod signals;
 mod stat;
 mod top;
 mod userfaultfd;
@@ -43,7 +44,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run a program with a budget of memory; the rest of its data lives in a store.
-    Run(run::Run),
+    Run(Box<run::Run>),
     /// Show the counters of a paged process.
     Stat(stat::Stat),
     /// Watch paged processes live.

@@ -1,6 +1,6 @@
 //! `terapage run`: hands its process over to the program, with the library loaded into it.
 
-use crate::{OWN_ERROR, complain, library, options::Options, program, userfaultfd};
+use crate::{OWN_ERROR, complain, library, options::Options, program, signals, userfaultfd};
 use anyhow::bail;
 use clap::Args;
 use std::ffi::OsString;
@@ -65,6 +65,7 @@ impl Run {
             command.env_remove(key.variable);
         }
         command.envs(settings.to_variables());
+        signals::keep(&mut command);
         let error = command.exec();
         complain(&format!("{shown}: {error}"));
         Ok(ExitCode::from(match error.raw_os_error() {

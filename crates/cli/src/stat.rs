@@ -59,7 +59,7 @@ fn to_json(snapshot: &Snapshot) -> anyhow::Result<Value> {
 }
 
 /// The counters as people read them.
-fn table(name: &str, now: &Snapshot) -> String {
+pub fn table(name: &str, now: &Snapshot) -> String {
     let bytes = |n: u64| Size(n).to_string();
     let count = |n: u64| n.to_string();
     let percentile = |p| latency(now.hard_latency_percentile_us(p));

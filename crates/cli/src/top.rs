@@ -1,6 +1,6 @@
 //! `terapage top`: paged processes, live.
 
-use crate::{complain, print, process, process::Paged, stat::latency};
+use crate::{complain, print, process, process::Paged, stat::latency, stat::table};
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, terminal};
@@ -83,6 +83,7 @@ impl Top {
         };
         let mut now = Looks::new();
         let mut rows = Vec::new();
+        let mut details = String::new();
         for paged in paged.iter().filter(|paged| paged.is_alive()) {
             let Some(snapshot) = paged.snapshot() else { continue };
             let at = Instant::now();
@@ -91,9 +92,12 @@ impl Top {
                 .get(&paged.pid)
                 .map(|(then, old)| Rates { old: *old, seconds: at.duration_since(*then).as_secs_f64() });
             rows.push(row(paged.pid, &paged.name, &snapshot, rates.as_ref()));
+            if self.pid.is_some() {
+                details = format!("\n{}", table(&paged.name, &snapshot));
+            }
         }
         *before = now;
-        frame(&rows)
+        frame(&rows) + &details
     }
 }
 

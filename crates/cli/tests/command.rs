@@ -135,6 +135,33 @@ fn the_program_keeps_its_status_arguments_and_streams() {
 }
 
 #[test]
+fn the_program_keeps_what_signals_were_ignored_and_blocked() {
+    let place = Place::new();
+    if !can_run(&place) {
+        return;
+    }
+    let signals = ["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"];
+    for option in [None, Some("--ignore-signal=PIPE"), Some("--block-signal=USR1")] {
+        let status = |prefix: &[&str]| {
+            let terapage = place.command(&[]);
+            let mut command = Command::new("env");
+            command.env_clear();
+            command.envs(terapage.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+            command.args(option).args(prefix).args(signals);
+            command.output().unwrap()
+        };
+        let direct = status(&[]);
+        if !direct.status.success() {
+            println!("SKIPPED: this env(1) has no {option:?}");
+            continue;
+        }
+        let paged = status(&[env!("CARGO_BIN_EXE_terapage"), "run", "--"]);
+        assert_eq!(text(&paged.stdout), text(&direct.stdout), "{option:?} {}", text(&paged.stderr));
+    }
+}
+
+#[test]
 fn flags_win_over_variables_over_the_file_over_the_system() {
     let place = Place::new();
     if !can_run(&place) {
