@@ -12,27 +12,38 @@ const FOOTPRINT: u32 = 3000;
 /// Budgets, in per cent of the footprint.
 const BUDGETS: &[usize] = &[30, 40, 50, 60, 80];
 
-/// A merge sort by reference: passes of two streams over the line table, each line
-/// compared at a place of the text that grows ordered as runs grow.
+/// Places of the text that the lines of one block of the table lie in.
+const LINES: u32 = 32;
+
+/// A merge sort of lines by a table of pointers, as GNU sort does it: the text lies
+/// in the first blocks, the table behind it. It is read in, sorted, and written out.
 fn sort(rng: &mut SmallRng) -> Vec<u32> {
     let (text, table) = (FOOTPRINT * 2 / 5, FOOTPRINT * 3 / 5);
-    let mut refs = Vec::new();
-    let mut run = 30;
-    while run < table {
-        for start in (0..table).step_by(2 * run as usize) {
-            for i in 0..run.min((table - start) / 2) {
-                // The text that the two runs' lines lie in.
-                let reach = (2 * run * text / table).max(1);
-                let from = start * text / table;
-                for side in [start + i, start + run.min((table - start) / 2) + i] {
-                    refs.push(text + side);
-                    refs.extend((0..8).map(|_| (from + rng.random_range(0..reach)).min(text - 1)));
-                }
-            }
-        }
-        run *= 2;
+    let mut refs: Vec<u32> = (0..table).flat_map(|line| [line * text / table, text + line]).collect();
+    merge_sort(&mut refs, rng, 0, table);
+    for line in 0..table {
+        refs.push(text + line);
+        refs.extend((0..LINES).map(|_| rng.random_range(0..text)));
     }
     refs
+}
+
+/// Sorts the blocks `from..to` of the table: each half, then both as two streams, whose
+/// lines lie anywhere in the part of the text that these blocks were made from.
+fn merge_sort(refs: &mut Vec<u32>, rng: &mut SmallRng, from: u32, to: u32) {
+    let (text, table) = (FOOTPRINT * 2 / 5, FOOTPRINT * 3 / 5);
+    let middle = from.midpoint(to);
+    if to - from > 4 {
+        merge_sort(refs, rng, from, middle);
+        merge_sort(refs, rng, middle, to);
+    }
+    let lines = from * text / table..to * text / table + 1;
+    for (left, right) in (from..middle).zip(middle..to) {
+        for line in [left, right] {
+            refs.push(text + line);
+            refs.extend((0..LINES).map(|_| rng.random_range(lines.clone()).min(text - 1)));
+        }
+    }
 }
 
 /// Blocks by a power law of exponent 0.9, in no order.
