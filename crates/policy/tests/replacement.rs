@@ -241,3 +241,38 @@ fn scans_do_not_flush_the_resistant() {
     let auto = simulate_soft(policy("auto", 100).as_mut(), &refs, 100, 10);
     assert!(auto.page_ins * 2 < lru.page_ins, "{auto:?}, LRU {lru:?}");
 }
+
+/// A merge sort of lines: two streams over a table of 300 blocks from 200 on, and the lines
+/// anywhere in the part of the 200 blocks of text that they came from.
+fn merge_sort(refs: &mut Vec<u32>, seed: &mut u64, from: u32, to: u32) {
+    let middle = from.midpoint(to);
+    if to - from > 4 {
+        merge_sort(refs, seed, from, middle);
+        merge_sort(refs, seed, middle, to);
+    }
+    let (first, reach) = (from * 2 / 3, (to - from) * 2 / 3 + 1);
+    for (left, right) in (from..middle).zip(middle..to) {
+        for line in [left, right] {
+            refs.push(200 + line);
+            for _ in 0..32 {
+                *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let text = (*seed >> 33) as u32 % reach;
+                refs.push((first + text).min(199));
+            }
+        }
+    }
+}
+
+#[test]
+fn auto_sorts_with_no_more_page_ins_than_lru() {
+    let mut refs = Vec::new();
+    merge_sort(&mut refs, &mut 1, 0, 300);
+    let page_ins = |name: &str| -> u64 {
+        let budgets = [150, 200, 250, 300, 400];
+        let costs = budgets
+            .map(|frames| simulate_soft(policy(name, frames).as_mut(), &refs, frames, frames / 10).page_ins);
+        costs.iter().sum()
+    };
+    let (auto, lru) = (page_ins("auto"), page_ins("lru"));
+    assert!(auto <= lru, "auto {auto}, LRU {lru}");
+}
