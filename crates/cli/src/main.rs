@@ -1,2 +1,126 @@
-//! The terapage command.
-fn main() {}
+//! The `terapage` command: a thin layer over the other crates.
+//!
+//! Its own errors are one line on standard error and exit status 125, as env(1) has it, so that
+//! they can be told from those of the program that it runs.
+
+mod doctor;
+mod library;
+mod manual;
+mod options;
+mod process;
+mod program;
+mod run;
+mod signals;
+mod stat;
+mod top;
+mod userfaultfd;
+
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The exit status of an error that is terapage's own.
+const OWN_ERROR: u8 = 125;
+
+/// Data larger than memory for unmodified Linux programs, by paging in user space.
+#[derive(Parser)]
+#[command(
+    name = "terapage",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  terapage run --memory 4G -- ./simulation input.dat
+  terapage top
+  terapage doctor
+
+Settings also come from TERAPAGE_* variables and ~/.config/terapage/config.toml."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program with a budget of memory; the rest of its data lives in a store.
+    Run(Box<run::Run>),
+    /// Show the counters of a paged process.
+    Stat(stat::Stat),
+    /// Watch paged processes live.
+    Top(top::Top),
+    /// Check whether paging can work here, and say how to mend what is missing.
+    Doctor(doctor::Doctor),
+    /// Print a completion script for a shell.
+    Completions(manual::Completions),
+    /// Print the man page, or write all man pages to a directory.
+    Man(manual::Man),
+}
+
+fn main() -> ExitCode {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return usage(&error),
+    };
+    let result = match command {
+        Command::Run(run) => run.run(),
+        Command::Stat(stat) => stat.run(),
+        Command::Top(top) => top.run(),
+        Command::Doctor(doctor) => doctor.run(),
+        Command::Completions(completions) => completions.run(Cli::command()),
+        Command::Man(man) => man.run(Cli::command()),
+    };
+    result.unwrap_or_else(|error| {
+        if is_broken_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
+        complain(&format!("{error:#}"));
+        ExitCode::from(OWN_ERROR)
+    })
+}
+
+/// Says one line on standard error. That nobody can hear it is no error.
+fn complain(message: &str) {
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ").replace(" ;", ";");
+    let _ = writeln!(std::io::stderr(), "terapage: {line}");
+}
+
+/// Prints to standard output.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Answers `--help` and `--version`, and puts errors of usage on one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(OWN_ERROR);
+    }
+    let text = error.to_string();
+    let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let lines = lines.filter(|line| !line.contains("as a value, use"));
+    let message = lines.collect::<Vec<_>>().join(" ").replace("  tip: ", "; ");
+    complain(&format!("{} (see terapage --help)", message.trim_start_matches("error: ").trim()));
+    ExitCode::from(OWN_ERROR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::{Error, KEYS, Partial};
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use toml::Value;
 
@@ -9,7 +10,7 @@ impl Partial {
     /// Reads the configuration file at `path`.
     pub fn from_file(path: &Path) -> Result<Partial, Error> {
         let text =
-            std::fs::read_to_string(path).map_err(|source| Error::Read { file: path.to_owned(), source })?;
+            std::fs::read_to_string(path).map_err(|cause| Error::Read { file: path.to_owned(), cause })?;
         Partial::from_toml(&text, path)
     }
 
@@ -21,7 +22,7 @@ impl Partial {
         for path in user_file(&get).into_iter().chain([PathBuf::from("/etc/terapage.toml")]) {
             match Partial::from_file(&path) {
                 Ok(lower) => partial = partial.or(lower),
-                Err(Error::Read { source, .. }) if is_absent(&source) => {}
+                Err(Error::Read { cause, .. }) if is_absent(&path, &cause) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -56,8 +57,13 @@ fn user_file(get: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(directory.join("terapage/config.toml"))
 }
 
-fn is_absent(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+/// Whether there is no such file, as far as this user can see. One that can be seen and not read is an error.
+fn is_absent(path: &Path, error: &std::io::Error) -> bool {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => true,
+        ErrorKind::PermissionDenied => path.metadata().is_err(),
+        _ => false,
+    }
 }
 
 fn set(partial: &mut Partial, name: &str, value: &Value) -> Result<(), String> {

@@ -71,12 +71,12 @@ pub enum Error {
         why: String,
     },
     /// The configuration file cannot be read.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {cause}", file.display())]
     Read {
         /// The file.
         file: PathBuf,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The configuration file is no TOML.
     #[error("{}, line {line}: {why}", file.display())]

@@ -127,3 +127,93 @@ impl<const N: usize> Lists<N> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::Lists;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Push(u8, u32),
+        PushOldest(u8, u32),
+        Mark(u32, u8),
+        Remove(u32),
+        Pop(u8),
+        Trim(u8, usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (1_u8..4, 0_u32..20).prop_map(|(list, block)| Step::Push(list, block)),
+            (1_u8..4, 0_u32..20).prop_map(|(list, block)| Step::PushOldest(list, block)),
+            (0_u32..20, 0_u8..4).prop_map(|(block, mark)| Step::Mark(block, mark)),
+            (0_u32..20).prop_map(Step::Remove),
+            (1_u8..4).prop_map(Step::Pop),
+            (1_u8..4, 0_usize..8).prop_map(|(list, most)| Step::Trim(list, most)),
+        ];
+        prop::collection::vec(step, 0..300)
+    }
+
+    proptest! {
+        /// Each list as a queue of blocks with their marks, the oldest in front.
+        #[test]
+        fn behaves_as_queues(steps in steps()) {
+            let mut lists: Lists<3> = Lists::default();
+            let mut model: [VecDeque<(u32, u8)>; 3] = Default::default();
+            for step in steps {
+                let mut forget = |block| {
+                    for queue in &mut model {
+                        queue.retain(|&(other, _)| other != block);
+                    }
+                };
+                match step {
+                    Step::Push(list, block) => {
+                        lists.push(list, block);
+                        forget(block);
+                        model[usize::from(list) - 1].push_back((block, 0));
+                    }
+                    Step::PushOldest(list, block) => {
+                        lists.push_oldest(list, block);
+                        forget(block);
+                        model[usize::from(list) - 1].push_front((block, 0));
+                    }
+                    Step::Mark(block, mark) => {
+                        if lists.of(block) != 0 {
+                            lists.set_mark(block, mark);
+                        }
+                        let entries = model.iter_mut().flatten();
+                        entries.filter(|entry| entry.0 == block).for_each(|entry| entry.1 = mark);
+                    }
+                    Step::Remove(block) => {
+                        let list = lists.of(block);
+                        prop_assert_eq!(lists.remove(block), list);
+                        forget(block);
+                    }
+                    Step::Pop(list) => {
+                        let block = model[usize::from(list) - 1].pop_front();
+                        prop_assert_eq!(lists.pop(list), block.map(|(block, _)| block));
+                    }
+                    Step::Trim(list, most) => {
+                        lists.trim(list, most);
+                        let queue = &mut model[usize::from(list) - 1];
+                        queue.drain(..queue.len().saturating_sub(most));
+                    }
+                }
+                for (list, queue) in (1..).zip(&model) {
+                    prop_assert_eq!(lists.len(list), queue.len());
+                    prop_assert_eq!(lists.oldest(list), queue.front().map(|&(block, _)| block));
+                    for &(block, mark) in queue {
+                        prop_assert_eq!((lists.of(block), lists.mark(block)), (list, mark));
+                    }
+                }
+                let total: usize = model.iter().map(VecDeque::len).sum();
+                let placed = (0..20).filter(|&block| lists.of(block) != 0).count();
+                prop_assert_eq!(total, placed);
+            }
+        }
+    }
+}

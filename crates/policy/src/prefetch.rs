@@ -1,8 +1,16 @@
 //! Which blocks are read before they are asked for.
 
+mod auto;
+mod recent;
 mod sequential;
+mod streams;
+mod stride;
+mod trend;
 
+pub use auto::Auto;
 pub use sequential::Sequential;
+pub use stride::Stride;
+pub use trend::Trend;
 
 /// A run of blocks worth reading: `first`, then every `step`-th, `count` in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +19,7 @@ pub struct Ahead {
     pub first: u32,
     /// Blocks in the run.
     pub count: u32,
-    /// Distance from one to the next, in blocks; negative for a descending run.
+    /// Distance from one to the next, in blocks, not 0; negative for a descending run.
     pub step: i32,
 }
 
@@ -48,13 +56,16 @@ impl Prefetch for Off {
 }
 
 /// The names that [`by_name`] knows, the default first.
-pub const NAMES: &[&str] = &["auto", "sequential", "off"];
+pub const NAMES: &[&str] = &["auto", "sequential", "stride", "trend", "off"];
 
 /// The policy called `name`. A run has at most `run` blocks, and at most `ahead`
 /// blocks are asked for beyond the last one touched.
 pub fn by_name(name: &str, run: u32, ahead: u32) -> Option<Box<dyn Prefetch>> {
     Some(match name {
-        "auto" | "sequential" => Box::new(Sequential::new(run, ahead)),
+        "auto" => Box::new(Auto::new(run, ahead)),
+        "sequential" => Box::new(Sequential::new(run, ahead)),
+        "stride" => Box::new(Stride::new(run, ahead)),
+        "trend" => Box::new(Trend::new(run, ahead)),
         "off" => Box::new(Off),
         _ => return None,
     })

@@ -16,6 +16,9 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x01");
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
 
+/// Bytes of the counters at the start of the memory file: [`Counters`], which holds nothing but 64-bit words.
+pub const BYTES: usize = size_of::<Counters>();
+
 /// Latencies, counted in buckets: bucket `i` holds those under 2^i microseconds.
 #[repr(C)]
 #[derive(Default)]
@@ -61,6 +64,25 @@ macro_rules! counters {
                     $($name: self.$name.load(Relaxed),)*
                     hard_latency_us: std::array::from_fn(|i| self.hard_latency.buckets[i].load(Relaxed)),
                 }
+            }
+        }
+
+        impl Snapshot {
+            /// Reads the first [`BYTES`] of the memory file. `None` where they are too few or do
+            /// not begin with [`MAGIC`]: no counters, not yet written, or of another layout.
+            pub fn from_bytes(bytes: &[u8]) -> Option<Snapshot> {
+                let counters = bytes.get(..BYTES)?;
+                let (words, _) = counters.as_chunks::<8>();
+                let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+                if words.next()? != MAGIC {
+                    return None;
+                }
+                $(let $name = words.next()?;)*
+                let mut hard_latency_us = [0; BUCKETS];
+                for (bucket, word) in hard_latency_us.iter_mut().zip(words) {
+                    *bucket = word;
+                }
+                Some(Snapshot { $($name,)* hard_latency_us })
             }
         }
     };
@@ -135,5 +157,50 @@ impl Snapshot {
             seen += count;
             (total > 0 && seen >= wanted).then_some(1 << i)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The memory file's bytes for counters that hold 1, 2, 3, ...
+    fn file() -> Vec<u8> {
+        let words = std::iter::once(MAGIC).chain(1..(BYTES / 8) as u64);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn bytes_are_read_in_the_order_of_the_counters() {
+        let bytes = file();
+        assert_eq!(bytes.len(), BYTES);
+        let snapshot = Snapshot::from_bytes(&bytes).unwrap();
+        assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
+        let names = (BYTES / 8 - 1 - BUCKETS) as u64;
+        assert_eq!(snapshot.released_bytes, names);
+        assert_eq!(snapshot.hard_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
+    }
+
+    #[test]
+    fn other_bytes_are_no_counters() {
+        let mut bytes = file();
+        assert!(Snapshot::from_bytes(&bytes[..BYTES - 1]).is_none());
+        assert!(Snapshot::from_bytes(&[]).is_none());
+        bytes[0] ^= 1;
+        assert!(Snapshot::from_bytes(&bytes).is_none());
+    }
+
+    #[test]
+    fn percentiles_are_upper_ends_of_buckets() {
+        let counters = Counters::default();
+        assert_eq!(counters.snapshot().hard_latency_percentile_us(0.5), None);
+        for _ in 0..99 {
+            counters.hard_latency.add(100_000);
+        }
+        counters.hard_latency.add(5_000_000_000);
+        let snapshot = counters.snapshot();
+        assert_eq!(snapshot.hard_latency_percentile_us(0.5), Some(128));
+        assert_eq!(snapshot.hard_latency_percentile_us(0.99), Some(128));
+        assert_eq!(snapshot.hard_latency_percentile_us(1.0), Some(1 << (BUCKETS - 1)));
     }
 }

@@ -34,7 +34,7 @@ impl S3Fifo {
     }
 
     /// The next victim of the small queue; blocks touched twice move to the main queue.
-    fn from_small(&mut self) -> Option<u32> {
+    fn small_victim(&mut self) -> Option<u32> {
         loop {
             let block = self.lists.oldest(SMALL)?;
             if self.lists.mark(block) <= 1 {
@@ -46,7 +46,7 @@ impl S3Fifo {
     }
 
     /// The next victim of the main queue; a touched block goes round once more a touch.
-    fn from_main(&mut self) -> Option<u32> {
+    fn main_victim(&mut self) -> Option<u32> {
         loop {
             let block = self.lists.oldest(MAIN)?;
             let count = self.lists.mark(block);
@@ -81,11 +81,11 @@ impl Replacement for S3Fifo {
 
     fn victim(&mut self) -> Option<u32> {
         if self.lists.len(SMALL) >= self.small
-            && let Some(block) = self.from_small()
+            && let Some(block) = self.small_victim()
         {
             return Some(block);
         }
-        self.from_main().or_else(|| self.from_small()).or_else(|| self.from_main())
+        self.main_victim().or_else(|| self.small_victim()).or_else(|| self.main_victim())
     }
 
     fn gone(&mut self, block: u32) {

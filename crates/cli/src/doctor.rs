@@ -1,0 +1,258 @@
+//! `terapage doctor`: whether paging can work here, and what to do where it cannot.
+
+use crate::{library, options::Options, print, userfaultfd};
+use clap::{Args, ValueHint};
+use rustix::fs::{Mode, OFlags, statvfs};
+use rustix::process::{Resource, getrlimit};
+use serde_json::json;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use terapage_config::{Settings, Size, memory_bytes};
+
+/// The arguments of `terapage doctor`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  terapage doctor
+  terapage doctor --store /mnt/nvme0
+  terapage doctor --json | jq '.checks[] | select(.status != \"ok\")'
+
+Exit status:
+  0 where paging can work, 1 where it cannot.")]
+pub struct Doctor {
+    /// Check this store instead of the configured one
+    #[arg(short, long, value_name = "[file:]PATH", value_hint = ValueHint::AnyPath)]
+    store: Vec<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    /// As it should be.
+    Ok,
+    /// Paging works, with something less.
+    Warning,
+    /// Paging cannot work.
+    Failure,
+}
+
+impl Status {
+    fn name(self) -> &'static str {
+        match self {
+            Status::Ok => "ok",
+            Status::Warning => "warning",
+            Status::Failure => "failure",
+        }
+    }
+}
+
+/// One thing that was looked at.
+struct Check {
+    name: &'static str,
+    status: Status,
+    /// What was found, one line.
+    found: String,
+    /// What mends it.
+    fix: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Check {
+        Check { name, status: Status::Ok, found: found.into(), fix: None }
+    }
+
+    fn warning(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+        Check { name, status: Status::Warning, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    fn failure(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+        Check { name, status: Status::Failure, found: found.into(), fix: Some(fix.into()) }
+    }
+}
+
+impl Doctor {
+    /// Runs all checks and prints them.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let mut checks = faults();
+        checks.extend([io_uring(), huge_pages(), open_files(), locked_memory()]);
+        match Options::with_stores(self.store).settings() {
+            Ok(settings) => {
+                checks.push(memory(&settings));
+                checks.extend(settings.stores.iter().map(|store| check_store(&store.0, settings.memory)));
+            }
+            Err(error) => {
+                checks.push(Check::failure("settings", format!("{error:#}"), "correct the setting"))
+            }
+        }
+        checks.push(match library::find() {
+            Ok(path) => Check::ok("library", path.display().to_string()),
+            Err(error) => Check::failure("library", format!("{error:#}"), "install terapage again"),
+        });
+        let works = checks.iter().all(|check| check.status != Status::Failure);
+        print(&if self.json { to_json(&checks, works) } else { to_text(&checks, works) })?;
+        Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn to_json(checks: &[Check], works: bool) -> String {
+    let checks: Vec<_> = checks
+        .iter()
+        .map(|check| {
+            json!({"name": check.name, "status": check.status.name(), "found": check.found, "fix": check.fix})
+        })
+        .collect();
+    format!("{:#}\n", json!({"works": works, "checks": checks}))
+}
+
+fn to_text(checks: &[Check], works: bool) -> String {
+    let mut text = String::new();
+    for check in checks {
+        let _ = writeln!(text, "{:<8} {:<15} {}", check.status.name(), check.name, check.found);
+        if let Some(fix) = &check.fix {
+            let _ = writeln!(text, "{:<8} {:<15} fix: {fix}", "", "");
+        }
+    }
+    let verdict = if works { "Paging can work here." } else { "Paging cannot work here yet." };
+    text + verdict + "\n"
+}
+
+/// userfaultfd, and moving pages with it.
+fn faults() -> Vec<Check> {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    match userfaultfd::features() {
+        Ok(features) => {
+            let moves = if features & userfaultfd::FEATURE_MOVE != 0 {
+                Check::ok("move", format!("Linux {release} moves pages without copying"))
+            } else {
+                let found = format!("Linux {release} cannot move pages, so they are copied: slower");
+                Check::warning("move", found, "use Linux 6.8 or later")
+            };
+            vec![Check::ok("userfaultfd", "page faults can be handled, the kernel's own too"), moves]
+        }
+        Err(refusal) => vec![Check::failure("userfaultfd", refusal.what(), refusal.fix())],
+    }
+}
+
+fn io_uring() -> Check {
+    let name = "io_uring";
+    let Err(error) = io_uring::IoUring::new(2) else { return Check::ok(name, "a ring can be made") };
+    let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    match disabled.trim() {
+        "1" | "2" => {
+            let found = format!("disabled: kernel.io_uring_disabled is {}", disabled.trim());
+            Check::failure(name, found, "sudo sysctl kernel.io_uring_disabled=0")
+        }
+        _ => {
+            let fix = "use Linux 5.11 or later; in a container, allow io_uring in its seccomp profile";
+            Check::failure(name, format!("no ring can be made: {error}"), fix)
+        }
+    }
+}
+
+fn huge_pages() -> Check {
+    let name = "huge pages";
+    let file = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let Ok(text) = fs::read_to_string(file) else {
+        return Check::warning(name, "this kernel has none: blocks of 2 MiB are slower", "use blocks of 64K");
+    };
+    let chosen = text.split(['[', ']']).nth(1).unwrap_or("unknown");
+    match chosen {
+        "never" => {
+            let found = "transparent huge pages are off: blocks of 2 MiB are slower";
+            Check::warning(name, found, format!("echo madvise | sudo tee {file}"))
+        }
+        _ => Check::ok(name, format!("transparent huge pages: {chosen}")),
+    }
+}
+
+fn open_files() -> Check {
+    /// For the program and the pager's few.
+    const ENOUGH: u64 = 256;
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < ENOUGH => {
+            Check::warning("open files", format!("at most {limit}"), "ulimit -n 1024")
+        }
+        Some(limit) => Check::ok("open files", format!("at most {limit}")),
+        None => Check::ok("open files", "unlimited"),
+    }
+}
+
+fn locked_memory() -> Check {
+    /// What rings took from this limit before Linux 5.12.
+    const ENOUGH: u64 = 1 << 20;
+    match getrlimit(Resource::Memlock).current {
+        Some(limit) if limit < ENOUGH => {
+            let found = format!("at most {}, which kernels before 5.12 take rings from", Size(limit));
+            Check::warning("locked memory", found, "ulimit -l 8192")
+        }
+        Some(limit) => Check::ok("locked memory", format!("at most {}", Size(limit))),
+        None => Check::ok("locked memory", "unlimited"),
+    }
+}
+
+fn memory(settings: &Settings) -> Check {
+    let budget = settings.memory;
+    match memory_bytes().map(Size) {
+        Some(all) if budget > all => {
+            let found = format!("the budget of {budget} is more than the {all} that there are");
+            Check::warning("memory", found, "set memory to 50%")
+        }
+        Some(all) => Check::ok("memory", format!("a budget of {budget} of {all}")),
+        None => Check::ok("memory", format!("a budget of {budget}")),
+    }
+}
+
+/// Whether `path` takes direct I/O, and has as much space as the budget.
+fn check_store(path: &Path, budget: Size) -> Check {
+    let name = "store";
+    let shown = path.display();
+    let other = "name a directory on a local disk with --store";
+    let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+    let (kind, opened) = if path.is_dir() {
+        ("directory", rustix::fs::open(path, flags | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR))
+    } else {
+        ("file or device", rustix::fs::open(path, flags, Mode::empty()))
+    };
+    if let Err(error) = opened {
+        return Check::failure(name, format!("{kind} {shown} does not take direct I/O: {error}"), other);
+    }
+    if !path.is_dir() {
+        return Check::ok(name, format!("{kind} {shown} takes direct I/O"));
+    }
+    match statvfs(path).map(|found| Size(found.f_bavail.saturating_mul(found.f_frsize))) {
+        Ok(free) if free < budget => {
+            let found = format!("{kind} {shown} takes direct I/O; {free} free, less than the budget");
+            Check::warning(name, found, "make room, or name another directory with --store")
+        }
+        Ok(free) => Check::ok(name, format!("{kind} {shown} takes direct I/O; {free} free")),
+        Err(error) => Check::failure(name, format!("{kind} {shown}: {error}"), other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_is_the_verdict() {
+        let checks = [Check::ok("a", "fine"), Check::failure("b", "broken", "mend it")];
+        let text = to_text(&checks, false);
+        assert!(text.contains("fix: mend it") && text.contains("cannot work"), "{text}");
+        let value: serde_json::Value = serde_json::from_str(&to_json(&checks, false)).unwrap();
+        assert_eq!(value["works"], false);
+        assert_eq!(value["checks"][1]["status"], "failure");
+        assert_eq!(value["checks"][1]["fix"], "mend it");
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_opened_fails() {
+        let check = check_store(Path::new("/nonexistent/store"), Size(1));
+        assert_eq!(check.status, Status::Failure);
+    }
+}

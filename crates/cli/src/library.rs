@@ -1,0 +1,67 @@
+//! The library that is loaded into the program.
+
+use anyhow::{Context, bail};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "libterapage_preload.so";
+
+/// Finds the library: `$TERAPAGE_LIBRARY`, else next to this executable, else in
+/// `../lib/terapage` from there. The path is absolute.
+pub fn find() -> anyhow::Result<PathBuf> {
+    if let Some(named) = std::env::var_os("TERAPAGE_LIBRARY").filter(|path| !path.is_empty()) {
+        let path = std::path::absolute(&named).context("TERAPAGE_LIBRARY")?;
+        if !path.is_file() {
+            bail!("TERAPAGE_LIBRARY: {} is not there (unset it, or name {NAME})", path.display());
+        }
+        return Ok(path);
+    }
+    let executable = std::env::current_exe().context("this executable cannot be found")?;
+    let directory = executable.parent().unwrap_or(Path::new("/"));
+    let candidates = [directory.join(NAME), directory.join("../lib/terapage").join(NAME)];
+    match candidates.iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path.clone()),
+        None => bail!(
+            "{NAME} is neither {} nor {} (install it there, or name it in TERAPAGE_LIBRARY)",
+            candidates[0].display(),
+            candidates[1].display()
+        ),
+    }
+}
+
+/// `LD_PRELOAD` with the library before what is there already.
+pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<OsString> {
+    let library = library.as_os_str().as_bytes();
+    if library.iter().any(|b| b": \t\n".contains(b)) {
+        bail!(
+            "{}: the loader cannot load a library with a blank or colon in its path (move it)",
+            String::from_utf8_lossy(library)
+        );
+    }
+    let mut all = library.to_owned();
+    let present = present.map_or(&b""[..], |present| present.as_bytes());
+    for other in present.split(|b| b": ".contains(b)).filter(|other| !other.is_empty() && *other != library) {
+        all.push(b':');
+        all.extend_from_slice(other);
+    }
+    Ok(OsString::from_vec(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_comes_first_and_once() {
+        let with = |present: Option<&str>| {
+            let all = preload(Path::new("/l/t.so"), present.map(OsStr::new)).unwrap();
+            all.into_string().unwrap()
+        };
+        assert_eq!(with(None), "/l/t.so");
+        assert_eq!(with(Some("")), "/l/t.so");
+        assert_eq!(with(Some("a.so b.so")), "/l/t.so:a.so:b.so");
+        assert_eq!(with(Some("a.so:/l/t.so")), "/l/t.so:a.so");
+        assert!(preload(Path::new("/my libs/t.so"), None).is_err());
+    }
+}

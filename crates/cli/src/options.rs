@@ -1,0 +1,112 @@
+//! The flags that are settings.
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueHint};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use terapage_config::{Partial, Settings};
+use terapage_policy::{prefetch, replacement};
+
+/// Flags take any text, so that what is wrong with one is said in the same words
+/// wherever it came from: flag, variable or file.
+#[derive(Args, Default)]
+pub struct Options {
+    /// Memory that the program's data may take: 4G, 500M, or 50% of the machine or container
+    #[arg(short, long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
+    memory: Option<OsString>,
+    /// Where the rest lives: a directory, a file or a block device; repeat it for several
+    #[arg(short, long, value_name = "[file:]PATH", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
+    store: Vec<OsString>,
+    /// How blocks spread over several stores: simple (fill one, then the next) or round-robin
+    #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
+    placement: Option<OsString>,
+    /// Bytes that the store may take, or auto: as much as is needed
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    store_size: Option<OsString>,
+    /// Bytes that move at once: a power of two from 4K to 2M, or auto
+    #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
+    block: Option<OsString>,
+    /// Which blocks leave first
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, help = policy_help())]
+    policy: Option<OsString>,
+    /// What is read ahead
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, help = prefetch_help())]
+    prefetch: Option<OsString>,
+    /// Threads that serve faults, 1 to 64
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    threads: Option<OsString>,
+    /// Which allocations are paged: all, large (128 KiB and more) or off (only mmap and static arrays)
+    #[arg(long, value_name = "WHICH", allow_hyphen_values = true)]
+    heap: Option<OsString>,
+    /// Do not check that bytes come back from the store as they left
+    #[arg(long)]
+    no_verify: bool,
+    /// Write the counters to a file at the end, as JSON
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
+    stats: Option<OsString>,
+    /// Write the block references to a file
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
+    trace: Option<OsString>,
+    /// Say on standard error what happens
+    #[arg(short, long)]
+    verbose: bool,
+    /// Read this configuration file instead of the user's and the system's
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
+}
+
+fn policy_help() -> String {
+    format!("Which blocks leave first: {}", replacement::NAMES.join(", "))
+}
+
+fn prefetch_help() -> String {
+    format!("What is read ahead: {}", prefetch::NAMES.join(", "))
+}
+
+impl Options {
+    /// Only stores.
+    pub fn with_stores(store: Vec<OsString>) -> Options {
+        Options { store, ..Options::default() }
+    }
+
+    /// Flags over variables over files over defaults.
+    pub fn settings(&self) -> anyhow::Result<Settings> {
+        let get = |name: &str| std::env::var_os(name);
+        let flags = self.flags()?;
+        let variables = Partial::from_variables(get)?;
+        let files = match &self.config {
+            Some(path) => Partial::from_file(path).context("--config")?,
+            None => Partial::from_default_files(get)?,
+        };
+        Ok(flags.or(variables).or(files).resolve(replacement::NAMES, prefetch::NAMES, get)?)
+    }
+
+    fn flags(&self) -> anyhow::Result<Partial> {
+        let mut flags = Partial::default();
+        for (name, value) in [
+            ("memory", &self.memory),
+            ("placement", &self.placement),
+            ("store-size", &self.store_size),
+            ("block", &self.block),
+            ("policy", &self.policy),
+            ("prefetch", &self.prefetch),
+            ("threads", &self.threads),
+            ("heap", &self.heap),
+            ("stats", &self.stats),
+            ("trace", &self.trace),
+        ] {
+            if let Some(value) = value {
+                flags.set(name, value).map_err(|why| anyhow!("--{name}: {why}"))?;
+            }
+        }
+        for store in &self.store {
+            flags.add_store(store).map_err(|why| anyhow!("--store: {why}"))?;
+        }
+        for (name, on, value) in [("verify", self.no_verify, "false"), ("verbose", self.verbose, "true")] {
+            if on {
+                flags.set(name, OsStr::new(value)).map_err(|why| anyhow!("--{name}: {why}"))?;
+            }
+        }
+        Ok(flags)
+    }
+}

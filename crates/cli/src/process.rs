@@ -1,0 +1,108 @@
+//! Paged processes, seen from outside through `/proc`.
+
+use anyhow::{Context, bail};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use terapage_stats::{BYTES, FILE_NAME, Snapshot};
+
+/// A paged process, by its open memory file of counters.
+pub struct Paged {
+    /// Its id, as seen from here.
+    pub pid: u32,
+    /// Its name, of at most 15 bytes.
+    pub name: String,
+    counters: File,
+}
+
+impl Paged {
+    /// The process `pid`, or `None` where it is not paged.
+    pub fn find(pid: u32) -> anyhow::Result<Option<Paged>> {
+        Paged::find_under(Path::new("/proc"), pid)
+    }
+
+    fn find_under(proc: &Path, pid: u32) -> anyhow::Result<Option<Paged>> {
+        let process = proc.join(pid.to_string());
+        if !process.exists() {
+            bail!("there is no process {pid}");
+        }
+        let descriptors = fs::read_dir(process.join("fd")).with_context(|| format!("process {pid}"))?;
+        let wanted = format!("/memfd:{FILE_NAME}");
+        // One that closes while this reads is no error.
+        for descriptor in descriptors.flatten() {
+            let path = descriptor.path();
+            let found = fs::read_link(&path);
+            if !found.is_ok_and(|link| link.as_os_str().as_bytes().starts_with(wanted.as_bytes())) {
+                continue;
+            }
+            let counters = File::open(&path).with_context(|| format!("process {pid}"))?;
+            let paged = Paged { pid, name: name(&process), counters };
+            if paged.snapshot().is_some() {
+                return Ok(Some(paged));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Its counters now. They stay readable after its end.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let mut bytes = [0; BYTES];
+        self.counters.read_exact_at(&mut bytes, 0).ok()?;
+        Snapshot::from_bytes(&bytes)
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&self) -> bool {
+        // A zombie has no descriptors left to list.
+        fs::read_dir(format!("/proc/{}/fd", self.pid)).is_ok_and(|mut fds| fds.next().is_some())
+    }
+}
+
+fn name(process: &Path) -> String {
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    name.trim_end().chars().filter(|c| !c.is_control()).collect()
+}
+
+/// All paged processes that may be looked at, by id. One that only inherited the counters of
+/// another does not count.
+pub fn all() -> Vec<Paged> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    let mut seen = HashSet::new();
+    let paged = pids.into_iter().filter_map(|pid| Paged::find(pid).ok()?);
+    paged
+        .filter(|paged| paged.counters.metadata().is_ok_and(|file| seen.insert((file.dev(), file.ino()))))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::io::Write;
+    use terapage_stats::MAGIC;
+
+    #[test]
+    fn counters_are_found_among_the_descriptors() {
+        let me = std::process::id();
+        let name = CString::new(FILE_NAME).unwrap();
+        let memory = rustix::fs::memfd_create(&name, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut memory = File::from(memory);
+        assert!(Paged::find(me).unwrap().is_none(), "an empty file holds no counters");
+        let words = std::iter::once(MAGIC).chain(1..(BYTES / 8) as u64);
+        memory.write_all(&words.flat_map(u64::to_le_bytes).collect::<Vec<_>>()).unwrap();
+        let paged = Paged::find(me).unwrap().expect("counters");
+        assert_eq!(paged.snapshot().unwrap().budget_bytes, 3);
+        assert!(paged.is_alive() && !paged.name.is_empty());
+        assert_eq!(all().iter().filter(|paged| paged.pid == me).count(), 1);
+        drop(memory);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        assert!(Paged::find(u32::MAX).is_err());
+    }
+}

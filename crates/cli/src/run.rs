@@ -1,0 +1,77 @@
+//! `terapage run`: hands its process over to the program, with the library loaded into it.
+
+use crate::{OWN_ERROR, complain, library, options::Options, program, signals, userfaultfd};
+use anyhow::bail;
+use clap::Args;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use terapage_config::KEYS;
+
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// The arguments of `terapage run`.
+#[derive(Args)]
+#[command(
+    override_usage = "terapage run [OPTIONS] [--] PROGRAM [ARGS]...",
+    after_help = "\
+Examples:
+  terapage run --memory 4G -- ./simulation input.dat
+  terapage run -m 50% --store /mnt/nvme0 --store /mnt/nvme1 --placement round-robin -- ./solver
+  terapage run -m 2G --block 64K --stats counters.json -- python3 analyse.py
+
+Exit status:
+  that of the program; 125 where terapage itself fails, 126 where the program cannot be
+  executed, 127 where it is not found."
+)]
+pub struct Run {
+    #[command(flatten)]
+    options: Options,
+    /// The program to run, and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+}
+
+impl Run {
+    /// Returns only where the program could not be started.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let settings = self.options.settings()?;
+        let Some((name, arguments)) = self.command.split_first() else { bail!("no program is named") };
+        let shown = name.display();
+        let path = match program::find(name, std::env::var_os("PATH")) {
+            Ok(path) => path,
+            Err(program::Missing::NotFound) => {
+                complain(&format!("{shown}: not found"));
+                return Ok(ExitCode::from(NOT_FOUND));
+            }
+            Err(program::Missing::NotExecutable) => {
+                complain(&format!("{shown}: not executable"));
+                return Ok(ExitCode::from(NOT_EXECUTABLE));
+            }
+        };
+        if let Err(refusal) = userfaultfd::features() {
+            bail!("{} (try: {})", refusal.what(), refusal.fix());
+        }
+        let library = library::find()?;
+        let preload = library::preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
+        if let Some(what) = program::cannot_be_paged(&path) {
+            complain(&format!("warning: {shown} is {what}: it runs, but its memory is not paged"));
+        }
+
+        let mut command = Command::new(&path);
+        command.arg0(name).args(arguments).env("LD_PRELOAD", preload);
+        for key in KEYS {
+            command.env_remove(key.variable);
+        }
+        command.envs(settings.to_variables());
+        signals::keep(&mut command);
+        let error = command.exec();
+        complain(&format!("{shown}: {error}"));
+        Ok(ExitCode::from(match error.raw_os_error() {
+            Some(libc::ENOENT) => NOT_FOUND,
+            Some(libc::EACCES | libc::ENOEXEC) => NOT_EXECUTABLE,
+            _ => OWN_ERROR,
+        }))
+    }
+}

@@ -1,0 +1,126 @@
+//! `terapage stat`: a process's counters, once.
+
+use crate::{complain, print, process::Paged};
+use clap::Args;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::process::ExitCode;
+use terapage_config::Size;
+use terapage_stats::Snapshot;
+
+/// The arguments of `terapage stat`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  terapage stat 4711
+  terapage stat 4711 --json | jq .hard_faults
+
+Exit status:
+  0; 1 where the process is not paged.")]
+pub struct Stat {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stat {
+    /// Prints the counters.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let paged = match Paged::find(self.pid) {
+            Ok(paged) => paged,
+            Err(error) => {
+                complain(&format!("{error:#}"));
+                return Ok(ExitCode::FAILURE);
+            }
+        };
+        let Some((paged, snapshot)) = paged.and_then(|paged| paged.snapshot().map(|now| (paged, now))) else {
+            complain(&format!("process {} is not paged (start it with terapage run)", self.pid));
+            return Ok(ExitCode::FAILURE);
+        };
+        if self.json {
+            print(&format!("{:#}\n", to_json(&snapshot)?))?;
+        } else {
+            print(&table(&paged.name, &snapshot))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The counters by name, with the percentiles of the latency, microseconds.
+fn to_json(snapshot: &Snapshot) -> anyhow::Result<Value> {
+    let mut value = serde_json::to_value(snapshot)?;
+    for (name, p) in [("hard_latency_p50_us", 0.5), ("hard_latency_p99_us", 0.99)] {
+        value[name] = json!(snapshot.hard_latency_percentile_us(p));
+    }
+    Ok(value)
+}
+
+/// The counters as people read them.
+pub fn table(name: &str, now: &Snapshot) -> String {
+    let bytes = |n: u64| Size(n).to_string();
+    let count = |n: u64| n.to_string();
+    let percentile = |p| latency(now.hard_latency_percentile_us(p));
+    let mut text = String::new();
+    for (what, value) in [
+        ("process", format!("{} ({name})", now.pid)),
+        ("budget", bytes(now.budget_bytes)),
+        ("resident", format!("{} (at most {})", bytes(now.resident_bytes), bytes(now.resident_peak_bytes))),
+        ("paged", format!("{} in {} regions", bytes(now.region_bytes), now.regions)),
+        ("no longer paged", bytes(now.released_bytes)),
+        ("store", bytes(now.store_bytes)),
+        ("block", bytes(now.block_bytes)),
+        ("first touches", count(now.first_touches)),
+        ("hard faults", count(now.hard_faults)),
+        ("soft faults", count(now.soft_faults)),
+        ("hard fault latency", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
+        ("demand page-ins", format!("{} blocks", now.demand_blocks)),
+        ("prefetched", format!("{} blocks", now.prefetched_blocks)),
+        ("prefetch hits", format!("{} blocks", now.prefetch_used_blocks)),
+        ("prefetch waste", format!("{} blocks", now.prefetch_wasted_blocks)),
+        ("page-in", bytes(now.page_in_bytes)),
+        ("page-out", bytes(now.page_out_bytes)),
+        (
+            "page-outs",
+            format!(
+                "{} dirty, {} clean, {} zero",
+                now.dirty_page_outs, now.clean_page_outs, now.zero_page_outs
+            ),
+        ),
+        ("retries", count(now.retries)),
+        ("forks", count(now.forks)),
+    ] {
+        let _ = writeln!(text, "{what:<20}{value}");
+    }
+    text
+}
+
+/// A percentile of the latency: under so many microseconds.
+pub fn latency(us: Option<u64>) -> String {
+    match us {
+        None => "-".to_owned(),
+        Some(us) if us >= 1 << (terapage_stats::BUCKETS - 1) => "long".to_owned(),
+        Some(us) if us >= 1000 => format!("<{} ms", us.div_ceil(1000)),
+        Some(us) => format!("<{us} us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_and_json_hold_the_counters() {
+        let mut now = Snapshot { pid: 7, budget_bytes: 4 << 30, hard_faults: 12345, ..Snapshot::default() };
+        now.hard_latency_us[8] = 10;
+        let text = table("sort", &now);
+        assert!(text.contains("7 (sort)") && text.contains("4 GiB") && text.contains("12345"), "{text}");
+        assert!(text.contains("p50 <256 us"), "{text}");
+        let value = to_json(&now).unwrap();
+        assert_eq!(value["hard_faults"], 12345);
+        assert_eq!(value["hard_latency_p99_us"], 256);
+        assert!(to_json(&Snapshot::default()).unwrap()["hard_latency_p50_us"].is_null());
+    }
+}

@@ -1,0 +1,88 @@
+//! Whether faults can be had from the kernel.
+
+use linux::{IOC_NEW, UFFD_API, UFFDIO_API, UffdioApi};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Why they cannot.
+pub enum Refusal {
+    /// This user may not.
+    Permission,
+    /// The kernel was built without, or a container's filter hides it.
+    Missing,
+    /// Anything else.
+    Other(io::Error),
+}
+
+impl Refusal {
+    /// What is wrong.
+    pub fn what(&self) -> String {
+        match self {
+            Refusal::Permission => "this user may not handle page faults with userfaultfd".to_owned(),
+            Refusal::Missing => "this kernel or container has no userfaultfd".to_owned(),
+            Refusal::Other(error) => format!("userfaultfd failed: {error}"),
+        }
+    }
+
+    /// What mends it.
+    pub fn fix(&self) -> &'static str {
+        match self {
+            Refusal::Permission => "sudo sysctl vm.unprivileged_userfaultfd=1",
+            Refusal::Missing => "give the container the device: docker run --device /dev/userfaultfd ...",
+            Refusal::Other(_) => "sudo chmod a+rw /dev/userfaultfd",
+        }
+    }
+}
+
+/// The kernel's `UFFD_FEATURE_MOVE`.
+pub const FEATURE_MOVE: u64 = 1 << 16;
+
+mod linux {
+    //! What of linux/userfaultfd.h is needed to ask.
+
+    pub const UFFD_API: u64 = 0xAA;
+    pub const IOC_NEW: libc::c_ulong = 0xAA00;
+    pub const UFFDIO_API: libc::c_ulong = 0xC018_AA3F;
+
+    #[repr(C)]
+    pub struct UffdioApi {
+        pub api: u64,
+        pub features: u64,
+        pub ioctls: u64,
+    }
+    const _: () = assert!(size_of::<UffdioApi>() == 0x18);
+}
+
+/// Asks for a userfaultfd that also sees the kernel's own faults, and answers with the
+/// kernel's features.
+pub fn features() -> Result<u64, Refusal> {
+    let descriptor = open()?;
+    let mut api = UffdioApi { api: UFFD_API, features: 0, ioctls: 0 };
+    // SAFETY: the descriptor is a userfaultfd, and `api` is the struct that the call reads and writes.
+    let rc = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API, &raw mut api) };
+    if rc == 0 { Ok(api.features) } else { Err(Refusal::Other(io::Error::last_os_error())) }
+}
+
+fn open() -> Result<OwnedFd, Refusal> {
+    if let Ok(device) = File::options().read(true).write(true).open("/dev/userfaultfd") {
+        // SAFETY: this call takes flags by value and no memory.
+        let fd = unsafe { libc::ioctl(device.as_raw_fd(), IOC_NEW, libc::O_CLOEXEC) };
+        if fd >= 0 {
+            // SAFETY: the kernel just gave this descriptor, and nothing else owns it.
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
+    // SAFETY: this call takes flags by value and no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        return Err(match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Refusal::Permission,
+            Some(libc::ENOSYS) => Refusal::Missing,
+            _ => Refusal::Other(error),
+        });
+    }
+    // SAFETY: the kernel just gave this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}

@@ -1,0 +1,278 @@
+//! Every replacement policy against a naive model.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+use terapage_policy::belady::{Cost, belady, simulate, simulate_soft};
+use terapage_policy::replacement::{NAMES, Replacement, by_name};
+
+fn policy(name: &str, frames: usize) -> Box<dyn Replacement> {
+    by_name(name, frames).expect("the name is in NAMES")
+}
+
+#[test]
+fn every_name_is_known() {
+    for name in NAMES {
+        assert_eq!(policy(name, 8).name(), *name);
+    }
+    assert!(by_name("nonesuch", 8).is_none());
+}
+
+/// What the pager may do next; which block it is done to is settled by the model's state.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Touch(u32),
+    Victim,
+    Leave,
+    Discard(u32),
+}
+
+fn steps(blocks: u32) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..blocks).prop_map(Step::Touch),
+        3 => Just(Step::Victim),
+        2 => Just(Step::Leave),
+        1 => (0..blocks).prop_map(Step::Discard),
+    ];
+    prop::collection::vec(step, 1..400)
+}
+
+/// The order in which LRU, FIFO and CLOCK must give victims, the next one first.
+#[derive(Default)]
+struct Order {
+    /// A block and its reference bit.
+    blocks: Vec<(u32, bool)>,
+}
+
+impl Order {
+    fn remove(&mut self, block: u32) {
+        self.blocks.retain(|&(other, _)| other != block);
+    }
+
+    fn rescue(&mut self, name: &str, block: u32) {
+        match name {
+            "fifo" => self.blocks.insert(0, (block, false)),
+            "lru" => self.blocks.push((block, false)),
+            _ => self.blocks.push((block, true)),
+        }
+    }
+
+    fn touched(&mut self, name: &str, block: u32) {
+        match name {
+            "fifo" => {}
+            "lru" => {
+                self.remove(block);
+                self.blocks.push((block, false));
+            }
+            _ => {
+                for entry in self.blocks.iter_mut().filter(|entry| entry.0 == block) {
+                    entry.1 = true;
+                }
+            }
+        }
+    }
+
+    fn victim(&mut self) -> Option<u32> {
+        while let Some(&(block, touched)) = self.blocks.first() {
+            self.blocks.remove(0);
+            if !touched {
+                return Some(block);
+            }
+            self.blocks.push((block, false));
+        }
+        None
+    }
+}
+
+/// Runs `steps`; a touch of a block that is in is told of when `all_touches`.
+fn check(name: &str, frames: usize, steps: &[Step], all_touches: bool) {
+    let mut policy = policy(name, frames);
+    let exact = ["lru", "fifo", "clock"].contains(&name);
+    let mut order = Order::default();
+    let mut present = HashSet::new();
+    let mut soft = Vec::new();
+    for &step in steps {
+        match step {
+            Step::Touch(block) if present.contains(&block) => {
+                if all_touches {
+                    policy.touched(block);
+                    order.touched(name, block);
+                }
+            }
+            Step::Touch(block) => {
+                present.insert(block);
+                if soft.contains(&block) {
+                    soft.retain(|&other| other != block);
+                    policy.rescue(block);
+                    order.rescue(name, block);
+                } else {
+                    policy.insert(block);
+                    order.blocks.push((block, false));
+                }
+            }
+            Step::Victim => {
+                let victim = policy.victim();
+                assert_eq!(victim.is_none(), present.is_empty(), "{name}: {victim:?}");
+                if exact {
+                    assert_eq!(victim, order.victim(), "{name}");
+                }
+                if let Some(victim) = victim {
+                    assert!(present.remove(&victim), "{name}: {victim} is not in");
+                    soft.push(victim);
+                }
+            }
+            Step::Leave if !soft.is_empty() => policy.gone(soft.remove(0)),
+            Step::Leave => {}
+            Step::Discard(block) => {
+                present.remove(&block);
+                soft.retain(|&other| other != block);
+                policy.remove(block);
+                order.remove(block);
+            }
+        }
+        assert_eq!(policy.len(), present.len(), "{name}");
+        assert_eq!(policy.is_empty(), present.is_empty(), "{name}");
+    }
+    while let Some(victim) = policy.victim() {
+        assert!(present.remove(&victim), "{name}: {victim} is not in");
+    }
+    assert!(present.is_empty(), "{name} never gives {present:?}");
+}
+
+/// The fewest page-ins, by trying every victim at every miss.
+fn brute_force(refs: &[u32], frames: usize, present: &[u32], seen: u32) -> u64 {
+    let Some((&block, rest)) = refs.split_first() else { return 0 };
+    if present.contains(&block) {
+        return brute_force(rest, frames, present, seen);
+    }
+    let cost = u64::from(seen & (1 << block) != 0);
+    let seen = seen | 1 << block;
+    let mut with = present.to_vec();
+    with.push(block);
+    if present.len() < frames {
+        return cost + brute_force(rest, frames, &with, seen);
+    }
+    let best = (0..present.len()).map(|victim| {
+        let mut left = with.clone();
+        left.swap_remove(victim);
+        brute_force(rest, frames, &left, seen)
+    });
+    cost + best.min().expect("a full memory has victims")
+}
+
+proptest! {
+    #[test]
+    fn keeps_the_contract(steps in steps(24), frames in 1_usize..16, all_touches: bool) {
+        for name in NAMES {
+            check(name, frames, &steps, all_touches);
+        }
+    }
+
+    #[test]
+    fn belady_is_the_optimum(
+        refs in prop::collection::vec(0_u32..6, 0..14),
+        frames in 1_usize..4,
+    ) {
+        prop_assert_eq!(belady(&refs, frames), brute_force(&refs, frames, &[], 0));
+    }
+
+    #[test]
+    fn no_policy_is_better_than_belady(
+        refs in prop::collection::vec(0_u32..60, 1..600),
+        frames in 1_usize..40,
+        soft_share in 0_usize..10,
+    ) {
+        let best = belady(&refs, frames);
+        let first_touches = refs.iter().collect::<HashSet<_>>().len() as u64;
+        for name in NAMES {
+            let full = simulate(policy(name, frames).as_mut(), &refs, frames);
+            let soft_frames = frames * soft_share / 10;
+            let soft = simulate_soft(policy(name, frames).as_mut(), &refs, frames, soft_frames);
+            for cost in [full, soft] {
+                prop_assert!(cost.page_ins >= best, "{}: {:?} < {}", name, cost, best);
+                prop_assert_eq!(cost.first_touches, first_touches);
+            }
+            prop_assert_eq!(full.soft_faults, 0);
+        }
+    }
+
+    #[test]
+    fn nothing_leaves_while_there_is_room(refs in prop::collection::vec(0_u32..30, 1..300)) {
+        let first_touches = refs.iter().collect::<HashSet<_>>().len() as u64;
+        let expected = Cost { first_touches, ..Cost::default() };
+        prop_assert_eq!(belady(&refs, 30), 0);
+        for name in NAMES {
+            prop_assert_eq!(simulate(policy(name, 30).as_mut(), &refs, 30), expected);
+            prop_assert_eq!(simulate_soft(policy(name, 30).as_mut(), &refs, 30, 3), expected);
+        }
+    }
+}
+
+#[test]
+fn all_frames_but_one_soft_is_lru() {
+    // With all frames but one soft, every touch but a repeated one is seen. The
+    // first ones fill the memory: until then nothing is soft.
+    let refs: Vec<u32> = (0..21).chain((0..4000_u32).map(|i| (i * i + i / 7) % 61)).collect();
+    let lru = simulate(policy("lru", 20).as_mut(), &refs, 20);
+    let soft = simulate_soft(policy("fifo", 20).as_mut(), &refs, 20, 19);
+    assert_eq!(lru.page_ins, soft.page_ins);
+    assert!(soft.soft_faults > 0);
+}
+
+/// Blocks used again and again, and between their rounds a scan of ever new blocks.
+fn with_scans(hot: u32, rounds: u32, scan: u32) -> Vec<u32> {
+    let mut refs = Vec::new();
+    for round in 0..rounds {
+        refs.extend((0..3).flat_map(|_| 0..hot));
+        refs.extend((0..scan).map(|i| hot + round * scan + i));
+    }
+    refs
+}
+
+#[test]
+fn scans_do_not_flush_the_resistant() {
+    let refs = with_scans(60, 40, 80);
+    let lru = simulate(policy("lru", 100).as_mut(), &refs, 100);
+    for name in ["auto", "s3fifo", "2q", "arc"] {
+        let cost = simulate(policy(name, 100).as_mut(), &refs, 100);
+        assert!(cost.page_ins * 4 < lru.page_ins, "{name}: {cost:?}, LRU {lru:?}");
+    }
+    let lru = simulate_soft(policy("lru", 100).as_mut(), &refs, 100, 10);
+    let auto = simulate_soft(policy("auto", 100).as_mut(), &refs, 100, 10);
+    assert!(auto.page_ins * 2 < lru.page_ins, "{auto:?}, LRU {lru:?}");
+}
+
+/// A merge sort of lines: two streams over a table of 300 blocks from 200 on, and the lines
+/// anywhere in the part of the 200 blocks of text that they came from.
+fn merge_sort(refs: &mut Vec<u32>, seed: &mut u64, from: u32, to: u32) {
+    let middle = from.midpoint(to);
+    if to - from > 4 {
+        merge_sort(refs, seed, from, middle);
+        merge_sort(refs, seed, middle, to);
+    }
+    let (first, reach) = (from * 2 / 3, (to - from) * 2 / 3 + 1);
+    for (left, right) in (from..middle).zip(middle..to) {
+        for line in [left, right] {
+            refs.push(200 + line);
+            for _ in 0..32 {
+                *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let text = (*seed >> 33) as u32 % reach;
+                refs.push((first + text).min(199));
+            }
+        }
+    }
+}
+
+#[test]
+fn auto_sorts_with_no_more_page_ins_than_lru() {
+    let mut refs = Vec::new();
+    merge_sort(&mut refs, &mut 1, 0, 300);
+    let page_ins = |name: &str| -> u64 {
+        let budgets = [150, 200, 250, 300, 400];
+        let costs = budgets
+            .map(|frames| simulate_soft(policy(name, frames).as_mut(), &refs, frames, frames / 10).page_ins);
+        costs.iter().sum()
+    };
+    let (auto, lru) = (page_ins("auto"), page_ins("lru"));
+    assert!(auto <= lru, "auto {auto}, LRU {lru}");
+}
