@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -122,28 +123,30 @@ class Child:
                 argv, cwd=cwd, stdin=source, stdout=out, stderr=err, start_new_session=True, env={**os.environ, **(env or {})}
             )
         self.pid = self.process.pid
+        self._over = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        self._over.set()
         kill_session(self.pid)
         self.process.wait()
+        self._sampler.join()
 
-    def sample(self):
-        """Takes note of the largest process of the session."""
-        self.peak_bytes = max([self.peak_bytes, *map(anonymous_bytes, session_members(self.pid))])
+    def _sample(self):
+        """Takes note of the largest process of the session until the end."""
+        while not self._over.wait(0.03):
+            self.peak_bytes = max([self.peak_bytes, *map(anonymous_bytes, session_members(self.pid))])
 
     def wait(self, timeout_s):
         """Waits for the end and returns the status: negative for a signal. Failed when it takes too long."""
-        while self.process.poll() is None:
-            if time.monotonic() - self.began > timeout_s:
-                raise Failed(f"no end after {timeout_s} s: {' '.join(self.argv)}")
-            self.sample()
-            try:
-                self.process.wait(0.05)
-            except subprocess.TimeoutExpired:
-                pass
+        try:
+            self.process.wait(max(0.0, self.began + timeout_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise Failed(f"no end after {timeout_s} s: {' '.join(self.argv)}") from None
         self.seconds = time.monotonic() - self.began
         self.left_over = session_members(self.pid)
         return self.process.returncode
