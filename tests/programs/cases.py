@@ -38,7 +38,6 @@ class Case:
     body: Callable
     outputs: tuple = ("stdout",)
     pages: bool = True
-    heap: str = ""
 
 
 def nothing(_runner, _scale):
@@ -230,7 +229,7 @@ CASES = [
     Case("xz", Scale(32, 30), Scale(32, 300), xz_prepare, xz, outputs=("packed", "stdout")),
     Case("sqlite", Scale(68, 600_000), Scale(680, 6_000_000), sqlite_prepare, sqlite),
     Case("numpy", Scale(64, 5_000_000), Scale(768, 60_000_000), numpy_prepare, numpy),
-    Case("redis", Scale(56, 400_000), Scale(560, 4_000_000), redis_prepare, redis, heap="all"),
+    Case("redis", Scale(56, 400_000), Scale(560, 4_000_000), redis_prepare, redis),
     Case("stress-ng", Scale(64, 80), Scale(512, 640), stress_prepare, stress, outputs=(), pages=False),
     Case("openmp", Scale(56, 4), Scale(640, 48), **compiled("gcc", "openmp.c", "-O2", "-fopenmp", "-DN=({amount}L<<20)")),
     Case(
@@ -243,17 +242,15 @@ CASES = [
         "containers",
         Scale(62, 300_000),
         Scale(640, 3_000_000),
-        heap="all",
         **compiled("g++", "containers.cpp", "-O2", "-std=c++17"),
     ),
     Case(
         "rust",
         Scale(68, 1_000_000),
         Scale(700, 10_000_000),
-        heap="all",
         **compiled("rustc", "collections.rs", "-O", "--edition=2024"),
     ),
     Case("fork", Scale(32, 32), Scale(300, 400), **c_program("fork.c")),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
-    Case("allocations", Scale(36, 48), Scale(400, 512), heap="all", **c_program("allocations.c", "-fno-builtin")),
+    Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),
 ]
