@@ -21,7 +21,7 @@ assert int(gathered[0]) == int(values[5]) and int(gathered[5]) == int(values[0])
 print("gather", int(np.bitwise_xor.reduce(gathered)), int(values[values % 3 == 0].size))
 del places, gathered, values
 
-side = int((n / 4) ** 0.5)
+side = int((n / 8) ** 0.5)
 left = (np.arange(side * side, dtype=np.float64) % 17).reshape(side, side)
 right = np.eye(side)[::-1]
 assert bool((left.dot(right) == left[:, ::-1]).all()), "dot: not the mirrored matrix"
