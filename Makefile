@@ -1,0 +1,48 @@
+# `make demo` shows what Terapage does; `make test` checks all of it.
+
+PREFIX ?= /usr/local
+SHELL := /bin/bash
+MAN := target/man
+COMPLETIONS := target/completions
+
+.PHONY: help setup build demo test soak install
+
+help:
+	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
+	@echo "make build    build target/release/terapage and its library"
+	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
+	@echo "make test     formatting, lints, unit tests, real programs, faults; under 15 minutes on 2 cores"
+	@echo "make soak     the real programs at full size; about an hour"
+	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
+
+setup:
+	tools/setup
+
+build:
+	cargo build --workspace --release --locked
+
+demo: setup build
+	tools/demo
+
+test:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked --release
+	cargo build --workspace --release --locked
+	tests/programs/run-all ci
+	tests/faults/run
+
+soak: build
+	tests/programs/run-all soak
+
+install: build
+	mkdir -p $(MAN) $(COMPLETIONS)
+	target/release/terapage man --dir $(MAN)
+	for shell in bash zsh fish; do target/release/terapage completions $$shell > $(COMPLETIONS)/$$shell; done
+	install -D -m 755 target/release/terapage $(DESTDIR)$(PREFIX)/bin/terapage
+	install -D -m 644 target/release/libterapage_preload.so $(DESTDIR)$(PREFIX)/lib/terapage/libterapage_preload.so
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 $(MAN)/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -D -m 644 $(COMPLETIONS)/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/terapage
+	install -D -m 644 $(COMPLETIONS)/zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_terapage
+	install -D -m 644 $(COMPLETIONS)/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/terapage.fish

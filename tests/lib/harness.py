@@ -1,0 +1,195 @@
+"""What the test drivers share: children that cannot hang or outlive a test, and places to work in.
+
+A child runs in a session of its own. Its output goes to files, never to pipes. When its time
+is up, or when the driver is stopped, every process of the session is killed by its id.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class Failed(Exception):
+    """A check that did not hold; its text says what was found."""
+
+
+class Skipped(Exception):
+    """A case that cannot run here; its text says why."""
+
+
+def check(condition, text):
+    """Raises Failed(text) unless the condition holds."""
+    if not condition:
+        raise Failed(text)
+
+
+def need(*tools):
+    """Raises Skipped where a command is missing."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        raise Skipped("not installed: " + ", ".join(missing))
+
+
+def terapage():
+    """The command under test as a list of words: empty where TERAPAGE is set and empty."""
+    command = os.environ.get("TERAPAGE")
+    if command == "":
+        return []
+    path = command or os.path.join(ROOT, "target", "release", "terapage")
+    found = shutil.which(path)
+    if found is None:
+        sys.exit(f"{path}: not found or not executable; run 'make build' first")
+    return [os.path.abspath(found)]
+
+
+def stop_cleanly():
+    """Turns the signals that stop a driver into an exception, so that its clean-up runs."""
+
+    def stop(number, _frame):
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+def work_dir():
+    """A temporary directory on disk: TMPDIR, else /var/tmp."""
+    place = os.environ.get("TMPDIR", "/var/tmp")
+    return tempfile.TemporaryDirectory(prefix="terapage-test-", dir=place)
+
+
+def session_members(leader):
+    """Ids of the live processes of a session. Zombies do not count."""
+    members = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", encoding="latin-1") as stat:
+                fields = stat.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] not in "ZX":
+            members.append(int(name))
+    return members
+
+
+def kill_session(leader, patience_s=30):
+    """Kills every process of a session, until none is left or patience ends."""
+    end = time.monotonic() + patience_s
+    while members := session_members(leader):
+        for pid in members:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if time.monotonic() > end:
+            raise Failed(f"processes that cannot be killed: {members}")
+        time.sleep(0.02)
+
+
+def anonymous_bytes(pid):
+    """Bytes of anonymous memory that a process has in memory now; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
+            for line in status:
+                if line.startswith("RssAnon:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+class Child:
+    """A program in its own session, with files for its streams."""
+
+    def __init__(self, argv, cwd, stdin=None, stdout="stdout", env=None):
+        self.argv = argv
+        self.out = os.path.join(cwd, stdout)
+        self.err = os.path.join(cwd, stdout + ".err")
+        self.began = time.monotonic()
+        self.seconds = 0.0
+        self.peak_bytes = 0
+        self.left_over = []
+        with open(stdin or os.devnull, "rb") as source, open(self.out, "wb") as out, open(self.err, "wb") as err:
+            self.process = subprocess.Popen(
+                argv, cwd=cwd, stdin=source, stdout=out, stderr=err, start_new_session=True, env={**os.environ, **(env or {})}
+            )
+        self.pid = self.process.pid
+        self._over = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        kill_session(self.pid)
+        self.process.wait()
+        self._sampler.join()
+
+    def _sample(self):
+        """Takes note of the largest process of the session until the end."""
+        while not self._over.wait(0.03):
+            self.peak_bytes = max([self.peak_bytes, *map(anonymous_bytes, session_members(self.pid))])
+
+    def wait(self, timeout_s):
+        """Waits for the end and returns the status: negative for a signal. Failed when it takes too long."""
+        try:
+            self.process.wait(max(0.0, self.began + timeout_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise Failed(f"no end after {timeout_s} s: {' '.join(self.argv)}") from None
+        self.seconds = time.monotonic() - self.began
+        self.left_over = session_members(self.pid)
+        return self.process.returncode
+
+    def errors(self):
+        """What it wrote to standard error."""
+        with open(self.err, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def output(self):
+        """What it wrote to standard output."""
+        with open(self.out, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def last_words(self):
+        """The end of its standard error, for a message of one line."""
+        return " | ".join(self.errors().split("\n")[-6:]).strip(" |")[-400:]
+
+
+def wait_for(condition, what, timeout_s=60):
+    """Polls until a condition holds and returns its value."""
+    end = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        check(time.monotonic() < end, f"{what}: not so after {timeout_s} s")
+        time.sleep(0.02)
+
+
+def run_cases(cases, run_one):
+    """Runs cases one after another, prints a line for each and the closing line; returns the exit status."""
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for case in cases:
+        try:
+            print(f"ok {case.name} {run_one(case)}".rstrip(), flush=True)
+            counts["passed"] += 1
+        except Skipped as why:
+            print(f"SKIPPED: {case.name}: {why}", flush=True)
+            counts["skipped"] += 1
+        except Exception as why:  # the other cases still run
+            kind = "" if isinstance(why, Failed) else f"{type(why).__name__}: "
+            print(f"FAILED {case.name}: {kind}{why}", flush=True)
+            counts["failed"] += 1
+    print(", ".join(f"{number} {word}" for word, number in counts.items()))
+    return 1 if counts["failed"] else 0

@@ -1,0 +1,256 @@
+"""The programs: how each is prepared, run, and checked.
+
+A case runs twice through the same body, natively and paged; what it wrote is then compared.
+Budgets of programs that stream are about half of what they use. Budgets of programs that
+jump about are 75 % and more, so that these end soon.
+"""
+
+import filecmp
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Callable
+
+from harness import ROOT, Failed, check, need, wait_for
+
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "src")
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The budget in MiB, and how much a program does: its unit is the case's own."""
+
+    memory_mib: int
+    amount: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program."""
+
+    name: str
+    ci: Scale
+    soak: Scale
+    prepare: Callable
+    body: Callable
+    outputs: tuple = ("stdout",)
+    pages: bool = True
+
+
+def nothing(_runner, _scale):
+    """For a case that needs no preparation."""
+
+
+def build(runner, command, name):
+    """Runs a compiler; the program lies where both runs find it. The compiler's words tell why it failed."""
+    need(command[0])
+    built = subprocess.run(
+        [*command, "-o", runner.shared(name)], capture_output=True, text=True, timeout=300, check=False
+    )
+    check(built.returncode == 0, f"{command[0]}: {built.stderr.strip()[-300:]}")
+
+
+def compiled(compiler, source, *flags, arguments=lambda scale: [str(scale.amount)]):
+    """Preparation and body of a case that compiles one source file and runs it."""
+    name = source.split(".")[0]
+
+    def prepare(runner, scale):
+        options = [flag.format(amount=scale.amount) for flag in flags]
+        build(runner, [compiler, *options, os.path.join(SOURCES, source)], name)
+
+    def body(runner, scale):
+        runner.run([runner.shared(name), *arguments(scale)], env={"OMP_NUM_THREADS": "2"})
+
+    return {"prepare": prepare, "body": body}
+
+
+def c_program(source, *flags):
+    """A case in C."""
+    return compiled("gcc", source, "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", *flags)
+
+
+def text(runner, scale):
+    """Writes `amount` MB of text."""
+    with open(runner.shared("text"), "wb") as file:
+        generate = [sys.executable, os.path.join(ROOT, "tools", "gen-text"), str(scale.amount)]
+        subprocess.run(generate, stdout=file, timeout=300, check=True)
+
+
+def sort_prepare(runner, scale):
+    need("sort")
+    text(runner, scale)
+
+
+def sort(runner, _scale):
+    """GNU sort, its text and line table in memory."""
+    runner.run(["sort", "-S", "6G", "--parallel=2", runner.shared("text")], env={"LC_ALL": "C"})
+
+
+def xz_prepare(runner, scale):
+    need("xz")
+    text(runner, scale)
+
+
+def xz(runner, _scale):
+    """Compresses with two threads and decompresses again."""
+    runner.run(["xz", "-T2", "-1", "--block-size=8MiB", "-c", runner.shared("text")], stdout="packed")
+    runner.run(["xz", "-T2", "-dc", runner.path("packed")])
+    same = filecmp.cmp(runner.shared("text"), runner.path("stdout"), shallow=False)
+    check(same, "the text is not what it was")
+
+
+SQL = """\
+PRAGMA temp_store = MEMORY;
+CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, kind INTEGER, price INTEGER);
+INSERT INTO item
+  WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
+  SELECT i, printf('item %09d of a list that is long', i * 7919 % {rows}), i % 97, i * 31 % 10007 FROM n;
+CREATE INDEX item_price ON item (price, id);
+SELECT count(*), sum(price), count(DISTINCT kind) FROM item;
+SELECT kind, count(*), sum(price), min(name), max(name) FROM item GROUP BY kind ORDER BY kind;
+SELECT count(*) FROM item WHERE price BETWEEN 100 AND 120;
+UPDATE item SET price = price + 1 WHERE id % 5 = 0;
+DELETE FROM item WHERE id % 11 = 0;
+SELECT count(*), sum(price), max(length(name)) FROM item;
+PRAGMA integrity_check;
+"""
+
+
+def sqlite_prepare(runner, scale):
+    need("sqlite3")
+    with open(runner.shared("script.sql"), "w", encoding="utf-8") as file:
+        file.write(SQL.format(rows=scale.amount))
+
+
+def sqlite(runner, _scale):
+    """A database in memory: inserts, an index, sums, an integrity check."""
+    runner.run(["sqlite3", "-bail", ":memory:"], stdin=runner.shared("script.sql"))
+    with open(runner.path("stdout"), encoding="utf-8") as file:
+        last = file.read().split("\n")[-2]
+    check(last == "ok", f"integrity check: {last}")
+
+
+def numpy_prepare(_runner, _scale):
+    need(SYSTEM_PYTHON)
+    found = subprocess.run([SYSTEM_PYTHON, "-c", "import numpy"], capture_output=True, timeout=60, check=False)
+    if found.returncode != 0:
+        need("python3-numpy")
+
+
+def numpy(runner, scale):
+    """Sort, gather and matrix product, with two threads in the linear algebra."""
+    runner.run([SYSTEM_PYTHON, os.path.join(SOURCES, "arrays.py"), str(scale.amount)], env={"OPENBLAS_NUM_THREADS": "2"})
+
+
+def redis_value(key):
+    """The value of a key: 40 to 300 bytes, short ones most."""
+    return hashlib.sha256(b"%d" % key).hexdigest() * (1 + (key % 7 == 0) + 2 * (key % 31 == 0))
+
+
+def redis_prepare(runner, scale):
+    need("redis-server", "redis-cli")
+    with open(runner.shared("fill"), "w", encoding="ascii", newline="") as file:
+        for key in range(scale.amount):
+            value = redis_value(key)
+            file.write(f"*3\r\n$3\r\nSET\r\n${len(str(key)) + 4}\r\nkey:{key}\r\n${len(value)}\r\n{value}\r\n")
+
+
+def redis(runner, scale):
+    """Fills a server, saves in the background while values change, reloads, and checks the values.
+
+    The server listens on a socket in the run's own directory alone.
+    """
+    socket = runner.path("redis.sock")
+    server = ["redis-server", "--port", "0", "--unixsocket", socket, "--dir", runner.place, "--save", "", "--daemonize", "no"]
+    server += ["--enable-debug-command", "local"]
+
+    def ask(*words, stdin=subprocess.DEVNULL):
+        done = subprocess.run(
+            ["redis-cli", "-s", socket, *words], stdin=stdin, capture_output=True, text=True, timeout=runner.timeout_s, check=False
+        )
+        return done.stdout.strip()
+
+    def up(child):
+        check(child.process.poll() is None, f"the server ended: {child.last_words()} {child.output()[-300:]}")
+        return ask("ping") == "PONG"
+
+    def expect(answer, wanted, what):
+        check(answer == wanted, f"{what}: {answer[:200]!r}, not {wanted[:200]!r}")
+
+    def values_are_right():
+        expect(ask("dbsize"), str(scale.amount), "dbsize")
+        for key in range(0, scale.amount, max(1, scale.amount // 200)):
+            wanted = redis_value(key)
+            expect(ask("get", f"key:{key}"), wanted, f"key:{key}")
+
+    with runner.start(server, stdout="server") as child:
+        wait_for(lambda: up(child), "the server answers")
+        with open(runner.shared("fill"), "rb") as fill:
+            answer = ask("--pipe", stdin=fill)
+        check(f"errors: 0, replies: {scale.amount}" in answer, f"filling: {answer[-300:]}")
+        values_are_right()
+        expect(ask("bgsave"), "Background saving started", "bgsave")
+        # Written while the child saves: the file must hold the values as they were at the fork.
+        for key in range(0, scale.amount, max(1, scale.amount // 50)):
+            expect(ask("set", f"key:{key}", "changed"), "OK", "set")
+        wait_for(lambda: "rdb_bgsave_in_progress:0" in ask("info", "persistence"), "the save ends", runner.timeout_s)
+        check("rdb_last_bgsave_status:ok" in ask("info", "persistence"), "the save failed")
+        ask("shutdown", "nosave")
+        runner.finish(child)
+    with runner.start(server, stdout="server") as child:
+        wait_for(lambda: up(child) and "loading:0" in ask("info", "persistence"), "the server loads", runner.timeout_s)
+        values_are_right()
+        with open(runner.path("stdout"), "w", encoding="ascii") as file:
+            print(ask("debug", "digest") if ask("dbsize") == str(scale.amount) else "no digest", file=file)
+        ask("shutdown", "nosave")
+        runner.finish(child)
+
+
+def stress_prepare(_runner, _scale):
+    need("stress-ng")
+
+
+def stress(runner, scale):
+    """The methods of stress-ng that check memory, each for a fixed number of operations."""
+    for method in ("flip", "gray", "incdec", "inc-nybble", "move-inv", "ror", "swap", "walk-0a", "zero-one"):
+        command = ["stress-ng", "--vm", "1", "--vm-bytes", f"{scale.amount}M", "--vm-method", method]
+        runner.run([*command, "--vm-ops", "300", "--verify", "--temp-path", runner.place, "--no-rand-seed"], stdout=method)
+        with open(runner.path(method + ".err"), encoding="utf-8", errors="replace") as file:
+            words = file.read()
+        if "fail:" in words or "error:" in words:
+            raise Failed(f"{method}: {words.strip()[-300:]}")
+
+
+CASES = [
+    Case("sort", Scale(80, 60), Scale(768, 600), sort_prepare, sort),
+    Case("xz", Scale(32, 30), Scale(32, 300), xz_prepare, xz, outputs=("packed", "stdout")),
+    Case("sqlite", Scale(68, 600_000), Scale(680, 6_000_000), sqlite_prepare, sqlite),
+    Case("numpy", Scale(64, 5_000_000), Scale(768, 60_000_000), numpy_prepare, numpy),
+    Case("redis", Scale(56, 400_000), Scale(560, 4_000_000), redis_prepare, redis),
+    Case("stress-ng", Scale(64, 80), Scale(512, 640), stress_prepare, stress, outputs=(), pages=False),
+    Case("openmp", Scale(56, 4), Scale(640, 48), **compiled("gcc", "openmp.c", "-O2", "-fopenmp", "-DN=({amount}L<<20)")),
+    Case(
+        "fortran",
+        Scale(56, 4_000_000),
+        Scale(640, 48_000_000),
+        **compiled("gfortran", "common.f90", "-cpp", "-O2", "-DN_VALUES={amount}"),
+    ),
+    Case(
+        "containers",
+        Scale(62, 300_000),
+        Scale(640, 3_000_000),
+        **compiled("g++", "containers.cpp", "-O2", "-std=c++17"),
+    ),
+    Case(
+        "rust",
+        Scale(68, 1_000_000),
+        Scale(700, 10_000_000),
+        **compiled("rustc", "collections.rs", "-O", "--edition=2024"),
+    ),
+    Case("fork", Scale(32, 32), Scale(300, 400), **c_program("fork.c")),
+    Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
+    Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),
+]

@@ -1,0 +1,207 @@
+/* Children of a process with paged memory: each sees memory as it was at the fork, whoever writes afterwards. */
+#define _GNU_SOURCE
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static size_t bytes;
+static char *memory;
+static uint64_t in_bss[1 << 20];
+
+/* Waits for a child and returns its exit status; fails on a signal. */
+static int ended(pid_t pid) {
+    int status;
+    CHECK(pid > 0);
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect_all(uint64_t series) {
+    CHECK(differing(memory, bytes, series) == 0);
+    CHECK(differing(in_bss, sizeof in_bss, series) == 0);
+}
+
+static void fill_all(uint64_t series) {
+    fill(memory, bytes, series);
+    fill(in_bss, sizeof in_bss, series);
+}
+
+/* A pair of pipes to take turns by. */
+struct turns {
+    int to_child[2], to_parent[2];
+};
+
+static void open_turns(struct turns *turns) { CHECK(pipe(turns->to_child) == 0 && pipe(turns->to_parent) == 0); }
+
+static void close_turns(struct turns *turns) {
+    for (int i = 0; i < 2; i++)
+        CHECK(close(turns->to_child[i]) == 0 && close(turns->to_parent[i]) == 0);
+}
+
+static void pass(int fd) { CHECK(write(fd, "x", 1) == 1); }
+
+static void await(int fd) {
+    char c;
+    CHECK(read(fd, &c, 1) == 1);
+}
+
+static void child_reads(void) {
+    fill_all(1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        expect_all(1);
+        _exit(41);
+    }
+    CHECK(ended(pid) == 41);
+    expect_all(1);
+    puts("child reads: ok");
+}
+
+static void child_writes(void) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        fill_all(2);
+        expect_all(2);
+        _exit(42);
+    }
+    CHECK(ended(pid) == 42);
+    expect_all(1);
+    puts("child writes: ok");
+}
+
+/* The parent changes everything before the child looks. */
+static void parent_writes(void) {
+    struct turns turns;
+    open_turns(&turns);
+    pid_t pid = fork();
+    if (pid == 0) {
+        await(turns.to_child[0]);
+        expect_all(1);
+        pass(turns.to_parent[1]);
+        await(turns.to_child[0]);
+        expect_all(1);
+        _exit(43);
+    }
+    fill_all(3);
+    pass(turns.to_child[1]);
+    await(turns.to_parent[0]);
+    fill_all(4);
+    pass(turns.to_child[1]);
+    CHECK(ended(pid) == 43);
+    expect_all(4);
+    close_turns(&turns);
+    puts("parent writes: ok");
+}
+
+static void grandchild(void) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        fill(memory, bytes / 2, 5);
+        pid_t next = fork();
+        if (next == 0) {
+            CHECK(differing(memory, bytes / 2, 5) == 0);
+            CHECK(differing(in_bss, sizeof in_bss, 4) == 0);
+            fill_all(6);
+            expect_all(6);
+            _exit(44);
+        }
+        CHECK(ended(next) == 44);
+        CHECK(differing(memory, bytes / 2, 5) == 0);
+        _exit(45);
+    }
+    CHECK(ended(pid) == 45);
+    expect_all(4);
+    puts("grandchild: ok");
+}
+
+/* Several children at a time, each with memory of its own too. */
+static void siblings(void) {
+    pid_t pids[3];
+    for (int i = 0; i < 3; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            char *own = malloc(bytes / 4);
+            CHECK(own != NULL);
+            fill(own, bytes / 4, 50 + i);
+            expect_all(4);
+            CHECK(differing(own, bytes / 4, 50 + i) == 0);
+            free(own);
+            _exit(50 + i);
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK(ended(pids[i]) == 50 + i);
+    expect_all(4);
+    puts("siblings: ok");
+}
+
+static void others_start(char *self) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl(self, self, "--child", (char *)NULL);
+        _exit(99);
+    }
+    CHECK(ended(pid) == 7);
+    char *arguments[] = {self, "--child", NULL};
+    CHECK(posix_spawn(&pid, self, NULL, NULL, arguments, environ) == 0);
+    CHECK(ended(pid) == 7);
+    pid = vfork();
+    if (pid == 0) {
+        execl(self, self, "--child", (char *)NULL);
+        _exit(99);
+    }
+    CHECK(ended(pid) == 7);
+    fflush(stdout);
+    CHECK(system("exit 3") == 3 << 8);
+    FILE *text = popen("echo from a shell", "r");
+    char line[64] = "";
+    CHECK(text != NULL && fgets(line, sizeof line, text) != NULL);
+    CHECK(strcmp(line, "from a shell\n") == 0);
+    CHECK(pclose(text) == 0);
+    expect_all(4);
+    puts("exec, posix_spawn, vfork, system, popen: ok");
+}
+
+/* Memory is mapped and unmapped between forks, so that a child's regions differ from the first ones. */
+static void mappings_change(void) {
+    char *more = mmap(NULL, bytes / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(more != MAP_FAILED);
+    fill(more, bytes / 2, 8);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK(differing(more, bytes / 2, 8) == 0);
+        CHECK(munmap(more, bytes / 2) == 0);
+        char *again = mmap(NULL, bytes / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(again != MAP_FAILED);
+        CHECK(not_zero(again, bytes / 2) == 0);
+        expect_all(4);
+        _exit(46);
+    }
+    CHECK(munmap(more, bytes / 4) == 0);
+    CHECK(ended(pid) == 46);
+    CHECK(munmap(more + bytes / 4, bytes / 4) == 0);
+    expect_all(4);
+    puts("mappings change: ok");
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--child") == 0)
+        return 7;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) << 20;
+    memory = malloc(bytes);
+    CHECK(memory != NULL);
+    child_reads();
+    child_writes();
+    parent_writes();
+    grandchild();
+    siblings();
+    others_start(argv[0]);
+    mappings_change();
+    free(memory);
+    return 0;
+}

@@ -1,0 +1,269 @@
+/* The mmap family on paged memory: parts unmapped, moved, protected, dropped, and handed to the kernel. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define MIB ((size_t)1 << 20)
+#define PAGE ((size_t)4096)
+
+static char *map(size_t bytes, int flags) {
+    char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    CHECK(at != MAP_FAILED);
+    return at;
+}
+
+static void fresh_is_zero(size_t bytes) {
+    char *at = map(bytes, 0);
+    CHECK(not_zero(at, bytes) == 0);
+    fill(at, bytes, 1);
+    CHECK(differing(at, bytes, 1) == 0);
+    CHECK(munmap(at, bytes) == 0);
+    puts("fresh memory is zero: ok");
+}
+
+/* Unmaps pieces of odd sizes at odd places; the rest stays. */
+static void unmap_in_part(size_t bytes) {
+    char *at = map(bytes, 0);
+    fill(at, bytes, 2);
+    uint64_t *want = malloc(PAGE);
+    CHECK(want != NULL);
+    memcpy(want, at + bytes - PAGE, PAGE);
+    CHECK(munmap(at, 3 * PAGE) == 0);
+    CHECK(munmap(at + bytes / 4, bytes / 4 + 5 * PAGE) == 0);
+    CHECK(munmap(at + bytes - 2 * PAGE, PAGE) == 0);
+    CHECK(memcmp(at + bytes - PAGE, want, PAGE) == 0);
+    const uint64_t *words = (const uint64_t *)at;
+    for (size_t i = 3 * PAGE / 8; i < bytes / 4 / 8; i++)
+        CHECK(words[i] == word(2, i));
+    for (size_t i = (bytes / 2 + 5 * PAGE) / 8; i < (bytes - 2 * PAGE) / 8; i++)
+        CHECK(words[i] == word(2, i));
+    CHECK(munmap(at, bytes) == 0);
+    free(want);
+    puts("munmap in part: ok");
+}
+
+static void remap(size_t bytes) {
+    char *at = map(bytes, 0);
+    fill(at, bytes, 3);
+    char *wider = mremap(at, bytes, bytes + bytes / 2, MREMAP_MAYMOVE);
+    CHECK(wider != MAP_FAILED);
+    CHECK(differing(wider, bytes, 3) == 0);
+    CHECK(not_zero(wider + bytes, bytes / 2) == 0);
+    fill(wider + bytes, bytes / 2, 4);
+    CHECK(differing(wider, bytes, 3) == 0);
+    char *narrow = mremap(wider, bytes + bytes / 2, bytes / 2, 0);
+    CHECK(narrow == wider);
+    CHECK(differing(narrow, bytes / 2, 3) == 0);
+    char *place = map(bytes, 0);
+    fill(place, bytes, 5);
+    char *moved = mremap(narrow, bytes / 2, bytes / 2, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+    CHECK(moved == place);
+    CHECK(differing(moved, bytes / 2, 3) == 0);
+    const uint64_t *words = (const uint64_t *)place;
+    for (size_t i = bytes / 2 / 8; i < bytes / 8; i++)
+        CHECK(words[i] == word(5, i));
+    CHECK(munmap(place, bytes) == 0);
+    puts("mremap grows, shrinks, moves: ok");
+}
+
+/* Grows one mapping step by step, as realloc of a large vector does. */
+static void remap_often(size_t bytes) {
+    size_t now = MIB;
+    char *at = map(now, 0);
+    fill(at, now, 6);
+    while (now < bytes) {
+        at = mremap(at, now, now + MIB, MREMAP_MAYMOVE);
+        CHECK(at != MAP_FAILED);
+        uint64_t *words = (uint64_t *)at;
+        for (size_t i = now / 8; i < (now + MIB) / 8; i++)
+            words[i] = word(6, i);
+        now += MIB;
+    }
+    CHECK(differing(at, now, 6) == 0);
+    CHECK(munmap(at, now) == 0);
+    puts("mremap step by step: ok");
+}
+
+static void protect(size_t bytes) {
+    char *at = map(bytes, 0);
+    fill(at, bytes, 7);
+    CHECK(mprotect(at, bytes / 2, PROT_READ) == 0);
+    CHECK(differing(at, bytes, 7) == 0);
+    CHECK(mprotect(at, bytes / 4, PROT_NONE) == 0);
+    int fd[2];
+    CHECK(pipe(fd) == 0);
+    CHECK(write(fd[1], at, 8) == -1 && errno == EFAULT);
+    CHECK(write(fd[1], "12345678", 8) == 8);
+    CHECK(read(fd[0], at + bytes / 4, 8) == -1 && errno == EFAULT);
+    CHECK(close(fd[0]) == 0 && close(fd[1]) == 0);
+    CHECK(mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0);
+    CHECK(differing(at, bytes, 7) == 0);
+    fill(at, bytes, 8);
+    CHECK(differing(at, bytes, 8) == 0);
+    CHECK(munmap(at, bytes) == 0);
+    /* Reserved first, made usable piece by piece, as runtimes do. */
+    at = mmap(NULL, 4 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(at != MAP_FAILED);
+    CHECK(mprotect(at + bytes, bytes / 8, PROT_READ | PROT_WRITE) == 0);
+    CHECK(not_zero(at + bytes, bytes / 8) == 0);
+    fill(at + bytes, bytes / 8, 9);
+    CHECK(mprotect(at + bytes + bytes / 8, bytes / 8, PROT_READ | PROT_WRITE) == 0);
+    CHECK(not_zero(at + bytes + bytes / 8, bytes / 8) == 0);
+    CHECK(differing(at + bytes, bytes / 8, 9) == 0);
+    CHECK(munmap(at, 4 * bytes) == 0);
+    puts("mprotect: ok");
+}
+
+/* Dropped pages read as zeros, those around them stay; pieces are smaller than a block and cross blocks. */
+static void drop(size_t bytes) {
+    char *at = map(bytes, 0);
+    fill(at, bytes, 10);
+    size_t from = bytes / 4 + PAGE, length = bytes / 4 + 3 * PAGE;
+    CHECK(madvise(at + from, length, MADV_DONTNEED) == 0);
+    CHECK(madvise(at + 7 * PAGE, PAGE, MADV_DONTNEED) == 0);
+    const uint64_t *words = (const uint64_t *)at;
+    for (size_t i = 0; i < bytes / 8; i++) {
+        size_t byte = i * 8;
+        int dropped = (byte >= from && byte < from + length) || (byte >= 7 * PAGE && byte < 8 * PAGE);
+        CHECK(words[i] == (dropped ? 0 : word(10, i)));
+    }
+    fill(at, bytes, 11);
+    CHECK(differing(at, bytes, 11) == 0);
+    CHECK(madvise(at, bytes, MADV_SEQUENTIAL) == 0);
+    CHECK(madvise(at, bytes / 2, MADV_WILLNEED) == 0);
+    CHECK(madvise(at, bytes, MADV_HUGEPAGE) == 0 || errno == EINVAL);
+    CHECK(madvise(at, bytes, MADV_RANDOM) == 0);
+    CHECK(differing(at, bytes, 11) == 0);
+    CHECK(madvise(at, bytes, MADV_DONTNEED) == 0);
+    CHECK(not_zero(at, bytes) == 0);
+    CHECK(munmap(at, bytes) == 0);
+    puts("madvise: ok");
+}
+
+static void map_over(size_t bytes) {
+    char *at = map(bytes, 0);
+    fill(at, bytes, 12);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    CHECK(mmap(at + bytes / 2, bytes / 8 + PAGE, PROT_READ | PROT_WRITE, flags, -1, 0) == at + bytes / 2);
+    CHECK(not_zero(at + bytes / 2, bytes / 8 + PAGE) == 0);
+    CHECK(differing(at, bytes / 2, 12) == 0);
+    int fd = open("mapped.bin", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0);
+    CHECK(write(fd, at, PAGE) == (ssize_t)PAGE);
+    CHECK(mmap(at + PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == at + PAGE);
+    CHECK(memcmp(at, at + PAGE, PAGE) == 0);
+    CHECK(close(fd) == 0 && unlink("mapped.bin") == 0);
+    CHECK(mmap(at, PAGE, PROT_READ, flags | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED && errno == EEXIST);
+    CHECK(munmap(at, bytes) == 0);
+    puts("MAP_FIXED: ok");
+}
+
+static void populate(size_t bytes) {
+    char *at = map(bytes, MAP_POPULATE);
+    CHECK(not_zero(at, bytes) == 0);
+    fill(at, bytes, 13);
+    CHECK(differing(at, bytes, 13) == 0);
+    CHECK(munmap(at, bytes) == 0);
+    puts("MAP_POPULATE: ok");
+}
+
+static void lock(size_t bytes) {
+    char *at = map(bytes, 0);
+    fill(at, bytes, 14);
+    if (mlock(at, MIB / 2) == 0) {
+        CHECK(differing(at, bytes, 14) == 0);
+        CHECK(munlock(at, MIB / 2) == 0);
+    } else {
+        CHECK(errno == ENOMEM || errno == EPERM || errno == EAGAIN);
+    }
+    CHECK(differing(at, bytes, 14) == 0);
+    CHECK(munmap(at, bytes) == 0);
+    puts("mlock: ok");
+}
+
+static void whole(ssize_t (*step)(int, void *, size_t), int fd, char *at, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = step(fd, at + done, bytes - done);
+        CHECK(n > 0);
+        done += n;
+    }
+}
+
+static ssize_t put(int fd, void *at, size_t bytes) { return write(fd, at, bytes); }
+
+/* The kernel reads and writes paged buffers: plainly, past the page cache, vectored. */
+static void files(size_t bytes) {
+    char *at = map(bytes, 0), *back = map(bytes, 0);
+    fill(at, bytes, 15);
+    int fd = open("data.bin", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0);
+    whole(put, fd, at, bytes);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0);
+    whole(read, fd, back, bytes);
+    CHECK(differing(back, bytes, 15) == 0);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0);
+    CHECK(madvise(back, bytes, MADV_DONTNEED) == 0);
+    struct iovec pieces[2] = {{back + bytes / 2, bytes / 2}, {back, bytes / 2}};
+    CHECK(readv(fd, pieces, 2) == (ssize_t)bytes);
+    CHECK(memcmp(back + bytes / 2, at, bytes / 2) == 0 && memcmp(back, at + bytes / 2, bytes / 2) == 0);
+    CHECK(fsync(fd) == 0 && close(fd) == 0);
+    fd = open("data.bin", O_RDWR | O_DIRECT);
+    if (fd >= 0) {
+        whole(read, fd, back, bytes);
+        CHECK(differing(back, bytes, 15) == 0);
+        fill(back, bytes, 16);
+        CHECK(lseek(fd, 0, SEEK_SET) == 0);
+        whole(put, fd, back, bytes);
+        CHECK(lseek(fd, 0, SEEK_SET) == 0);
+        whole(read, fd, at, bytes);
+        CHECK(differing(at, bytes, 16) == 0);
+        CHECK(close(fd) == 0);
+    } else {
+        CHECK(errno == EINVAL);
+    }
+    CHECK(unlink("data.bin") == 0);
+    CHECK(munmap(at, bytes) == 0 && munmap(back, bytes) == 0);
+    puts("read, readv, write, O_DIRECT: ok");
+}
+
+static void pipes(size_t bytes) {
+    char *at = map(bytes, 0), *back = map(bytes, 0);
+    int fd[2];
+    CHECK(pipe(fd) == 0);
+    fill(at, bytes, 17);
+    size_t piece = 32 << 10;
+    for (size_t done = 0; done < bytes; done += piece) {
+        if (done / piece % 2) {
+            struct iovec one = {at + done, piece};
+            CHECK(vmsplice(fd[1], &one, 1, 0) == (ssize_t)piece);
+        } else {
+            CHECK(write(fd[1], at + done, piece) == (ssize_t)piece);
+        }
+        whole(read, fd[0], back + done, piece);
+    }
+    CHECK(differing(back, bytes, 17) == 0);
+    CHECK(close(fd[0]) == 0 && close(fd[1]) == 0);
+    CHECK(munmap(at, bytes) == 0 && munmap(back, bytes) == 0);
+    puts("pipe, vmsplice: ok");
+}
+
+int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) * MIB;
+    fresh_is_zero(2 * bytes);
+    unmap_in_part(bytes);
+    remap(bytes);
+    remap_often(bytes);
+    drop(bytes);
+    map_over(bytes);
+    populate(bytes);
+    files(bytes);
+    pipes(bytes);
+    protect(bytes / 4);
+    lock(bytes);
+    return 0;
+}
