@@ -77,8 +77,13 @@ pub(crate) struct Engine {
     pub fresh: [FreshStream; 8],
     pub clock: u64,
     pub slots: Slots,
-    /// Stores by origin: those inherited by forks, and this process's own, the last.
+    /// Stores by origin: those inherited by forks, mapped files, and this process's own.
     pub stores: Vec<Box<dyn Store>>,
+    /// The origin of this process's own store.
+    pub own: u8,
+    pub files: Vec<crate::files::Mapped>,
+    /// Origins of files that are mapped no more.
+    pub free_origins: Vec<u8>,
     pub ring: Option<Ring>,
     pub transfers: Vec<Option<Transfer>>,
     pub queue: VecDeque<Fault>,
@@ -125,6 +130,9 @@ impl Engine {
             clock: 0,
             slots: Slots::new((EXTENT / block) as u32),
             stores: vec![store],
+            own: 0,
+            files: Vec::new(),
+            free_origins: Vec::new(),
             ring: None,
             transfers: Vec::new(),
             queue: VecDeque::new(),
@@ -290,8 +298,7 @@ impl Engine {
         self.stores[usize::from(transfer.origin)].ended(&mut done);
         let bytes = transfer.blocks.len() * self.block;
         let whole = done.result == bytes as i32;
-        let good = whole
-            && (transfer.purpose == Purpose::PageOut || !self.options.verify || self.verified(&transfer));
+        let good = whole && self.accept(&transfer);
         if !good {
             transfer.tries += 1;
             if transfer.tries >= TRIES {

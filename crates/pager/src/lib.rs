@@ -4,6 +4,7 @@
 //! store, and serves requests. `docs/pager.md` tells how; `engine.rs` is where to begin reading.
 
 mod engine;
+mod files;
 mod fork;
 mod mover;
 mod pagein;
@@ -45,6 +46,12 @@ pub enum Error {
     /// Forks of forks have used up the numbers of stores.
     #[error("more than 250 generations of forks")]
     TooManyForks,
+    /// The numbers of stores are used up.
+    #[error("too many files are mapped at once (about 250 are possible)")]
+    TooManyFiles,
+    /// The range is not one of a mapped file.
+    #[error("no file is mapped there")]
+    NoFile,
 }
 
 /// How a pager is to be.
@@ -86,11 +93,51 @@ impl Default for Options {
 /// What a program can ask for. Ranges begin and end on a block's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    Add { start: usize, len: usize },
-    Discard { start: usize, len: usize },
-    Release { start: usize, len: usize },
-    Restore { start: usize, len: usize },
-    WillNeed { start: usize, len: usize },
+    Add {
+        start: usize,
+        len: usize,
+    },
+    AddFresh {
+        start: usize,
+        len: usize,
+    },
+    Discard {
+        start: usize,
+        len: usize,
+    },
+    Release {
+        start: usize,
+        len: usize,
+    },
+    Restore {
+        start: usize,
+        len: usize,
+    },
+    WillNeed {
+        start: usize,
+        len: usize,
+    },
+    MapFile {
+        start: usize,
+        len: usize,
+        part: files::Part,
+    },
+    UnmapFile {
+        start: usize,
+        len: usize,
+    },
+    /// `marks`: one for each block, valid until the answer.
+    Changed {
+        start: usize,
+        len: usize,
+        marks: *mut bool,
+    },
+    /// `hashes`: one for each block, valid until the answer.
+    Written {
+        start: usize,
+        len: usize,
+        hashes: *const u128,
+    },
     Park,
 }
 
@@ -270,6 +317,11 @@ impl Pager {
     /// Pages a range of private, anonymous, writable memory from now on, with what it holds.
     pub fn add(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask(Request::Add { start, len })
+    }
+
+    /// The same for a range that was reserved just now and that nobody has touched: however large, at once.
+    pub fn add_fresh(&self, start: usize, len: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::AddFresh { start, len })
     }
 
     /// The range reads as zeros from now on.

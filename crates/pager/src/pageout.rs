@@ -112,7 +112,13 @@ impl Engine {
         let entry = self.table.get(block);
         let (place, slot, old) = (entry.place, entry.slot(), entry.hash);
         let bytes = self.pool.bytes(place);
-        if is_zero(bytes) {
+        let zero = is_zero(bytes);
+        if zero && slot.is_some() && self.is_file(entry.origin) && xxh3_128(bytes) == old {
+            // A hole in a mapped file, which must not come to be filled.
+            Counters::add(&self.counters.clean_page_outs, 1);
+            return true;
+        }
+        if zero {
             self.drop_slot(block);
             Counters::add(&self.counters.zero_page_outs, 1);
             return true;
@@ -141,7 +147,7 @@ impl Engine {
 
     /// The number of this process's own store.
     pub(crate) fn own_origin(&self) -> u8 {
-        (self.stores.len() - 1) as u8
+        self.own
     }
 
     /// Gives every block a slot that may be written, neighbours for neighbours where it can.

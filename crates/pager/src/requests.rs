@@ -23,6 +23,21 @@ impl Engine {
             Request::Release { start, len } => self.each_part(start, len, Self::release),
             Request::Restore { start, len } => self.each_part(start, len, Self::restore),
             Request::WillNeed { start, len } => self.each_part(start, len, Self::will_need),
+            Request::AddFresh { start, len } => self.add_fresh(start, len),
+            Request::MapFile { start, len, part } => {
+                self.each_part(start, len, |engine, first, end| engine.map_file(first, end, part))
+            }
+            Request::UnmapFile { start, len } => self.each_part(start, len, Self::unmap_file),
+            Request::Changed { start, len, marks } => self.each_part(start, len, |engine, first, end| {
+                // SAFETY: the asker lends one mark for each block until the answer.
+                let marks = unsafe { std::slice::from_raw_parts_mut(marks, (end - first) as usize) };
+                engine.changed(first, end, marks)
+            }),
+            Request::Written { start, len, hashes } => self.each_part(start, len, |engine, first, end| {
+                // SAFETY: the asker lends one hash for each block until the answer.
+                let hashes = unsafe { std::slice::from_raw_parts(hashes, (end - first) as usize) };
+                engine.written(first, end, hashes)
+            }),
             Request::Park => Ok(()),
         };
         self.mailbox.answer(answer);
@@ -33,7 +48,7 @@ impl Engine {
         &mut self,
         start: usize,
         len: usize,
-        serve: fn(&mut Self, u32, u32) -> Result<(), Error>,
+        serve: impl FnOnce(&mut Self, u32, u32) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let first = self.table.block_at(start).ok_or(Error::NotPaged { start, len })?;
         let blocks = (len / self.block) as u32;
@@ -59,6 +74,14 @@ impl Engine {
             self.pool.put_hollow(place);
             self.frames -= 1;
         }
+        Ok(())
+    }
+
+    /// Pages a range that holds nothing from now on.
+    fn add_fresh(&mut self, start: usize, len: usize) -> Result<(), Error> {
+        self.table.add(start, len)?;
+        self.mover.register(start, len)?;
+        self.counters.regions.fetch_add(1, Relaxed);
         Ok(())
     }
 
@@ -91,7 +114,7 @@ impl Engine {
     }
 
     /// The blocks read as zeros from now on.
-    fn discard(&mut self, first: u32, end: u32) -> Result<(), Error> {
+    pub(crate) fn discard(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
         let mut block = first;
         while block < end {
