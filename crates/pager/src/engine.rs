@@ -91,6 +91,8 @@ pub(crate) struct Engine {
     pub requests_ready: bool,
     /// Children that still read this process's slots: the pipe that they hold, the snapshot.
     pub children: Vec<(u32, terapage_sys::fd::Fd)>,
+    /// Blocks that are touched in no order, by the program's word.
+    pub random: Vec<std::ops::Range<u32>>,
     pub counters: &'static Counters,
     pub mailbox: &'static Mailbox,
     pub scratch: Vec<Fault>,
@@ -139,6 +141,7 @@ impl Engine {
             faults_ready: false,
             requests_ready: false,
             children: Vec::new(),
+            random: Vec::new(),
             counters,
             mailbox,
             scratch: Vec::new(),

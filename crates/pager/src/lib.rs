@@ -3,6 +3,7 @@
 //! A [`Pager`] has one thread that resolves the faults of its regions, reads and writes the
 //! store, and serves requests. `docs/pager.md` tells how; `engine.rs` is where to begin reading.
 
+mod advice;
 mod engine;
 mod files;
 mod fork;
@@ -114,6 +115,15 @@ pub(crate) enum Request {
         len: usize,
     },
     WillNeed {
+        start: usize,
+        len: usize,
+    },
+    Order {
+        start: usize,
+        len: usize,
+        random: bool,
+    },
+    DoneWith {
         start: usize,
         len: usize,
     },

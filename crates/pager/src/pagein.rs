@@ -113,6 +113,9 @@ impl Engine {
 
     /// What the prefetch policy asks for after a touch.
     pub(crate) fn prefetch_after(&mut self, block: u32) {
+        if self.is_random(block) {
+            return;
+        }
         if let Some(ahead) = self.prefetch.touched(block) {
             self.read_ahead(ahead);
         }

@@ -40,9 +40,14 @@ impl Engine {
         // 1. The policy chooses.
         let mut victims: Vec<u32> = std::iter::from_fn(|| self.policy.victim()).take(count).collect();
         victims.sort_unstable();
+        self.page_out_these(&victims)
+    }
+
+    /// Takes blocks, mapped and ascending, that the policy has let go out of the program. How many went.
+    pub(crate) fn page_out_these(&mut self, victims: &[u32]) -> usize {
         // 2. Out of the program, neighbours together.
         let mut out = Vec::with_capacity(victims.len());
-        let mut rest = &victims[..];
+        let mut rest = victims;
         while let Some(&first) = rest.first() {
             let end = self.table.end_of(first);
             let run = rest

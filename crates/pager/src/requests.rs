@@ -24,6 +24,11 @@ impl Engine {
             Request::Restore { start, len } => self.each_part(start, len, Self::restore),
             Request::WillNeed { start, len } => self.each_part(start, len, Self::will_need),
             Request::AddFresh { start, len } => self.add_fresh(start, len),
+            Request::Order { start, len, random } => self.each_part(start, len, |engine, first, end| {
+                engine.set_random(first, end, random);
+                Ok(())
+            }),
+            Request::DoneWith { start, len } => self.each_part(start, len, Self::done_with),
             Request::MapFile { start, len, part } => {
                 self.each_part(start, len, |engine, first, end| engine.map_file(first, end, part))
             }
