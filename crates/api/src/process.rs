@@ -17,6 +17,9 @@ use terapage_sys::memory;
 const ADDRESS_SPACE: usize = 1 << 40;
 const ADDRESS_SPACE_MIN: usize = 1 << 26;
 
+/// Bytes that leave memory in one request.
+const DONE_WITH: usize = 4 << 20;
+
 /// What is where in the address space.
 pub(crate) struct Ranges {
     pub space: Space,
@@ -131,6 +134,8 @@ impl Process {
         let pager = self.pager();
         pager.set_random(at, size, false)?;
         pager.discard(at, size)?;
+        // The order of the locks.
+        drop(pager);
         lock(&self.ranges).space.put(at, size);
         Ok(())
     }
@@ -171,7 +176,12 @@ pub fn advise(at: *const u8, len: usize, advice: Advice) -> Result<()> {
     let (pager, size) = (process.pager(), last - first);
     match advice {
         Advice::WillNeed => pager.will_need(first, size)?,
-        Advice::DoneWith => pager.done_with(first, size)?,
+        // In parts: faults are served in between.
+        Advice::DoneWith => {
+            for part in (first..last).step_by(DONE_WITH) {
+                pager.done_with(part, DONE_WITH.min(last - part))?;
+            }
+        }
         Advice::Sequential => pager.set_random(first, size, false)?,
         Advice::Random => pager.set_random(first, size, true)?,
     }
