@@ -29,9 +29,13 @@ fn store() -> Result<Box<dyn Store>, Error> {
 
 /// A pager with a budget of 16 blocks, and the start of a range of `blocks`.
 fn arena(blocks: usize) -> (Pager, usize) {
+    arena_with(blocks, Options::default())
+}
+
+fn arena_with(blocks: usize, options: Options) -> (Pager, usize) {
     let len = blocks * BLOCK;
     let start = (memory::reserve(len + BLOCK).unwrap() as usize).next_multiple_of(BLOCK);
-    let options = Options { block: BLOCK, frames: 16, ..Options::default() };
+    let options = Options { block: BLOCK, frames: 16, ..options };
     let pager = Pager::start(options, Box::new(store)).unwrap();
     pager.add_fresh(start, len).unwrap();
     (pager, start)
@@ -58,9 +62,14 @@ fn contents(file: &File, len: usize) -> Vec<u8> {
 
 #[test]
 fn random_work_and_syncs_leave_in_the_file_what_the_model_says() {
-    if !can_page() {
-        return;
+    if can_page() {
+        random_work_and_syncs(Options::default());
+        random_work_and_syncs(Options { copy: true, ..Options::default() });
+        random_work_and_syncs(Options { verify: false, prefetch: "off".to_owned(), ..Options::default() });
     }
+}
+
+fn random_work_and_syncs(options: Options) {
     let seed: u64 = rand::rng().random();
     eprintln!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
@@ -68,7 +77,7 @@ fn random_work_and_syncs_leave_in_the_file_what_the_model_says() {
     let (file, mut model) = file(150 * BLOCK + 777, &mut random);
     let bytes = model.len() - offset;
     let len = bytes.next_multiple_of(BLOCK);
-    let (pager, start) = arena(200);
+    let (pager, start) = arena_with(200, options);
     pager.map_file(start, len, &file, offset as u64, bytes as u64).unwrap();
     // SAFETY: the range is the test's own.
     let real = unsafe { memory::bytes(start, len) };
@@ -169,4 +178,39 @@ fn a_forked_child_reads_the_file_and_its_changes_are_its_own() {
     unsafe { libc::waitpid(child, &mut status, 0) };
     assert_eq!(status, 0);
     assert!(real[5] == 55 && real[6..] == model[6..]);
+}
+
+#[test]
+fn what_threads_write_during_a_sync_gets_to_the_file_by_the_next() {
+    if !can_page() {
+        return;
+    }
+    let (file, model) = file(96 * BLOCK, &mut StdRng::seed_from_u64(3));
+    let (pager, start) = arena(96);
+    let len = model.len();
+    pager.map_file(start, len, &file, 0, len as u64).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let (pager, file, done) = (&pager, &file, &done);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            scope.spawn(move || {
+                use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+                let mut random = StdRng::seed_from_u64(thread);
+                while !done.load(Relaxed) {
+                    let at = start + random.random_range(0..len / 8) * 8;
+                    // SAFETY: the range is mapped, and each word is only used as an atomic here.
+                    let word = unsafe { AtomicU64::from_ptr(at as *mut u64) };
+                    // Few values, so that blocks often become again what the file has.
+                    word.store(random.random_range(0..2), Relaxed);
+                }
+            });
+        }
+        for _ in 0..30 {
+            pager.sync_file(start, len, file, 0, len as u64).unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    pager.sync_file(start, len, file, 0, len as u64).unwrap();
+    // SAFETY: the threads have ended.
+    assert!(contents(file, len) == unsafe { memory::bytes(start, len) });
 }
