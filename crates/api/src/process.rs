@@ -8,6 +8,7 @@ use crate::options::{Options, for_pager, open_store};
 use crate::space::Space;
 use crate::{Error, Result, fork, mapping::Mapping};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use terapage_pager::Pager;
 use terapage_stats::Snapshot;
@@ -35,6 +36,8 @@ pub(crate) struct Process {
     pub block: usize,
     /// One bit for every 16 bytes: whether a small allocation begins there. Never unmapped.
     pub small_bits: usize,
+    /// Whether any range was ever said to be touched in no order.
+    pub advised: AtomicBool,
     pub ranges: Mutex<Ranges>,
     pub pager: RwLock<Pager>,
 }
@@ -87,8 +90,15 @@ fn start(options: &Options) -> Result<&'static Process> {
     fork::register()?;
     let ranges =
         Ranges { space: Space::new(start, len, block), large: BTreeMap::new(), mappings: BTreeMap::new() };
-    let process =
-        Process { start, len, block, small_bits, ranges: Mutex::new(ranges), pager: RwLock::new(pager) };
+    let process = Process {
+        start,
+        len,
+        block,
+        small_bits,
+        advised: AtomicBool::new(false),
+        ranges: Mutex::new(ranges),
+        pager: RwLock::new(pager),
+    };
     Ok(PROCESS.get_or_init(|| process))
 }
 
@@ -132,7 +142,9 @@ impl Process {
         let size = lock(&self.ranges).space.round(len).ok_or(Error::Room(len))?;
         // Its address comes back only when its bytes have gone.
         let pager = self.pager();
-        pager.set_random(at, size, false)?;
+        if self.advised.load(Relaxed) {
+            pager.set_random(at, size, false)?;
+        }
         pager.discard(at, size)?;
         // The order of the locks.
         drop(pager);
@@ -183,7 +195,10 @@ pub fn advise(at: *const u8, len: usize, advice: Advice) -> Result<()> {
             }
         }
         Advice::Sequential => pager.set_random(first, size, false)?,
-        Advice::Random => pager.set_random(first, size, true)?,
+        Advice::Random => {
+            process.advised.store(true, Relaxed);
+            pager.set_random(first, size, true)?
+        }
     }
     Ok(())
 }
