@@ -86,7 +86,7 @@ impl Default for Options {
 /// What a program can ask for. Ranges begin and end on a block's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    Add { start: usize, len: usize },
+    Add { start: usize, len: usize, held: usize },
     Discard { start: usize, len: usize },
     Release { start: usize, len: usize },
     Restore { start: usize, len: usize },
@@ -209,6 +209,9 @@ pub struct Forking {
     asking: MutexGuard<'static, ()>,
 }
 
+// SAFETY: it is given back by the thread that forked, in the parent and in the child.
+unsafe impl Send for Forking {}
+
 fn counters() -> Result<(Fd, &'static Counters), Error> {
     let name = std::ffi::CString::new(FILE_NAME).expect("no zero byte");
     let (fd, at) = file::memory_file(&name, size_of::<Counters>().next_multiple_of(terapage_sys::PAGE))?;
@@ -267,9 +270,10 @@ impl Pager {
         &self.stats_file
     }
 
-    /// Pages a range of private, anonymous, writable memory from now on, with what it holds.
-    pub fn add(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Add { start, len })
+    /// Pages a range of private, anonymous, writable memory from now on, with what the first `held` bytes of
+    /// it hold; beyond them it was never touched.
+    pub fn add(&self, start: usize, len: usize, held: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Add { start, len, held })
     }
 
     /// The range reads as zeros from now on.

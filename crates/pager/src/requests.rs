@@ -18,7 +18,7 @@ impl Engine {
             return;
         }
         let answer = match request {
-            Request::Add { start, len } => self.add(start, len),
+            Request::Add { start, len, held } => self.add(start, len, held),
             Request::Discard { start, len } => self.each_part(start, len, Self::discard),
             Request::Release { start, len } => self.each_part(start, len, Self::release),
             Request::Restore { start, len } => self.each_part(start, len, Self::restore),
@@ -44,12 +44,12 @@ impl Engine {
     }
 
     /// Pages a range from now on, with what it holds already.
-    fn add(&mut self, start: usize, len: usize) -> Result<(), Error> {
+    fn add(&mut self, start: usize, len: usize, held: usize) -> Result<(), Error> {
         let first = self.table.add(start, len)?;
         // Once it is registered no page appears but by this thread.
         self.mover.register(start, len)?;
         self.counters.regions.fetch_add(1, Relaxed);
-        let end = first + (len / self.block) as u32;
+        let end = first + held.div_ceil(self.block) as u32;
         self.adopt(first, end)?;
         while self.frames > self.limit {
             let place = self.place();
