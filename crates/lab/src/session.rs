@@ -184,7 +184,10 @@ impl Session {
                 swap.map(drop).map_err(|error| format!("no swap file can be used: {error}"))
             }),
             Contender::Mmap => self.probe_cgroup(limits),
-            Contender::Terapage => return self.probe_terapage(),
+            Contender::Terapage => match terapage_program(&self.program) {
+                Ok(_) => return self.probe_terapage(),
+                Err(why) => Err(why),
+            },
             Contender::Fio => {
                 let version = self.job("fio".into(), vec!["--version".into()]);
                 match runner::run(&self.janitor, &self.stop, version) {

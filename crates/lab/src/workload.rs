@@ -310,11 +310,14 @@ fn scan(bytes: u64, threads: usize, map: Option<PathBuf>) -> anyhow::Result<()> 
     if let Some((i, found)) = clock.pass("read2", bytes, 1, || wrong(base, 0, words))? {
         bail!("word {i} (byte {}) holds {found:#018x} instead of {:#018x}", i * 8, word(base, i));
     }
+    let check = || in_parts(words, threads, |from, part| wrong(base, from, part));
+    if let Some((i, found)) = clock.pass("read-threads", bytes, threads, check)?.into_iter().flatten().next()
+    {
+        bail!("word {i} (byte {}) holds {found:#018x} instead of {:#018x}", i * 8, word(base, i));
+    }
     if threads > 1 {
-        let right = clock.pass("read-threads", bytes, threads, || read(words, base, threads))?;
-        ensure!(right, "the words of the read-threads pass add up to a wrong sum");
-        let write = || in_parts(words, threads, |_, part| modify(part));
-        clock.pass("rmw-threads", 2 * bytes, threads, write)?;
+        let modify = || in_parts(words, threads, |_, part| modify(part));
+        clock.pass("rmw-threads", 2 * bytes, threads, modify)?;
     }
     triad(&clock, buffer)
 }
