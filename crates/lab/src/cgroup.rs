@@ -30,9 +30,11 @@ impl<'a> Cgroup<'a> {
         let (version, parent) = parent()?;
         let path = parent.join(format!("terapage-lab-{}", process::id()));
         janitor.tell(&Thing::Cgroup(path.clone()))?;
-        let made = fs::create_dir(&path);
+        if let Err(error) = fs::create_dir(&path) {
+            janitor.gone(&Thing::Cgroup(path));
+            return Err(error);
+        }
         let cgroup = Cgroup { path, janitor };
-        made?;
         let file = match version {
             Version::One => "memory.limit_in_bytes",
             Version::Two => "memory.max",
@@ -63,16 +65,18 @@ pub fn remove(path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         for id in fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
-            if let Ok(id) = id.parse::<i32>() {
-                // SAFETY: kill takes two integers; the kernel names positive ids only here.
+            // A process of another namespace shows as 0, which would mean our own group.
+            if let Some(id) = id.parse::<i32>().ok().filter(|id| *id > 0) {
+                // SAFETY: kill takes two integers; the id is that of one process.
                 unsafe { libc::kill(id, libc::SIGKILL) };
             }
         }
         match fs::remove_dir(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if Instant::now() > deadline => return Err(error),
-            Err(_) => thread::sleep(Duration::from_millis(20)),
-            Ok(()) => return Ok(()),
+            Err(_) if !path.exists() => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            other => return other,
         }
     }
 }

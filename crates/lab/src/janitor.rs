@@ -2,11 +2,12 @@
 //!
 //! Whatever outlives a process (a swap file, a cgroup, a file, a process group) is told to the
 //! janitor before it is made and ticked off after it is gone. The janitor is a process of its
-//! own, in its own session, that reads these lines from a pipe. When the pipe closes, because the
+//! own, in its own process group, that reads these lines from a pipe. When the pipe closes, because the
 //! lab ended in whatever way, it takes down what was not ticked off.
 
 use crate::{cgroup, swap};
 use std::io::{BufRead, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
@@ -83,6 +84,8 @@ impl Janitor {
     /// Starts the janitor: `program` with `arguments`, which must lead to [`serve`].
     pub fn start(program: &Path, arguments: &[String]) -> io::Result<Janitor> {
         let mut command = Command::new(program);
+        // A group of its own: what a terminal sends to the lab does not reach it.
+        command.process_group(0);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let pipe = Mutex::new(process.stdin.take());
@@ -163,10 +166,9 @@ impl Drop for OwnedFile<'_> {
 
 /// The janitor itself: reads lines until the pipe closes, then takes down what is left.
 pub fn serve() {
-    // SAFETY: setsid and signal take integers and constants only. The janitor has one thread, and
-    // ignores what a terminal or a supervisor sends to everybody.
+    // SAFETY: signal takes constants only. The janitor has one thread, and ignores what a terminal
+    // or a supervisor sends to everybody.
     unsafe {
-        libc::setsid();
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
             libc::signal(signal, libc::SIG_IGN);
         }

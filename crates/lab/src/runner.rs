@@ -35,7 +35,8 @@ pub enum Error {
     },
 }
 
-/// Notes SIGINT, SIGTERM and SIGHUP, so that the lab can take everything down first.
+/// Notes SIGINT and SIGTERM, so that the lab can take everything down first. SIGHUP is left as it
+/// is, ignored under nohup; where it ends the lab the janitor takes everything down.
 #[derive(Clone)]
 pub struct Stop(Arc<AtomicUsize>);
 
@@ -43,7 +44,7 @@ impl Stop {
     /// From now on these signals are noted.
     pub fn install() -> io::Result<Stop> {
         let noted = Arc::new(AtomicUsize::new(0));
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        for signal in [libc::SIGINT, libc::SIGTERM] {
             signal_hook::flag::register_usize(signal, noted.clone(), signal as usize)?;
         }
         Ok(Stop(noted))

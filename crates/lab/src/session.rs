@@ -397,8 +397,9 @@ impl Session {
                 writeln!(io::stdout(), "{}", json()?)?;
             }
             Some(path) => {
-                fs::write(path, json()? + "\n").with_context(|| format!("--json {}", path.display()))?;
+                // The table first: should the file fail, it has been seen.
                 io::stdout().write_all(report.text().as_bytes())?;
+                fs::write(path, json()? + "\n").with_context(|| format!("--json {}", path.display()))?;
             }
             None => io::stdout().write_all(report.text().as_bytes())?,
         }

@@ -140,8 +140,7 @@ fn sort(
         Ok(files) => files,
         Err(error) => return Ok((failed(contender, error.to_string()), None)),
     };
-    let mut arguments: Vec<_> = ["-S", "6G", "--parallel=2", "-T"].map(Into::into).to_vec();
-    arguments.extend([session.directory.clone().into(), text.into()]);
+    let arguments = vec!["-S".into(), buffer(text).into(), "--parallel=2".into(), text.into()];
     let passes = |finished: &Finished| match finished.end {
         End::Done => vec![Pass {
             pass: "sort".into(),
@@ -159,6 +158,12 @@ fn sort(
         _ => None,
     };
     Ok((run, hash))
+}
+
+/// sort's `-S`: 6 GiB, more for long texts, so that it never writes temporary files.
+fn buffer(text: &Path) -> String {
+    let bytes = fs::metadata(text).map_or(0, |text| text.len());
+    format!("{}b", (6 << 30).max(bytes.saturating_mul(10)))
 }
 
 /// A hash of the whole file; `None` where it cannot be read.
