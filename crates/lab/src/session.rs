@@ -336,6 +336,11 @@ impl Session {
             Err(run) => return Ok(run),
         };
         let counters = fs::read_to_string(stats.path()).ok();
+        let counters = counters.and_then(|text| serde_json::from_str(&text).ok());
+        if finished.end == End::Done && counters.is_none() {
+            // Its figures would be those of a program that was not paged.
+            return Ok(failed(Contender::Terapage, "it left no counters, so it was not paged".into()));
+        }
         Ok(Run {
             round: 0,
             contender: Contender::Terapage.name().into(),
@@ -344,7 +349,7 @@ impl Session {
             resident_peak_bytes: finished.resident_peak_bytes,
             // The pager's promise: the budget, 1 % and 32 MiB.
             resident_limit_bytes: Some(limits.memory + limits.memory / 100 + 32 * MIB),
-            stats: counters.and_then(|text| serde_json::from_str(&text).ok()),
+            stats: counters,
         })
     }
 
@@ -380,7 +385,8 @@ impl Session {
         runs: Vec<Run>,
     ) -> Report {
         self.progress.finish_and_clear();
-        let setting = format!("{setting}, {} rounds", self.rounds);
+        let plural = if self.rounds == 1 { "" } else { "s" };
+        let setting = format!("{setting}, {} round{plural}", self.rounds);
         let machine = Machine::here(&self.directory);
         Report::new(experiment, setting, unit, machine, std::mem::take(&mut self.left_out), runs)
     }

@@ -260,6 +260,20 @@ fn contenders_that_cannot_take_part_are_named_in_a_line() {
 }
 
 #[test]
+fn a_terapage_that_does_not_page_is_left_out() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    // Runs the program as it should, and leaves no counters.
+    let stand_in = stand_in(place.path(), "rm -f \"${0%/*}\"/*.stats.json; exec \"$@\"");
+    let arguments =
+        ["scan", "--data", "1M", "--rounds", "1", "--json", "-", "--contenders", "memory,terapage"];
+    let report = json(&run(&program, place.path(), &arguments, Some(&stand_in)));
+    let why = report["left_out"][0][1].as_str().expect("terapage was left out");
+    assert!(why.contains("not paged"), "{why}");
+    assert_eq!(ends(&report, "terapage").len(), 0);
+}
+
+#[test]
 fn nonsense_is_refused_in_one_line() {
     let Some(program) = lab() else { return };
     let place = directory();
