@@ -47,8 +47,3 @@ pub fn ranges() -> impl Iterator<Item = (usize, usize)> {
 pub fn bytes() -> usize {
     ranges().map(|(_, len)| len).sum()
 }
-
-/// The paged static range that an address lies in.
-pub fn range_of(at: usize) -> Option<(usize, usize)> {
-    ranges().find(|&(start, len)| (start..start + len).contains(&at))
-}
