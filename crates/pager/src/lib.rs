@@ -247,12 +247,12 @@ impl Pager {
         // SAFETY: the thread is the one user of the engine, but for a fork.
         unsafe impl Send for Owned {}
         let engine = Owned(self.engine);
-        thread::spawn("terapage", move || {
+        thread::spawn(c"terapage", move || {
             let engine = engine;
             // SAFETY: never freed, and used by nobody else while this thread is not parked.
             unsafe { (*engine.0).run() }
-        })
-        .map_err(|source| Error::System(terapage_sys::Error { call: "pthread_create", source }))
+        })?;
+        Ok(())
     }
 
     /// Bytes of a block.

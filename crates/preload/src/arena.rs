@@ -6,7 +6,7 @@ use crate::{process, statics};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_pager::Pager;
-use terapage_sys::memory;
+use terapage_sys::{memory, thread};
 
 /// Bytes of old allocations that are kept, to be given out again as they are.
 const DIRTY_BYTES: usize = 64 << 20;
@@ -74,6 +74,7 @@ impl Arena {
     pub fn start_if_due(&mut self) {
         if self.pager.is_none() && self.ranges.used_bytes + statics::bytes() > self.start_at {
             self.start_at = usize::MAX;
+            let _internal = thread::Internal::enter();
             let pager = process::start_pager();
             let (from, to) = (START.load(Relaxed), END.load(Relaxed));
             let added = pager.add(from, to - from, self.ranges.fresh() - from);

@@ -4,6 +4,7 @@ use crate::arena::ARENA;
 use crate::lock::Lock;
 use crate::{heap, process};
 use terapage_pager::Forking;
+use terapage_sys::thread;
 
 static FORKING: Lock<Option<Forking>> = Lock::new(None);
 
@@ -39,6 +40,8 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
+    thread::forget_others();
+    let _internal = thread::Internal::enter();
     // SAFETY: taken in `before`.
     let arena = unsafe { ARENA.value() };
     if let (Some(pager), Some(forking)) = (&mut arena.pager, FORKING.lock().take()) {

@@ -9,7 +9,7 @@ use crate::{__libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_r
 use dlmalloc::{Allocator, Dlmalloc};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_config::Heap;
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{PAGE, memory, thread};
 
 /// Requests of at least so many bytes get a range of their own.
 const LARGE: usize = 1 << 20;
@@ -112,10 +112,8 @@ pub fn give_all() {
     ALL_HEAPS.iter().for_each(Lock::give);
 }
 
-/// This thread's heap.
-fn mine() -> &'static Lock<Dlmalloc<Grow>> {
-    // SAFETY: no memory is touched.
-    let thread = unsafe { libc::pthread_self() } as usize;
+/// A thread's heap.
+fn heap_of(thread: usize) -> &'static Lock<Dlmalloc<Grow>> {
     // Threads' blocks lie a stack's size apart: the middle of the product mixes all bits.
     &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
 }
@@ -164,10 +162,13 @@ unsafe fn range_of(at: usize) -> (usize, usize) {
 }
 
 fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
-    if size >= large_from() || (align > PAGE && MODE.load(Relaxed) == ALL) {
+    // SAFETY: no memory is touched.
+    let thread = unsafe { libc::pthread_self() } as usize;
+    let internal = thread::is_internal(thread);
+    if !internal && (size >= large_from() || (align > PAGE && MODE.load(Relaxed) == ALL)) {
         return large(size, align, zero);
     }
-    if MODE.load(Relaxed) != ALL {
+    if internal || MODE.load(Relaxed) != ALL {
         // SAFETY: the C library takes any size.
         return unsafe {
             match (zero, align <= 16) {
@@ -179,7 +180,7 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     }
     // SAFETY: the heap takes any size and a power of two.
     let at = unsafe {
-        let mut heap = mine().lock();
+        let mut heap = heap_of(thread).lock();
         if align <= 16 { heap.c_malloc(size) } else { heap.c_memalign(align, size) }
     };
     if at.is_null() {
