@@ -76,12 +76,13 @@ impl Arena {
             self.start_at = usize::MAX;
             let _internal = thread::Internal::enter();
             let pager = process::start_pager();
-            let (from, to) = (START.load(Relaxed), END.load(Relaxed));
-            let added = pager.add(from, to - from, self.ranges.fresh() - from);
-            process::or_fail(added);
+            // The arena comes last: blocks are numbered in this order, and policies keep arrays by number.
             for (start, len) in statics::ranges() {
                 process::or_fail(pager.add(start, len, len));
             }
+            let (from, to) = (START.load(Relaxed), END.load(Relaxed));
+            let added = pager.add(from, to - from, self.ranges.fresh() - from);
+            process::or_fail(added);
             for (&from, &to) in &self.loose {
                 process::or_fail(pager.release(from, to - from));
             }
