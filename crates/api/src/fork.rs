@@ -68,6 +68,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     let Some(mut held) = HELD.with(|place| place.borrow_mut().take()) else { return };
+    thread::forget_others();
     let begun = held.forking.take().map(|forking| held.pager.after_fork_in_child(forking));
     match begun {
         Some(Ok(())) => {}

@@ -85,7 +85,7 @@ fn start(options: &Options) -> Result<&'static Process> {
     let block = for_pager.block;
     let pager = Pager::start(for_pager, Box::new(move || open_store(&settings, block)))?;
     let (start, len) = reserve(options.address_space.unwrap_or(ADDRESS_SPACE))?;
-    pager.add_fresh(start, len)?;
+    pager.add(start, len, 0)?;
     let small_bits = memory::reserve(len / 128)? as usize;
     fork::register()?;
     let ranges =

@@ -51,6 +51,9 @@ enum Command {
     Top(top::Top),
     /// Check whether paging can work here, and say how to mend what is missing.
     Doctor(doctor::Doctor),
+    /// Measure programs larger than memory: in memory, on swap, on mmap, on Terapage.
+    #[command(subcommand)]
+    Lab(terapage_lab::Command),
     /// Print a completion script for a shell.
     Completions(manual::Completions),
     /// Print the man page, or write all man pages to a directory.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Stat(stat) => stat.run(),
         Command::Top(top) => top.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Lab(lab) => lab.run().map(|()| ExitCode::SUCCESS),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),
     };

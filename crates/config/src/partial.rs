@@ -179,6 +179,9 @@ impl Partial {
             store.check()?;
             store.0 = absolute("store", &store.0)?;
         }
+        if let Some(size) = settings.store_size {
+            store::check_room(&settings.stores, size)?;
+        }
         for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
             if let Some(path) = file {
                 *path = absolute(name, path)?;

@@ -1,7 +1,7 @@
 //! Where a store may lie.
 
-use crate::{Error, StorePath};
-use rustix::fs::{Access, FileType, access, stat, statfs};
+use crate::{Error, Size, StorePath};
+use rustix::fs::{Access, FileType, access, stat, statfs, statvfs};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -40,13 +40,20 @@ impl StorePath {
     pub fn check(&self) -> Result<(), Error> {
         let no =
             |why: &str| Error::Value { name: "store".to_owned(), why: format!("{} {why}", self.0.display()) };
+        if matches!(stat(&self.0), Err(rustix::io::Errno::NOENT))
+            && let Some(directory) = self.0.parent().filter(|parent| parent.is_dir())
+        {
+            // A new file, which goes with the process, is as good as the directory it lies in.
+            return StorePath(directory.to_owned()).check();
+        }
         let found =
             stat(&self.0).map_err(|e| no(&format!("cannot be used: {e} (name a directory on a disk)")))?;
         let kind = FileType::from_raw_mode(found.st_mode);
         let rights = match kind {
             FileType::Directory => Access::WRITE_OK | Access::EXEC_OK,
-            FileType::RegularFile | FileType::BlockDevice => Access::READ_OK | Access::WRITE_OK,
-            _ => return Err(no("is no directory, file or block device")),
+            FileType::BlockDevice => Access::READ_OK | Access::WRITE_OK,
+            FileType::RegularFile => return Err(no("exists and would be overwritten (name a directory)")),
+            _ => return Err(no("is no directory or block device")),
         };
         access(&self.0, rights).map_err(|e| no(&format!("cannot be written: {e} (name another --store)")))?;
         if kind != FileType::BlockDevice && in_memory(&self.0) {
@@ -54,6 +61,24 @@ impl StorePath {
         }
         Ok(())
     }
+}
+
+/// Refuses a store size for which the stores' file systems have no room now.
+pub(crate) fn check_room(stores: &[StorePath], size: Size) -> Result<(), Error> {
+    let mut room = 0;
+    for store in stores {
+        if !store.0.is_dir() {
+            // A device has the size that it has.
+            return Ok(());
+        }
+        room += statvfs(&store.0).map_or(0, |system| system.f_bavail * system.f_frsize);
+    }
+    if size.0 <= room {
+        return Ok(());
+    }
+    let why =
+        format!("{size} is more than the {} free there (free some, or name another --store)", Size(room));
+    Err(Error::Value { name: "store-size".to_owned(), why })
 }
 
 /// A word before a colon that is not part of a path.
@@ -171,7 +196,7 @@ mod tests {
         } else {
             println!("SKIPPED: /dev/shm is no tmpfs here");
         }
-        assert!(StorePath("/nonexistent".into()).check().is_err());
+        assert!(StorePath("/nonexistent/store".into()).check().is_err());
         assert!(StorePath("/dev/null".into()).check().is_err());
     }
 

@@ -97,10 +97,7 @@ pub(crate) enum Request {
     Add {
         start: usize,
         len: usize,
-    },
-    AddFresh {
-        start: usize,
-        len: usize,
+        held: usize,
     },
     Discard {
         start: usize,
@@ -266,6 +263,9 @@ pub struct Forking {
     asking: MutexGuard<'static, ()>,
 }
 
+// SAFETY: it is given back by the thread that forked, in the parent and in the child.
+unsafe impl Send for Forking {}
+
 fn counters() -> Result<(Fd, &'static Counters), Error> {
     let name = std::ffi::CString::new(FILE_NAME).expect("no zero byte");
     let (fd, at) = file::memory_file(&name, size_of::<Counters>().next_multiple_of(terapage_sys::PAGE))?;
@@ -301,12 +301,12 @@ impl Pager {
         // SAFETY: the thread is the one user of the engine, but for a fork.
         unsafe impl Send for Owned {}
         let engine = Owned(self.engine);
-        thread::spawn("terapage", move || {
+        thread::spawn(c"terapage", move || {
             let engine = engine;
             // SAFETY: never freed, and used by nobody else while this thread is not parked.
             unsafe { (*engine.0).run() }
-        })
-        .map_err(|source| Error::System(terapage_sys::Error { call: "pthread_create", source }))
+        })?;
+        Ok(())
     }
 
     /// Bytes of a block.
@@ -324,14 +324,10 @@ impl Pager {
         &self.stats_file
     }
 
-    /// Pages a range of private, anonymous, writable memory from now on, with what it holds.
-    pub fn add(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Add { start, len })
-    }
-
-    /// The same for a range that was reserved just now and that nobody has touched: however large, at once.
-    pub fn add_fresh(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::AddFresh { start, len })
+    /// Pages a range of private, anonymous, writable memory from now on, with what the first `held` bytes of
+    /// it hold; beyond them it was never touched.
+    pub fn add(&self, start: usize, len: usize, held: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Add { start, len, held })
     }
 
     /// The range reads as zeros from now on.

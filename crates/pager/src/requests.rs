@@ -18,12 +18,11 @@ impl Engine {
             return;
         }
         let answer = match request {
-            Request::Add { start, len } => self.add(start, len),
+            Request::Add { start, len, held } => self.add(start, len, held),
             Request::Discard { start, len } => self.each_part(start, len, Self::discard),
             Request::Release { start, len } => self.each_part(start, len, Self::release),
             Request::Restore { start, len } => self.each_part(start, len, Self::restore),
             Request::WillNeed { start, len } => self.each_part(start, len, Self::will_need),
-            Request::AddFresh { start, len } => self.add_fresh(start, len),
             Request::Order { start, len, random } => self.each_part(start, len, |engine, first, end| {
                 engine.set_random(first, end, random);
                 Ok(())
@@ -64,12 +63,12 @@ impl Engine {
     }
 
     /// Pages a range from now on, with what it holds already.
-    fn add(&mut self, start: usize, len: usize) -> Result<(), Error> {
+    fn add(&mut self, start: usize, len: usize, held: usize) -> Result<(), Error> {
         let first = self.table.add(start, len)?;
         // Once it is registered no page appears but by this thread.
         self.mover.register(start, len)?;
         self.counters.regions.fetch_add(1, Relaxed);
-        let end = first + (len / self.block) as u32;
+        let end = first + held.div_ceil(self.block) as u32;
         self.adopt(first, end)?;
         while self.frames > self.limit {
             let place = self.place();
@@ -79,14 +78,6 @@ impl Engine {
             self.pool.put_hollow(place);
             self.frames -= 1;
         }
-        Ok(())
-    }
-
-    /// Pages a range that holds nothing from now on.
-    fn add_fresh(&mut self, start: usize, len: usize) -> Result<(), Error> {
-        self.table.add(start, len)?;
-        self.mover.register(start, len)?;
-        self.counters.regions.fetch_add(1, Relaxed);
         Ok(())
     }
 

@@ -37,7 +37,7 @@ fn arena_with(blocks: usize, options: Options) -> (Pager, usize) {
     let start = (memory::reserve(len + BLOCK).unwrap() as usize).next_multiple_of(BLOCK);
     let options = Options { block: BLOCK, frames: 16, ..options };
     let pager = Pager::start(options, Box::new(store)).unwrap();
-    pager.add_fresh(start, len).unwrap();
+    pager.add(start, len, 0).unwrap();
     (pager, start)
 }
 

@@ -55,7 +55,7 @@ impl Arena {
             }
         };
         let pager = Pager::start(options, make).unwrap();
-        pager.add(base, len).unwrap();
+        pager.add(base, len, len).unwrap();
         Arena { pager: Arc::new(pager), base, len }
     }
 }
@@ -260,7 +260,7 @@ fn what_was_there_is_kept_and_what_is_released_stays() {
     }
     let options = Options { block, frames: 16, ..Options::default() };
     let pager = Pager::start(options, Box::new(move || files(block))).unwrap();
-    pager.add(base, len).unwrap();
+    pager.add(base, len, len).unwrap();
     let holds = |bytes: &[u8]| (0..len).all(|at| bytes[at] == if at % (3 * 4096) == 0 { 7 } else { 0 });
     assert!(holds(bytes));
     assert!(pager.counters().snapshot().resident_peak_bytes <= 16 * block as u64 + len as u64);

@@ -68,6 +68,11 @@ macro_rules! counters {
         }
 
         impl Snapshot {
+    /// As JSON, in one line and a line's end.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+
             /// Reads the first [`BYTES`] of the memory file. `None` where they are too few or do
             /// not begin with [`MAGIC`]: no counters, not yet written, or of another layout.
             pub fn from_bytes(bytes: &[u8]) -> Option<Snapshot> {

@@ -17,6 +17,9 @@ pub enum Placement {
     RoundRobin,
 }
 
+/// The file system has no such call.
+const EOPNOTSUPP: i32 = 95;
+
 struct Member {
     opened: Opened,
     path: PathBuf,
@@ -131,27 +134,31 @@ impl Member {
             if self.device.is_some() || self.full {
                 return Ok(None);
             }
-            match file::allocate(&self.opened.fd, self.allocated, STEP) {
-                Ok(()) => {}
-                // Without the call, room is found out by writing.
-                Err(error) if error.errno() == libc_enotsup() => {}
-                Err(error) if error.source.kind() == std::io::ErrorKind::StorageFull => {
-                    self.full = true;
-                    return Ok(None);
+            // As much as there is room for, in ever smaller steps.
+            let mut step = STEP;
+            loop {
+                match file::allocate(&self.opened.fd, self.allocated, step) {
+                    Ok(()) => break,
+                    // Without the call, room is found out by writing.
+                    Err(error) if error.errno() == EOPNOTSUPP => break,
+                    Err(error) if error.source.kind() == std::io::ErrorKind::StorageFull => {
+                        step /= 2;
+                        if step < extent {
+                            self.full = true;
+                            return Ok(None);
+                        }
+                    }
+                    Err(source) => {
+                        return Err(Error::System { name: self.path.display().to_string(), source });
+                    }
                 }
-                Err(source) => return Err(Error::System { name: self.path.display().to_string(), source }),
             }
-            self.allocated += STEP;
+            self.allocated += step;
         }
         let offset = self.used;
         self.used += extent;
         Ok(Some(offset))
     }
-}
-
-/// EOPNOTSUPP.
-fn libc_enotsup() -> i32 {
-    95
 }
 
 impl Store for Files {

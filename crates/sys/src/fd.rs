@@ -19,6 +19,13 @@ pub fn is_ours(fd: RawFd) -> bool {
     fd >= 0 && OURS.iter().any(|slot| slot.load(Relaxed) == fd)
 }
 
+/// The pager's descriptors, in order.
+pub fn ours_sorted() -> Vec<RawFd> {
+    let mut all: Vec<RawFd> = OURS.iter().map(|slot| slot.load(Relaxed)).filter(|&fd| fd >= 0).collect();
+    all.sort_unstable();
+    all
+}
+
 /// A descriptor of the pager's, closed on exec. Dropping it closes it.
 #[derive(Debug)]
 pub struct Fd(OwnedFd);

@@ -1,14 +1,93 @@
 //! Threads of the pager, and waiting.
 
 use crate::{Result, check};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+/// Threads that are the pager's, or do its work for a while: what they allocate must not be paged memory.
+static INTERNAL: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+
+fn me() -> usize {
+    // SAFETY: no memory is touched.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Whether the calling thread, whose `pthread_self` is `thread`, does the pager's work.
+#[inline]
+pub fn is_internal(thread: usize) -> bool {
+    INTERNAL.iter().any(|slot| slot.load(Relaxed) == thread)
+}
+
+/// The calling thread does the pager's work until this is dropped.
+pub struct Internal(Option<&'static AtomicUsize>);
+
+impl Internal {
+    /// Begins. May be nested.
+    pub fn enter() -> Internal {
+        let me = me();
+        if is_internal(me) {
+            return Internal(None);
+        }
+        let free = |slot: &&AtomicUsize| slot.compare_exchange(0, me, Relaxed, Relaxed).is_ok();
+        Internal(INTERNAL.iter().find(free))
+    }
+}
+
+impl Drop for Internal {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            slot.store(0, Relaxed);
+        }
+    }
+}
+
+/// In the child of a fork: the threads that were noted are not here.
+pub fn forget_others() {
+    let me = me();
+    for slot in &INTERNAL {
+        if slot.load(Relaxed) != me {
+            slot.store(0, Relaxed);
+        }
+    }
+}
 
 /// Starts a thread that no signal of the program's reaches.
-pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+///
+/// The standard library's threads allocate by `malloc`, which may be the one that pages; this one does not.
+pub fn spawn(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    type Work = Box<dyn FnOnce() + Send>;
+    extern "C" fn begin(argument: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: `spawn` gave the box away.
+        let (name, work) = *unsafe { Box::from_raw(argument.cast::<(&'static std::ffi::CStr, Work)>()) };
+        let internal = Internal::enter();
+        // SAFETY: the name ends in a zero byte.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        work();
+        drop(internal);
+        std::ptr::null_mut()
+    }
+    let internal = Internal::enter();
+    let argument: Box<(&'static std::ffi::CStr, Work)> = Box::new((name, Box::new(work)));
+    let argument = Box::into_raw(argument);
     let old = block_signals();
-    let made = std::thread::Builder::new().name(name.to_owned()).stack_size(512 << 10).spawn(work);
+    // SAFETY: the attributes are ours; the argument is given to the thread, or taken back below.
+    let errno = unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setstacksize(&mut attributes, 512 << 10);
+        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let mut thread: libc::pthread_t = 0;
+        let errno = libc::pthread_create(&mut thread, &attributes, begin, argument.cast());
+        libc::pthread_attr_destroy(&mut attributes);
+        errno
+    };
     restore_signals(&old);
-    made.map(drop)
+    drop(internal);
+    if errno == 0 {
+        return Ok(());
+    }
+    // SAFETY: no thread took it.
+    drop(unsafe { Box::from_raw(argument) });
+    Err(crate::Error { call: "pthread_create", source: std::io::Error::from_raw_os_error(errno) })
 }
 
 /// Blocks every signal in the calling thread; says which were blocked before.

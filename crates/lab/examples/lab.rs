@@ -1,0 +1,21 @@
+//! The lab as a program of its own: `cargo run --release -p terapage-lab --example lab -- scan`.
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Programs larger than memory: in memory, on swap, on mmap, on Terapage.
+#[derive(Parser)]
+struct Lab {
+    #[command(subcommand)]
+    command: terapage_lab::Command,
+}
+
+fn main() -> ExitCode {
+    match Lab::parse().command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

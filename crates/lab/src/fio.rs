@@ -1,0 +1,113 @@
+//! fio, for what the device itself can do.
+
+use crate::janitor::Janitor;
+use crate::runner::{self, End, Finished, Job, Stop};
+use crate::workload::Pass;
+use std::path::Path;
+use std::time::Duration;
+
+/// How fio goes through its file.
+pub struct Pattern<'a> {
+    /// The pass's name in the report.
+    pub pass: &'a str,
+    /// fio's `rw`.
+    pub rw: &'a str,
+    /// Bytes of a request.
+    pub block: u64,
+    /// Requests in flight.
+    pub depth: u32,
+    /// Stops after so many seconds instead of at the end of the file.
+    pub seconds: Option<f64>,
+}
+
+/// Runs fio over `bytes` bytes of `file`, made as needed, past the page cache. Gives what it
+/// measured as a pass, or how it ended instead.
+///
+/// # Errors
+/// As [`runner::run`].
+pub fn run(
+    janitor: &Janitor,
+    stop: &Stop,
+    file: &Path,
+    bytes: u64,
+    pattern: &Pattern<'_>,
+    timeout: Duration,
+) -> Result<Result<(Pass, Finished), End>, runner::Error> {
+    let block = pattern.block;
+    let mut arguments: Vec<String> = vec![
+        "--name=terapage-lab".into(),
+        "--output-format=json".into(),
+        "--ioengine=io_uring".into(),
+        "--direct=1".into(),
+        "--thread".into(),
+        // Colons separate files for fio.
+        format!("--filename={}", file.display().to_string().replace(':', "\\:")),
+        format!("--size={}", (bytes / block * block).max(block)),
+        format!("--rw={}", pattern.rw),
+        format!("--bs={block}"),
+        format!("--iodepth={}", pattern.depth),
+    ];
+    if let Some(seconds) = pattern.seconds {
+        arguments.push("--time_based".into());
+        arguments.push(format!("--runtime={}", seconds.ceil().max(1.0)));
+    }
+    let job = Job {
+        program: "fio".into(),
+        arguments: arguments.into_iter().map(Into::into).collect(),
+        output: None,
+        cgroup: None,
+        timeout,
+    };
+    let finished = runner::run(janitor, stop, job)?;
+    if finished.end != End::Done {
+        return Ok(Err(finished.end));
+    }
+    Ok(match parse(&finished.output, pattern) {
+        Some(pass) => Ok((pass, finished)),
+        None => Err(End::Failed("fio's output cannot be read".into())),
+    })
+}
+
+/// The pass that fio's JSON tells of. With depth 1 its `bytes` are 8 for each request, as in the
+/// workload that it is compared with.
+fn parse(output: &str, pattern: &Pattern<'_>) -> Option<Pass> {
+    // Warnings may come first.
+    let json: serde_json::Value = serde_json::from_str(&output[output.find('{')?..]).ok()?;
+    let job = &json["jobs"][0];
+    if job["error"].as_u64() != Some(0) {
+        return None;
+    }
+    let sides = [&job["read"], &job["write"]];
+    let of = |name: &str| sides.map(|side| side[name].as_u64().unwrap_or(0));
+    let seconds = of("runtime").into_iter().max()? as f64 / 1000.0;
+    let bytes: u64 = of("io_bytes").into_iter().sum();
+    let requests: u64 = of("total_ios").into_iter().sum();
+    (seconds > 0.0 && bytes > 0).then(|| Pass {
+        pass: pattern.pass.to_owned(),
+        seconds,
+        bytes: if pattern.depth == 1 { requests * 8 } else { bytes },
+        threads: 1,
+        page_in_bytes: None,
+        page_out_bytes: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pattern, parse};
+
+    #[test]
+    fn both_sides_of_a_mixed_run_count() {
+        let pattern = Pattern { pass: "rmw", rw: "rw", block: 1 << 21, depth: 16, seconds: None };
+        let output = r#"fio: a warning
+            {"jobs": [{"error": 0,
+              "read": {"io_bytes": 3000, "runtime": 2000, "total_ios": 3},
+              "write": {"io_bytes": 1000, "runtime": 1000, "total_ios": 1}}]}"#;
+        let pass = parse(output, &pattern).expect("it is fio's output");
+        assert_eq!((pass.bytes, pass.seconds), (4000, 2.0));
+        let single = Pattern { depth: 1, ..pattern };
+        assert_eq!(parse(output, &single).map(|pass| pass.bytes), Some(32));
+        assert!(parse("fio: no", &single).is_none());
+        assert!(parse(&output.replace("\"error\": 0", "\"error\": 5"), &single).is_none());
+    }
+}

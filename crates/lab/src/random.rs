@@ -1,0 +1,136 @@
+//! `random`: 8-byte reads all over the data.
+
+use crate::fio::{self, Pattern};
+use crate::janitor::OwnedFile;
+use crate::report::{Run, Side, Unit};
+use crate::runner::{self, End};
+use crate::session::{Common, Contender, Limits, Session, failed, size};
+use std::cell::Cell;
+use terapage_config::Size;
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes of fio's reads where no block size is known.
+const BLOCK_DEFAULT: u64 = 64 << 10;
+
+/// Options of `random`.
+#[derive(Debug, clap::Args)]
+pub struct Random {
+    /// Bytes of data.
+    #[arg(long, value_name = "SIZE", default_value = "4G", allow_hyphen_values = true)]
+    data: String,
+    /// Bytes of memory for those that are limited.
+    #[arg(long, value_name = "SIZE", default_value = "1G", allow_hyphen_values = true)]
+    memory: String,
+    /// Reads of each pass.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    reads: u64,
+    /// Seconds after which a pass stops short.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// Threads, one pass for each.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [1, 2, 4], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Vec<u32>,
+    /// Seed of the places that are read.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Bytes of Terapage's block, and of fio's reads.
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    block: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+const ABLE: [Contender; 5] =
+    [Contender::Memory, Contender::Swap, Contender::Mmap, Contender::Terapage, Contender::Fio];
+
+impl Random {
+    /// Runs the experiment.
+    pub fn run(self) -> anyhow::Result<()> {
+        let block = self.block.map(|text| size("--block", &text, 4096)).transpose()?;
+        let limits = Limits {
+            data: size("--data", &self.data, MIB)?,
+            memory: size("--memory", &self.memory, MIB)?,
+            block,
+        };
+        let mut session = Session::start("random", self.common, &ABLE, &limits)?;
+        let threads: Vec<String> = self.threads.iter().map(u32::to_string).collect();
+        let arguments = session.workload_arguments(&[
+            "random",
+            "--bytes",
+            &limits.data.to_string(),
+            "--reads",
+            &self.reads.to_string(),
+            "--seconds",
+            &self.seconds.to_string(),
+            "--threads",
+            &threads.join(","),
+            "--seed",
+            &self.seed.to_string(),
+        ]);
+        // fio comes after Terapage and reads what Terapage reads for one touch.
+        let size_read = Cell::new(block.unwrap_or(BLOCK_DEFAULT));
+        let runs = session.rounds(
+            &session.contenders,
+            |contender| contender.name().into(),
+            |&contender| match contender {
+                Contender::Fio => device(&session, limits.data, size_read.get(), f64::from(self.seconds)),
+                _ => {
+                    let program = (session.program(), arguments.clone());
+                    let passes = |finished: &runner::Finished| {
+                        let mut passes = finished.passes();
+                        passes.retain(|pass| pass.pass != "fill");
+                        passes
+                    };
+                    let run = session.contend(contender, program, &limits, None, passes)?;
+                    let used = run.stats.as_ref().and_then(|stats| stats["block_bytes"].as_u64());
+                    if let Some(used) = used.filter(|bytes| *bytes > 0) {
+                        size_read.set(used);
+                    }
+                    Ok(run)
+                }
+            },
+        )?;
+        let setting = format!(
+            "{} data, {} memory, fio reads {}",
+            Size(limits.data),
+            Size(limits.memory),
+            Size(size_read.get())
+        );
+        let mut report = session.report("random", setting, Unit::Latency, runs);
+        if self.threads.contains(&1) {
+            report.difference(("terapage", "threads-1"), ("fio", "threads-1"), Side::AtMost, 15.0);
+        }
+        for threads in &threads {
+            let pass = format!("threads-{threads}");
+            report.ratio(("terapage", &pass), ("swap", &pass), Side::Below, 1.0);
+        }
+        report.residents();
+        session.publish(&report)
+    }
+}
+
+/// fio's reads at depth 1, of a file that it has written.
+fn device(session: &Session, bytes: u64, block: u64, seconds: f64) -> Result<Run, runner::Error> {
+    let file = match OwnedFile::new(&session.janitor, session.path("fio")) {
+        Ok(file) => file,
+        Err(error) => return Ok(failed(Contender::Fio, error.to_string())),
+    };
+    let mut run = Run { end: End::Done, ..failed(Contender::Fio, String::new()) };
+    let fill = Pattern { pass: "fill", rw: "write", block: 2 * MIB, depth: 16, seconds: None };
+    let read = Pattern { pass: "threads-1", rw: "randread", block, depth: 1, seconds: Some(seconds) };
+    for pattern in [fill, read] {
+        match fio::run(&session.janitor, &session.stop, file.path(), bytes, &pattern, session.timeout)? {
+            Ok((pass, finished)) if pattern.depth == 1 => {
+                run.passes.push(pass);
+                run.resident_peak_bytes = finished.resident_peak_bytes;
+            }
+            Ok(_) => {}
+            Err(end) => {
+                run.end = end;
+                break;
+            }
+        }
+    }
+    Ok(run)
+}

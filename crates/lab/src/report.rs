@@ -1,0 +1,511 @@
+//! What was measured, where, and what it means: as a table and as JSON.
+
+use crate::runner::{End, fields};
+use crate::statistics::{Spread, median_of_rounds, spread};
+use crate::workload::Pass;
+use serde::Serialize;
+use std::ffi::{CStr, CString};
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fs, thread};
+use terapage_config::Size;
+
+/// The machine that it ran on.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    /// Processors that the lab may use.
+    pub cores: usize,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The type of the file system that stores and swap files lie on.
+    pub file_system: String,
+    /// The day, UTC, as 2026-01-31.
+    pub date: String,
+}
+
+impl Machine {
+    /// This machine, and the file system of `directory`.
+    pub fn here(directory: &Path) -> Machine {
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Machine {
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: fields(&memory).get("MemTotal").copied().unwrap_or(0),
+            kernel: kernel.trim().to_owned(),
+            file_system: file_system(directory).unwrap_or_else(|| "unknown".into()),
+            date: date(seconds),
+        }
+    }
+}
+
+/// The type of the file system that `path` lies on.
+fn file_system(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let of = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let point = before.split(' ').nth(4)?.replace("\\040", " ");
+        let kind = after.split(' ').next()?.to_owned();
+        path.starts_with(&point).then_some((point.len(), kind))
+    };
+    mounts.lines().filter_map(of).max_by_key(|(length, _)| *length).map(|(_, kind)| kind)
+}
+
+/// The UTC day of a time in seconds since 1970.
+fn date(seconds: u64) -> String {
+    let seconds = seconds as libc::time_t;
+    // SAFETY: `tm` is plain data, for which zeros are a value (its zone is a pointer that may be null).
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both point to values of ours that live through the call.
+    if unsafe { libc::gmtime_r(&seconds, &mut parts) }.is_null() {
+        return "unknown".into();
+    }
+    format!("{}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday)
+}
+
+/// Bytes free to us on the file system of `path`.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let name = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let name: &CStr = &name;
+    // SAFETY: statvfs is plain data, for which zeros are a value.
+    let mut answer: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `name` ends in a zero byte; both live through the call.
+    if unsafe { libc::statvfs(name.as_ptr(), &mut answer) } != 0 {
+        return None;
+    }
+    Some(answer.f_bavail * answer.f_frsize)
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Bytes that a program touched by the second.
+    #[serde(rename = "MiB/s")]
+    Rate,
+    /// Time of one read.
+    #[serde(rename = "us")]
+    Latency,
+    /// Time of the whole.
+    #[serde(rename = "s")]
+    Seconds,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Rate => "MiB/s",
+            Unit::Latency => "us per read",
+            Unit::Seconds => "s",
+        }
+    }
+
+    /// The figure of a pass.
+    fn of(self, pass: &Pass) -> f64 {
+        match self {
+            Unit::Rate => pass.bytes as f64 / pass.seconds / f64::from(1 << 20),
+            Unit::Latency => pass.seconds * 1e6 * pass.threads as f64 / (pass.bytes as f64 / 8.0),
+            Unit::Seconds => pass.seconds,
+        }
+    }
+}
+
+/// One run of one contender.
+#[derive(Debug, Serialize)]
+pub struct Run {
+    /// The round, from 1.
+    pub round: u32,
+    /// Who ran.
+    pub contender: String,
+    /// How it ended.
+    pub end: End,
+    /// The passes that it finished.
+    pub passes: Vec<Pass>,
+    /// The most anonymous memory that it was seen to have, bytes.
+    pub resident_peak_bytes: u64,
+    /// What its anonymous memory may be, where it has a budget, bytes.
+    pub resident_limit_bytes: Option<u64>,
+    /// The pager's counters at the end.
+    pub stats: Option<serde_json::Value>,
+}
+
+/// Median and spread of one contender's pass.
+#[derive(Debug, Serialize)]
+pub struct Figure {
+    /// Who.
+    pub contender: String,
+    /// Which pass.
+    pub pass: String,
+    /// Of all rounds that have it.
+    #[serde(flatten)]
+    pub spread: Spread,
+}
+
+/// On which side of its target a value must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// The target or more.
+    AtLeast,
+    /// The target or less.
+    AtMost,
+    /// Less than the target.
+    Below,
+}
+
+/// A target and what was measured.
+#[derive(Debug, Serialize)]
+pub struct Target {
+    /// What is held against it.
+    pub what: String,
+    /// On which side it must be.
+    pub side: Side,
+    /// The target.
+    pub target: f64,
+    /// The measured value; `None` where a contender is missing.
+    pub value: Option<f64>,
+    /// Whether it is met; `None` where it was not measured.
+    pub met: Option<bool>,
+}
+
+/// Everything that an experiment found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The experiment's name.
+    pub experiment: &'static str,
+    /// Its sizes, in words.
+    pub setting: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What figures count.
+    pub unit: Unit,
+    /// Contenders that could not take part, and why.
+    pub left_out: Vec<(String, String)>,
+    /// Medians and spreads.
+    pub figures: Vec<Figure>,
+    /// Targets.
+    pub targets: Vec<Target>,
+    /// Every run.
+    pub runs: Vec<Run>,
+}
+
+impl Report {
+    /// A report without targets yet.
+    pub fn new(
+        experiment: &'static str,
+        setting: String,
+        unit: Unit,
+        machine: Machine,
+        left_out: Vec<(String, String)>,
+        runs: Vec<Run>,
+    ) -> Report {
+        let mut report = Report {
+            experiment,
+            setting,
+            machine,
+            unit,
+            left_out,
+            figures: Vec::new(),
+            targets: Vec::new(),
+            runs,
+        };
+        for contender in report.contenders() {
+            for pass in report.passes() {
+                let values: Vec<f64> = report.by_round(&contender, &pass).into_iter().flatten().collect();
+                if let Some(spread) = spread(&values) {
+                    report.figures.push(Figure { contender: contender.clone(), pass, spread });
+                }
+            }
+        }
+        report
+    }
+
+    fn contenders(&self) -> Vec<String> {
+        in_order(self.runs.iter().map(|run| &run.contender))
+    }
+
+    fn passes(&self) -> Vec<String> {
+        in_order(self.runs.iter().flat_map(|run| run.passes.iter().map(|pass| &pass.pass)))
+    }
+
+    /// A contender's figure of a pass in each round.
+    fn by_round(&self, contender: &str, pass: &str) -> Vec<Option<f64>> {
+        self.by_round_with(contender, pass, |pass| Some(self.unit.of(pass)))
+    }
+
+    fn by_round_with(
+        &self,
+        contender: &str,
+        pass: &str,
+        figure: impl Fn(&Pass) -> Option<f64>,
+    ) -> Vec<Option<f64>> {
+        let rounds = self.runs.iter().map(|run| run.round).max().unwrap_or(0);
+        let find = |round| {
+            let run = self.runs.iter().find(|run| run.round == round && run.contender == contender)?;
+            figure(run.passes.iter().find(|known| known.pass == pass)?)
+        };
+        (1..=rounds).map(find).collect()
+    }
+
+    /// Holds a value against a target.
+    pub fn target(&mut self, what: impl Into<String>, side: Side, target: f64, value: Option<f64>) {
+        let met = value.map(|value| match side {
+            Side::AtLeast => value >= target,
+            Side::AtMost => value <= target,
+            Side::Below => value < target,
+        });
+        self.targets.push(Target { what: what.into(), side, target, value, met });
+    }
+
+    /// Holds the median of per-round ratios of two (contender, pass) against a target.
+    pub fn ratio(&mut self, one: (&str, &str), other: (&str, &str), side: Side, target: f64) {
+        let name = |(contender, pass): (&str, &str)| format!("{contender} {pass}").trim_end().to_owned();
+        let value =
+            median_of_rounds(&self.by_round(one.0, one.1), &self.by_round(other.0, other.1), |a, b| a / b);
+        self.target(format!("{} / {}", name(one), name(other)), side, target, value);
+    }
+
+    /// As [`Report::ratio`], for the difference.
+    pub fn difference(&mut self, one: (&str, &str), other: (&str, &str), side: Side, target: f64) {
+        let value =
+            median_of_rounds(&self.by_round(one.0, one.1), &self.by_round(other.0, other.1), |a, b| a - b);
+        let what = format!("{} {} - {} {}, {}", one.0, one.1, other.0, other.1, self.unit.name());
+        self.target(what, side, target, value);
+    }
+
+    /// Holds the share of bytes written in a pass to bytes read in it against a target.
+    pub fn written_share(&mut self, contender: &str, pass: &str, target: f64) {
+        let of = |get: fn(&Pass) -> Option<u64>| {
+            self.by_round_with(contender, pass, |pass| get(pass).map(|bytes| bytes as f64))
+        };
+        let (read, written) = (of(|pass| pass.page_in_bytes), of(|pass| pass.page_out_bytes));
+        let value = median_of_rounds(&written, &read, |written, read| written / read);
+        self.target(
+            format!("{contender} {pass}: written / read from the store"),
+            Side::AtMost,
+            target,
+            value,
+        );
+    }
+
+    /// Holds the most memory of each contender that has a limit against it, in MiB.
+    pub fn residents(&mut self) {
+        for contender in self.contenders() {
+            let runs = self.runs.iter().filter(|run| run.contender == contender);
+            let worst = runs
+                .filter_map(|run| Some((run.resident_peak_bytes, run.resident_limit_bytes?)))
+                .max_by_key(|(peak, _)| *peak);
+            if let Some((peak, limit)) = worst {
+                let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+                self.target(format!("{contender}: resident, MiB"), Side::AtMost, mib(limit), Some(mib(peak)));
+            }
+        }
+    }
+
+    /// As text for people.
+    pub fn text(&self) -> String {
+        let machine = &self.machine;
+        let mut text = format!(
+            "{}: {}\n{} cores, {} memory, Linux {}, {}, {}\n\n",
+            self.experiment,
+            self.setting,
+            machine.cores,
+            Size(machine.memory_bytes),
+            machine.kernel,
+            machine.file_system,
+            machine.date
+        );
+        self.write_figures(&mut text);
+        for run in self.runs.iter().filter(|run| run.end != End::Done) {
+            let _ = writeln!(text, "{}, round {}: {}", run.contender, run.round, run.end.text());
+        }
+        for (contender, why) in &self.left_out {
+            let _ = writeln!(text, "left out: {contender}: {why}");
+        }
+        self.write_targets(&mut text);
+        text
+    }
+
+    fn write_figures(&self, text: &mut String) {
+        let passes = self.passes();
+        let mut rows = vec![vec![self.unit.name().to_owned()]];
+        rows[0].extend(passes.iter().cloned());
+        rows[0].push("resident".into());
+        for contender in self.contenders() {
+            let mut row = vec![contender.clone()];
+            for pass in &passes {
+                let figure =
+                    self.figures.iter().find(|figure| figure.contender == contender && figure.pass == *pass);
+                row.push(match figure {
+                    Some(figure) => cell(figure.spread),
+                    None => self.missing(&contender),
+                });
+            }
+            let runs = self.runs.iter().filter(|run| run.contender == contender);
+            let peak = runs.map(|run| run.resident_peak_bytes).max().unwrap_or(0);
+            row.push(Size(peak >> 20 << 20).to_string());
+            rows.push(row);
+        }
+        write_table(text, &rows);
+    }
+
+    /// What stands where a contender has no figure.
+    fn missing(&self, contender: &str) -> String {
+        let runs = self.runs.iter().filter(|run| run.contender == contender);
+        match runs.map(|run| &run.end).find(|end| **end != End::Done) {
+            Some(End::Failed(_)) => "failed".into(),
+            Some(end) => end.text(),
+            None => "-".into(),
+        }
+    }
+
+    fn write_targets(&self, text: &mut String) {
+        if self.targets.is_empty() {
+            return;
+        }
+        let head = ["median of the rounds", "value", "target", ""];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for target in &self.targets {
+            let sign = match target.side {
+                Side::AtLeast => ">=",
+                Side::AtMost => "<=",
+                Side::Below => "<",
+            };
+            let met = match target.met {
+                Some(true) => "met",
+                Some(false) => "missed",
+                None => "not measured",
+            };
+            let value = target.value.map_or_else(|| "-".into(), number);
+            rows.push(vec![
+                target.what.clone(),
+                value,
+                format!("{sign} {}", number(target.target)),
+                met.into(),
+            ]);
+        }
+        text.push('\n');
+        write_table(text, &rows);
+    }
+}
+
+fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut known = Vec::new();
+    for name in names {
+        if !known.contains(name) {
+            known.push(name.clone());
+        }
+    }
+    known
+}
+
+/// A number with three or more digits that matter.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+fn cell(spread: Spread) -> String {
+    if spread.min == spread.max {
+        return number(spread.median);
+    }
+    format!("{} ({}..{})", number(spread.median), number(spread.min), number(spread.max))
+}
+
+/// Columns, the first to the left and the others to the right.
+fn write_table(text: &mut String, rows: &[Vec<String>]) {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(line, "{cell:<width$}"),
+                _ => write!(line, "  {cell:>width$}"),
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Machine, Report, Run, Side, Unit, date, number};
+    use crate::runner::End;
+    use crate::workload::Pass;
+    use std::path::Path;
+
+    fn run(round: u32, contender: &str, seconds: f64) -> Run {
+        let pass = Pass {
+            pass: "read".into(),
+            seconds,
+            bytes: 100 << 20,
+            threads: 1,
+            page_in_bytes: Some(1000),
+            page_out_bytes: Some(5),
+        };
+        Run {
+            round,
+            contender: contender.into(),
+            end: if seconds > 0.0 { End::Done } else { End::Killed },
+            passes: if seconds > 0.0 { vec![pass] } else { Vec::new() },
+            resident_peak_bytes: 3 << 20,
+            resident_limit_bytes: (contender == "terapage").then_some(2 << 20),
+            stats: None,
+        }
+    }
+
+    #[test]
+    fn figures_targets_and_the_killed_are_in_the_text() {
+        let runs = vec![
+            run(1, "fio", 1.0),
+            run(1, "terapage", 2.0),
+            run(1, "swap", 0.0),
+            run(2, "terapage", 1.0),
+            run(2, "fio", 1.0),
+        ];
+        let machine = Machine::here(Path::new("/"));
+        let left_out = vec![("mmap".to_owned(), "no root".to_owned())];
+        let mut report = Report::new("scan", "a test".into(), Unit::Rate, machine, left_out, runs);
+        report.ratio(("terapage", "read"), ("fio", "read"), Side::AtLeast, 0.7);
+        report.ratio(("terapage", "read"), ("swap", "read"), Side::AtLeast, 5.0);
+        report.written_share("terapage", "read", 0.01);
+        report.residents();
+        let met: Vec<_> = report.targets.iter().map(|target| target.met).collect();
+        assert_eq!(met, [Some(true), None, Some(true), Some(false)]);
+        assert_eq!(report.targets[0].value, Some(0.75));
+        let text = report.text();
+        for part in ["75.0 (50.0..100)", "killed", "left out: mmap: no root", "missed", "not measured"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn latency_is_the_time_that_one_thread_waits() {
+        let mut pass = run(1, "swap", 2.0).passes.remove(0);
+        (pass.bytes, pass.threads) = (8 * 1000, 4);
+        assert_eq!(Unit::Latency.of(&pass), 8000.0);
+    }
+
+    #[test]
+    fn days_and_numbers_are_written_plainly() {
+        assert_eq!(date(951_782_400), "2000-02-29");
+        for (value, text) in
+            [(1234.5, "1234"), (12.34, "12.3"), (0.957, "0.96"), (0.0012, "0.0012"), (0.0, "0.00")]
+        {
+            assert_eq!(number(value), text);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `scan`: passes over the data from end to end.
+
+use crate::fio::{self, Pattern};
+use crate::janitor::OwnedFile;
+use crate::report::{Run, Side, Unit};
+use crate::runner::{self, End};
+use crate::session::{Common, Contender, Limits, Session, failed, size};
+use terapage_config::Size;
+
+const MIB: u64 = 1 << 20;
+
+/// Options of `scan`.
+#[derive(Debug, clap::Args)]
+pub struct Scan {
+    /// Bytes of data.
+    #[arg(long, value_name = "SIZE", default_value = "4G", allow_hyphen_values = true)]
+    data: String,
+    /// Bytes of memory for those that are limited.
+    #[arg(long, value_name = "SIZE", default_value = "1G", allow_hyphen_values = true)]
+    memory: String,
+    /// Threads of the passes that have several.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: u32,
+    /// Bytes of Terapage's block.
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    block: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+const ABLE: [Contender; 5] =
+    [Contender::Memory, Contender::Swap, Contender::Mmap, Contender::Terapage, Contender::Fio];
+
+impl Scan {
+    /// Runs the experiment.
+    pub fn run(self) -> anyhow::Result<()> {
+        let block = self.block.map(|text| size("--block", &text, 4096)).transpose()?;
+        let limits = Limits {
+            data: size("--data", &self.data, MIB)?,
+            memory: size("--memory", &self.memory, MIB)?,
+            block,
+        };
+        let mut session = Session::start("scan", self.common, &ABLE, &limits)?;
+        let (data, threads) = (limits.data.to_string(), self.threads.to_string());
+        let arguments = session.workload_arguments(&["scan", "--bytes", &data, "--threads", &threads]);
+        let runs = session.rounds(
+            &session.contenders,
+            |contender| contender.name().into(),
+            |&contender| match contender {
+                Contender::Fio => device(&session, limits.data),
+                _ => {
+                    let program = (session.program(), arguments.clone());
+                    session.contend(contender, program, &limits, None, runner::Finished::passes)
+                }
+            },
+        )?;
+        let setting = format!("{} data, {} memory", Size(limits.data), Size(limits.memory));
+        let mut report = session.report("scan", setting, Unit::Rate, runs);
+        for (pass, other, target) in [
+            ("read", "fio", 0.95),
+            ("read", "swap", 5.0),
+            ("read", "mmap", 1.4),
+            ("write", "fio", 0.85),
+            ("write", "swap", 2.0),
+            ("rmw", "fio", 0.95),
+            ("rmw", "swap", 6.0),
+        ] {
+            report.ratio(("terapage", pass), (other, pass), Side::AtLeast, target);
+        }
+        report.ratio(("terapage", "triad"), ("terapage", "rmw"), Side::AtLeast, 1.0);
+        if self.threads > 1 {
+            report.ratio(("terapage", "read-threads"), ("terapage", "read2"), Side::AtLeast, 1.0);
+            report.ratio(("terapage", "rmw-threads"), ("terapage", "rmw"), Side::AtLeast, 1.0);
+        }
+        // The pass before it read too, so that nothing dirty is left to be written.
+        report.written_share("terapage", "read-threads", 0.01);
+        report.residents();
+        session.publish(&report)
+    }
+}
+
+/// fio's passes.
+fn device(session: &Session, bytes: u64) -> Result<Run, runner::Error> {
+    let file = match OwnedFile::new(&session.janitor, session.path("fio")) {
+        Ok(file) => file,
+        Err(error) => return Ok(failed(Contender::Fio, error.to_string())),
+    };
+    let mut run = Run { end: End::Done, ..failed(Contender::Fio, String::new()) };
+    for (pass, rw) in [("write", "write"), ("read", "read"), ("rmw", "rw")] {
+        let pattern = Pattern { pass, rw, block: 2 * MIB, depth: 16, seconds: None };
+        match fio::run(&session.janitor, &session.stop, file.path(), bytes, &pattern, session.timeout)? {
+            Ok((pass, finished)) => {
+                run.passes.push(pass);
+                run.resident_peak_bytes = run.resident_peak_bytes.max(finished.resident_peak_bytes);
+            }
+            Err(end) => {
+                run.end = end;
+                break;
+            }
+        }
+    }
+    Ok(run)
+}

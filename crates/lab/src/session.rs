@@ -1,0 +1,457 @@
+//! What all experiments share: options, contenders, and how each contender runs a workload.
+
+use crate::cgroup::Cgroup;
+use crate::janitor::{Janitor, OwnedFile};
+use crate::report::{Machine, Report, Run, Unit, free_bytes};
+use crate::runner::{self, End, Finished, Job, Stop, fields};
+use crate::swap::Swap;
+use anyhow::{Context, anyhow, ensure};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs, process};
+use terapage_config::Size;
+
+const MIB: u64 = 1 << 20;
+
+/// Options of every experiment.
+#[derive(Debug, clap::Args)]
+pub struct Common {
+    /// How often each contender runs; they take turns.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Who takes part, with commas between: memory, swap, mmap, terapage, fio.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub contenders: Vec<Contender>,
+    /// Where the swap file, the mapped file and the store lie.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub dir: PathBuf,
+    /// Writes everything that was measured as JSON to this file; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Seconds that one run may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+}
+
+/// A way to have data in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Contender {
+    /// All in memory, without a limit.
+    Memory,
+    /// The kernel's swap, with a limit.
+    Swap,
+    /// A mapped file, with a limit.
+    Mmap,
+    /// Terapage, with a budget.
+    Terapage,
+    /// The device's own limit, measured by fio.
+    Fio,
+}
+
+impl Contender {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contender::Memory => "memory",
+            Contender::Swap => "swap",
+            Contender::Mmap => "mmap",
+            Contender::Terapage => "terapage",
+            Contender::Fio => "fio",
+        }
+    }
+}
+
+/// A size of at least `least` bytes, from what was given for `option`.
+///
+/// # Errors
+/// When it is none, or less; one line.
+pub fn size(option: &str, text: &str, least: u64) -> anyhow::Result<u64> {
+    let Size(bytes) = text.parse().map_err(|error| anyhow!("{option}: {error}"))?;
+    ensure!(bytes >= least, "{option}: {} is too small, the least is {}", Size(bytes), Size(least));
+    Ok(bytes)
+}
+
+/// An experiment under way.
+pub struct Session {
+    /// Takes down what the lab cannot.
+    pub janitor: Janitor,
+    /// Whether the lab shall stop.
+    pub stop: Stop,
+    /// Where files lie.
+    pub directory: PathBuf,
+    /// How long a run may take.
+    pub timeout: Duration,
+    /// Who takes part, in this order.
+    pub contenders: Vec<Contender>,
+    left_out: Vec<(String, String)>,
+    rounds: u32,
+    json: Option<PathBuf>,
+    program: PathBuf,
+    lab_arguments: Vec<String>,
+    progress: ProgressBar,
+}
+
+/// What a contender's run is given.
+pub struct Limits {
+    /// Bytes of data, for the size of swap and mapped files.
+    pub data: u64,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Bytes of Terapage's block.
+    pub block: Option<u64>,
+}
+
+impl Session {
+    /// Checks options, starts the janitor and finds out who can take part out of `able`.
+    /// `name` is the experiment's subcommand; what stands before it leads to the lab.
+    ///
+    /// # Errors
+    /// When an option is wrong or the janitor cannot be started.
+    pub fn start(name: &str, common: Common, able: &[Contender], limits: &Limits) -> anyhow::Result<Session> {
+        let directory =
+            common.dir.canonicalize().with_context(|| format!("--dir {}", common.dir.display()))?;
+        ensure!(directory.is_dir(), "--dir {}: not a directory", directory.display());
+        let program = env::current_exe().context("the lab's own program cannot be found")?;
+        let lab_arguments: Vec<String> =
+            env::args().skip(1).take_while(|argument| argument != name).collect();
+        let stop = Stop::install().context("signals cannot be caught")?;
+        let mut janitor = lab_arguments.clone();
+        janitor.push("janitor".into());
+        let janitor = Janitor::start(&program, &janitor).context("the janitor cannot be started")?;
+        let wanted: BTreeSet<Contender> = match common.contenders.is_empty() {
+            true => able.iter().copied().collect(),
+            false => common.contenders.into_iter().collect(),
+        };
+        let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos}/{len} {elapsed} {msg}") {
+            progress.set_style(style);
+        }
+        progress.enable_steady_tick(Duration::from_millis(200));
+        let mut session = Session {
+            janitor,
+            stop,
+            directory,
+            timeout: Duration::from_secs(common.timeout),
+            contenders: Vec::new(),
+            left_out: Vec::new(),
+            rounds: common.rounds,
+            json: common.json,
+            program,
+            lab_arguments,
+            progress,
+        };
+        for contender in wanted {
+            let answer = match able.contains(&contender) {
+                true => session.probe(contender, limits)?,
+                false => Err("it has no part in this experiment".into()),
+            };
+            match answer {
+                Ok(()) => session.contenders.push(contender),
+                Err(why) => session.leave_out(contender, why),
+            }
+        }
+        ensure!(!session.contenders.is_empty(), "no contender can take part");
+        Ok(session)
+    }
+
+    fn leave_out(&mut self, contender: Contender, why: String) {
+        self.progress.suspend(|| eprintln!("left out: {}: {why}", contender.name()));
+        self.left_out.push((contender.name().into(), why));
+    }
+
+    /// Whether a contender can take part, and why not.
+    fn probe(&self, contender: Contender, limits: &Limits) -> Result<Result<(), String>, runner::Error> {
+        let room = free_bytes(&self.directory).unwrap_or(u64::MAX);
+        let need = swap_bytes(limits.data);
+        if contender != Contender::Memory && room < need {
+            return Ok(Err(format!("{} of disk needed, {} free", Size(need), Size(room))));
+        }
+        Ok(match contender {
+            Contender::Memory => {
+                let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+                let free = fields(&memory).get("MemAvailable").copied().unwrap_or(u64::MAX);
+                match limits.data + limits.data / 16 < free {
+                    true => Ok(()),
+                    false => Err(format!("{} of memory needed, {} free", Size(limits.data), Size(free))),
+                }
+            }
+            Contender::Swap => self.probe_cgroup(limits).and_then(|()| {
+                let swap = Swap::on(&self.janitor, &self.directory, 16 * MIB);
+                swap.map(drop).map_err(|error| format!("no swap file can be used: {error}"))
+            }),
+            Contender::Mmap => self.probe_cgroup(limits),
+            Contender::Terapage => match terapage_program(&self.program) {
+                Ok(_) => return self.probe_terapage(),
+                Err(why) => Err(why),
+            },
+            Contender::Fio => {
+                let version = self.job("fio".into(), vec!["--version".into()]);
+                match runner::run(&self.janitor, &self.stop, version) {
+                    Ok(finished) if finished.end == End::Done => Ok(()),
+                    Ok(finished) => Err(format!("fio {}", finished.end.text())),
+                    Err(runner::Error::Start { error, .. }) => Err(format!("fio cannot be run: {error}")),
+                    Err(stopped) => return Err(stopped),
+                }
+            }
+        })
+    }
+
+    fn probe_cgroup(&self, limits: &Limits) -> Result<(), String> {
+        let cgroup = Cgroup::new(&self.janitor, limits.memory);
+        cgroup.map(drop).map_err(|error| format!("no memory cgroup can be made: {error}"))
+    }
+
+    fn probe_terapage(&self) -> Result<Result<(), String>, runner::Error> {
+        let limits = Limits { data: MIB, memory: 64 * MIB, block: None };
+        let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "1048576"]));
+        let run = self.terapage(program, &limits, None, |finished| finished.passes());
+        Ok(match run {
+            Ok(run) if run.end == End::Done && !run.passes.is_empty() => Ok(()),
+            Ok(run) if run.end == End::Done => Err("terapage run does not run a program".into()),
+            Ok(run) => Err(format!("terapage {}", run.end.text())),
+            Err(runner::Error::Start { program, error }) => Err(format!("{program} cannot be run: {error}")),
+            Err(stopped) => return Err(stopped),
+        })
+    }
+
+    /// A job without a limit.
+    pub fn job(&self, program: PathBuf, arguments: Vec<OsString>) -> Job<'static> {
+        Job { program, arguments, output: None, cgroup: None, timeout: self.timeout }
+    }
+
+    /// A path of this session's own in its directory.
+    pub fn path(&self, suffix: &str) -> PathBuf {
+        self.directory.join(format!("terapage-lab-{}.{suffix}", process::id()))
+    }
+
+    /// The lab's program in its workload mode.
+    pub fn workload_arguments(&self, arguments: &[&str]) -> Vec<OsString> {
+        let own = self.lab_arguments.iter().map(String::as_str).chain(["workload"]);
+        own.chain(arguments.iter().copied()).map(OsString::from).collect()
+    }
+
+    /// The lab's program.
+    pub fn program(&self) -> PathBuf {
+        self.program.clone()
+    }
+
+    /// Runs a program as one contender does. `output` takes its standard output, `passes` finds
+    /// the passes in what it did. [`Contender::Fio`] runs no programs.
+    ///
+    /// # Errors
+    /// When the lab shall stop. A contender that cannot be set up is a run that failed.
+    pub fn contend(
+        &self,
+        contender: Contender,
+        (program, mut arguments): (PathBuf, Vec<OsString>),
+        limits: &Limits,
+        output: Option<fs::File>,
+        passes: impl Fn(&Finished) -> Vec<crate::workload::Pass>,
+    ) -> Result<Run, runner::Error> {
+        if contender == Contender::Terapage {
+            return self.terapage((program, arguments), limits, output, passes);
+        }
+        let set_up = || -> io::Result<_> {
+            let swap = match contender {
+                Contender::Swap => Some(Swap::on(&self.janitor, &self.directory, swap_bytes(limits.data))?),
+                _ => None,
+            };
+            let map = match contender {
+                Contender::Mmap => Some(OwnedFile::allocate(&self.janitor, self.path("map"), limits.data)?),
+                _ => None,
+            };
+            let limited = matches!(contender, Contender::Swap | Contender::Mmap);
+            let cgroup = limited.then(|| Cgroup::new(&self.janitor, limits.memory)).transpose()?;
+            Ok((swap, map, cgroup))
+        };
+        // The cgroup goes first, then the mapped file, then the swap file.
+        let (_swap, map, cgroup) = match set_up() {
+            Ok(things) => things,
+            Err(error) => return Ok(failed(contender, format!("cannot be set up: {error}"))),
+        };
+        if let Some(map) = &map {
+            arguments.extend(["--map".into(), map.path().into()]);
+        }
+        let job = Job { output, cgroup: cgroup.as_ref(), ..self.job(program, arguments) };
+        let finished = self.or_failed(contender, runner::run(&self.janitor, &self.stop, job));
+        finished.map(|finished| match finished {
+            Ok(finished) => Run {
+                round: 0,
+                contender: contender.name().into(),
+                passes: passes(&finished),
+                end: finished.end,
+                resident_peak_bytes: finished.resident_peak_bytes,
+                resident_limit_bytes: None,
+                stats: None,
+            },
+            Err(run) => run,
+        })
+    }
+
+    /// A program that cannot be started is a run that failed.
+    fn or_failed(
+        &self,
+        contender: Contender,
+        result: Result<Finished, runner::Error>,
+    ) -> Result<Result<Finished, Run>, runner::Error> {
+        match result {
+            Ok(finished) => Ok(Ok(finished)),
+            Err(runner::Error::Start { program, error }) => {
+                Ok(Err(failed(contender, format!("{program}: {error}"))))
+            }
+            Err(stopped) => Err(stopped),
+        }
+    }
+
+    fn terapage(
+        &self,
+        (program, arguments): (PathBuf, Vec<OsString>),
+        limits: &Limits,
+        output: Option<fs::File>,
+        passes: impl Fn(&Finished) -> Vec<crate::workload::Pass>,
+    ) -> Result<Run, runner::Error> {
+        let terapage = match terapage_program(&self.program) {
+            Ok(terapage) => terapage,
+            Err(why) => return Ok(failed(Contender::Terapage, why)),
+        };
+        let stats = match OwnedFile::new(&self.janitor, self.path("stats.json")) {
+            Ok(stats) => stats,
+            Err(error) => return Ok(failed(Contender::Terapage, error.to_string())),
+        };
+        let mut all: Vec<OsString> = vec!["run".into(), "--memory".into(), limits.memory.to_string().into()];
+        all.extend(["--store".into(), self.directory.clone().into()]);
+        if let Some(block) = limits.block {
+            all.extend(["--block".into(), block.to_string().into()]);
+        }
+        all.extend(["--stats".into(), stats.path().into(), "--".into(), program.into()]);
+        all.extend(arguments);
+        let job = Job { output, ..self.job(terapage, all) };
+        let finished = self.or_failed(Contender::Terapage, runner::run(&self.janitor, &self.stop, job))?;
+        let finished = match finished {
+            Ok(finished) => finished,
+            Err(run) => return Ok(run),
+        };
+        let counters = fs::read_to_string(stats.path()).ok();
+        let counters = counters.and_then(|text| serde_json::from_str(&text).ok());
+        if finished.end == End::Done && counters.is_none() {
+            // Its figures would be those of a program that was not paged.
+            return Ok(failed(Contender::Terapage, "it left no counters, so it was not paged".into()));
+        }
+        Ok(Run {
+            round: 0,
+            contender: Contender::Terapage.name().into(),
+            passes: passes(&finished),
+            end: finished.end,
+            resident_peak_bytes: finished.resident_peak_bytes,
+            // The pager's promise: the budget, 1 % and 32 MiB.
+            resident_limit_bytes: Some(limits.memory + limits.memory / 100 + 32 * MIB),
+            stats: counters,
+        })
+    }
+
+    /// Runs every entrant once a round, in turns.
+    ///
+    /// # Errors
+    /// What `run` fails with; that ends the experiment.
+    pub fn rounds<E>(
+        &self,
+        entrants: &[E],
+        name: impl Fn(&E) -> String,
+        mut run: impl FnMut(&E) -> Result<Run, runner::Error>,
+    ) -> Result<Vec<Run>, runner::Error> {
+        self.progress.set_length(u64::from(self.rounds) * entrants.len() as u64);
+        let mut runs = Vec::new();
+        for round in 1..=self.rounds {
+            for entrant in entrants {
+                let name = name(entrant);
+                self.progress.set_message(format!("round {round}, {name}"));
+                runs.push(Run { round, contender: name, ..run(entrant)? });
+                self.progress.inc(1);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The report of `runs`, without targets.
+    pub fn report(
+        &mut self,
+        experiment: &'static str,
+        setting: String,
+        unit: Unit,
+        runs: Vec<Run>,
+    ) -> Report {
+        self.progress.finish_and_clear();
+        let plural = if self.rounds == 1 { "" } else { "s" };
+        let setting = format!("{setting}, {} round{plural}", self.rounds);
+        let machine = Machine::here(&self.directory);
+        Report::new(experiment, setting, unit, machine, std::mem::take(&mut self.left_out), runs)
+    }
+
+    /// Prints the report, as a table and, where asked for, as JSON.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn publish(&self, report: &Report) -> anyhow::Result<()> {
+        let json = || serde_json::to_string_pretty(report);
+        match &self.json {
+            Some(path) if path == Path::new("-") => {
+                io::stderr().write_all(report.text().as_bytes())?;
+                writeln!(io::stdout(), "{}", json()?)?;
+            }
+            Some(path) => {
+                // The table first: should the file fail, it has been seen.
+                io::stdout().write_all(report.text().as_bytes())?;
+                fs::write(path, json()? + "\n").with_context(|| format!("--json {}", path.display()))?;
+            }
+            None => io::stdout().write_all(report.text().as_bytes())?,
+        }
+        Ok(())
+    }
+}
+
+/// A run that came to nothing.
+pub fn failed(contender: Contender, why: String) -> Run {
+    Run {
+        round: 0,
+        contender: contender.name().into(),
+        end: End::Failed(why),
+        passes: Vec::new(),
+        resident_peak_bytes: 0,
+        resident_limit_bytes: None,
+        stats: None,
+    }
+}
+
+/// Swap for `data` bytes and what else a program has.
+fn swap_bytes(data: u64) -> u64 {
+    data + data / 4 + 16 * MIB
+}
+
+/// `$TERAPAGE_BIN`, or this program where it is terapage.
+fn terapage_program(own: &Path) -> Result<PathBuf, String> {
+    if let Some(path) = env::var_os("TERAPAGE_BIN") {
+        return Ok(path.into());
+    }
+    match own.file_name().is_some_and(|name| name == "terapage") {
+        true => Ok(own.to_owned()),
+        false => Err("no terapage program is at hand (TERAPAGE_BIN names one)".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn a_wrong_size_is_one_line_that_names_the_option() {
+        assert_eq!(size("--data", "16M", 1).ok(), Some(16 << 20));
+        for text in ["-5M", "abc", "0", "1K", ""] {
+            let error = size("--data", text, 1 << 20).expect_err(text).to_string();
+            assert!(error.starts_with("--data: ") && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! `sort`: GNU sort of a text file, natively, on swap and on Terapage at several budgets.
+
+use crate::janitor::OwnedFile;
+use crate::report::{Run, Side, Unit};
+use crate::runner::{self, End, Finished};
+use crate::session::{Common, Contender, Limits, Session, failed, size};
+use crate::workload::{Pass, SplitMix};
+use anyhow::Context;
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use terapage_config::Size;
+use xxhash_rust::xxh3::Xxh3;
+
+const MIB: u64 = 1 << 20;
+
+/// The text that the budgets were chosen for, bytes.
+const TEXT_BYTES: f64 = 600e6;
+
+/// Budgets for it, and the time against a native run that they may take; `None`: it completes.
+const BUDGETS: [(u64, Option<f64>); 3] =
+    [(1024 * MIB, Some(1.08)), (768 * MIB, Some(1.18)), (512 * MIB, None)];
+
+/// Options of `sort`.
+#[derive(Debug, clap::Args)]
+pub struct Sort {
+    /// Bytes of text. It is kept in the directory for later runs.
+    #[arg(long, value_name = "SIZE", default_value = "600MB", allow_hyphen_values = true)]
+    size: String,
+    /// Bytes of memory for those that are limited; may be given several times. By default 1 GiB,
+    /// 768 MiB and 512 MiB for 600 MB of text, in proportion for others.
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    memory: Vec<String>,
+    /// Seed of the text.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+const ABLE: [Contender; 3] = [Contender::Memory, Contender::Swap, Contender::Terapage];
+
+/// A contender and its budget.
+struct Entrant {
+    contender: Contender,
+    memory: u64,
+}
+
+impl Entrant {
+    fn name(&self) -> String {
+        match self.contender {
+            Contender::Memory => "native".into(),
+            contender => format!("{} {}", contender.name(), Size(self.memory)),
+        }
+    }
+}
+
+impl Sort {
+    /// Runs the experiment.
+    pub fn run(self) -> anyhow::Result<()> {
+        let bytes = size("--size", &self.size, 1000)?;
+        let budgets = self.budgets(bytes)?;
+        // 600 MB of text take 1.66 GB.
+        let limits = |memory| Limits { data: bytes * 3, memory, block: None };
+        let least = budgets.iter().copied().min().unwrap_or(MIB);
+        let mut session = Session::start("sort", self.common, &ABLE, &limits(least))?;
+        let text = text(&session, bytes, self.seed)?;
+        let entrants = entrants(&session.contenders, &budgets);
+        let expected = RefCell::new(None);
+        let runs = session.rounds(&entrants, Entrant::name, |entrant| {
+            let mut run = sort(&session, entrant.contender, &text, &limits(entrant.memory))?;
+            let hash = run.1.filter(|_| run.0.end == End::Done);
+            if hash.is_some_and(|hash| *expected.borrow_mut().get_or_insert(hash) != hash) {
+                run.0.end = End::Failed("its output differs".into());
+                run.0.passes.clear();
+            }
+            Ok(run.0)
+        })?;
+        let setting = format!("sort -S 6G --parallel=2 of {} text", Size(bytes));
+        let mut report = session.report("sort", setting, Unit::Seconds, runs);
+        for (memory, of_native) in budgets.iter().filter_map(|memory| Some((*memory, goal(bytes, *memory)?)))
+        {
+            let name = Entrant { contender: Contender::Terapage, memory }.name();
+            match of_native {
+                Some(goal) => report.ratio((&name, "sort"), ("native", "sort"), Side::AtMost, goal),
+                None => {
+                    let runs: Vec<_> = report.runs.iter().filter(|run| run.contender == name).collect();
+                    let done = runs.iter().filter(|run| run.end == End::Done).count();
+                    let share = (!runs.is_empty()).then(|| done as f64 / runs.len() as f64);
+                    report.target(format!("{name} completes, share of runs"), Side::AtLeast, 1.0, share);
+                }
+            }
+        }
+        report.residents();
+        session.publish(&report)
+    }
+
+    fn budgets(&self, bytes: u64) -> anyhow::Result<Vec<u64>> {
+        if self.memory.is_empty() {
+            return Ok(BUDGETS.map(|(memory, _)| in_proportion(bytes, memory)).to_vec());
+        }
+        self.memory.iter().map(|text| size("--memory", text, MIB)).collect()
+    }
+}
+
+/// The budget for `bytes` of text that corresponds to `memory` for the usual text, whole MiB.
+fn in_proportion(bytes: u64, memory: u64) -> u64 {
+    let scaled = memory as f64 * bytes as f64 / TEXT_BYTES;
+    ((scaled / MIB as f64).round().max(1.0)) as u64 * MIB
+}
+
+/// What a budget must reach, where it is one of the usual ones or in proportion to it.
+fn goal(bytes: u64, memory: u64) -> Option<Option<f64>> {
+    let (_, goal) = BUDGETS.into_iter().find(|(usual, _)| in_proportion(bytes, *usual) == memory)?;
+    Some(goal)
+}
+
+fn entrants(contenders: &[Contender], budgets: &[u64]) -> Vec<Entrant> {
+    let of = |contender| match contender {
+        Contender::Memory => vec![Entrant { contender, memory: 0 }],
+        _ => budgets.iter().map(|memory| Entrant { contender, memory: *memory }).collect(),
+    };
+    contenders.iter().flat_map(|contender| of(*contender)).collect()
+}
+
+/// One sort, and the hash of its output.
+fn sort(
+    session: &Session,
+    contender: Contender,
+    text: &Path,
+    limits: &Limits,
+) -> Result<(Run, Option<u128>), runner::Error> {
+    let set_up = || -> io::Result<_> {
+        let sorted = OwnedFile::new(&session.janitor, session.path("sorted"))?;
+        let output = File::options().read(true).write(true).create_new(true).open(sorted.path())?;
+        Ok((output.try_clone()?, output, sorted))
+    };
+    let (output, kept, _sorted) = match set_up() {
+        Ok(files) => files,
+        Err(error) => return Ok((failed(contender, error.to_string()), None)),
+    };
+    let arguments = vec!["-S".into(), buffer(text).into(), "--parallel=2".into(), text.into()];
+    let passes = |finished: &Finished| match finished.end {
+        End::Done => vec![Pass {
+            pass: "sort".into(),
+            seconds: finished.seconds,
+            bytes: fs::metadata(text).map_or(0, |text| text.len()),
+            threads: 2,
+            page_in_bytes: None,
+            page_out_bytes: None,
+        }],
+        _ => Vec::new(),
+    };
+    let run = session.contend(contender, ("sort".into(), arguments), limits, Some(output), passes)?;
+    let hash = match run.end {
+        End::Done => hash(session, kept)?,
+        _ => None,
+    };
+    Ok((run, hash))
+}
+
+/// sort's `-S`: 6 GiB, more for long texts, so that it never writes temporary files.
+fn buffer(text: &Path) -> String {
+    let bytes = fs::metadata(text).map_or(0, |text| text.len());
+    format!("{}b", (6 << 30).max(bytes.saturating_mul(10)))
+}
+
+/// A hash of the whole file; `None` where it cannot be read.
+fn hash(session: &Session, mut file: File) -> Result<Option<u128>, runner::Error> {
+    use std::io::Seek;
+    let mut hasher = Xxh3::new();
+    let mut piece = vec![0; MIB as usize];
+    if file.rewind().is_err() {
+        return Ok(None);
+    }
+    loop {
+        session.stop.check()?;
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(Some(hasher.digest128())),
+            Ok(count) => hasher.update(&piece[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
+/// The text, made unless an earlier run has left it.
+fn text(session: &Session, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
+    let path = session.directory.join(format!("terapage-lab-text-{bytes}-{seed}.txt"));
+    if fs::metadata(&path).is_ok_and(|known| known.len() == bytes) {
+        return Ok(path);
+    }
+    // Under another name until it is whole.
+    let part = OwnedFile::new(&session.janitor, session.path("text"))?;
+    let file = File::create_new(part.path()).with_context(|| part.path().display().to_string())?;
+    let mut file = BufWriter::with_capacity(MIB as usize, file);
+    let (mut numbers, mut left) = (SplitMix(seed), bytes);
+    let mut line = Vec::new();
+    while left > 0 {
+        session.stop.check()?;
+        // A check of the signals every few thousand lines.
+        for _ in 0..4096 {
+            random_line(&mut numbers, left, &mut line);
+            file.write_all(&line).with_context(|| part.path().display().to_string())?;
+            left -= line.len() as u64;
+            if left == 0 {
+                break;
+            }
+        }
+    }
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    fs::rename(part.path(), &path)?;
+    Ok(path)
+}
+
+/// A line of 9 to 63 bytes with its end, 36 on average (600 MB then take sort 1.66 GB), and never more than `left`.
+fn random_line(numbers: &mut SplitMix, left: u64, line: &mut Vec<u8>) {
+    const LETTERS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz-";
+    line.clear();
+    let length = (8 + numbers.below(55)).min(left - 1);
+    let mut bits = 0;
+    for i in 0..length {
+        if i % 10 == 0 {
+            bits = numbers.next();
+        }
+        line.push(LETTERS[(bits & 63) as usize]);
+        bits >>= 6;
+    }
+    line.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MIB, goal, in_proportion, random_line};
+    use crate::workload::SplitMix;
+
+    #[test]
+    fn budgets_keep_their_proportion() {
+        assert_eq!(in_proportion(600_000_000, 768 * MIB), 768 * MIB);
+        assert_eq!(in_proportion(60_000_000, 1024 * MIB), 102 * MIB);
+        assert_eq!(goal(60_000_000, 102 * MIB), Some(Some(1.08)));
+        assert_eq!(goal(600_000_000, 512 * MIB), Some(None));
+        assert_eq!(goal(600_000_000, 600 * MIB), None);
+    }
+
+    #[test]
+    fn lines_never_go_past_the_end() {
+        let mut line = Vec::new();
+        for seed in 0..200 {
+            let mut numbers = SplitMix(seed);
+            for left in 1..80 {
+                random_line(&mut numbers, left, &mut line);
+                assert!(line.len() as u64 <= left && line.last() == Some(&b'\n'));
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The end of the process: its counters go where `--stats` says; what must stay open stays open till then.
+
+use crate::arena::ARENA;
+use crate::process;
+use std::ffi::{c_int, c_uint};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use terapage_sys::fd;
+
+/// The process that the library began in: a child of a fork writes under a name of its own.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
+/// Asks to be told of the end.
+pub fn open() {
+    FIRST.store(std::process::id(), SeqCst);
+    // SAFETY: the function lives as long as the process.
+    unsafe { libc::atexit(at_exit) };
+}
+
+extern "C" fn at_exit() {
+    write_stats();
+}
+
+fn write_stats() {
+    let Some(path) = process::settings().and_then(|settings| settings.stats.as_ref()) else { return };
+    let Some(counters) = ARENA.lock().pager.as_ref().map(|pager| pager.counters()) else { return };
+    let Ok(json) = counters.snapshot().to_json() else { return };
+    let pid = std::process::id();
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".{pid}"));
+    // The first to end that paged has the name itself; others get one of their own.
+    let first = FIRST.load(SeqCst) == pid && !path.exists();
+    let path = if first { path.clone() } else { beside.into() };
+    if let Err(error) = std::fs::write(&path, json) {
+        terapage_sys::thread::say(&format!("terapage: {}: {error}\n", path.display()));
+    }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+    write_stats();
+    // SAFETY: ends the process.
+    unsafe { libc::syscall(libc::SYS_exit_group, status as i64) };
+    std::process::abort()
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    // SAFETY: the caller's promise.
+    unsafe { _exit(status) }
+}
+
+fn refuse() -> c_int {
+    crate::set_errno(libc::EBADF);
+    -1
+}
+
+/// Programs close what they did not open; the pager's descriptors are not there for them.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(number: c_int) -> c_int {
+    if fd::is_ours(number) {
+        return refuse();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_close, number as i64) as c_int }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let mut from = first;
+    for ours in fd::ours_sorted() {
+        let ours = ours as c_uint;
+        if ours < from || ours > last {
+            continue;
+        }
+        if from < ours {
+            // SAFETY: the caller's promise.
+            unsafe { libc::syscall(libc::SYS_close_range, from as u64, (ours - 1) as u64, flags as i64) };
+        }
+        from = ours + 1;
+    }
+    if from > last && from != first {
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_close_range, from as u64, last as u64, flags as i64) as c_int }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    // SAFETY: the caller's promise.
+    unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+}

@@ -1,0 +1,409 @@
+//! malloc's family: small objects in heaps of the arena, large ones in ranges of their own.
+//!
+//! Each thread uses one of a few heaps, so that threads seldom wait for one another. Which heap a pointer
+//! belongs to is told by where it lies.
+
+use crate::arena::{self, ARENA};
+use crate::lock::Lock;
+use crate::{__libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc, set_errno};
+use dlmalloc::{Allocator, Dlmalloc};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use terapage_config::Heap;
+use terapage_sys::{PAGE, memory, thread};
+
+/// Requests of at least so many bytes get a range of their own.
+const LARGE: usize = 1 << 20;
+/// The same with `--heap large`: what glibc calls large.
+const LARGE_ONLY: usize = 128 << 10;
+
+/// Heaps, and the unit by which they grow.
+const HEAPS: usize = 8;
+const CHUNK: usize = 1 << 20;
+
+/// Before a large allocation: where its range begins, and a mark.
+#[repr(C)]
+struct Header {
+    start: usize,
+    mark: usize,
+}
+
+const MARK: usize = 0x7465_7261_7061_6765;
+const HEADER: usize = 64;
+
+static MODE: AtomicU8 = AtomicU8::new(0);
+const OFF: u8 = 0;
+const LARGE_MODE: u8 = 1;
+const ALL: u8 = 2;
+
+/// For each chunk of the arena, the heap that it belongs to, plus one. One byte each, made when opened.
+static OWNERS: AtomicUsize = AtomicUsize::new(0);
+
+struct Grow(u8);
+
+// SAFETY: it gives ranges of the arena that nobody else has, and takes none back.
+unsafe impl Allocator for Grow {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        let size = size.next_multiple_of(CHUNK);
+        let Some(at) = ARENA.lock().take(size, CHUNK, true) else { return (std::ptr::null_mut(), 0, 0) };
+        for chunk in 0..size / CHUNK {
+            owner(at + chunk * CHUNK).store(self.0 + 1, Relaxed);
+        }
+        (at as *mut u8, size, 0)
+    }
+
+    fn remap(&self, _at: *mut u8, _old: usize, _new: usize, _move: bool) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
+    fn free_part(&self, _at: *mut u8, _old: usize, _new: usize) -> bool {
+        false
+    }
+
+    fn free(&self, _at: *mut u8, _size: usize) -> bool {
+        false
+    }
+
+    fn can_release_part(&self, _flags: u32) -> bool {
+        false
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        false
+    }
+
+    fn page_size(&self) -> usize {
+        PAGE
+    }
+}
+
+const fn heap(number: u8) -> Lock<Dlmalloc<Grow>> {
+    Lock::new(Dlmalloc::new_with_allocator(Grow(number)))
+}
+
+static ALL_HEAPS: [Lock<Dlmalloc<Grow>>; HEAPS] =
+    [heap(0), heap(1), heap(2), heap(3), heap(4), heap(5), heap(6), heap(7)];
+
+/// Begins to serve from the arena.
+pub fn open(mode: Heap) {
+    // One byte for each chunk of the largest arena.
+    let Ok(owners) = memory::reserve((1 << 42) / CHUNK) else { return };
+    OWNERS.store(owners as usize, SeqCst);
+    let mode = match mode {
+        Heap::All => ALL,
+        Heap::Large => LARGE_MODE,
+        Heap::Off => OFF,
+    };
+    MODE.store(mode, SeqCst);
+}
+
+fn owner(at: usize) -> &'static AtomicU8 {
+    let index = (at - arena::start()) / CHUNK;
+    // SAFETY: there is a byte for every chunk of the arena, mapped for good, zero at first.
+    unsafe { &*((OWNERS.load(Relaxed) + index) as *const AtomicU8) }
+}
+
+/// The heaps' locks, taken in order, for a fork.
+pub fn take_all() {
+    ALL_HEAPS.iter().for_each(Lock::take);
+}
+
+/// Given back, after a fork.
+pub fn give_all() {
+    ALL_HEAPS.iter().for_each(Lock::give);
+}
+
+/// A thread's heap.
+fn heap_of(thread: usize) -> &'static Lock<Dlmalloc<Grow>> {
+    // Threads' blocks lie a stack's size apart: the middle of the product mixes all bits.
+    &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
+}
+
+fn large_from() -> usize {
+    match MODE.load(Relaxed) {
+        ALL => LARGE,
+        LARGE_MODE => LARGE_ONLY,
+        _ => usize::MAX,
+    }
+}
+
+fn large(size: usize, align: usize, zero: bool) -> *mut u8 {
+    let before = HEADER.max(align);
+    let Some(len) = size.checked_add(before).filter(|&len| len < isize::MAX as usize) else {
+        set_errno(libc::ENOMEM);
+        return std::ptr::null_mut();
+    };
+    let len = len.next_multiple_of(PAGE);
+    let Some(start) = ARENA.lock().take(len, align, zero) else {
+        set_errno(libc::ENOMEM);
+        return std::ptr::null_mut();
+    };
+    let at = start + before;
+    // SAFETY: the range was taken just now, and the header lies within it, before `at`.
+    unsafe { ((at - size_of::<Header>()) as *mut Header).write(Header { start, mark: MARK }) };
+    at as *mut u8
+}
+
+/// The range of a large allocation: where it begins and ends.
+///
+/// # Safety
+/// `at` was given by [`large`] and not freed.
+unsafe fn range_of(at: usize) -> (usize, usize) {
+    // SAFETY: the header lies before what was given.
+    let header = unsafe { ((at - size_of::<Header>()) as *const Header).read() };
+    if header.mark != MARK {
+        crate::process::fail(
+            "free() or realloc() of a pointer that malloc() did not give: the program has a bug",
+        );
+    }
+    let Some(end) = ARENA.lock().ranges.end_of(header.start) else {
+        crate::process::fail("free() or realloc() of a pointer that was freed before: the program has a bug");
+    };
+    (header.start, end)
+}
+
+fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
+    // SAFETY: no memory is touched.
+    let thread = unsafe { libc::pthread_self() } as usize;
+    let internal = thread::is_internal(thread);
+    if !internal && (size >= large_from() || (align > PAGE && MODE.load(Relaxed) == ALL)) {
+        return large(size, align, zero);
+    }
+    if internal || MODE.load(Relaxed) != ALL {
+        // SAFETY: the C library takes any size.
+        return unsafe {
+            match (zero, align <= 16) {
+                (true, true) => __libc_calloc(1, size),
+                (_, true) => __libc_malloc(size),
+                (_, false) => __libc_memalign(align, size),
+            }
+        };
+    }
+    // SAFETY: the heap takes any size and a power of two.
+    let at = unsafe {
+        let mut heap = heap_of(thread).lock();
+        if align <= 16 { heap.c_malloc(size) } else { heap.c_memalign(align, size) }
+    };
+    if at.is_null() {
+        set_errno(libc::ENOMEM);
+    } else if zero {
+        // SAFETY: `size` bytes were given.
+        unsafe { at.write_bytes(0, size) };
+    }
+    at
+}
+
+/// Bytes that a pointer of a heap may use: what its head, the word before it, says less the word itself.
+///
+/// # Safety
+/// `at` was given by a heap and not freed.
+unsafe fn heap_usable(at: *mut u8) -> usize {
+    // SAFETY: dlmalloc keeps the size of a chunk in use, and three flags, in the word before it.
+    unsafe { (*at.cast::<usize>().sub(1) & !7) - size_of::<usize>() }
+}
+
+unsafe fn usable(at: *mut u8) -> usize {
+    if !arena::contains(at as usize) {
+        // SAFETY: the C library gave it: its chunks have the same head; one that was mapped has two words.
+        let head = unsafe { *at.cast::<usize>().sub(1) };
+        return (head & !7) - if head & 2 != 0 { 16 } else { 8 };
+    }
+    match owner(at as usize).load(Relaxed) {
+        // SAFETY: the caller's promise.
+        0 => unsafe { range_of(at as usize) }.1 - at as usize,
+        // SAFETY: the caller's promise.
+        _ => unsafe { heap_usable(at) },
+    }
+}
+
+unsafe fn release(at: *mut u8) {
+    if at.is_null() {
+        return;
+    }
+    if !arena::contains(at as usize) {
+        // SAFETY: the C library gave it.
+        return unsafe { __libc_free(at) };
+    }
+    match owner(at as usize).load(Relaxed) {
+        0 => {
+            // SAFETY: the caller's promise.
+            let (start, end) = unsafe { range_of(at as usize) };
+            ARENA.lock().give(start, end, true);
+        }
+        // SAFETY: that heap gave it.
+        heap => unsafe { ALL_HEAPS[usize::from(heap) - 1].lock().c_free(at) },
+    }
+}
+
+unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
+    if !arena::contains(old as usize) {
+        if size < large_from() && MODE.load(Relaxed) != ALL {
+            // SAFETY: the C library gave it.
+            return unsafe { __libc_realloc(old, size) };
+        }
+    } else {
+        match owner(old as usize).load(Relaxed) {
+            0 => {
+                // SAFETY: the caller's promise.
+                let (start, end) = unsafe { range_of(old as usize) };
+                let wanted = (old as usize - start).saturating_add(size).next_multiple_of(PAGE);
+                if wanted > end - start && ARENA.lock().extend(start, wanted) {
+                    return old;
+                }
+                if wanted <= end - start && size >= large_from() {
+                    if start + wanted < end {
+                        ARENA.lock().give(start + wanted, end, false);
+                    }
+                    return old;
+                }
+            }
+            heap if size < large_from() => {
+                // SAFETY: that heap gave it.
+                let new = unsafe { ALL_HEAPS[usize::from(heap) - 1].lock().c_realloc(old, size) };
+                if new.is_null() {
+                    set_errno(libc::ENOMEM);
+                }
+                return new;
+            }
+            _ => {}
+        }
+    }
+    let new = allocate(size, 16, false);
+    if !new.is_null() {
+        // SAFETY: both are at least as long as what is copied, and apart.
+        unsafe {
+            new.copy_from_nonoverlapping(old, usable(old).min(size));
+            release(old);
+        }
+    }
+    new
+}
+
+macro_rules! family {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block)*) => {
+        $($(#[$doc])*
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> $out $body)*
+    };
+}
+
+family! {
+    /// Stands in for the C library's.
+    fn malloc(size: usize) -> *mut u8 {
+        allocate(size, 16, false)
+    }
+
+    /// Stands in for the C library's.
+    fn calloc(count: usize, size: usize) -> *mut u8 {
+        match count.checked_mul(size) {
+            Some(bytes) => allocate(bytes, 16, true),
+            None => {
+                set_errno(libc::ENOMEM);
+                std::ptr::null_mut()
+            }
+        }
+    }
+
+    /// Stands in for the C library's.
+    fn realloc(old: *mut u8, size: usize) -> *mut u8 {
+        if old.is_null() {
+            return allocate(size, 16, false);
+        }
+        if size == 0 {
+            // SAFETY: the caller's promise.
+            unsafe { release(old) };
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { resize(old, size) }
+    }
+
+    /// Stands in for the C library's.
+    fn reallocarray(old: *mut u8, count: usize, size: usize) -> *mut u8 {
+        match count.checked_mul(size) {
+            // SAFETY: the caller's promise.
+            Some(bytes) => unsafe { realloc(old, bytes) },
+            None => {
+                set_errno(libc::ENOMEM);
+                std::ptr::null_mut()
+            }
+        }
+    }
+
+    /// Stands in for the C library's.
+    fn free(old: *mut u8) -> () {
+        // The program's errno is not for free to change.
+        // SAFETY: the location is this thread's own.
+        let errno = unsafe { *libc::__errno_location() };
+        // SAFETY: the caller's promise.
+        unsafe { release(old) };
+        set_errno(errno);
+    }
+
+    /// Stands in for the C library's.
+    fn cfree(old: *mut u8) -> () {
+        // SAFETY: the caller's promise.
+        unsafe { free(old) }
+    }
+
+    /// Stands in for the C library's.
+    fn malloc_usable_size(at: *mut u8) -> usize {
+        if at.is_null() {
+            return 0;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { usable(at) }
+    }
+
+    /// Stands in for the C library's.
+    fn posix_memalign(out: *mut *mut u8, align: usize, size: usize) -> i32 {
+        if !align.is_power_of_two() || !align.is_multiple_of(size_of::<usize>()) {
+            return libc::EINVAL;
+        }
+        // SAFETY: the location is this thread's own.
+        let errno = unsafe { *libc::__errno_location() };
+        let at = allocate(size, align, false);
+        set_errno(errno);
+        if at.is_null() {
+            return libc::ENOMEM;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { *out = at };
+        0
+    }
+
+    /// Stands in for the C library's.
+    fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
+        if !align.is_power_of_two() {
+            set_errno(libc::EINVAL);
+            return std::ptr::null_mut();
+        }
+        allocate(size, align, false)
+    }
+
+    /// Stands in for the C library's.
+    fn memalign(align: usize, size: usize) -> *mut u8 {
+        let Some(align) = align.checked_next_power_of_two() else {
+            set_errno(libc::EINVAL);
+            return std::ptr::null_mut();
+        };
+        allocate(size, align, false)
+    }
+
+    /// Stands in for the C library's.
+    fn valloc(size: usize) -> *mut u8 {
+        allocate(size, PAGE, false)
+    }
+
+    /// Stands in for the C library's.
+    fn pvalloc(size: usize) -> *mut u8 {
+        match size.checked_next_multiple_of(PAGE) {
+            Some(size) => allocate(size, PAGE, false),
+            None => {
+                set_errno(libc::ENOMEM);
+                std::ptr::null_mut()
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! mmap's family. Private anonymous memory that the program may read and write comes from the arena; on
+//! ranges of the arena the calls do what the kernel would, seen from the program.
+
+use crate::arena::{self, ARENA};
+use crate::{process, set_errno, statics};
+use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use std::ffi::{c_int, c_void};
+use terapage_sys::{PAGE, memory};
+
+/// Mappings smaller than this are the kernel's.
+const LEAST: usize = 64 << 10;
+
+const READ_WRITE: c_int = PROT_READ | PROT_WRITE;
+
+fn failed() -> *mut c_void {
+    libc::MAP_FAILED
+}
+
+fn refuse(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
+}
+
+unsafe fn kernel_mmap(
+    at: usize,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe {
+        libc::syscall(libc::SYS_mmap, at, len, prot as i64, flags as i64, fd as i64, offset) as *mut c_void
+    }
+}
+
+/// Whether a range of the program's may be served from the arena.
+fn pages(len: usize, prot: c_int, flags: c_int) -> bool {
+    let plain = MAP_PRIVATE | MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_POPULATE;
+    len >= LEAST
+        && prot == READ_WRITE
+        && flags & !plain == 0
+        && flags & MAP_PRIVATE != 0
+        && flags & MAP_ANONYMOUS != 0
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    at: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+    if fixed && len > 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { mmap_fixed(at as usize, len, prot, flags, fd, offset) };
+    }
+    if pages(len, prot, flags)
+        && process::settings().is_some()
+        && let Some(from) = len.checked_next_multiple_of(PAGE)
+        && let Some(at) = ARENA.lock().take(from, PAGE, true)
+    {
+        return at as *mut c_void;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) }
+}
+
+unsafe fn mmap_fixed(
+    at: usize,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let len = len.next_multiple_of(PAGE);
+    let bss = static_part(at, len);
+    if !arena::overlaps(at, len) {
+        if let Some((from, to)) = bss {
+            release_static(from, to);
+        }
+        // SAFETY: the caller's promise.
+        return unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
+    }
+    if !at.is_multiple_of(PAGE) {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
+    let mut arena = ARENA.lock();
+    if flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE {
+        if arena.ranges.is_used(at, at + len) {
+            set_errno(libc::EEXIST);
+            return failed();
+        }
+        // To the kernel the arena is there already.
+        arena.ranges.take_exactly(at, at + len);
+    }
+    if pages(len.max(LEAST), prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE))
+        && !arena.is_loose(at)
+        && !arena.is_loose(at + len - 1)
+    {
+        arena.ranges.take_exactly(at, at + len);
+        arena.discard(at, at + len);
+        return at as *mut c_void;
+    }
+    arena.release(at, at + len);
+    let flags = (flags & !(MAP_FIXED_NOREPLACE & !MAP_FIXED)) | MAP_FIXED;
+    // SAFETY: the caller's promise; the blocks are not paged any more.
+    let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
+    if mapped != failed() {
+        arena.ranges.take_exactly(at, at + len);
+    }
+    mapped
+}
+
+/// The part of a range that lies in a paged static array.
+fn static_part(at: usize, len: usize) -> Option<(usize, usize)> {
+    let end = at.checked_add(len)?;
+    statics::ranges()
+        .find(|&(start, len)| at < start + len && end > start)
+        .map(|(start, len)| (start, start + len))
+}
+
+/// Stops paging a static array: part of it is mapped over, protected or locked.
+fn release_static(from: usize, to: usize) {
+    let arena = ARENA.lock();
+    if let Some(pager) = &arena.pager {
+        process::or_fail(pager.release(from, to - from));
+    }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    at: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { mmap(at, len, prot, flags, fd, offset) }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
+    let from = at as usize;
+    if len == 0 || !arena::overlaps(from, len) {
+        // SAFETY: the caller's promise.
+        return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
+    }
+    if !from.is_multiple_of(PAGE) {
+        return refuse(libc::EINVAL);
+    }
+    ARENA.lock().give(from, from + len.next_multiple_of(PAGE), false);
+    0
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    let from = old as usize;
+    let fixed = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
+    if !arena::contains(from) {
+        if flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new as usize, new_len) {
+            set_errno(libc::ENOMEM);
+            return failed();
+        }
+        // SAFETY: the caller's promise.
+        return unsafe {
+            libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags as i64, new) as *mut c_void
+        };
+    }
+    if !from.is_multiple_of(PAGE) || new_len == 0 || old_len == 0 {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
+    let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
+    if !fixed {
+        if new_len <= old_len {
+            ARENA.lock().give(from + new_len, from + old_len, false);
+            return old;
+        }
+        let mut arena = ARENA.lock();
+        if arena.ranges.end_of(from) == Some(from + old_len)
+            && !arena.is_loose(from)
+            && arena.extend(from, new_len)
+        {
+            return old;
+        }
+        if flags & libc::MREMAP_MAYMOVE == 0 {
+            set_errno(libc::ENOMEM);
+            return failed();
+        }
+    }
+    let to = if flags & libc::MREMAP_FIXED != 0 {
+        // SAFETY: the caller's promise.
+        unsafe { mmap(new, new_len, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) }
+    } else {
+        // SAFETY: the kernel or the arena chooses the place.
+        unsafe {
+            mmap(std::ptr::null_mut(), new_len.max(LEAST), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        }
+    };
+    if to == failed() {
+        return to;
+    }
+    // SAFETY: both ranges are the program's, and apart.
+    unsafe { to.cast::<u8>().copy_from_nonoverlapping(old.cast(), old_len.min(new_len)) };
+    if flags & libc::MREMAP_DONTUNMAP != 0 {
+        ARENA.lock().discard(from, from + old_len);
+    } else {
+        ARENA.lock().give(from, from + old_len, false);
+    }
+    to
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int {
+    let from = at as usize;
+    if len > 0 {
+        let len = len.next_multiple_of(PAGE);
+        if arena::overlaps(from, len) {
+            let mut arena = ARENA.lock();
+            if prot != READ_WRITE {
+                arena.release(from, from + len);
+            } else if !arena.any_loose(from, from + len) {
+                return 0;
+            }
+        } else if prot != READ_WRITE
+            && let Some((from, to)) = static_part(from, len)
+        {
+            release_static(from, to);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+    let from = at as usize;
+    let paged_static = static_part(from, len).is_some();
+    if len == 0 || !(arena::overlaps(from, len) || paged_static) {
+        // SAFETY: the caller's promise.
+        return unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int };
+    }
+    if !from.is_multiple_of(PAGE) {
+        return refuse(libc::EINVAL);
+    }
+    let to = from + len.next_multiple_of(PAGE);
+    match advice {
+        libc::MADV_DONTNEED | libc::MADV_FREE if paged_static => {
+            // Static memory is small change: its pages are written, one by one.
+            // SAFETY: the program has asked for its bytes to go.
+            unsafe { memory::bytes(from, to - from) }.fill(0);
+            0
+        }
+        libc::MADV_DONTNEED | libc::MADV_FREE => {
+            ARENA.lock().discard(from, to);
+            0
+        }
+        libc::MADV_WILLNEED => {
+            let arena = ARENA.lock();
+            let block = process::block();
+            let (first, last) = (from / block * block, to.next_multiple_of(block));
+            if let Some(pager) = &arena.pager
+                && !paged_static
+            {
+                process::or_fail(pager.will_need(first, last - first));
+            }
+            0
+        }
+        libc::MADV_REMOVE => refuse(libc::EINVAL),
+        // The rest are about how, not what; the pager sees to that itself.
+        _ => 0,
+    }
+}
+
+unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
+    let from = at as usize / PAGE * PAGE;
+    let to = (at as usize + len).next_multiple_of(PAGE);
+    if arena::overlaps(from, to - from) {
+        // What is locked stays out of the budget, so it may be no more than a part of it.
+        let budget = process::settings().map_or(0, |settings| settings.memory.0 as usize);
+        if to - from > budget / 4 {
+            return refuse(libc::ENOMEM);
+        }
+        ARENA.lock().release(from, to);
+    } else if let Some((from, to)) = static_part(from, to - from) {
+        release_static(from, to);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(call, at, len, flags as i64) as c_int }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { lock(libc::SYS_mlock, at, len, 0) }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock2(at: *const c_void, len: usize, flags: libc::c_uint) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { lock(libc::SYS_mlock2, at, len, flags as c_int) }
+}
+
+/// All of memory cannot be locked within a budget.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    if process::settings().is_some() {
+        return refuse(libc::ENOMEM);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mlockall, flags as i64) as c_int }
+}

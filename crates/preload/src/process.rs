@@ -1,0 +1,143 @@
+//! The process: its settings, and how the pager is started and failed.
+
+use crate::{arena, heap, statics};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use terapage_config::{Placement, Settings};
+use terapage_pager::{Options, Pager};
+use terapage_sys::thread;
+
+/// A block where `--block auto` leaves the choice: large enough that a scan runs at the device's speed, with
+/// neighbours moved together; small enough for random touches.
+const AUTO_BLOCK: usize = 16 << 10;
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// The settings, once the library has begun.
+pub fn settings() -> Option<&'static Settings> {
+    SETTINGS.get()
+}
+
+/// Bytes of a block.
+pub fn block() -> usize {
+    settings().and_then(|settings| settings.block).map_or(AUTO_BLOCK, |block| block.0 as usize)
+}
+
+fn budget() -> usize {
+    settings().map_or(0, |settings| settings.memory.0 as usize)
+}
+
+// The loader calls it with the program's arguments before any other library's initialisation (`-z initfirst`).
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
+
+extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
+    let variable = |name: &str| -> Option<OsString> {
+        let mut at = environment;
+        // SAFETY: the environment is an array of texts that ends in a null pointer.
+        unsafe {
+            while !at.is_null() && !(*at).is_null() {
+                let entry = CStr::from_ptr(*at).to_bytes();
+                if let Some(value) =
+                    entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+                {
+                    return Some(OsStr::from_bytes(value).to_owned());
+                }
+                at = at.add(1);
+            }
+        }
+        None
+    };
+    if variable("TERAPAGE_MEMORY").is_none() {
+        return;
+    }
+    let settings = match Settings::from_variables(variable) {
+        Ok(settings) => settings,
+        Err(error) => fail(&error.to_string()),
+    };
+    let hidden = Hidden {
+        copy: variable("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
+        faults: variable("TERAPAGE_FAULTS").and_then(|value| value.to_str()?.parse().ok()),
+        soft_per_mille: variable("TERAPAGE_SOFT_PER_MILLE").and_then(|value| value.to_str()?.parse().ok()),
+    };
+    HIDDEN.set(hidden).ok();
+    let heap = settings.heap;
+    SETTINGS.set(settings).ok();
+    statics::find(block());
+    if !arena::open(block(), budget()) {
+        fail("no address space for the arena (64 GiB at least): raise the limit (ulimit -v unlimited)");
+    }
+    heap::open(heap);
+    crate::fork::open();
+    crate::exit::open();
+    arena::ARENA.lock().start_if_due();
+}
+
+/// Settings for tests, by variables alone.
+struct Hidden {
+    copy: bool,
+    faults: Option<terapage_store::Faults>,
+    soft_per_mille: Option<usize>,
+}
+
+static HIDDEN: OnceLock<Hidden> = OnceLock::new();
+
+/// Ends the process: it cannot be run as it was asked to be.
+pub fn fail(why: &str) -> ! {
+    thread::say(&format!("terapage: {why}\n"));
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(125) }
+}
+
+/// The value, or the end of the process.
+pub fn or_fail<T>(result: Result<T, terapage_pager::Error>) -> T {
+    result.unwrap_or_else(|error| fail(&error.to_string()))
+}
+
+/// Starts the pager, as the settings say.
+pub fn start_pager() -> Pager {
+    let Some(settings) = settings() else { fail("paging before the start") };
+    let block = block();
+    let frames = budget() / block;
+    if frames < 8 {
+        fail(&format!(
+            "a budget of {} holds only {frames} blocks of {block} bytes; 8 is the least: raise --memory or lower --block",
+            settings.memory
+        ));
+    }
+    let options = Options {
+        block,
+        frames,
+        policy: settings.policy.clone(),
+        prefetch: settings.prefetch.clone(),
+        verify: settings.verify,
+        copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
+        soft_per_mille: HIDDEN.get().and_then(|hidden| hidden.soft_per_mille).unwrap_or(100),
+        ..Options::default()
+    };
+    let placement = match settings.placement {
+        Placement::Simple => terapage_store::Placement::Simple,
+        Placement::RoundRobin => terapage_store::Placement::RoundRobin,
+    };
+    let paths: Vec<PathBuf> = settings.stores.iter().map(|store| store.0.clone()).collect();
+    let limit = settings.store_size.map(|size| size.0);
+    let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
+        let files = terapage_store::Files::open(&paths, placement, block, limit)?;
+        Ok(match HIDDEN.get().and_then(|hidden| hidden.faults) {
+            Some(faults) => Box::new(terapage_store::Faulty::new(files, faults, 1)),
+            None => Box::new(files),
+        })
+    };
+    let pager = or_fail(Pager::start(options, Box::new(make_store)));
+    if settings.verbose {
+        thread::say(&format!(
+            "terapage: paging within {} in blocks of {} KiB\n",
+            settings.memory,
+            block >> 10
+        ));
+    }
+    pager
+}
