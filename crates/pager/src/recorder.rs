@@ -421,3 +421,95 @@ fn with_pid(path: &Path) -> PathBuf {
     }
     std::ffi::OsString::from_vec(named).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::OpenOptionsExt;
+    use terapage_trace::Reader;
+
+    /// A path that no other test uses, with nothing there.
+    fn fresh_path(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("terapage-{name}-{}", std::process::id()));
+        std::fs::remove_file(&path).ok();
+        path
+    }
+
+    /// Removes a file, also when the test fails.
+    struct Removed(PathBuf);
+
+    impl Drop for Removed {
+        fn drop(&mut self) {
+            std::fs::remove_file(&self.0).ok();
+        }
+    }
+
+    #[test]
+    fn every_event_comes_back_however_many_and_however_late() {
+        let file = Removed(fresh_path("recorder"));
+        let (mut recorder, shared) = Recorder::start(&file.0, 4096, 8).unwrap();
+        recorder.region(1 << 40, 1 << 30, 0);
+        recorder.discard(5, 70_000);
+        let mut expected = Vec::new();
+        let mut time_us = recorder.last_us;
+        for index in 0..5 * RING as u64 {
+            let delta_us = if index % 1000 == 0 { (1 << TIME_BITS) + (index << 30) } else { index % 3 };
+            let block = (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+            recorder.put(delta_us, Kind::HardFault, block, &[]);
+            time_us += delta_us;
+            expected.push(Record { time_us, event: Event::HardFault { block } });
+        }
+        recorder.end();
+        shared.wait_end().unwrap();
+        let records: Vec<_> = Reader::open(&file.0).unwrap().map(Result::unwrap).collect();
+        assert_eq!(records[0].event, Event::RegionAdd { start: 1 << 40, len: 1 << 30, first: 0 });
+        assert_eq!(records[1].event, Event::Discard { block: 5, count: 70_000 });
+        assert!(records[2..] == expected);
+    }
+
+    #[test]
+    fn a_file_that_takes_nothing_does_not_hold_the_end_up_for_ever() {
+        let pipe = Removed(fresh_path("pipe"));
+        let name = std::ffi::CString::new(pipe.0.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let open = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&pipe.0);
+        let _reader = open.unwrap();
+        let (mut recorder, shared) = Recorder::start(&pipe.0, 4096, 8).unwrap();
+        shared.begin_end();
+        // More than a pipe and the ring hold: no two blocks alike, so that zstd finds little.
+        for index in 0..20 * RING as u64 {
+            recorder.put(0, Kind::HardFault, (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32, &[]);
+        }
+        recorder.end();
+        assert!(shared.wait_end().is_err());
+        assert!(shared.stalls() > 0);
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_ends_the_trace_with_an_error() {
+        let pipe = Removed(fresh_path("gone"));
+        let name = std::ffi::CString::new(pipe.0.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe.0).unwrap();
+        let (mut recorder, shared) = Recorder::start(&pipe.0, 4096, 8).unwrap();
+        drop(reader);
+        recorder.events(Kind::FirstTouch, 0..100);
+        recorder.end();
+        assert!(shared.wait_end().is_err());
+    }
+
+    #[test]
+    fn two_processes_do_not_write_one_file() {
+        let file = Removed(fresh_path("twice"));
+        let first = TraceFile::create(&file.0).unwrap();
+        let Err(error) = TraceFile::create(&file.0) else { panic!("two have it") };
+        assert!(error.to_string().contains("%p"), "{error}");
+        drop(first);
+        TraceFile::create(&file.0).unwrap();
+        let named = with_pid(Path::new("/a/%p/b%p%"));
+        let pid = std::process::id();
+        assert_eq!(named, PathBuf::from(format!("/a/{pid}/b{pid}%")));
+    }
+}
