@@ -1,12 +1,15 @@
-//! What a trace costs: random 8-byte reads of paged memory, with and without one, in turns.
+//! What a trace costs: random 8-byte reads of paged memory with a trace, and twice without one, in turns.
 //!
 //! `cargo run --release -p terapage-pager --example trace_overhead [DIRECTORY]`
 //!
 //! The store is memory (the pager works as hard as it can), then a file in DIRECTORY (`.` if
 //! not given). The data are 128 MiB behind a budget of 32 MiB, in blocks of 16 KiB, without prefetch.
+//! Each run has a process of its own. How the two runs without a trace differ is what the machine does by
+//! itself: a cost below that is not seen.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use terapage_pager::{Error, MakeStore, Options, Pager};
@@ -17,12 +20,16 @@ const BLOCK: usize = 16 << 10;
 const DATA: usize = 128 << 20;
 const FRAMES: usize = (32 << 20) / BLOCK;
 const READS: usize = 40_000;
-const ROUNDS: usize = 5;
+/// Each of the three goes first, second and third equally often.
+const ROUNDS: usize = 6;
 
 /// One measurement.
+#[derive(Clone, Copy)]
 struct Run {
     /// Microseconds for a read.
     read_us: f64,
+    /// Processor seconds of the process, all of it.
+    cpu_s: f64,
     /// Bytes of the trace.
     trace_bytes: u64,
     stalls: u64,
@@ -53,8 +60,7 @@ fn run(make_store: Box<MakeStore>, trace: Option<PathBuf>, seed: u64) -> Result<
     pager.finish_trace()?;
     let stalls = pager.trace_stalls();
     let trace_bytes = trace.and_then(|path| std::fs::metadata(path).ok()).map_or(0, |file| file.len());
-    pager.discard(base, DATA)?;
-    Ok(Run { read_us, trace_bytes, stalls })
+    Ok(Run { read_us, cpu_s: 0.0, trace_bytes, stalls })
 }
 
 fn make_store(directory: Option<&Path>) -> Box<MakeStore> {
@@ -68,39 +74,91 @@ fn make_store(directory: Option<&Path>) -> Box<MakeStore> {
     })
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// The same in a process of its own.
+fn run_apart(directory: Option<&Path>, trace: Option<&Path>, seed: u64) -> std::io::Result<Run> {
+    let (mut results, mut out) = std::io::pipe()?;
+    // SAFETY: this process has one thread; the child ends by _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = run(make_store(directory), trace.map(Path::to_owned), seed);
+        let status = match done {
+            Ok(run) => {
+                let line = format!("{} {} {}", run.read_us, run.trace_bytes, run.stalls);
+                i32::from(out.write_all(line.as_bytes()).is_err())
+            }
+            Err(error) => {
+                eprintln!("trace_overhead: {error}");
+                1
+            }
+        };
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(status) };
+    }
+    drop(out);
+    let mut line = String::new();
+    results.read_to_string(&mut line)?;
+    // SAFETY: zeros are a valid rusage, and the call fills it.
+    let (used, status) = unsafe {
+        let (mut used, mut status) = (std::mem::zeroed::<libc::rusage>(), 0);
+        libc::wait4(child, &mut status, 0, &mut used);
+        (used, status)
+    };
+    let numbers: Vec<f64> = line.split(' ').filter_map(|text| text.parse().ok()).collect();
+    let ([read_us, trace_bytes, stalls], 0) = (&numbers[..], status) else {
+        return Err(std::io::Error::other(format!("a run failed, status {status:#x}")));
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Ok(Run {
+        read_us: *read_us,
+        cpu_s: seconds(used.ru_utime) + seconds(used.ru_stime),
+        trace_bytes: *trace_bytes as u64,
+        stalls: *stalls as u64,
+    })
 }
 
-fn compare(name: &str, directory: Option<&Path>, trace: &Path) -> Result<(), Error> {
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    (values[half] + values[values.len() - 1 - half]) / 2.0
+}
+
+fn compare(name: &str, directory: Option<&Path>, trace: &Path) -> std::io::Result<()> {
     println!("store: {name}");
-    let (mut without, mut with, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    println!("  us a read: without, with, without again; processor seconds; the trace");
+    let mut rounds = Vec::new();
     for round in 0..ROUNDS {
-        let plain = || run(make_store(directory), None, round as u64);
-        let traced = || run(make_store(directory), Some(trace.to_owned()), round as u64);
-        // Each goes first in turn: the machine drifts.
-        let (plain, traced) = if round % 2 == 0 {
-            let plain = plain()?;
-            (plain, traced()?)
-        } else {
-            let traced = traced()?;
-            (plain()?, traced)
-        };
+        let mut runs = [None; 3];
+        for turn in 0..3 {
+            let which = (round + turn) % 3;
+            let trace = (which == 1).then_some(trace);
+            runs[which] = Some(run_apart(directory, trace, round as u64)?);
+        }
+        let runs = runs.map(|run| run.expect("three turns"));
+        let [plain, traced, again] = runs;
         println!(
-            "  {:.2} us a read without, {:.2} us with: {:.3}; the trace {} KiB, {} stalls",
+            "  {:.2} {:.2} {:.2}; {:.2} {:.2} {:.2}; {} KiB, {} stalls",
             plain.read_us,
             traced.read_us,
-            traced.read_us / plain.read_us,
+            again.read_us,
+            plain.cpu_s,
+            traced.cpu_s,
+            again.cpu_s,
             traced.trace_bytes >> 10,
             traced.stalls,
         );
-        ratios.push(traced.read_us / plain.read_us);
-        without.push(plain.read_us);
-        with.push(traced.read_us);
+        rounds.push(runs);
     }
-    let (without, with, ratio) = (median(&mut without), median(&mut with), median(&mut ratios));
-    println!("  medians: {without:.2} us without, {with:.2} us with; of the ratios {ratio:.3}");
+    for (what, value) in
+        [("time of a read", (|run| run.read_us) as fn(&Run) -> f64), ("processor time", |run| run.cpu_s)]
+    {
+        let ratio = |which: usize| median(rounds.iter().map(|runs| value(&runs[which]) / value(&runs[0])));
+        println!(
+            "  {what}, median ratio: with/without {:.3}, without again/without {:.3}",
+            ratio(1),
+            ratio(2)
+        );
+    }
     Ok(())
 }
 
