@@ -15,6 +15,7 @@ use std::time::Instant;
 use terapage_pager::{Error, MakeStore, Options, Pager};
 use terapage_store::{Files, Placement, Ram, Store};
 use terapage_sys::memory;
+use terapage_trace::Reader;
 
 const BLOCK: usize = 16 << 10;
 const DATA: usize = 128 << 20;
@@ -131,13 +132,13 @@ fn compare(name: &str, directory: Option<&Path>, trace: &Path) -> std::io::Resul
         let mut runs = [None; 3];
         for turn in 0..3 {
             let which = (round + turn) % 3;
-            let trace = (which == 1).then_some(trace);
-            runs[which] = Some(run_apart(directory, trace, round as u64)?);
+            let to = (which == 1).then_some(trace);
+            runs[which] = Some(run_apart(directory, to, round as u64)?);
         }
         let runs = runs.map(|run| run.expect("three turns"));
         let [plain, traced, again] = runs;
         println!(
-            "  {:.2} {:.2} {:.2}; {:.2} {:.2} {:.2}; {} KiB, {} stalls",
+            "  {:.2} {:.2} {:.2}; {:.2} {:.2} {:.2}; {} KiB, {} records, {} stalls",
             plain.read_us,
             traced.read_us,
             again.read_us,
@@ -145,6 +146,7 @@ fn compare(name: &str, directory: Option<&Path>, trace: &Path) -> std::io::Resul
             traced.cpu_s,
             again.cpu_s,
             traced.trace_bytes >> 10,
+            Reader::open(trace).map_err(std::io::Error::other)?.count(),
             traced.stalls,
         );
         rounds.push(runs);

@@ -154,3 +154,33 @@ fn a_block_that_begins_again_gets_a_new_number() {
         [record(Event::FirstTouch { block: u32::MAX }), record(Event::FirstTouch { block: u32::MAX })];
     assert!(matches!(references(too_many), Err(Error::Blocks)));
 }
+
+/// The example of `docs/trace-format.md`.
+fn example() -> Vec<Record> {
+    let record = |time_us, event| Record { time_us, event };
+    vec![
+        record(5, Event::RegionAdd { start: 0x7f00_0000_0000, len: 1 << 20, first: 0 }),
+        record(20, Event::FirstTouch { block: 0 }),
+        record(21, Event::FreshAhead { block: 1 }),
+        record(300, Event::PageOut { block: 0, how: PageOut::Dirty }),
+        record(1000, Event::HardFault { block: 0 }),
+    ]
+}
+
+#[test]
+fn the_example_of_the_docs_is_what_is_written_and_read() {
+    let docs = include_str!("../../../docs/trace-format.md");
+    let (_, after) = docs.split_once("```bytes\n").expect("the docs have the example");
+    let (text, _) = after.split_once("```").expect("the example ends");
+    // Each line: bytes, two spaces or more, what they are.
+    let bytes: Vec<u8> = text
+        .lines()
+        .flat_map(|line| line.split("  ").next().unwrap_or_default().split(' '))
+        .map(|byte| u8::from_str_radix(byte, 16).expect("a byte in hexadecimal digits"))
+        .collect();
+    assert_eq!(read(&bytes).unwrap(), example());
+    assert_eq!(Reader::new(&bytes[..]).unwrap().header(), &header());
+    let written = trace(&example(), usize::MAX);
+    let hex: Vec<_> = written.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(bytes, written, "{}", hex.join(" "));
+}
