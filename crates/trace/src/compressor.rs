@@ -58,3 +58,24 @@ impl Compressor {
         Ok(&self.packed[..code])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_is_enough_for_the_largest_frame_of_any_bytes_and_is_small() {
+        let mut compressor = Compressor::new().unwrap();
+        let memory = compressor._memory.len() * size_of::<u128>() + compressor.packed.len();
+        println!("{memory} bytes");
+        assert!(memory < 4 << 20, "{memory}");
+        let noise =
+            (0..FRAME_BYTES as u64 / 8).flat_map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        for raw in [vec![7; FRAME_BYTES], noise.collect(), vec![1]] {
+            let packed = compressor.compress(&raw).unwrap().to_vec();
+            let mut back = vec![0; raw.len()];
+            assert_eq!(zstd_safe::decompress(&mut back[..], &packed), Ok(raw.len()));
+            assert!(back == raw);
+        }
+    }
+}
