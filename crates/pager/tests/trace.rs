@@ -176,6 +176,31 @@ fn random_work_agrees_with_the_counters_and_with_belady() {
 }
 
 #[test]
+fn blocks_that_begin_again_cost_the_optimum_nothing() {
+    if !can_page() {
+        return;
+    }
+    let (blocks, frames) = (64, 16);
+    let file = TraceFile::new("again");
+    let (pager, base) = arena(&file, frames, "off", 2 * blocks as usize);
+    // Twice written and given up in between.
+    (0..blocks).for_each(|block| write(base, block));
+    pager.discard(base, blocks as usize * BLOCK).unwrap();
+    (0..blocks).for_each(|block| write(base, block));
+    // Twice looked at, and zero.
+    for block in (blocks..2 * blocks).chain(blocks..2 * blocks) {
+        // SAFETY: the block is the test's own, mapped for as long as the process lives.
+        let value = unsafe { ((base + block as usize * BLOCK) as *const u64).read_volatile() };
+        assert_eq!(value, 0);
+    }
+    pager.finish_trace().unwrap();
+    let touched = references(Reader::open(&file.0).unwrap()).unwrap();
+    assert!(touched.len() >= 3 * blocks as usize, "{touched:?}");
+    assert_eq!(pager.counters().snapshot().page_in_bytes, 0);
+    assert_eq!(belady(&touched, frames), 0);
+}
+
+#[test]
 fn memory_that_held_data_before_is_recorded() {
     if !can_page() {
         return;
