@@ -1,6 +1,7 @@
 //! `terapage run`: hands its process over to the program, with the library loaded into it.
 
 use crate::{OWN_ERROR, complain, library, options::Options, program, signals, userfaultfd};
+use anyhow::Context;
 use anyhow::bail;
 use clap::Args;
 use std::ffi::OsString;
@@ -59,6 +60,10 @@ impl Run {
             complain(&format!("warning: {shown} is {what}: it runs, but its memory is not paged"));
         }
 
+        // What an earlier run wrote would be taken for this one's.
+        for file in [&settings.stats, &settings.trace].into_iter().flatten().filter(|file| file.is_file()) {
+            std::fs::remove_file(file).with_context(|| format!("{} cannot be replaced", file.display()))?;
+        }
         let mut command = Command::new(&path);
         command.arg0(name).args(arguments).env("LD_PRELOAD", preload);
         for key in KEYS {

@@ -40,12 +40,6 @@ impl StorePath {
     pub fn check(&self) -> Result<(), Error> {
         let no =
             |why: &str| Error::Value { name: "store".to_owned(), why: format!("{} {why}", self.0.display()) };
-        if matches!(stat(&self.0), Err(rustix::io::Errno::NOENT))
-            && let Some(directory) = self.0.parent().filter(|parent| parent.is_dir())
-        {
-            // A new file, which goes with the process, is as good as the directory it lies in.
-            return StorePath(directory.to_owned()).check();
-        }
         let found =
             stat(&self.0).map_err(|e| no(&format!("cannot be used: {e} (name a directory on a disk)")))?;
         let kind = FileType::from_raw_mode(found.st_mode);
@@ -196,7 +190,7 @@ mod tests {
         } else {
             println!("SKIPPED: /dev/shm is no tmpfs here");
         }
-        assert!(StorePath("/nonexistent/store".into()).check().is_err());
+        assert!(StorePath("/nonexistent".into()).check().is_err());
         assert!(StorePath("/dev/null".into()).check().is_err());
     }
 

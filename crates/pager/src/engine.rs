@@ -4,6 +4,7 @@
 
 use crate::mover::{Lost, Mover};
 use crate::pool::Pool;
+use crate::recorder::{Kind, Recorder};
 use crate::slots::Slots;
 use crate::table::{MARKER, State, Table, WANTED};
 use crate::{Mailbox, Options};
@@ -96,6 +97,7 @@ pub(crate) struct Engine {
     pub counters: &'static Counters,
     pub mailbox: &'static Mailbox,
     pub scratch: Vec<Fault>,
+    pub recorder: Option<Recorder>,
 }
 
 impl Engine {
@@ -145,6 +147,7 @@ impl Engine {
             counters,
             mailbox,
             scratch: Vec::new(),
+            recorder: None,
             options,
         };
         engine.counters.budget_bytes.store((limit * block) as u64, Relaxed);
@@ -488,6 +491,13 @@ impl Engine {
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
         counters.store_bytes.store(u64::from(self.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries, Relaxed);
+    }
+
+    /// One thing happened to each of some blocks: for the trace, if there is one.
+    pub fn record(&mut self, kind: Kind, blocks: impl IntoIterator<Item = u32>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.events(kind, blocks);
+        }
     }
 
     /// Nanoseconds now, for latencies.

@@ -47,6 +47,8 @@ impl Engine {
             self.register_paged(first, first + blocks)?;
         }
         self.ring = None;
+        // The thread that writes the trace, and the file, are the parent's.
+        self.recorder = None;
         self.queue.clear();
         self.faults_ready = false;
         self.requests_ready = false;

@@ -11,14 +11,17 @@ mod mover;
 mod pagein;
 mod pageout;
 mod pool;
+mod recorder;
 mod requests;
 mod slots;
 mod table;
 
 use engine::Engine;
+use recorder::Recorder;
 use std::cell::UnsafeCell;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terapage_stats::{Counters, FILE_NAME, MAGIC};
 use terapage_store::Store;
 use terapage_sys::fd::Fd;
@@ -53,6 +56,14 @@ pub enum Error {
     /// The range is not one of a mapped file.
     #[error("no file is mapped there")]
     NoFile,
+    /// The trace cannot be written.
+    #[error("the trace {}: {source}", path.display())]
+    Trace {
+        /// The trace file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
 }
 
 /// How a pager is to be.
@@ -74,6 +85,9 @@ pub struct Options {
     pub verify: bool,
     /// Do without UFFDIO_MOVE.
     pub copy: bool,
+    /// Record the program's block references in this file, with the process's number for each `%p`.
+    /// `docs/trace-format.md` tells what is seen. A forked child records nothing.
+    pub trace: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -87,6 +101,7 @@ impl Default for Options {
             soft_per_mille: 100,
             verify: true,
             copy: false,
+            trace: None,
         }
     }
 }
@@ -145,6 +160,7 @@ pub(crate) enum Request {
         len: usize,
         hashes: *const u128,
     },
+    FinishTrace,
     Park,
 }
 
@@ -250,6 +266,7 @@ pub struct Pager {
     stats_file: Fd,
     // What tells the parent that this process, a child of a fork, still lives.
     holds: Vec<Fd>,
+    trace: Option<Arc<recorder::Shared>>,
 }
 
 // SAFETY: the engine is the pager's thread's, but for a fork, which parks that; the rest is shareable.
@@ -284,14 +301,22 @@ impl Pager {
     /// Starts a pager. `make_store` is called now, and in each child of a fork.
     ///
     /// # Errors
-    /// No userfaultfd, no io_uring, no store.
+    /// No userfaultfd, no io_uring, no store, no trace file.
     pub fn start(options: Options, make_store: Box<MakeStore>) -> Result<Pager, Error> {
         let (stats_file, counters) = counters()?;
         let mailbox = Mailbox::new()?;
         let block = options.block;
-        let engine = Engine::new(options, make_store()?, counters, mailbox)?;
+        let (path, frames) = (options.trace.clone(), options.frames);
+        let mut engine = Engine::new(options, make_store()?, counters, mailbox)?;
+        let mut trace = None;
+        if let Some(path) = path {
+            let (recorder, shared) = Recorder::start(&path, block, frames)?;
+            engine.recorder = Some(recorder);
+            trace = Some(shared);
+        }
         let engine = Box::into_raw(Box::new(engine));
-        let pager = Pager { engine, mailbox, counters, block, make_store, stats_file, holds: Vec::new() };
+        let pager =
+            Pager { engine, mailbox, counters, block, make_store, stats_file, holds: Vec::new(), trace };
         pager.spawn()?;
         Ok(pager)
     }
@@ -350,6 +375,23 @@ impl Pager {
         self.mailbox.ask(Request::WillNeed { start, len })
     }
 
+    /// Ends the trace, if there is one: what happened until now is in the file when this returns, what comes
+    /// is not recorded. To be called before the process ends; takes five seconds at most.
+    ///
+    /// # Errors
+    /// The file did not take all of the trace, or not in time. What it took can be read.
+    pub fn finish_trace(&self) -> Result<(), Error> {
+        let Some(trace) = &self.trace else { return Ok(()) };
+        trace.begin_end();
+        self.mailbox.ask(Request::FinishTrace)?;
+        trace.wait_end()
+    }
+
+    /// How often the pager has waited for the trace to be written; 0 without one.
+    pub fn trace_stalls(&self) -> u64 {
+        self.trace.as_ref().map_or(0, |trace| trace.stalls())
+    }
+
     /// Before a fork: the pager stands still from here to one of the next two. The caller holds no
     /// paged memory's lock that the pager could want; it must not touch paged memory in between.
     pub fn before_fork(&self) -> Result<Forking, Error> {
@@ -383,6 +425,7 @@ impl Pager {
         self.mailbox = mailbox;
         self.counters = counters;
         self.stats_file = stats_file;
+        self.trace = None;
         let Forking { hold, asking } = forking;
         drop(asking);
         self.holds.push(hold);

@@ -1,6 +1,7 @@
 //! Bytes into the program: first touches, soft faults, hard faults, prefetching.
 
 use crate::engine::{Engine, FreshStream, Purpose, Transfer};
+use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
 use terapage_policy::prefetch::Ahead;
 use terapage_stats::Counters;
@@ -16,6 +17,7 @@ impl Engine {
     /// fresh memory is touched in order.
     pub(crate) fn first_touch(&mut self, block: u32) {
         Counters::add(&self.counters.first_touches, 1);
+        self.record(Kind::FirstTouch, [block]);
         let wanted = self.fresh_window(block);
         let most = wanted.min((self.limit / 8).max(1) as u32);
         let end = self.table.end_of(block).min(block.saturating_add(most));
@@ -32,6 +34,7 @@ impl Engine {
 
     /// The stream touched last goes on after what was installed.
     fn fresh_installed(&mut self, block: u32, count: u32) {
+        self.record(Kind::FreshAhead, block + 1..block + count);
         let clock = self.clock;
         if let Some(stream) = self.fresh.iter_mut().find(|stream| stream.at == clock) {
             stream.next = block + count;
@@ -86,6 +89,7 @@ impl Engine {
     /// A touch of a block that still has its frame.
     pub(crate) fn soft_fault(&mut self, block: u32) {
         let marker = self.table.get(block).has(MARKER);
+        self.record(if marker { Kind::PrefetchMarker } else { Kind::SoftFault }, [block]);
         self.soft_len -= 1;
         self.install(&[block]);
         if marker {
@@ -103,6 +107,7 @@ impl Engine {
     pub(crate) fn hard_fault(&mut self, block: u32) {
         let since_ns = self.now();
         Counters::add(&self.counters.hard_faults, 1);
+        self.record(Kind::HardFault, [block]);
         let place = self.place();
         // Waiting for a place may have changed nothing about this block: only faults and requests do.
         self.table.get_mut(block).flags |= WANTED;
@@ -214,6 +219,12 @@ impl Engine {
             }
             let run = rest.iter().take_while(|&&block| !left_out(self, block)).count();
             let used = rest[..run].iter().filter(|&&block| self.table.get(block).has(MARKER)).count() as u32;
+            if transfer.since_ns == 0 {
+                let kind = |used| if used { Kind::PrefetchMarker } else { Kind::Prefetched };
+                for &block in &rest[..run] {
+                    self.record(kind(self.table.get(block).has(MARKER)), [block]);
+                }
+            }
             self.install(&rest[..run]);
             for &block in &rest[..run] {
                 self.policy.insert(block);

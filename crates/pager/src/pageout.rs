@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, Purpose, Transfer};
 use crate::mover::Taken;
+use crate::recorder::Kind;
 use crate::table::{State, WANTED};
 use terapage_stats::Counters;
 use terapage_store::EXTENT;
@@ -126,15 +127,18 @@ impl Engine {
         if zero {
             self.drop_slot(block);
             Counters::add(&self.counters.zero_page_outs, 1);
+            self.record(Kind::PageOutZero, [block]);
             return true;
         }
         let hash = xxh3_128(bytes);
         if slot.is_some() && hash == old {
             Counters::add(&self.counters.clean_page_outs, 1);
+            self.record(Kind::PageOutClean, [block]);
             return true;
         }
         self.table.get_mut(block).hash = hash;
         Counters::add(&self.counters.dirty_page_outs, 1);
+        self.record(Kind::PageOutDirty, [block]);
         false
     }
 
@@ -236,6 +240,7 @@ impl Engine {
         self.writing -= transfer.blocks.len();
         for &block in &transfer.blocks {
             if self.table.get(block).has(WANTED) {
+                self.record(Kind::SoftFault, [block]);
                 self.install(&[block]);
                 self.policy.rescue(block);
                 Counters::add(&self.counters.soft_faults, 1);

@@ -1,6 +1,7 @@
 //! What the program asks of the pager, served between faults.
 
 use crate::engine::Engine;
+use crate::recorder::Kind;
 use crate::table::State;
 use crate::{Error, Request};
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,6 +43,12 @@ impl Engine {
                 let hashes = unsafe { std::slice::from_raw_parts(hashes, (end - first) as usize) };
                 engine.written(first, end, hashes)
             }),
+            Request::FinishTrace => {
+                if let Some(recorder) = self.recorder.take() {
+                    recorder.end();
+                }
+                Ok(())
+            }
             Request::Park => Ok(()),
         };
         self.mailbox.answer(answer);
@@ -69,6 +76,9 @@ impl Engine {
         self.mover.register(start, len)?;
         self.counters.regions.fetch_add(1, Relaxed);
         let end = first + held.div_ceil(self.block) as u32;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.region(start, len, first);
+        }
         self.adopt(first, end)?;
         while self.frames > self.limit {
             let place = self.place();
@@ -104,6 +114,7 @@ impl Engine {
                 self.frames += 1;
                 self.mapped += 1;
                 self.policy.insert(block);
+                self.record(Kind::Present, [block]);
             }
         }
         Ok(())
@@ -112,6 +123,9 @@ impl Engine {
     /// The blocks read as zeros from now on.
     pub(crate) fn discard(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.discard(first, end - first);
+        }
         let mut block = first;
         while block < end {
             match self.table.state(block) {

@@ -3,33 +3,64 @@
 use crate::arena::ARENA;
 use crate::process;
 use std::ffi::{c_int, c_uint};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_sys::fd;
 
 /// The process that the library began in: a child of a fork writes under a name of its own.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
+/// The process whose memory this is. A child of vfork, which borrows it, has another number.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
 /// Asks to be told of the end.
 pub fn open() {
     FIRST.store(std::process::id(), SeqCst);
+    own();
     // SAFETY: the function lives as long as the process.
     unsafe { libc::atexit(at_exit) };
 }
 
+/// From now on the memory is the calling process's: at the start, and in a forked child.
+pub fn own() {
+    OWNER.store(std::process::id(), SeqCst);
+}
+
 extern "C" fn at_exit() {
+    finish();
+}
+
+/// Writes what is to be written at the end.
+fn finish() {
+    if OWNER.load(SeqCst) != std::process::id() {
+        return;
+    }
+    if let Some(pager) = &ARENA.lock().pager
+        && let Err(error) = pager.finish_trace()
+    {
+        terapage_sys::thread::say(&format!("terapage: {error}\n"));
+    }
     write_stats();
+}
+
+/// Where a file goes that each process of a run writes: the first to come has the name itself, others get their
+/// number behind it.
+pub fn own_name(path: &Path) -> PathBuf {
+    if path.exists() { with_number(path) } else { path.to_owned() }
+}
+
+fn with_number(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    beside.into()
 }
 
 fn write_stats() {
     let Some(path) = process::settings().and_then(|settings| settings.stats.as_ref()) else { return };
     let Some(counters) = ARENA.lock().pager.as_ref().map(|pager| pager.counters()) else { return };
     let Ok(json) = counters.snapshot().to_json() else { return };
-    let pid = std::process::id();
-    let mut beside = path.clone().into_os_string();
-    beside.push(format!(".{pid}"));
-    // The first to end that paged has the name itself; others get one of their own.
-    let first = FIRST.load(SeqCst) == pid && !path.exists();
-    let path = if first { path.clone() } else { beside.into() };
+    let first = FIRST.load(SeqCst) == std::process::id();
+    let path = if first { own_name(path) } else { with_number(path) };
     if let Err(error) = std::fs::write(&path, json) {
         terapage_sys::thread::say(&format!("terapage: {}: {error}\n", path.display()));
     }
@@ -39,7 +70,7 @@ fn write_stats() {
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    write_stats();
+    finish();
     // SAFETY: ends the process.
     unsafe { libc::syscall(libc::SYS_exit_group, status as i64) };
     std::process::abort()

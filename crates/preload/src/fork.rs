@@ -41,6 +41,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     thread::forget_others();
+    crate::exit::own();
     let _internal = thread::Internal::enter();
     // SAFETY: taken in `before`.
     let arena = unsafe { ARENA.value() };

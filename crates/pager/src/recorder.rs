@@ -1,0 +1,536 @@
+//! What the pager's thread does, recorded for simulators.
+//!
+//! The pager's thread appends words of 8 bytes to a ring; it takes no lock, compresses nothing and
+//! waits for no disk. A plain thread takes them out, compresses and writes. No event is dropped: when
+//! the ring is full the pager waits, and that is counted. That thread touches no paged memory, or the
+//! two could wait for each other.
+//!
+//! A word: the block in bits 0 to 31, the kind in bits 32 to 35, above that the microseconds since
+//! the word before. `Time` has 60 bits of microseconds around its kind instead; a discard and a region
+//! are followed by words with their numbers.
+
+use crate::Error;
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::Duration;
+use terapage_sys::fd::Fd;
+use terapage_sys::thread::{self, now_ns};
+use terapage_trace::{Event, Header, PageOut, Record, Writer};
+
+/// Words in the ring: 512 KiB.
+const RING: usize = 1 << 16;
+
+/// The writing thread is woken each time that so many words have been added.
+const WAKE: usize = RING / 2;
+
+/// Words after which the room they leave is given back.
+const PORTION: usize = 4096;
+
+/// A frame is written when it is so old.
+const FRAME_AGE: Duration = Duration::from_secs(1);
+
+/// How long the end of a trace may take.
+const FINISH_NS: u64 = 5_000_000_000;
+
+/// Bits of a word's time.
+const TIME_BITS: u32 = 28;
+
+/// What happened, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    FirstTouch,
+    FreshAhead,
+    Present,
+    HardFault,
+    SoftFault,
+    PrefetchMarker,
+    Prefetched,
+    PageOutDirty,
+    PageOutClean,
+    PageOutZero,
+    Discard,
+    RegionAdd,
+    Time,
+}
+
+const KINDS: [Kind; 13] = [
+    Kind::FirstTouch,
+    Kind::FreshAhead,
+    Kind::Present,
+    Kind::HardFault,
+    Kind::SoftFault,
+    Kind::PrefetchMarker,
+    Kind::Prefetched,
+    Kind::PageOutDirty,
+    Kind::PageOutClean,
+    Kind::PageOutZero,
+    Kind::Discard,
+    Kind::RegionAdd,
+    Kind::Time,
+];
+
+const RUNNING: u32 = 0;
+/// The pager's thread has recorded its last event.
+const FINISHING: u32 = 1;
+const DONE: u32 = 2;
+/// The file does not take the trace, or took too long.
+const FAILED: u32 = 3;
+
+/// What the pager's thread, the writing thread and the one that ends the trace share.
+pub(crate) struct Shared {
+    path: PathBuf,
+    ring: Box<[AtomicU64]>,
+    /// Words put in, ever.
+    head: AtomicUsize,
+    /// Words taken out, ever.
+    tail: AtomicUsize,
+    state: AtomicU32,
+    /// When the end is given up, or 0.
+    deadline_ns: AtomicU64,
+    stalls: AtomicU64,
+    writer: OnceLock<Thread>,
+}
+
+impl Shared {
+    fn wake(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+
+    /// From now on nobody waits for the file for longer than five seconds.
+    pub fn begin_end(&self) {
+        self.deadline_ns.compare_exchange(0, now_ns() + FINISH_NS, Relaxed, Relaxed).ok();
+    }
+
+    fn late(&self) -> bool {
+        let deadline_ns = self.deadline_ns.load(Relaxed);
+        deadline_ns > 0 && now_ns() >= deadline_ns
+    }
+
+    /// Waits until the file is complete.
+    pub fn wait_end(&self) -> Result<(), Error> {
+        loop {
+            match self.state.load(Acquire) {
+                DONE => return Ok(()),
+                FAILED => {
+                    return Err(self.error(io::Error::other("the trace could not be written to its end")));
+                }
+                _ if self.late() => {
+                    return Err(self.error(io::Error::other("the trace was not all written within 5 s")));
+                }
+                _ => thread::sleep_ms(1),
+            }
+        }
+    }
+
+    fn error(&self, source: io::Error) -> Error {
+        Error::Trace { path: self.path.clone(), source }
+    }
+
+    /// How often the pager waited for the writing thread.
+    pub fn stalls(&self) -> u64 {
+        self.stalls.load(Relaxed)
+    }
+}
+
+/// The pager's thread's side.
+pub(crate) struct Recorder {
+    shared: Arc<Shared>,
+    head: usize,
+    tail_seen: usize,
+    started_ns: u64,
+    last_us: u64,
+}
+
+impl Recorder {
+    /// Creates the file and starts the writing thread.
+    pub fn start(path: &Path, block: usize, frames: usize) -> Result<(Recorder, Arc<Shared>), Error> {
+        let path = with_pid(path);
+        let failed = |source| Error::Trace { path: path.clone(), source };
+        let file = TraceFile::create(&path).map_err(failed)?;
+        let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let program = std::env::current_exe().unwrap_or_default();
+        let header = Header {
+            block_bytes: block as u32,
+            pid: thread::pid() as u32,
+            start_us: started.map_or(0, |started| started.as_micros() as u64),
+            budget_bytes: (block * frames) as u64,
+            program: program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        let writer = Writer::new(file, &header).map_err(failed)?;
+        let shared = Arc::new(Shared {
+            path: path.clone(),
+            ring: (0..RING).map(|_| AtomicU64::new(0)).collect(),
+            head: AtomicUsize::new(0),
+            tail: AtomicUsize::new(0),
+            state: AtomicU32::new(RUNNING),
+            deadline_ns: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
+            writer: OnceLock::new(),
+        });
+        let taker = Taker { shared: shared.clone(), writer, tail: 0, time_us: 0 };
+        thread::spawn(c"terapage-trace", move || taker.run()).map_err(|error| failed(error.source))?;
+        let recorder =
+            Recorder { shared: shared.clone(), head: 0, tail_seen: 0, started_ns: now_ns(), last_us: 0 };
+        Ok((recorder, shared))
+    }
+
+    /// One thing happened to each of some blocks, now.
+    pub fn events(&mut self, kind: Kind, blocks: impl IntoIterator<Item = u32>) {
+        let mut time = self.time();
+        for block in blocks {
+            time = self.put(time, kind, block, &[]);
+        }
+    }
+
+    /// Blocks read as zeros.
+    pub fn discard(&mut self, block: u32, count: u32) {
+        let time = self.time();
+        self.put(time, Kind::Discard, block, &[count.into()]);
+    }
+
+    /// A range is paged.
+    pub fn region(&mut self, start: usize, len: usize, first: u32) {
+        let time = self.time();
+        self.put(time, Kind::RegionAdd, first, &[start as u64, len as u64]);
+    }
+
+    /// The last event has been recorded.
+    pub fn end(self) {
+        // A trace that has failed stays so.
+        self.shared.state.compare_exchange(RUNNING, FINISHING, Release, Relaxed).ok();
+        self.shared.wake();
+    }
+
+    /// Microseconds since the event before.
+    fn time(&mut self) -> u64 {
+        let now_us = (now_ns() - self.started_ns) / 1000;
+        let delta_us = now_us - self.last_us;
+        self.last_us = now_us;
+        delta_us
+    }
+
+    /// Puts an event into the ring, whole; gives the time to the next one of the same moment, 0.
+    fn put(&mut self, delta_us: u64, kind: Kind, block: u32, more: &[u64]) -> u64 {
+        let long = delta_us >> TIME_BITS != 0;
+        let words = usize::from(long) + 1 + more.len();
+        if !self.have_room(words) {
+            return 0;
+        }
+        let before = self.head;
+        let short_us = if long {
+            self.store(delta_us >> 32 << 36 | u64::from(Kind::Time as u8) << 32 | delta_us & 0xffff_ffff);
+            0
+        } else {
+            delta_us
+        };
+        self.store(short_us << 36 | u64::from(kind as u8) << 32 | u64::from(block));
+        for &word in more {
+            self.store(word);
+        }
+        self.shared.head.store(self.head, Release);
+        if before / WAKE != self.head / WAKE {
+            self.shared.wake();
+        }
+        0
+    }
+
+    fn store(&mut self, word: u64) {
+        self.shared.ring[self.head % RING].store(word, Relaxed);
+        self.head += 1;
+    }
+
+    /// Waits for room if there is none; false if the trace has failed.
+    fn have_room(&mut self, words: usize) -> bool {
+        if self.shared.state.load(Relaxed) != RUNNING {
+            return false;
+        }
+        if self.head + words - self.tail_seen <= RING {
+            return true;
+        }
+        self.tail_seen = self.shared.tail.load(Acquire);
+        if self.head + words - self.tail_seen <= RING {
+            return true;
+        }
+        self.shared.stalls.fetch_add(1, Relaxed);
+        self.shared.wake();
+        while self.head + words - self.tail_seen > RING {
+            if self.shared.late() {
+                self.shared.state.store(FAILED, Release);
+            }
+            if self.shared.state.load(Relaxed) != RUNNING {
+                return false;
+            }
+            thread::sleep_ms(1);
+            self.tail_seen = self.shared.tail.load(Acquire);
+        }
+        true
+    }
+}
+
+/// The writing thread's side.
+struct Taker {
+    shared: Arc<Shared>,
+    writer: Writer<TraceFile>,
+    tail: usize,
+    time_us: u64,
+}
+
+impl Taker {
+    fn run(self) {
+        let shared = self.shared.clone();
+        shared.writer.set(std::thread::current()).ok();
+        let state = match self.write_all() {
+            Ok(()) => DONE,
+            Err(error) => {
+                let path = shared.path.display();
+                thread::say(&format!(
+                    "terapage: trace {path}: {error}; the trace ends here, the program goes on\n"
+                ));
+                FAILED
+            }
+        };
+        shared.state.store(state, Release);
+    }
+
+    fn write_all(mut self) -> io::Result<()> {
+        let mut written_ns = now_ns();
+        loop {
+            // The state first: what is in the ring then is all that there will be.
+            let finishing = self.shared.state.load(Acquire) == FINISHING;
+            let head = self.shared.head.load(Acquire);
+            self.take(head)?;
+            if finishing {
+                return self.writer.finish().map(drop);
+            }
+            if self.shared.state.load(Relaxed) == FAILED {
+                return Err(io::Error::other("the file took too long"));
+            }
+            if now_ns() - written_ns >= FRAME_AGE.as_nanos() as u64 {
+                self.writer.flush()?;
+                written_ns = now_ns();
+            }
+            if self.shared.head.load(Acquire) - self.tail < WAKE {
+                std::thread::park_timeout(FRAME_AGE);
+            }
+        }
+    }
+
+    /// Takes the words up to `head` out of the ring.
+    fn take(&mut self, head: usize) -> io::Result<()> {
+        let mut given_back = self.tail;
+        while self.tail < head {
+            let word = self.word();
+            let kind = KINDS[(word >> 32 & 15) as usize];
+            if kind == Kind::Time {
+                self.time_us += word >> 36 << 32 | word & 0xffff_ffff;
+                continue;
+            }
+            self.time_us += word >> 36;
+            let event = self.event(kind, word as u32);
+            self.writer.record(&Record { time_us: self.time_us, event })?;
+            if self.tail - given_back >= PORTION {
+                self.shared.tail.store(self.tail, Release);
+                given_back = self.tail;
+            }
+        }
+        self.shared.tail.store(self.tail, Release);
+        Ok(())
+    }
+
+    fn word(&mut self) -> u64 {
+        let word = self.shared.ring[self.tail % RING].load(Relaxed);
+        self.tail += 1;
+        word
+    }
+
+    fn event(&mut self, kind: Kind, block: u32) -> Event {
+        match kind {
+            Kind::FirstTouch => Event::FirstTouch { block },
+            Kind::FreshAhead => Event::FreshAhead { block },
+            Kind::Present => Event::Present { block },
+            Kind::HardFault => Event::HardFault { block },
+            Kind::SoftFault => Event::SoftFault { block },
+            Kind::PrefetchMarker => Event::PrefetchMarker { block },
+            Kind::Prefetched => Event::Prefetched { block },
+            Kind::PageOutDirty => Event::PageOut { block, how: PageOut::Dirty },
+            Kind::PageOutClean => Event::PageOut { block, how: PageOut::Clean },
+            Kind::PageOutZero => Event::PageOut { block, how: PageOut::Zero },
+            Kind::Discard => Event::Discard { block, count: self.word() as u32 },
+            Kind::RegionAdd => Event::RegionAdd { start: self.word(), len: self.word(), first: block },
+            Kind::Time => unreachable!("taken by the caller"),
+        }
+    }
+}
+
+/// A file with a number that programs do not stumble over.
+struct TraceFile(Fd);
+
+impl TraceFile {
+    /// Creates it, or empties it if nobody else is writing to it.
+    fn create(path: &Path) -> io::Result<TraceFile> {
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        if file.metadata()?.is_file() {
+            file.try_lock().map_err(|error| match error {
+                std::fs::TryLockError::WouldBlock => io::Error::other(
+                    "another process writes its trace there (%p in the name gives each its own)",
+                ),
+                std::fs::TryLockError::Error(error) => error,
+            })?;
+            file.set_len(0)?;
+        }
+        let fd = Fd::adopt(OwnedFd::from(file)).map_err(|error| error.source)?;
+        Ok(TraceFile(fd))
+    }
+}
+
+impl Write for TraceFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: the descriptor is open, and stays the other owner's: this one never closes it.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(self.0.raw()) });
+        (&*file).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The path, with the process's number for each `%p`.
+fn with_pid(path: &Path) -> PathBuf {
+    let pid = thread::pid().to_string();
+    let mut named = Vec::new();
+    let mut rest = path.as_os_str().as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        if let Some(after) = rest.strip_prefix(b"%p") {
+            named.extend(pid.as_bytes());
+            rest = after;
+        } else {
+            named.push(first);
+            rest = tail;
+        }
+    }
+    std::ffi::OsString::from_vec(named).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::OpenOptionsExt;
+    use terapage_trace::Reader;
+
+    /// A path that no other test uses, with nothing there.
+    fn fresh_path(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("terapage-{name}-{}", std::process::id()));
+        std::fs::remove_file(&path).ok();
+        path
+    }
+
+    /// Removes a file, also when the test fails.
+    struct Removed(PathBuf);
+
+    impl Drop for Removed {
+        fn drop(&mut self) {
+            std::fs::remove_file(&self.0).ok();
+        }
+    }
+
+    #[test]
+    fn every_event_comes_back_however_many_and_however_late() {
+        let file = Removed(fresh_path("recorder"));
+        let (mut recorder, shared) = Recorder::start(&file.0, 4096, 8).unwrap();
+        recorder.region(1 << 40, 1 << 30, 0);
+        recorder.discard(5, 70_000);
+        let mut expected = Vec::new();
+        let mut time_us = recorder.last_us;
+        for index in 0..5 * RING as u64 {
+            let delta_us = if index % 1000 == 0 { (1 << TIME_BITS) + (index << 30) } else { index % 3 };
+            let block = (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+            recorder.put(delta_us, Kind::HardFault, block, &[]);
+            time_us += delta_us;
+            expected.push(Record { time_us, event: Event::HardFault { block } });
+        }
+        recorder.end();
+        shared.wait_end().unwrap();
+        let records: Vec<_> = Reader::open(&file.0).unwrap().map(Result::unwrap).collect();
+        assert_eq!(records[0].event, Event::RegionAdd { start: 1 << 40, len: 1 << 30, first: 0 });
+        assert_eq!(records[1].event, Event::Discard { block: 5, count: 70_000 });
+        assert!(records[2..] == expected);
+    }
+
+    #[test]
+    fn a_file_that_takes_nothing_does_not_hold_the_end_up_for_ever() {
+        let pipe = Removed(fresh_path("pipe"));
+        let name = std::ffi::CString::new(pipe.0.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let open = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&pipe.0);
+        let _reader = open.unwrap();
+        let (mut recorder, shared) = Recorder::start(&pipe.0, 4096, 8).unwrap();
+        shared.begin_end();
+        // More than a pipe and the ring hold: no two blocks alike, so that zstd finds little.
+        for index in 0..20 * RING as u64 {
+            recorder.put(0, Kind::HardFault, (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32, &[]);
+        }
+        recorder.end();
+        assert!(shared.wait_end().is_err());
+        assert!(shared.stalls() > 0);
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_ends_the_trace_with_an_error() {
+        let pipe = Removed(fresh_path("gone"));
+        let name = std::ffi::CString::new(pipe.0.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe.0).unwrap();
+        let (mut recorder, shared) = Recorder::start(&pipe.0, 4096, 8).unwrap();
+        drop(reader);
+        recorder.events(Kind::FirstTouch, 0..100);
+        recorder.end();
+        assert!(shared.wait_end().is_err());
+    }
+
+    #[test]
+    fn two_processes_do_not_write_one_file() {
+        let file = Removed(fresh_path("twice"));
+        let first = TraceFile::create(&file.0).unwrap();
+        let Err(error) = TraceFile::create(&file.0) else { panic!("two have it") };
+        assert!(error.to_string().contains("%p"), "{error}");
+        drop(first);
+        TraceFile::create(&file.0).unwrap();
+        let named = with_pid(Path::new("/a/%p/b%p%"));
+        let pid = std::process::id();
+        assert_eq!(named, PathBuf::from(format!("/a/{pid}/b{pid}%")));
+    }
+
+    #[test]
+    #[ignore = "measures: cargo test --release -p terapage-pager --lib -- --ignored --nocapture"]
+    fn what_an_event_costs() {
+        let file = Removed(fresh_path("cost"));
+        let (mut recorder, shared) = Recorder::start(&file.0, 4096, 8).unwrap();
+        let (bursts, events) = (100u32, 10_000u32);
+        let mut spent_ns = 0;
+        for burst in 0..bursts {
+            let since_ns = now_ns();
+            for index in 0..events {
+                recorder.events(Kind::HardFault, [index.wrapping_mul(burst)]);
+            }
+            spent_ns += now_ns() - since_ns;
+            thread::sleep_ms(10);
+        }
+        let each = spent_ns as f64 / f64::from(bursts * events);
+        println!("{each:.1} ns an event, {} stalls", shared.stalls());
+        recorder.end();
+        shared.wait_end().unwrap();
+    }
+}

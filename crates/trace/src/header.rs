@@ -1,0 +1,129 @@
+//! What a trace says about the run it was recorded in.
+
+use crate::{Error, MAGIC};
+use std::io::{self, Read, Write};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes of the header up to the name.
+const FIXED: usize = 36;
+
+/// Bytes of the name, at most.
+const NAME: usize = 4096;
+
+/// The run that a trace was recorded in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Bytes of a block: a power of two.
+    pub block_bytes: u32,
+    /// The process.
+    pub pid: u32,
+    /// When the recording began: microseconds since 1970 (UTC). Records count from here.
+    pub start_us: u64,
+    /// The bytes of frames that the process may use.
+    pub budget_bytes: u64,
+    /// The program's name. What goes beyond 4096 bytes is cut off.
+    pub program: String,
+}
+
+impl Header {
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut end = self.program.len().min(NAME);
+        while !self.program.is_char_boundary(end) {
+            end -= 1;
+        }
+        let name = &self.program[..end];
+        let mut bytes = Vec::with_capacity(FIXED + name.len() + 8);
+        bytes.extend(MAGIC);
+        bytes.extend(self.block_bytes.to_le_bytes());
+        bytes.extend(self.pid.to_le_bytes());
+        bytes.extend(self.start_us.to_le_bytes());
+        bytes.extend(self.budget_bytes.to_le_bytes());
+        bytes.extend((name.len() as u32).to_le_bytes());
+        bytes.extend(name.as_bytes());
+        bytes.extend(xxh3_64(&bytes).to_le_bytes());
+        out.write_all(&bytes)
+    }
+
+    /// The header, and its length in bytes.
+    pub(crate) fn read(from: &mut impl Read) -> Result<(Header, u64), Error> {
+        let mut bytes = Vec::new();
+        extend(from, &mut bytes, MAGIC.len(), "the magic \"TERATRC\" and version 1")?;
+        if bytes != MAGIC {
+            let found = format!("\"{}\"", bytes.escape_ascii());
+            return Err(Error::Corrupt { offset: 0, expected: "the magic \"TERATRC\" and version 1", found });
+        }
+        extend(from, &mut bytes, FIXED - MAGIC.len(), "the header")?;
+        let u32_at =
+            |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let u64_at =
+            |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let name_len = u32_at(&bytes, 32) as usize;
+        if name_len > NAME {
+            let found = name_len.to_string();
+            return Err(Error::Corrupt { offset: 32, expected: "a name of up to 4096 bytes", found });
+        }
+        extend(from, &mut bytes, name_len, "the program's name")?;
+        let end = bytes.len();
+        extend(from, &mut bytes, 8, "the header's hash")?;
+        let (hash, expected) = (xxh3_64(&bytes[..end]), u64_at(&bytes, end));
+        if hash != expected {
+            let found = format!("bytes with the hash {hash:016x}");
+            return Err(Error::Corrupt { offset: 0, expected: "a header that fits its hash", found });
+        }
+        let program = String::from_utf8(bytes[FIXED..end].to_vec()).map_err(|error| Error::Corrupt {
+            offset: FIXED as u64,
+            expected: "a name in UTF-8",
+            found: error.to_string(),
+        })?;
+        let header = Header {
+            block_bytes: u32_at(&bytes, 8),
+            pid: u32_at(&bytes, 12),
+            start_us: u64_at(&bytes, 16),
+            budget_bytes: u64_at(&bytes, 24),
+            program,
+        };
+        Ok((header, bytes.len() as u64))
+    }
+}
+
+/// Reads `count` bytes more.
+fn extend(
+    from: &mut impl Read,
+    bytes: &mut Vec<u8>,
+    count: usize,
+    expected: &'static str,
+) -> Result<(), Error> {
+    let offset = bytes.len();
+    bytes.resize(offset + count, 0);
+    fill(from, &mut bytes[offset..], offset as u64, expected)
+}
+
+/// Fills `into`; false if there is not one byte more and `into` is not empty.
+pub(crate) fn try_fill(
+    from: &mut impl Read,
+    into: &mut [u8],
+    offset: u64,
+    expected: &'static str,
+) -> Result<bool, Error> {
+    let mut got = 0;
+    while got < into.len() {
+        match from.read(&mut into[got..]) {
+            Ok(0) if got == 0 => return Ok(false),
+            Ok(0) => return Err(Error::CutShort { offset, expected }),
+            Ok(more) => got += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(Error::Io { offset: offset + got as u64, source }),
+        }
+    }
+    Ok(true)
+}
+
+/// Fills `into`.
+pub(crate) fn fill(
+    from: &mut impl Read,
+    into: &mut [u8],
+    offset: u64,
+    expected: &'static str,
+) -> Result<(), Error> {
+    if try_fill(from, into, offset, expected)? { Ok(()) } else { Err(Error::CutShort { offset, expected }) }
+}

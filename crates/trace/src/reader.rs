@@ -1,0 +1,164 @@
+//! Records out of a trace.
+
+use crate::header::{fill, try_fill};
+use crate::record::Before;
+use crate::{Error, FRAME_BYTES, FRAME_HEADER, Header, Record, frame_hash};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// Reads a trace: an iterator over its records. After an error it ends.
+pub struct Reader<R: Read> {
+    from: R,
+    header: Header,
+    /// Bytes read.
+    offset: u64,
+    /// Where the frame begins that `raw` is of.
+    frame: u64,
+    raw: Vec<u8>,
+    at: usize,
+    before: Before,
+    packed: Vec<u8>,
+    ended: bool,
+    allow_cut_short: bool,
+    cut_short: Option<Error>,
+}
+
+impl Reader<BufReader<File>> {
+    /// Opens a trace file.
+    ///
+    /// # Errors
+    /// No such file, or no trace.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|source| Error::Io { offset: 0, source })?;
+        Reader::new(BufReader::new(file))
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Begins with the header.
+    ///
+    /// # Errors
+    /// No trace.
+    pub fn new(mut from: R) -> Result<Self, Error> {
+        let (header, offset) = Header::read(&mut from)?;
+        Ok(Reader {
+            from,
+            header,
+            offset,
+            frame: offset,
+            raw: Vec::new(),
+            at: 0,
+            before: Before::default(),
+            packed: Vec::new(),
+            ended: false,
+            allow_cut_short: false,
+            cut_short: None,
+        })
+    }
+
+    /// The run that the trace was recorded in.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// A trace that is cut short ends after its last whole frame, without an error:
+    /// [`cut_short`](Self::cut_short) tells. A killed program leaves such a trace.
+    #[must_use]
+    pub fn allow_cut_short(mut self) -> Self {
+        self.allow_cut_short = true;
+        self
+    }
+
+    /// Where the trace was cut short, once its end has been met.
+    pub fn cut_short(&self) -> Option<&Error> {
+        self.cut_short.as_ref()
+    }
+
+    /// Reads the next frame; false at the trace's end.
+    fn next_frame(&mut self) -> Result<bool, Error> {
+        self.frame = self.offset;
+        let offset = self.frame;
+        let mut head = [0; FRAME_HEADER];
+        fill(&mut self.from, &mut head, offset, "a frame or the end")?;
+        let u32_at = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let (packed_len, raw_len) = (u32_at(0) as usize, u32_at(4) as usize);
+        let hash = u64::from_le_bytes(head[8..].try_into().expect("eight bytes"));
+        if raw_len > FRAME_BYTES || packed_len > zstd_safe::compress_bound(FRAME_BYTES) {
+            let found = format!("{packed_len} compressed bytes of {raw_len}");
+            return Err(Error::Corrupt { offset, expected: "a frame of up to 1 MiB", found });
+        }
+        self.packed.resize(packed_len, 0);
+        fill(&mut self.from, &mut self.packed, offset, "all of a frame's bytes")?;
+        let real = frame_hash(&head[..8], &self.packed);
+        if real != hash {
+            let found = format!("bytes with the hash {real:016x}");
+            return Err(Error::Corrupt { offset, expected: "a frame that fits its hash", found });
+        }
+        self.offset += (FRAME_HEADER + packed_len) as u64;
+        if raw_len == 0 {
+            return self.end();
+        }
+        self.raw.resize(raw_len, 0);
+        let unpacked = zstd_safe::decompress(&mut self.raw[..], &self.packed);
+        if unpacked != Ok(raw_len) {
+            let found = match unpacked {
+                Ok(len) => format!("{len} bytes where the frame says {raw_len}"),
+                Err(code) => zstd_safe::get_error_name(code).to_owned(),
+            };
+            return Err(Error::Corrupt { offset, expected: "zstd's compressed bytes", found });
+        }
+        self.at = 0;
+        self.before = Before::default();
+        Ok(true)
+    }
+
+    /// Nothing comes after the end.
+    fn end(&mut self) -> Result<bool, Error> {
+        let offset = self.offset;
+        if try_fill(&mut self.from, &mut [0], offset, "nothing")? {
+            let found = "more bytes".to_owned();
+            return Err(Error::Corrupt { offset, expected: "nothing after the end", found });
+        }
+        Ok(false)
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        while self.at == self.raw.len() {
+            if !self.next_frame()? {
+                return Ok(None);
+            }
+        }
+        let mut rest = &self.raw[self.at..];
+        let record = self.before.take(&mut rest).map_err(|expected| Error::Corrupt {
+            offset: self.frame,
+            expected,
+            found: format!("something else at byte {} of the frame's records", self.at),
+        })?;
+        self.at = self.raw.len() - rest.len();
+        Ok(Some(record))
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Record, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        match self.next_record() {
+            Ok(Some(record)) => return Some(Ok(record)),
+            Ok(None) => self.ended = true,
+            Err(error @ Error::CutShort { .. }) if self.allow_cut_short => {
+                self.ended = true;
+                self.cut_short = Some(error);
+            }
+            Err(error) => {
+                self.ended = true;
+                return Some(Err(error));
+            }
+        }
+        None
+    }
+}

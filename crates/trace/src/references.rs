@@ -1,0 +1,64 @@
+//! The reference string of a trace.
+
+use crate::{Error, Event, Record};
+use std::collections::HashMap;
+
+/// The blocks in the order in which they were referenced, as far as the pager saw: first touches,
+/// hard and soft faults, touches of prefetch markers; and blocks that were put in place unasked,
+/// at that moment.
+///
+/// A block keeps its number. When a block that was discarded, or was all zero, begins again with a
+/// first touch, that costs no page-in: it goes on under a new number, above all others. So the
+/// least page-ins for these references (Belady) are never more than the pager's own.
+///
+/// # Errors
+/// The first error of the records, or too many blocks.
+pub fn references(records: impl IntoIterator<Item = Result<Record, Error>>) -> Result<Vec<u32>, Error> {
+    // New numbers are counted from 0 until the end of the old ones is known.
+    let mut references = Vec::new();
+    let mut names: HashMap<u32, Name> = HashMap::new();
+    let mut end = 0u64;
+    let mut again = 0u64;
+    for record in records {
+        let event = record?.event;
+        let block = event.block();
+        let begins = match event {
+            Event::FirstTouch { .. } | Event::FreshAhead { .. } | Event::Present { .. } => true,
+            Event::HardFault { .. }
+            | Event::SoftFault { .. }
+            | Event::PrefetchMarker { .. }
+            | Event::Prefetched { .. } => false,
+            Event::PageOut { .. } | Event::Discard { .. } | Event::RegionAdd { .. } => continue,
+        };
+        end = end.max(u64::from(block) + 1);
+        let name = match names.get(&block) {
+            None => Name::Own(block),
+            Some(_) if begins => {
+                again += 1;
+                Name::Again(again - 1)
+            }
+            Some(&name) => name,
+        };
+        names.insert(block, name);
+        references.push(name);
+    }
+    if end + again > 1 << 32 {
+        return Err(Error::Blocks);
+    }
+    Ok(references
+        .into_iter()
+        .map(|name| match name {
+            Name::Own(block) => block,
+            Name::Again(index) => (end + index) as u32,
+        })
+        .collect())
+}
+
+/// What a block is called.
+#[derive(Clone, Copy)]
+enum Name {
+    /// By its own number.
+    Own(u32),
+    /// By a new number, from 0.
+    Again(u64),
+}
