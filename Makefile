@@ -2,6 +2,7 @@
 
 PREFIX ?= /usr/local
 SHELL := /bin/bash
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 MAN := target/man
 COMPLETIONS := target/completions
 
@@ -41,6 +42,11 @@ install: build
 	for shell in bash zsh fish; do target/release/terapage completions $$shell > $(COMPLETIONS)/$$shell; done
 	install -D -m 755 target/release/terapage $(DESTDIR)$(PREFIX)/bin/terapage
 	install -D -m 644 target/release/libterapage_preload.so $(DESTDIR)$(PREFIX)/lib/terapage/libterapage_preload.so
+	install -D -m 755 target/release/libterapage.so $(DESTDIR)$(PREFIX)/lib/libterapage.so
+	install -D -m 644 target/release/libterapage.a $(DESTDIR)$(PREFIX)/lib/libterapage.a
+	install -D -m 644 crates/capi/include/terapage.h $(DESTDIR)$(PREFIX)/include/terapage.h
+	mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/capi/terapage.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/terapage.pc
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 $(MAN)/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -D -m 644 $(COMPLETIONS)/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/terapage
