@@ -170,10 +170,13 @@ impl Engine {
             while let Some(fault) = self.queue.pop_front() {
                 self.fault(fault);
             }
-            if self.ring().has_unsubmitted() {
-                self.enter(0);
+            if self.is_short() {
+                // What a thread waits for goes to the store first.
+                if self.ring().has_unsubmitted() {
+                    self.enter(0);
+                }
+                self.balance();
             }
-            self.balance();
             self.publish();
             if std::mem::take(&mut self.requests_ready) {
                 self.mailbox.event.clear();
@@ -181,9 +184,26 @@ impl Engine {
                 continue;
             }
             if !self.faults_ready {
-                self.enter(1);
+                self.sleep();
             }
         }
+    }
+
+    /// Waits until something happens: for a moment by looking, then by sleeping.
+    fn sleep(&mut self) {
+        if self.options.spin_us > 0 {
+            let until = now_ns() + self.options.spin_us * 1000;
+            loop {
+                self.enter(0);
+                if self.ring().has_done() {
+                    return;
+                }
+                if now_ns() > until {
+                    break;
+                }
+            }
+        }
+        self.enter(1);
     }
 
     /// Ends the process: the program cannot have its bytes.

@@ -83,6 +83,8 @@ pub struct Options {
     pub soft_per_mille: usize,
     /// Check bytes that come back against their hash.
     pub verify: bool,
+    /// Microseconds that the pager looks for more work before it sleeps.
+    pub spin_us: u64,
     /// Do without UFFDIO_MOVE.
     pub copy: bool,
     /// Record the program's block references in this file, with the process's number for each `%p`.
@@ -100,6 +102,7 @@ impl Default for Options {
             ahead_bytes: 16 << 20,
             soft_per_mille: 100,
             verify: true,
+            spin_us: 0,
             copy: false,
             trace: None,
         }

@@ -103,7 +103,14 @@ impl Mover {
             let part = ZEROS.min(len - offset);
             // SAFETY: the zeros are ours and never written.
             if let Err(stuck) = unsafe { self.program.copy(at + offset, self.zeros, part, true) } {
-                return Err(Lost { at: at + offset + stuck.done, doing: "first touch", errno: stuck.errno });
+                // The kernel copies into one mapping at a time, and a range may be several.
+                for page in (stuck.done..part).step_by(PAGE) {
+                    let at = at + offset + page;
+                    // SAFETY: as above.
+                    if let Err(stuck) = unsafe { self.program.copy(at, self.zeros, PAGE, true) } {
+                        return Err(Lost { at, doing: "first touch", errno: stuck.errno });
+                    }
+                }
             }
         }
         Ok(())
@@ -141,7 +148,13 @@ impl Mover {
         } else {
             // SAFETY: nobody writes to the place meanwhile.
             if let Err(stuck) = unsafe { self.program.copy(to, place, len, false) } {
-                return Err(Lost { at: to + stuck.done, doing: "page-in by copy", errno: stuck.errno });
+                // As for fresh pages: one mapping at a time.
+                for page in (stuck.done..len).step_by(PAGE) {
+                    // SAFETY: as above.
+                    if let Err(stuck) = unsafe { self.program.copy(to + page, place + page, PAGE, false) } {
+                        return Err(Lost { at: to + page, doing: "page-in by copy", errno: stuck.errno });
+                    }
+                }
             }
             // SAFETY: the bytes are in the program now.
             unsafe { memory::discard(place, len) }.ok();

@@ -13,18 +13,30 @@ use xxhash_rust::xxh3::xxh3_128;
 const WRITING_BYTES: usize = 32 << 20;
 
 impl Engine {
+    /// Frames that are to be ready: soft, free, not yet made, or on their way out.
+    fn target(&self) -> usize {
+        (self.limit * self.options.soft_per_mille / 1000).max(1)
+    }
+
+    /// Blocks that one page-out takes at most.
+    fn batch(&self) -> usize {
+        (EXTENT / self.block).min(self.target().div_ceil(2)).max(1)
+    }
+
+    fn missing(&self) -> usize {
+        let have = self.pool.free_len() + (self.limit - self.frames) + self.soft_len + self.writing;
+        self.target().saturating_sub(have)
+    }
+
+    /// Whether blocks should be paged out now.
+    pub(crate) fn is_short(&self) -> bool {
+        self.missing() >= self.batch().min(8) && self.writing * self.block < WRITING_BYTES
+    }
+
     /// Pages out so far ahead of need that frames can be had at once.
     pub(crate) fn balance(&mut self) {
-        let target = (self.limit * self.options.soft_per_mille / 1000).max(1);
-        let batch = (EXTENT / self.block).min(target.div_ceil(2)).max(1);
-        let lazy = batch.min(8);
-        loop {
-            let have = self.pool.free_len() + (self.limit - self.frames) + self.soft_len + self.writing;
-            let missing = target.saturating_sub(have);
-            if missing < lazy || self.writing * self.block >= WRITING_BYTES {
-                return;
-            }
-            if self.page_out(missing.min(batch)) == 0 {
+        while self.is_short() {
+            if self.page_out(self.missing().min(self.batch())) == 0 {
                 return;
             }
             self.enter(0);

@@ -46,7 +46,7 @@ pub fn start() -> usize {
 /// Reserves the arena. `false` where the machine gives no such range.
 pub fn open(block: usize, budget: usize) -> bool {
     let align = 2 << 20;
-    let sizes = (36..=42).rev().map(|shift| 1usize << shift);
+    let sizes = (33..=42).rev().map(|shift| 1usize << shift);
     let Some((len, at)) = sizes.into_iter().find_map(|len| Some((len, memory::reserve(len).ok()? as usize)))
     else {
         return false;
@@ -87,6 +87,22 @@ impl Arena {
                 process::or_fail(pager.release(from, to - from));
             }
             self.pager = Some(pager);
+            self.set_forkable(false);
+        }
+        if let Some(pager) = &self.pager {
+            let used = self.ranges.used_bytes + statics::bytes();
+            pager.counters().region_bytes.store(used as u64, Relaxed);
+        }
+    }
+
+    /// Whether a fork copies paged memory. Only one that the pager hears of may: a child made behind its
+    /// back is to stop at the first touch, not to read zeros.
+    pub fn set_forkable(&self, forkable: bool) {
+        let advice = if forkable { libc::MADV_DOFORK } else { libc::MADV_DONTFORK };
+        let (from, to) = (START.load(Relaxed), END.load(Relaxed));
+        memory::advise(from, to - from, advice);
+        for (start, len) in statics::ranges() {
+            memory::advise(start, len, advice);
         }
     }
 

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory};
 
 /// Mappings smaller than this are the kernel's.
-const LEAST: usize = 64 << 10;
+const LEAST: usize = 16 << 10;
 
 const READ_WRITE: c_int = PROT_READ | PROT_WRITE;
 

@@ -61,6 +61,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     let hidden = Hidden {
         copy: variable("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
         faults: variable("TERAPAGE_FAULTS").and_then(|value| value.to_str()?.parse().ok()),
+        spin_us: variable("TERAPAGE_SPIN_US").and_then(|value| value.to_str()?.parse().ok()),
         soft_per_mille: variable("TERAPAGE_SOFT_PER_MILLE").and_then(|value| value.to_str()?.parse().ok()),
     };
     HIDDEN.set(hidden).ok();
@@ -81,6 +82,7 @@ struct Hidden {
     copy: bool,
     faults: Option<terapage_store::Faults>,
     soft_per_mille: Option<usize>,
+    spin_us: Option<u64>,
 }
 
 static HIDDEN: OnceLock<Hidden> = OnceLock::new();
@@ -117,6 +119,7 @@ pub fn start_pager() -> Pager {
         trace: settings.trace.as_deref().map(crate::exit::own_name),
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
         soft_per_mille: HIDDEN.get().and_then(|hidden| hidden.soft_per_mille).unwrap_or(100),
+        spin_us: HIDDEN.get().and_then(|hidden| hidden.spin_us).unwrap_or(0),
         ..Options::default()
     };
     let placement = match settings.placement {
