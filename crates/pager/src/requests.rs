@@ -80,6 +80,11 @@ impl Engine {
             recorder.region(start, len, first);
         }
         self.adopt(first, end)?;
+        self.shrink()
+    }
+
+    /// Gives frames back that are more than there may be.
+    fn shrink(&mut self) -> Result<(), Error> {
         while self.frames > self.limit {
             let place = self.place();
             let at = self.pool.address(place);
@@ -205,9 +210,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Fresh memory was mapped over blocks: they are paged again.
+    /// Released blocks are plain memory again, with what they hold: they are paged again.
     fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
+        // Once it is registered no page appears but by this thread.
         self.mover.register(at, len)?;
         for block in first..end {
             if self.table.state(block) == State::Loose {
@@ -215,7 +221,8 @@ impl Engine {
                 self.counters.released_bytes.fetch_sub(self.block as u64, Relaxed);
             }
         }
-        Ok(())
+        self.adopt(first, end)?;
+        self.shrink()
     }
 
     /// The blocks will be touched soon.

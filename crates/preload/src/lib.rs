@@ -13,6 +13,7 @@ mod lock;
 mod maps;
 mod process;
 mod ranges;
+mod spans;
 mod statics;
 
 use std::alloc::{GlobalAlloc, Layout};

@@ -5,6 +5,7 @@ use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Placement, Settings};
 use terapage_pager::{Options, Pager};
 use terapage_sys::thread;
@@ -90,8 +91,10 @@ static HIDDEN: OnceLock<Hidden> = OnceLock::new();
 /// Ends the process: it cannot be run as it was asked to be.
 pub fn fail(why: &str) -> ! {
     thread::say(&format!("terapage: {why}\n"));
+    // Past our own `_exit`, which would wait for locks that may be held here.
     // SAFETY: ends the process.
-    unsafe { libc::_exit(125) }
+    unsafe { libc::syscall(libc::SYS_exit_group, 125i64) };
+    std::process::abort()
 }
 
 /// The value, or the end of the process.
@@ -128,7 +131,17 @@ pub fn start_pager() -> Pager {
     };
     let paths: Vec<PathBuf> = settings.stores.iter().map(|store| store.0.clone()).collect();
     let limit = settings.store_size.map(|size| size.0);
+    let first = AtomicBool::new(true);
     let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
+        let mut paths = paths.clone();
+        if !first.swap(false, Relaxed) {
+            // A device is the parent's alone: a forked child keeps its blocks in a file.
+            paths.retain(|path| path.is_dir());
+            if paths.is_empty() {
+                let other = terapage_config::default_store(&|_: &str| None);
+                paths.extend(other.ok().map(|store| store.0));
+            }
+        }
         let files = terapage_store::Files::open(&paths, placement, block, limit)?;
         Ok(match HIDDEN.get().and_then(|hidden| hidden.faults) {
             Some(faults) => Box::new(terapage_store::Faulty::new(files, faults, 1)),
