@@ -116,6 +116,8 @@ pub(crate) enum Request {
         start: usize,
         len: usize,
         held: usize,
+        /// Ranges in it that are not to be paged; valid while the asker waits.
+        loose: *const [(usize, usize)],
     },
     Discard {
         start: usize,
@@ -355,7 +357,19 @@ impl Pager {
     /// Pages a range of private, anonymous, writable memory from now on, with what the first `held` bytes of
     /// it hold; beyond them it was never touched.
     pub fn add(&self, start: usize, len: usize, held: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Add { start, len, held })
+        self.add_around(start, len, held, &[])
+    }
+
+    /// The same, but for ranges in it, from and to, ascending, on blocks' edges, that are not paged:
+    /// as if they had been [released](Self::release).
+    pub fn add_around(
+        &self,
+        start: usize,
+        len: usize,
+        held: usize,
+        loose: &[(usize, usize)],
+    ) -> Result<(), Error> {
+        self.mailbox.ask(Request::Add { start, len, held, loose })
     }
 
     /// The range reads as zeros from now on.

@@ -19,7 +19,10 @@ impl Engine {
             return;
         }
         let answer = match request {
-            Request::Add { start, len, held } => self.add(start, len, held),
+            Request::Add { start, len, held, loose } => {
+                // SAFETY: the asker waits for the answer, and the slice is its own.
+                self.add(start, len, held, unsafe { &*loose })
+            }
             Request::Discard { start, len } => self.each_part(start, len, Self::discard),
             Request::Release { start, len } => self.each_part(start, len, Self::release),
             Request::Restore { start, len } => self.each_part(start, len, Self::restore),
@@ -70,16 +73,30 @@ impl Engine {
     }
 
     /// Pages a range from now on, with what it holds already.
-    fn add(&mut self, start: usize, len: usize, held: usize) -> Result<(), Error> {
+    fn add(&mut self, start: usize, len: usize, held: usize, loose: &[(usize, usize)]) -> Result<(), Error> {
         let first = self.table.add(start, len)?;
-        // Once it is registered no page appears but by this thread.
-        self.mover.register(start, len)?;
         self.counters.regions.fetch_add(1, Relaxed);
-        let end = first + held.div_ceil(self.block) as u32;
         if let Some(recorder) = &mut self.recorder {
             recorder.region(start, len, first);
         }
-        self.adopt(first, end)?;
+        let block_of = |at: usize| first + ((at - start) / self.block) as u32;
+        let held = block_of(start + held.next_multiple_of(self.block));
+        let loose: Vec<_> = loose.iter().map(|&(from, to)| block_of(from)..block_of(to)).collect();
+        let end = block_of(start + len);
+        let mut at = first;
+        for loose in loose.into_iter().chain([end..end]) {
+            if at < loose.start {
+                let (from, blocks) = (self.table.address(at), (loose.start - at) as usize);
+                // Once it is registered no page appears but by this thread.
+                self.mover.register(from, blocks * self.block)?;
+                self.adopt(at, loose.start.min(held))?;
+            }
+            at = loose.end;
+            for block in loose {
+                self.table.get_mut(block).state = State::Loose;
+                self.counters.released_bytes.fetch_add(self.block as u64, Relaxed);
+            }
+        }
         self.shrink()
     }
 
@@ -98,6 +115,9 @@ impl Engine {
 
     /// Takes note of the pages that are there, and completes blocks that have some.
     fn adopt(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        if first >= end {
+            return Ok(());
+        }
         let pages = self.block / PAGE;
         let mut there = vec![false; pages.max(4096)];
         let step = (there.len() / pages) as u32;

@@ -93,11 +93,8 @@ impl Arena {
                 process::or_fail(pager.add(start, len, len));
             }
             let (from, to) = (START.load(Relaxed), END.load(Relaxed));
-            let added = pager.add(from, to - from, self.ranges.fresh() - from);
-            process::or_fail(added);
-            for (from, to) in self.loose.iter() {
-                process::or_fail(pager.release(from, to - from));
-            }
+            let loose: Vec<_> = self.loose.iter().collect();
+            process::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
             self.pager = Some(pager);
             self.set_forkable(false);
         }

@@ -66,6 +66,9 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         soft_per_mille: variable("TERAPAGE_SOFT_PER_MILLE").and_then(|value| value.to_str()?.parse().ok()),
     };
     HIDDEN.set(hidden).ok();
+    if variable("TERAPAGE_ROOT").is_some_and(|root| root.to_str() == Some(&std::process::id().to_string())) {
+        crate::exit::is_root();
+    }
     let heap = settings.heap;
     SETTINGS.set(settings).ok();
     statics::find(block());
