@@ -266,6 +266,7 @@ pub struct Pager {
     mailbox: &'static Mailbox,
     counters: &'static Counters,
     block: usize,
+    moves: bool,
     make_store: Box<MakeStore>,
     // Held open, or the counters could not be found.
     stats_file: Fd,
@@ -319,9 +320,19 @@ impl Pager {
             engine.recorder = Some(recorder);
             trace = Some(shared);
         }
+        let moves = engine.mover.moves();
         let engine = Box::into_raw(Box::new(engine));
-        let pager =
-            Pager { engine, mailbox, counters, block, make_store, stats_file, holds: Vec::new(), trace };
+        let pager = Pager {
+            engine,
+            mailbox,
+            counters,
+            block,
+            moves,
+            make_store,
+            stats_file,
+            holds: Vec::new(),
+            trace,
+        };
         pager.spawn()?;
         Ok(pager)
     }
@@ -337,6 +348,11 @@ impl Pager {
             unsafe { (*engine.0).run() }
         })?;
         Ok(())
+    }
+
+    /// Whether frames are moved (`UFFDIO_MOVE`), not copied.
+    pub fn moves(&self) -> bool {
+        self.moves
     }
 
     /// Bytes of a block.

@@ -72,6 +72,11 @@ impl Mover {
         Ok(())
     }
 
+    /// Whether frames are moved, not copied.
+    pub fn moves(&self) -> bool {
+        self.moves
+    }
+
     /// Faults of the program in the range come here from now on.
     pub fn register(&self, at: usize, len: usize) -> Result<()> {
         const MADV_NOHUGEPAGE: i32 = 15;

@@ -95,6 +95,9 @@ impl Arena {
             let (from, to) = (START.load(Relaxed), END.load(Relaxed));
             let loose: Vec<_> = self.loose.iter().collect();
             process::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
+            if !pager.moves() {
+                crate::direct::begin();
+            }
             self.pager = Some(pager);
             self.set_forkable(false);
         }
