@@ -2,6 +2,7 @@
 //! changes the state of blocks. It waits in one place, and for I/O only where a thread
 //! of the program waits for the same.
 
+use crate::crew::Crew;
 use crate::mover::{Lost, Mover};
 use crate::pool::Pool;
 use crate::recorder::{Kind, Recorder};
@@ -73,6 +74,9 @@ pub(crate) struct Engine {
     pub table: Table,
     pub pool: Pool,
     pub mover: Mover,
+    pub crew: Crew,
+    /// The hash of a block of zeros.
+    pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
     pub prefetch: Box<dyn Prefetch>,
     pub fresh: [FreshStream; 8],
@@ -128,6 +132,8 @@ impl Engine {
             table: Table::new(block),
             pool,
             mover,
+            crew: Crew::alone(),
+            zero_hash: xxhash_rust::xxh3::xxh3_128(&vec![0; block]),
             policy,
             prefetch,
             fresh: [FreshStream::default(); 8],
@@ -159,6 +165,8 @@ impl Engine {
     pub fn run(&mut self) {
         let ring = Ring::new(ENTRIES).unwrap_or_else(|error| self.stop(&error.to_string()));
         self.ring = Some(ring);
+        let crew = Crew::start(self.options.threads.saturating_sub(1));
+        self.crew = crew.unwrap_or_else(|error| self.stop(&error.to_string()));
         self.arm(FAULTS);
         self.arm(REQUESTS);
         for index in 0..self.children.len() {

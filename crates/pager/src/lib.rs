@@ -4,6 +4,7 @@
 //! store, and serves requests. `docs/pager.md` tells how; `engine.rs` is where to begin reading.
 
 mod advice;
+mod crew;
 mod engine;
 mod files;
 mod fork;
@@ -83,6 +84,8 @@ pub struct Options {
     pub soft_per_mille: usize,
     /// Check bytes that come back against their hash.
     pub verify: bool,
+    /// Threads of the pager: one that serves faults, the others help it to look at bytes.
+    pub threads: usize,
     /// Microseconds that the pager looks for more work before it sleeps.
     pub spin_us: u64,
     /// Do without UFFDIO_MOVE.
@@ -102,6 +105,7 @@ impl Default for Options {
             ahead_bytes: 16 << 20,
             soft_per_mille: 100,
             verify: true,
+            threads: 1,
             spin_us: 0,
             copy: false,
             trace: None,

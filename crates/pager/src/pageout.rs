@@ -1,5 +1,6 @@
 //! Bytes out of the program, ahead of need.
 
+use crate::crew::Look;
 use crate::engine::{Engine, Purpose, Transfer};
 use crate::mover::Taken;
 use crate::recorder::Kind;
@@ -7,7 +8,6 @@ use crate::table::{State, WANTED};
 use terapage_stats::Counters;
 use terapage_store::EXTENT;
 use terapage_sys::ring::Piece;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: usize = 32 << 20;
@@ -73,8 +73,8 @@ impl Engine {
         }
         // 3. What the store has already, or is zero, needs no write.
         let mut dirty = Vec::with_capacity(out.len());
-        for &block in &out {
-            if self.is_clean(block) {
+        for (&block, look) in out.iter().zip(self.look(&out)) {
+            if self.is_clean(block, look) {
                 self.make_soft(block);
             } else {
                 dirty.push(block);
@@ -126,23 +126,20 @@ impl Engine {
     }
 
     /// Whether a block just taken out needs no write. Its hash, if it does, is noted.
-    fn is_clean(&mut self, block: u32) -> bool {
+    fn is_clean(&mut self, block: u32, look: Look) -> bool {
         let entry = self.table.get(block);
-        let (place, slot, old) = (entry.place, entry.slot(), entry.hash);
-        let bytes = self.pool.bytes(place);
-        let zero = is_zero(bytes);
-        if zero && slot.is_some() && self.is_file(entry.origin) && xxh3_128(bytes) == old {
+        let (slot, old, hash) = (entry.slot(), entry.hash, self.hash_of(look));
+        if look.zero && slot.is_some() && self.is_file(entry.origin) && hash == old {
             // A hole in a mapped file, which must not come to be filled.
             Counters::add(&self.counters.clean_page_outs, 1);
             return true;
         }
-        if zero {
+        if look.zero {
             self.drop_slot(block);
             Counters::add(&self.counters.zero_page_outs, 1);
             self.record(Kind::PageOutZero, [block]);
             return true;
         }
-        let hash = xxh3_128(bytes);
         if slot.is_some() && hash == old {
             Counters::add(&self.counters.clean_page_outs, 1);
             self.record(Kind::PageOutClean, [block]);
@@ -261,11 +258,4 @@ impl Engine {
             }
         }
     }
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    // SAFETY: any sixteen bytes are a u128.
-    let (head, words, tail) = unsafe { bytes.align_to::<u128>() };
-    head.iter().chain(tail).all(|&byte| byte == 0)
-        && words.chunks(16).all(|chunk| chunk.iter().fold(0, |all, word| all | word) == 0)
 }

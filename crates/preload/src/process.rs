@@ -122,6 +122,7 @@ pub fn start_pager() -> Pager {
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
+        threads: settings.threads as usize,
         trace: settings.trace.as_deref().map(crate::exit::own_name),
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
         soft_per_mille: HIDDEN.get().and_then(|hidden| hidden.soft_per_mille).unwrap_or(100),
