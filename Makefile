@@ -6,14 +6,15 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 MAN := target/man
 COMPLETIONS := target/completions
 
-.PHONY: help setup build demo test soak install
+.PHONY: help setup build demo test soak guest install
 
 help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
 	@echo "make build    build target/release/terapage and its library"
 	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
 	@echo "make test     formatting, lints, unit tests, real programs, faults; under 15 minutes on 2 cores"
-	@echo "make soak     the real programs at full size; about an hour"
+	@echo "make soak     the real programs at full size, and an older kernel; about an hour"
+	@echo "make guest    an older kernel alone: Linux 6.1 in an emulated machine; under 10 minutes"
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
 
 setup:
@@ -35,6 +36,10 @@ test:
 
 soak: build
 	tests/programs/run-all soak
+	tests/guest/run
+
+guest: build
+	tests/guest/run
 
 install: build
 	mkdir -p $(MAN) $(COMPLETIONS)
