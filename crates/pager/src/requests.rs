@@ -84,7 +84,7 @@ impl Engine {
         let loose: Vec<_> = loose.iter().map(|&(from, to)| block_of(from)..block_of(to)).collect();
         let end = block_of(start + len);
         let mut at = first;
-        for loose in loose.into_iter().chain([end..end]) {
+        for loose in loose.into_iter().chain(std::iter::once(end..end)) {
             if at < loose.start {
                 let (from, blocks) = (self.table.address(at), (loose.start - at) as usize);
                 // Once it is registered no page appears but by this thread.
