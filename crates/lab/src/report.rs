@@ -172,6 +172,91 @@ pub struct Target {
     pub met: Option<bool>,
 }
 
+/// A contender's page-ins in one run, and the fewest possible for the references that a trace recorded.
+#[derive(Debug, Serialize)]
+pub struct Optimum {
+    /// Who.
+    pub contender: String,
+    /// Its budget, bytes.
+    pub memory_bytes: u64,
+    /// The budget that the references were recorded behind, bytes.
+    pub recorded_memory_bytes: Option<u64>,
+    /// Bytes of a block.
+    pub block_bytes: Option<u64>,
+    /// How many references the trace has.
+    pub references: Option<u64>,
+    /// Blocks read from the store.
+    pub page_ins: Option<u64>,
+    /// Blocks that Belady's algorithm reads for the references, with the frames of the budget.
+    pub optimum: Option<u64>,
+    /// `page_ins` / `optimum`; an optimum of 0 counts as 1.
+    pub ratio: Option<f64>,
+    /// What is missing, or strange, and why.
+    pub notes: Vec<String>,
+}
+
+impl Optimum {
+    /// Nothing known yet.
+    pub fn none(contender: &str, memory_bytes: u64) -> Optimum {
+        Optimum {
+            contender: contender.into(),
+            memory_bytes,
+            recorded_memory_bytes: None,
+            block_bytes: None,
+            references: None,
+            page_ins: None,
+            optimum: None,
+            ratio: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// The same with a note.
+    pub fn note(mut self, note: String) -> Optimum {
+        self.notes.push(note);
+        self
+    }
+
+    /// Takes the optimum in, and holds the page-ins against it.
+    pub fn compare(&mut self, page_ins: u64, optimum: u64) {
+        self.optimum = Some(optimum);
+        self.ratio = Some(page_ins as f64 / optimum.max(1) as f64);
+        if page_ins < optimum {
+            self.notes.push("fewer page-ins than the optimum: the recorded run touched more".into());
+        }
+    }
+}
+
+/// How the runs of a contender ended at the smallest of several budgets.
+#[derive(Debug, Serialize)]
+pub struct Completion {
+    /// Who.
+    pub contender: String,
+    /// The budget, bytes.
+    pub memory_bytes: u64,
+    /// Runs.
+    pub runs: usize,
+    /// Those that did their work.
+    pub done: usize,
+    /// Those that were killed.
+    pub killed: usize,
+}
+
+impl Completion {
+    /// In words.
+    fn text(&self) -> String {
+        let of = |count: usize| match self.runs {
+            1 => String::new(),
+            runs => format!(" in {count} of {runs} runs"),
+        };
+        match (self.done, self.killed) {
+            (0, 0) => format!("{} does not complete", self.contender),
+            (0, killed) => format!("{} is killed{}", self.contender, of(killed)),
+            (done, _) => format!("{} completes{}", self.contender, of(done)),
+        }
+    }
+}
+
 /// Everything that an experiment found.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -187,6 +272,10 @@ pub struct Report {
     pub left_out: Vec<(String, String)>,
     /// Medians and spreads.
     pub figures: Vec<Figure>,
+    /// Page-ins against the optimum; only `sort` has it.
+    pub optima: Vec<Optimum>,
+    /// Who completes at the smallest budget; only `sort` has it.
+    pub completions: Vec<Completion>,
     /// Targets.
     pub targets: Vec<Target>,
     /// Every run.
@@ -210,6 +299,8 @@ impl Report {
             unit,
             left_out,
             figures: Vec::new(),
+            optima: Vec::new(),
+            completions: Vec::new(),
             targets: Vec::new(),
             runs,
         };
@@ -306,6 +397,29 @@ impl Report {
         }
     }
 
+    /// Notes how the runs of `contender` ended at the smallest budget.
+    pub fn completion(&mut self, contender: &str, memory_bytes: u64) {
+        let ends: Vec<&End> =
+            self.runs.iter().filter(|run| run.contender == contender).map(|run| &run.end).collect();
+        if ends.is_empty() {
+            return;
+        }
+        self.completions.push(Completion {
+            contender: contender.into(),
+            memory_bytes,
+            runs: ends.len(),
+            done: ends.iter().filter(|end| ***end == End::Done).count(),
+            killed: ends.iter().filter(|end| ***end == End::Killed).count(),
+        });
+    }
+
+    /// Takes in page-ins and their optimum, and holds their ratio against a target.
+    pub fn optimum(&mut self, optimum: Optimum, target: f64) {
+        let what = format!("{}: page-ins / optimum", optimum.contender);
+        self.target(what, Side::AtMost, target, optimum.ratio);
+        self.optima.push(optimum);
+    }
+
     /// As text for people.
     pub fn text(&self) -> String {
         let machine = &self.machine;
@@ -326,6 +440,11 @@ impl Report {
         for (contender, why) in &self.left_out {
             let _ = writeln!(text, "left out: {contender}: {why}");
         }
+        if !self.completions.is_empty() {
+            let verdicts: Vec<String> = self.completions.iter().map(Completion::text).collect();
+            let _ = writeln!(text, "smallest budget: {}", verdicts.join("; "));
+        }
+        self.write_optima(&mut text);
         self.write_targets(&mut text);
         text
     }
@@ -363,11 +482,37 @@ impl Report {
         }
     }
 
+    fn write_optima(&self, text: &mut String) {
+        if self.optima.is_empty() {
+            return;
+        }
+        let head = ["page-ins, blocks", "measured", "optimum", "ratio", "references", "recorded at"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let count = |count: Option<u64>| count.map_or_else(|| "-".into(), |count| count.to_string());
+        for optimum in &self.optima {
+            rows.push(vec![
+                optimum.contender.clone(),
+                count(optimum.page_ins),
+                count(optimum.optimum),
+                optimum.ratio.map_or_else(|| "-".into(), number),
+                count(optimum.references),
+                optimum.recorded_memory_bytes.map_or_else(|| "-".into(), |bytes| Size(bytes).to_string()),
+            ]);
+        }
+        text.push('\n');
+        write_table(text, &rows);
+        for optimum in &self.optima {
+            for note in &optimum.notes {
+                let _ = writeln!(text, "{}: {note}", optimum.contender);
+            }
+        }
+    }
+
     fn write_targets(&self, text: &mut String) {
         if self.targets.is_empty() {
             return;
         }
-        let head = ["median of the rounds", "value", "target", ""];
+        let head = ["against the targets", "value", "target", ""];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for target in &self.targets {
             let sign = match target.side {

@@ -103,6 +103,15 @@ pub struct Limits {
     pub memory: u64,
     /// Bytes of Terapage's block.
     pub block: Option<u64>,
+    /// Further options of `terapage run`.
+    pub options: Vec<OsString>,
+}
+
+impl Limits {
+    /// The same, with these options of `terapage run`.
+    pub fn with(&self, options: Vec<OsString>) -> Limits {
+        Limits { options, ..*self }
+    }
 }
 
 impl Session {
@@ -206,7 +215,7 @@ impl Session {
     }
 
     fn probe_terapage(&self) -> Result<Result<(), String>, runner::Error> {
-        let limits = Limits { data: MIB, memory: 64 * MIB, block: None };
+        let limits = Limits { data: MIB, memory: 64 * MIB, block: None, options: Vec::new() };
         let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "1048576"]));
         let run = self.terapage(program, &limits, None, |finished| finished.passes());
         Ok(match run {
@@ -327,6 +336,7 @@ impl Session {
         if let Some(block) = limits.block {
             all.extend(["--block".into(), block.to_string().into()]);
         }
+        all.extend(limits.options.iter().cloned());
         all.extend(["--stats".into(), stats.path().into(), "--".into(), program.into()]);
         all.extend(arguments);
         let job = Job { output, ..self.job(terapage, all) };
@@ -374,6 +384,15 @@ impl Session {
             }
         }
         Ok(runs)
+    }
+
+    /// Does a piece of work beyond the rounds, which progress shows as `what`.
+    pub fn extra<T>(&self, what: String, work: impl FnOnce() -> T) -> T {
+        self.progress.inc_length(1);
+        self.progress.set_message(what);
+        let done = work();
+        self.progress.inc(1);
+        done
     }
 
     /// The report of `runs`, without targets.
