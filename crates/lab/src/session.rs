@@ -215,8 +215,9 @@ impl Session {
     }
 
     fn probe_terapage(&self) -> Result<Result<(), String>, runner::Error> {
-        let limits = Limits { data: MIB, memory: 64 * MIB, block: None, options: Vec::new() };
-        let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "1048576"]));
+        // More data than memory, as a program that fits is not paged.
+        let limits = Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new() };
+        let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "33554432"]));
         let run = self.terapage(program, &limits, None, |finished| finished.passes());
         Ok(match run {
             Ok(run) if run.end == End::Done && !run.passes.is_empty() => Ok(()),
