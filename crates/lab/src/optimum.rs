@@ -1,12 +1,13 @@
 //! Page-ins against Belady's optimum for the references that a trace recorded.
 //!
 //! For each budget one run more, which is not timed: its counters say how many blocks came in. A
-//! second one, behind a smaller budget and without prefetch, records the touches in more detail.
+//! others, behind smaller budgets and without prefetch, record the touches in more detail.
 
 use crate::janitor::OwnedFile;
 use crate::report::{Optimum, Run};
 use crate::runner::{self, End, Stop};
 use crate::session::{Limits, Session};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -19,6 +20,12 @@ use terapage_trace::{Reader, references};
 /// A recording behind fewer blocks than this would tell more of the pager than of the program.
 const LEAST_BLOCKS: u64 = 16;
 
+/// Parts of the measured budget to record behind. The less memory, the denser the references, and
+/// the longer the run: each is tried if the one before ended in time.
+const PARTS: [u64; 3] = [2, 4, 8];
+
+const MIB: u64 = 1 << 20;
+
 /// How often the lab looks whether it shall stop while it calculates.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -27,12 +34,28 @@ type References = Arc<Vec<u32>>;
 /// Finds optima, one budget after another.
 pub struct Optima<'a> {
     session: &'a Session,
-    /// The budget to record behind; `None`: an eighth of the measured one.
+    /// The budget to record behind; `None`: the least of [`PARTS`] that ends in time.
     record_memory: Option<u64>,
-    /// The last recording: its budget and block, bytes.
-    recording: Option<(u64, u64, References)>,
-    /// The largest budget behind which a recording took too long, bytes.
+    /// The densest recording.
+    recording: Option<Recording>,
+    /// The largest budget behind which recording failed, bytes.
     too_small: u64,
+}
+
+/// References recorded without prefetch.
+struct Recording {
+    /// The budget, bytes.
+    memory: u64,
+    /// Bytes of a block.
+    block: u64,
+    touched: References,
+}
+
+impl Recording {
+    /// Whether it has more detail than a run behind `memory` would give.
+    fn serves(&self, memory: u64, block: u64) -> bool {
+        self.memory < memory && self.block == block
+    }
 }
 
 /// What the measured run's counters say.
@@ -75,66 +98,78 @@ impl<'a> Optima<'a> {
         };
         answer.block_bytes = Some(measured.block_bytes);
         answer.page_ins = Some(measured.page_ins);
-        // 2. The references, the denser ones if they can be had.
-        let (recorded, touched) = match self.denser(limits, measured.block_bytes, &mut run)? {
-            Ok(recording) => recording,
-            Err(why) => {
-                answer.notes.extend(why);
-                match self.read(trace.path())? {
-                    Ok(touched) => (limits.memory, touched),
-                    Err(why) => return Ok(answer.note(format!("its trace cannot be read: {why}"))),
-                }
-            }
+        // 2. The references: the densest recording, or this very run's.
+        answer.notes = self.record(limits, measured.block_bytes, &mut run)?;
+        let denser =
+            self.recording.as_ref().filter(|known| known.serves(limits.memory, measured.block_bytes));
+        let (recorded, touched) = match denser {
+            Some(recording) => (recording.memory, recording.touched.clone()),
+            None => match self.read(trace.path())? {
+                Ok(touched) => (limits.memory, touched),
+                Err(why) => return Ok(answer.note(format!("its trace cannot be read: {why}"))),
+            },
         };
         answer.recorded_memory_bytes = Some(recorded);
         answer.references = Some(touched.len() as u64);
         // 3. The optimum with the frames that the measured run had.
         let frames = measured.frames as usize;
-        let optimum = calculate(&self.session.stop, move || belady(&touched, frames))?;
-        answer.compare(measured.page_ins, optimum);
+        let (optimum, blocks) = calculate(&self.session.stop, move || {
+            let blocks: HashSet<u32> = touched.iter().copied().collect();
+            (belady(&touched, frames), blocks.len() as u64)
+        })?;
+        answer.compare(measured.page_ins, optimum, blocks);
         Ok(answer)
     }
 
-    /// References recorded behind a smaller budget, and that budget; or why there are none, if
-    /// that needs a word.
-    fn denser(
+    /// Records behind ever smaller budgets, as long as that ends in time. Gives a note of the one
+    /// that did not.
+    fn record(
         &mut self,
         limits: &Limits,
         block: u64,
         run: &mut impl FnMut(&Limits) -> Result<Run, runner::Error>,
-    ) -> Result<Result<(u64, References), Option<String>>, runner::Error> {
-        let memory = self.record_memory.unwrap_or(limits.memory / 8).max(LEAST_BLOCKS * block);
-        if memory >= limits.memory {
-            return Ok(Err(None));
+    ) -> Result<Vec<String>, runner::Error> {
+        let steps = match self.record_memory {
+            Some(memory) => vec![memory],
+            None => PARTS.iter().map(|part| limits.memory / part / MIB * MIB).collect(),
+        };
+        for memory in steps {
+            let memory = memory.max(LEAST_BLOCKS * block);
+            let known = self.recording.as_ref().is_some_and(|known| known.serves(memory + 1, block));
+            if memory >= limits.memory || known {
+                continue;
+            }
+            let what = format!("a recording behind {}", Size(memory));
+            if memory <= self.too_small {
+                return Ok(vec![format!("{what} was not tried: one behind {} failed", Size(self.too_small))]);
+            }
+            let behind = Limits { memory, block: Some(block), ..limits.with(Vec::new()) };
+            match self.session.extra(what.clone(), || self.record_once(&behind, run))? {
+                Ok(touched) => self.recording = Some(Recording { memory, block, touched }),
+                Err(why) => {
+                    self.too_small = memory;
+                    return Ok(vec![format!("{what}: {why}")]);
+                }
+            }
         }
-        if let Some((_, _, touched)) =
-            self.recording.as_ref().filter(|known| (known.0, known.1) == (memory, block))
-        {
-            return Ok(Ok((memory, touched.clone())));
-        }
-        let behind = format!("a recording behind {}", Size(memory));
-        if memory <= self.too_small {
-            return Ok(Err(Some(format!("{behind} would take too long, as the one behind more did"))));
-        }
+        Ok(Vec::new())
+    }
+
+    /// The references of one run behind `limits`, or why there are none.
+    fn record_once(
+        &self,
+        limits: &Limits,
+        run: &mut impl FnMut(&Limits) -> Result<Run, runner::Error>,
+    ) -> Result<Result<References, String>, runner::Error> {
         let trace = match OwnedFile::new(&self.session.janitor, self.session.path("denser.trace")) {
             Ok(trace) => trace,
-            Err(error) => return Ok(Err(Some(format!("{behind}: {error}")))),
+            Err(error) => return Ok(Err(error.to_string())),
         };
-        let denser = Limits { memory, block: Some(block), ..limits.with(record_to(trace.path(), false)) };
-        let run = self.session.extra(behind.clone(), || run(&denser))?;
-        if run.end == End::TimedOut {
-            self.too_small = memory;
+        let run = run(&limits.with(record_to(trace.path(), false)))?;
+        match run.end {
+            End::Done => self.read(trace.path()),
+            end => Ok(Err(end.text())),
         }
-        if run.end != End::Done {
-            return Ok(Err(Some(format!("{behind}: {}", run.end.text()))));
-        }
-        Ok(match self.read(trace.path())? {
-            Ok(touched) => {
-                self.recording = Some((memory, block, touched.clone()));
-                Ok((memory, touched))
-            }
-            Err(why) => Err(Some(format!("{behind} cannot be read: {why}"))),
-        })
     }
 
     /// A trace's references, or why it cannot be read.

@@ -191,6 +191,10 @@ pub struct Optimum {
     pub optimum: Option<u64>,
     /// `page_ins` / `optimum`; an optimum of 0 counts as 1.
     pub ratio: Option<f64>,
+    /// First touches in the trace, blocks.
+    pub first_touches: Option<u64>,
+    /// The ratio with the first touches added to both sides.
+    pub ratio_with_first_touches: Option<f64>,
     /// What is missing, or strange, and why.
     pub notes: Vec<String>,
 }
@@ -207,6 +211,8 @@ impl Optimum {
             page_ins: None,
             optimum: None,
             ratio: None,
+            first_touches: None,
+            ratio_with_first_touches: None,
             notes: Vec::new(),
         }
     }
@@ -218,9 +224,12 @@ impl Optimum {
     }
 
     /// Takes the optimum in, and holds the page-ins against it.
-    pub fn compare(&mut self, page_ins: u64, optimum: u64) {
+    pub fn compare(&mut self, page_ins: u64, optimum: u64, first_touches: u64) {
         self.optimum = Some(optimum);
         self.ratio = Some(page_ins as f64 / optimum.max(1) as f64);
+        self.first_touches = Some(first_touches);
+        self.ratio_with_first_touches =
+            Some((page_ins + first_touches) as f64 / (optimum + first_touches).max(1) as f64);
         if page_ins < optimum {
             self.notes.push("fewer page-ins than the optimum: the recorded run touched more".into());
         }
@@ -486,7 +495,8 @@ impl Report {
         if self.optima.is_empty() {
             return;
         }
-        let head = ["page-ins, blocks", "measured", "optimum", "ratio", "references", "recorded at"];
+        let head =
+            ["page-ins, blocks", "measured", "optimum", "ratio", "with first", "references", "recorded at"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         let count = |count: Option<u64>| count.map_or_else(|| "-".into(), |count| count.to_string());
         for optimum in &self.optima {
@@ -495,6 +505,7 @@ impl Report {
                 count(optimum.page_ins),
                 count(optimum.optimum),
                 optimum.ratio.map_or_else(|| "-".into(), number),
+                optimum.ratio_with_first_touches.map_or_else(|| "-".into(), number),
                 count(optimum.references),
                 optimum.recorded_memory_bytes.map_or_else(|| "-".into(), |bytes| Size(bytes).to_string()),
             ]);
@@ -587,7 +598,7 @@ fn write_table(text: &mut String, rows: &[Vec<String>]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, Report, Run, Side, Unit, date, number};
+    use super::{Machine, Optimum, Report, Run, Side, Unit, date, number};
     use crate::runner::End;
     use crate::workload::Pass;
     use std::path::Path;
@@ -635,6 +646,38 @@ mod tests {
         for part in ["75.0 (50.0..100)", "killed", "left out: mmap: no root", "missed", "not measured"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn completions_and_optima_are_in_the_text() {
+        let runs = vec![run(1, "swap", 0.0), run(2, "swap", 0.0), run(1, "terapage", 1.0)];
+        let machine = Machine::here(Path::new("/"));
+        let mut report = Report::new("sort", "a test".into(), Unit::Seconds, machine, Vec::new(), runs);
+        report.completion("terapage", 1 << 20);
+        report.completion("swap", 1 << 20);
+        report.completion("absent", 1 << 20);
+        let mut optimum = Optimum::none("terapage", 1 << 20);
+        optimum.page_ins = Some(150);
+        optimum.compare(150, 100, 300);
+        assert_eq!((optimum.ratio, optimum.ratio_with_first_touches), (Some(1.5), Some(1.125)));
+        report.optimum(optimum, 1.25);
+        report.optimum(Optimum::none("other", 1 << 20).note("no trace".into()), 1.25);
+        let met: Vec<_> = report.targets.iter().map(|target| target.met).collect();
+        assert_eq!(met, [Some(false), None]);
+        let text = report.text();
+        let verdict = "smallest budget: terapage completes; swap is killed in 2 of 2 runs\n";
+        for part in [verdict, "1.50        1.12", "other: no trace\n"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn an_optimum_of_none_counts_as_one() {
+        let mut optimum = Optimum::none("terapage", 1 << 20);
+        optimum.compare(3, 0, 0);
+        assert_eq!((optimum.ratio, optimum.notes.len()), (Some(3.0), 0));
+        optimum.compare(1, 2, 0);
+        assert_eq!(optimum.notes.len(), 1);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct Sort {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Vec<String>,
     /// Bytes of memory behind which the references are recorded that Belady's optimum is found for. By
-    /// default an eighth of each budget, or the budget itself where that does not end in time.
+    /// default a half, a quarter and an eighth of each budget, as long as that ends in time.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     record_memory: Option<String>,
     /// Seed of the text.
