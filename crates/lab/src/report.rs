@@ -430,7 +430,8 @@ impl Report {
     }
 
     /// As text for people.
-    pub fn text(&self) -> String {
+    /// Tables go up to `width` characters where they can.
+    pub fn text(&self, width: usize) -> String {
         let machine = &self.machine;
         let mut text = format!(
             "{}: {}\n{} cores, {} memory, Linux {}, {}, {}\n\n",
@@ -442,7 +443,7 @@ impl Report {
             machine.file_system,
             machine.date
         );
-        self.write_figures(&mut text);
+        self.write_figures(&mut text, width);
         for run in self.runs.iter().filter(|run| run.end != End::Done) {
             let _ = writeln!(text, "{}, round {}: {}", run.contender, run.round, run.end.text());
         }
@@ -453,12 +454,12 @@ impl Report {
             let verdicts: Vec<String> = self.completions.iter().map(Completion::text).collect();
             let _ = writeln!(text, "smallest budget: {}", verdicts.join("; "));
         }
-        self.write_optima(&mut text);
+        self.write_optima(&mut text, width);
         self.write_targets(&mut text);
         text
     }
 
-    fn write_figures(&self, text: &mut String) {
+    fn write_figures(&self, text: &mut String, width: usize) {
         let passes = self.passes();
         let mut rows = vec![vec![self.unit.name().to_owned()]];
         rows[0].extend(passes.iter().cloned());
@@ -478,7 +479,7 @@ impl Report {
             row.push(Size(peak >> 20 << 20).to_string());
             rows.push(row);
         }
-        write_table(text, &rows);
+        write_table(text, &rows, width);
     }
 
     /// What stands where a contender has no figure.
@@ -491,7 +492,7 @@ impl Report {
         }
     }
 
-    fn write_optima(&self, text: &mut String) {
+    fn write_optima(&self, text: &mut String, width: usize) {
         if self.optima.is_empty() {
             return;
         }
@@ -511,7 +512,7 @@ impl Report {
             ]);
         }
         text.push('\n');
-        write_table(text, &rows);
+        write_table(text, &rows, width);
         for optimum in &self.optima {
             for note in &optimum.notes {
                 let _ = writeln!(text, "{}: {note}", optimum.contender);
@@ -545,7 +546,8 @@ impl Report {
             ]);
         }
         text.push('\n');
-        write_table(text, &rows);
+        // A target and whether it is met belong in one line.
+        write_table(text, &rows, usize::MAX);
     }
 }
 
@@ -576,29 +578,42 @@ fn cell(spread: Spread) -> String {
     format!("{} ({}..{})", number(spread.median), number(spread.min), number(spread.max))
 }
 
-/// Columns, the first to the left and the others to the right.
-fn write_table(text: &mut String, rows: &[Vec<String>]) {
+/// Columns, the first to the left and the others to the right. What goes beyond `width` stands
+/// below, behind the first column again.
+fn write_table(text: &mut String, rows: &[Vec<String>], width: usize) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
+    let widest = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let _ = match column {
-                0 => write!(line, "{cell:<width$}"),
-                _ => write!(line, "  {cell:>width$}"),
-            };
+    let widths: Vec<usize> = (0..columns).map(widest).collect();
+    let mut from = 1;
+    loop {
+        let mut end = from;
+        let mut taken = widths.first().copied().unwrap_or(0);
+        while end < columns && (end == from || taken + 2 + widths[end] <= width) {
+            taken += 2 + widths[end];
+            end += 1;
         }
-        text.push_str(line.trim_end());
+        for row in rows {
+            let first = row.first().map_or("", String::as_str);
+            let mut line = format!("{first:<0$}", widths[0]);
+            for (cell, width) in row.iter().zip(&widths).take(end).skip(from) {
+                let _ = write!(line, "  {cell:>width$}");
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        if end >= columns {
+            return;
+        }
         text.push('\n');
+        from = end;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, Optimum, Report, Run, Side, Unit, date, number};
+    use super::{Machine, Optimum, Report, Run, Side, Unit, date, number, write_table};
     use crate::runner::End;
     use crate::workload::Pass;
     use std::path::Path;
@@ -642,7 +657,7 @@ mod tests {
         let met: Vec<_> = report.targets.iter().map(|target| target.met).collect();
         assert_eq!(met, [Some(true), None, Some(true), Some(false)]);
         assert_eq!(report.targets[0].value, Some(0.75));
-        let text = report.text();
+        let text = report.text(usize::MAX);
         for part in ["75.0 (50.0..100)", "killed", "left out: mmap: no root", "missed", "not measured"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
@@ -664,7 +679,7 @@ mod tests {
         report.optimum(Optimum::none("other", 1 << 20).note("no trace".into()), 1.25);
         let met: Vec<_> = report.targets.iter().map(|target| target.met).collect();
         assert_eq!(met, [Some(false), None]);
-        let text = report.text();
+        let text = report.text(usize::MAX);
         let verdict = "smallest budget: terapage completes; swap is killed in 2 of 2 runs\n";
         for part in [verdict, "1.50        1.12", "other: no trace\n"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
@@ -678,6 +693,21 @@ mod tests {
         assert_eq!((optimum.ratio, optimum.notes.len()), (Some(3.0), 0));
         optimum.compare(1, 2, 0);
         assert_eq!(optimum.notes.len(), 1);
+    }
+
+    #[test]
+    fn wide_tables_go_on_below() {
+        let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["s", "write", "read", "rmw"]), row(["swap", "1", "2", "3"])];
+        let text = |width| {
+            let mut text = String::new();
+            write_table(&mut text, &rows, width);
+            text
+        };
+        assert_eq!(text(22), "s     write  read  rmw\nswap      1     2    3\n");
+        assert_eq!(text(17), "s     write  read\nswap      1     2\n\ns     rmw\nswap    3\n");
+        // Too narrow for anything: a column at a time.
+        assert_eq!(text(1).lines().count(), 3 * 2 + 2);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, process};
@@ -417,20 +418,35 @@ impl Session {
     /// When it cannot be written.
     pub fn publish(&self, report: &Report) -> anyhow::Result<()> {
         let json = || serde_json::to_string_pretty(report);
+        let table = || report.text(columns(&io::stdout()));
         match &self.json {
             Some(path) if path == Path::new("-") => {
-                io::stderr().write_all(report.text().as_bytes())?;
+                io::stderr().write_all(report.text(columns(&io::stderr())).as_bytes())?;
                 writeln!(io::stdout(), "{}", json()?)?;
             }
             Some(path) => {
                 // The table first: should the file fail, it has been seen.
-                io::stdout().write_all(report.text().as_bytes())?;
+                io::stdout().write_all(table().as_bytes())?;
                 fs::write(path, json()? + "\n").with_context(|| format!("--json {}", path.display()))?;
             }
-            None => io::stdout().write_all(report.text().as_bytes())?,
+            None => io::stdout().write_all(table().as_bytes())?,
         }
         Ok(())
     }
+}
+
+/// Characters of a line: `$COLUMNS`, or the terminal's; without limit where there is none.
+fn columns(out: &impl AsFd) -> usize {
+    let named = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    named.or_else(|| terminal_columns(out)).filter(|columns| *columns > 0).unwrap_or(usize::MAX)
+}
+
+fn terminal_columns(out: &impl AsFd) -> Option<usize> {
+    // SAFETY: winsize is plain data, for which zeros are a value.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open for the call, and `size` is ours to write to.
+    let answer = unsafe { libc::ioctl(out.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
+    (answer == 0).then_some(size.ws_col.into())
 }
 
 /// A run that came to nothing.
