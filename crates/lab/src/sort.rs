@@ -2,7 +2,7 @@
 
 use crate::janitor::OwnedFile;
 use crate::optimum::Optima;
-use crate::report::{Run, Side, Unit};
+use crate::report::{Optimum, Run, Side, Unit};
 use crate::runner::{self, End, Finished};
 use crate::session::{Common, Contender, Limits, Session, failed, size};
 use crate::workload::{Pass, SplitMix};
@@ -95,9 +95,13 @@ impl Sort {
             .filter(|entrant| entrant.contender == Contender::Terapage)
             .map(|entrant| {
                 let again = |limits: &Limits| checked(Contender::Terapage, limits);
-                optima.find(&entrant.name(), &limits(entrant.memory), again)
+                let name = entrant.name();
+                if !runs.iter().any(|run| run.contender == name && run.end == End::Done) {
+                    return Ok(Optimum::none(&name, entrant.memory).note("no timed run completed".into()));
+                }
+                optima.find(&name, &limits(entrant.memory), again)
             })
-            .collect::<Result<Vec<_>, _>>()?;
+            .collect::<Result<Vec<_>, runner::Error>>()?;
         let setting = format!("sort -S 6G --parallel=2 of {} text", Size(bytes));
         let mut report = session.report("sort", setting, Unit::Seconds, runs);
         for (memory, of_native) in budgets.iter().filter_map(|memory| Some((*memory, goal(bytes, *memory)?)))

@@ -348,6 +348,7 @@ fn nonsense_is_refused_in_one_line() {
         ["random", "--block", "1"],
         ["sort", "--size", ""],
         ["sort", "--memory", "-1"],
+        ["sort", "--record-memory", "1K"],
         ["sort", "--dir", "/nonexistent"],
     ] {
         let mut command = Command::new(&program);
