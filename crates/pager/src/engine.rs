@@ -438,12 +438,30 @@ impl Engine {
         if let Some(place) = self.pool.take_free() {
             return Some(place);
         }
-        if self.frames < self.limit {
-            self.frames += 1;
-            let filled = self.pool.fill(&mut self.mover);
-            return Some(self.or_stop(filled));
+        if self.make_frames() { self.pool.take_free() } else { self.reclaim() }
+    }
+
+    /// A filled place that is all zero: like [`place`](Self::place), or, not `wait`, like
+    /// [`place_at_once`](Self::place_at_once).
+    pub fn zero_place(&mut self, wait: bool) -> Option<u32> {
+        if let Some(place) = self.pool.take_zero() {
+            return Some(place);
         }
-        self.reclaim()
+        if self.make_frames() {
+            return self.pool.take_zero();
+        }
+        let place = if wait { Some(self.place()) } else { self.place_at_once() };
+        place.inspect(|&place| self.pool.zero(place))
+    }
+
+    /// Makes new frames, if there may be more.
+    fn make_frames(&mut self) -> bool {
+        if self.frames >= self.limit {
+            return false;
+        }
+        let made = self.pool.make(&mut self.mover, self.limit - self.frames);
+        self.frames += self.or_stop(made);
+        true
     }
 
     /// Takes the frame of the soft block that has waited longest.

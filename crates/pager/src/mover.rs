@@ -39,9 +39,16 @@ pub(crate) struct Mover {
     pagemap: Pagemap,
     moves: bool,
     zeros: usize,
+    /// Where huge pages are made: as many bytes, aligned to as many, nobody else's.
+    stage: usize,
     /// Pages that took another try.
     pub retries: u64,
 }
+
+/// Bytes of a huge page.
+pub(crate) const HUGE: usize = 2 << 20;
+
+const MADV_HUGEPAGE: i32 = 14;
 
 /// Bytes of zeros that fresh pages are copied from: small enough for the nearest cache.
 const ZEROS: usize = 64 << 10;
@@ -60,7 +67,8 @@ impl Mover {
                 Ok::<(), terapage_sys::Error>(())
             })
             .ok();
-        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, retries: 0 })
+        let stage = (memory::reserve(2 * HUGE)? as usize).next_multiple_of(HUGE);
+        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, stage, retries: 0 })
     }
 
     /// The child of a fork needs descriptors of its own.
@@ -140,6 +148,63 @@ impl Mover {
             }
         }
         Ok(())
+    }
+
+    /// Gives places, of `len` bytes each, frames that are neighbours in the machine's memory as far as the kernel
+    /// has a huge page for them: a device transfers few large pieces faster than many small ones. How many
+    /// places got one; their bytes are zero. Needs `UFFDIO_MOVE`.
+    pub fn fill_huge(&mut self, places: &[usize], len: usize) -> usize {
+        debug_assert!(self.moves && places.len() * len == HUGE);
+        // Mapped anew each time: only where no page table is left does the kernel put a huge page.
+        // SAFETY: nobody else has this memory.
+        if unsafe { memory::replace(self.stage as *mut u8, HUGE) }.is_err() {
+            return 0;
+        }
+        memory::advise(self.stage, HUGE, MADV_HUGEPAGE);
+        if memory::populate(self.stage, HUGE).is_err() {
+            return 0;
+        }
+        // When the kernel splits a huge page it gives zero pages back, unless they are not quite zero.
+        let mark = |at: usize, len: usize, value: u8| {
+            // SAFETY: the pages are there, and only this thread's.
+            let bytes = unsafe { memory::bytes(at, len) };
+            bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = value);
+        };
+        mark(self.stage, HUGE, 1);
+        let mut filled = 0;
+        while filled < places.len() {
+            let run = (filled..places.len())
+                .take_while(|&at| places[at] == places[filled] + (at - filled) * len)
+                .count();
+            // Never the huge page as one: it has to be split while it is marked.
+            let run = run.min(places.len().div_ceil(2));
+            let from = self.stage + filled * len;
+            // SAFETY: the stage is given up here.
+            let went = unsafe { self.pool.shift(places[filled], from, run * len, false) };
+            let whole = match went {
+                Ok(()) => run,
+                Err(stuck) => {
+                    let whole = stuck.done / len;
+                    let rest = places[filled] + whole * len;
+                    // What went of the next place must not be found there.
+                    // SAFETY: the place is nobody's.
+                    unsafe { memory::discard(rest, (run - whole) * len) }.ok();
+                    whole
+                }
+            };
+            filled += whole;
+            if whole < run {
+                break;
+            }
+        }
+        for &place in &places[..filled] {
+            mark(place, len, 0);
+        }
+        if filled < places.len() {
+            // SAFETY: nobody else has this memory.
+            unsafe { memory::replace(self.stage as *mut u8, HUGE) }.ok();
+        }
+        filled
     }
 
     /// Moves the frames of `len` bytes from the pool to the program, and wakes who waits.

@@ -23,7 +23,7 @@ impl Engine {
         let end = self.table.end_of(block).min(block.saturating_add(most));
         let run = (block..end).take_while(|&block| self.table.state(block) == State::Zero).count();
         let room = (self.limit - self.frames).min(run);
-        if room > 0 {
+        if room > 0 && !self.mover.moves() {
             self.install_fresh(block, room as u32);
             self.fresh_installed(block, room as u32);
         } else {
@@ -73,9 +73,7 @@ impl Engine {
     fn install_recycled(&mut self, first: u32, count: u32) -> u32 {
         let mut blocks = Vec::with_capacity(count as usize);
         for block in first..first + count {
-            let place = if blocks.is_empty() { Some(self.place()) } else { self.place_at_once() };
-            let Some(place) = place else { break };
-            self.pool.zero(place);
+            let Some(place) = self.zero_place(blocks.is_empty()) else { break };
             self.table.get_mut(block).place = place;
             blocks.push(block);
         }
