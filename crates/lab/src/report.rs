@@ -254,9 +254,9 @@ pub struct Completion {
 impl Completion {
     /// In words.
     fn text(&self) -> String {
-        let of = |count: usize| match self.runs {
-            1 => String::new(),
-            runs => format!(" in {count} of {runs} runs"),
+        let of = |count: usize| match count == self.runs {
+            true => String::new(),
+            false => format!(" in {count} of {} runs", self.runs),
         };
         match (self.done, self.killed) {
             (0, 0) => format!("{} does not complete", self.contender),
@@ -665,8 +665,11 @@ mod tests {
 
     #[test]
     fn completions_and_optima_are_in_the_text() {
-        let runs = vec![run(1, "swap", 0.0), run(2, "swap", 0.0), run(1, "terapage", 1.0)];
+        let mut runs = vec![run(1, "swap", 0.0), run(2, "swap", 0.0), run(1, "terapage", 1.0)];
         let machine = Machine::here(Path::new("/"));
+        let mut failed = run(3, "swap", 0.0);
+        failed.end = End::TimedOut;
+        runs.push(failed);
         let mut report = Report::new("sort", "a test".into(), Unit::Seconds, machine, Vec::new(), runs);
         report.completion("terapage", 1 << 20);
         report.completion("swap", 1 << 20);
@@ -680,7 +683,7 @@ mod tests {
         let met: Vec<_> = report.targets.iter().map(|target| target.met).collect();
         assert_eq!(met, [Some(false), None]);
         let text = report.text(usize::MAX);
-        let verdict = "smallest budget: terapage completes; swap is killed in 2 of 2 runs\n";
+        let verdict = "smallest budget: terapage completes; swap is killed in 2 of 3 runs\n";
         for part in [verdict, "1.50        1.12", "other: no trace\n"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
