@@ -11,6 +11,9 @@ use terapage_sys::{memory, thread};
 /// Bytes of old allocations that are kept, to be given out again as they are.
 const DIRTY_BYTES: usize = 64 << 20;
 
+/// Bytes in use from which on the rest of the arena is to be of huge pages, until it is paged.
+const HUGE_FROM: usize = 8 << 20;
+
 /// What the arena's lock guards.
 pub struct Arena {
     pub ranges: Ranges,
@@ -19,6 +22,8 @@ pub struct Arena {
     /// Pages of them that are not simply readable and writable memory: that is why they are loose.
     odd: Spans,
     pub pager: Option<Pager>,
+    /// The kernel has been told to use huge pages.
+    huge: bool,
     /// The pager is started when more bytes than this are in use.
     start_at: usize,
 }
@@ -27,6 +32,7 @@ pub static ARENA: Lock<Arena> = Lock::new(Arena {
     ranges: Ranges::empty(),
     loose: Spans::new(),
     odd: Spans::new(),
+    huge: false,
     pager: None,
     start_at: usize::MAX,
 });
@@ -59,8 +65,6 @@ pub fn open(block: usize, budget: usize) -> bool {
         return false;
     };
     let (from, to) = (at.next_multiple_of(align), (at + len) / align * align);
-    const MADV_NOHUGEPAGE: i32 = 15;
-    memory::advise(from, to - from, MADV_NOHUGEPAGE);
     let mut arena = ARENA.lock();
     arena.ranges = Ranges::new(from, to, block);
     arena.start_at = budget / 2;
@@ -73,6 +77,14 @@ impl Arena {
     /// Takes `len` bytes; starts the pager when that is due.
     pub fn take(&mut self, len: usize, align: usize, zero: bool) -> Option<usize> {
         let at = self.ranges.take(len, align, zero)?;
+        if !self.huge && self.ranges.used_bytes > HUGE_FROM {
+            // A program that grows is likely to be paged: frames that are neighbours in memory make fewer pieces for
+            // the device. Small ones are left as they would be.
+            self.huge = true;
+            let newest = at + len >= self.ranges.fresh();
+            let from = if newest { at } else { self.ranges.fresh() };
+            memory::advise(from, END.load(Relaxed) - from, libc::MADV_HUGEPAGE);
+        }
         self.start_if_due();
         Some(at)
     }
