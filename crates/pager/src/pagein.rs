@@ -121,6 +121,9 @@ impl Engine {
         }
         if let Some(ahead) = self.prefetch.touched(block) {
             self.read_ahead(ahead);
+            if let Some(ahead) = self.prefetch.more() {
+                self.read_ahead(ahead);
+            }
         }
     }
 
