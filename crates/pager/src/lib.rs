@@ -103,7 +103,7 @@ impl Default for Options {
             policy: "auto".to_owned(),
             prefetch: "auto".to_owned(),
             ahead_bytes: 16 << 20,
-            soft_per_mille: 100,
+            soft_per_mille: 20,
             verify: true,
             threads: 1,
             spin_us: 0,

@@ -9,13 +9,18 @@ use terapage_stats::Counters;
 use terapage_store::EXTENT;
 use terapage_sys::ring::Piece;
 
+/// Bytes of frames that are kept ready at least, if that is no more than a tenth of the budget: what is read ahead of a stream.
+const READY_BYTES: usize = 16 << 20;
+
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: usize = 32 << 20;
 
 impl Engine {
     /// Frames that are to be ready: soft, free, not yet made, or on their way out.
     fn target(&self) -> usize {
-        (self.limit * self.options.soft_per_mille / 1000).max(1)
+        let share = self.limit * self.options.soft_per_mille / 1000;
+        let stream = (READY_BYTES / self.block).min(self.limit / 10);
+        share.max(stream).max(1)
     }
 
     /// Blocks that one page-out takes at most.

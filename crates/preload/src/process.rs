@@ -125,7 +125,10 @@ pub fn start_pager() -> Pager {
         threads: settings.threads as usize,
         trace: settings.trace.as_deref().map(crate::exit::own_name),
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
-        soft_per_mille: HIDDEN.get().and_then(|hidden| hidden.soft_per_mille).unwrap_or(100),
+        soft_per_mille: HIDDEN
+            .get()
+            .and_then(|hidden| hidden.soft_per_mille)
+            .unwrap_or(Options::default().soft_per_mille),
         spin_us: HIDDEN.get().and_then(|hidden| hidden.spin_us).unwrap_or(0),
         ..Options::default()
     };
