@@ -1,0 +1,289 @@
+//! The machine's state: which pages are where, who waits, what is on its way.
+//!
+//! One machine for each run, reached through [`with`]; nothing inside `with` is interrupted.
+//! [`point`] is where another thread may come in between.
+
+use crate::PAGE;
+use crate::ring::{Done, Operation, Poll};
+use crate::sync::Bell;
+use crate::userfaultfd::Fault;
+use shuttle::rand::Rng;
+use shuttle::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+/// A fault of the pager's, made through the machine, that a checker must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// The pager believes the kernel's count of pages moved, not the page map.
+    TrustsTheCount,
+    /// A wake-up is forgotten.
+    ForgetsToWake,
+    /// A write says that it ended before it has happened, and does not happen.
+    LosesWrites,
+}
+
+/// How the machine behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    /// `UFFDIO_MOVE` exists.
+    pub moves: bool,
+    /// One operation in so many does not go as hoped; 0: all do.
+    pub trouble: u32,
+    /// Pages that may be there at once, in the pool and in the program.
+    pub pages_max: usize,
+    /// A fault to be found.
+    pub canary: Option<Canary>,
+}
+
+/// A page of a range that is watched.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Page {
+    pub present: bool,
+    pub protected: bool,
+    /// Shared since a fork: it does not move.
+    pub shared: bool,
+    /// Moves that will be refused.
+    pub busy: u32,
+    /// It has gone, uncounted.
+    pub uncounted: bool,
+}
+
+/// A range registered with a userfaultfd.
+pub(crate) struct Area {
+    pub start: usize,
+    pub uffd: i32,
+    pub pages: Vec<Page>,
+    /// What the program last wrote.
+    pub truth: Vec<u8>,
+}
+
+/// A thread that waits for a page.
+pub(crate) struct Waiter {
+    pub id: u64,
+    pub at: usize,
+}
+
+/// What a descriptor is.
+pub(crate) enum Open {
+    Userfaultfd { strict: bool, messages: VecDeque<(u64, Fault)> },
+    Event { set: bool },
+    Pipe { hung_up: bool },
+}
+
+pub(crate) struct Machine {
+    pub behaviour: Behaviour,
+    pub areas: Vec<Area>,
+    pub open: HashMap<i32, Open>,
+    pub waiters: Vec<Waiter>,
+    pub operations: Vec<Operation>,
+    pub polls: Vec<Poll>,
+    pub ends: VecDeque<Done>,
+    /// Slots of stores, by the store's number.
+    pub slots: Vec<Vec<u8>>,
+    /// Times in a row that an operation has failed, by its tag.
+    pub failures: HashMap<u64, u32>,
+    pub ending: bool,
+    pub now_ns: u64,
+    present: usize,
+    numbers: u64,
+    memory: Vec<(usize, Layout)>,
+    pub bells: Rc<Bells>,
+}
+
+/// Who waits for what: threads for pages, the pager for ends, the disk for operations.
+#[derive(Default)]
+pub(crate) struct Bells {
+    pub pages: Bell,
+    pub ends: Bell,
+    pub operations: Bell,
+    turns: AtomicU32,
+}
+
+thread_local! {
+    static MACHINE: RefCell<Option<Machine>> = const { RefCell::new(None) };
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for &(at, layout) in &self.memory {
+            // SAFETY: allocated by `reserve` with this layout; the run that used it has ended.
+            unsafe { dealloc(at as *mut u8, layout) };
+        }
+    }
+}
+
+/// Starts a machine afresh.
+pub fn start(behaviour: Behaviour) {
+    let machine = Machine {
+        behaviour,
+        areas: Vec::new(),
+        open: HashMap::new(),
+        waiters: Vec::new(),
+        operations: Vec::new(),
+        polls: Vec::new(),
+        ends: VecDeque::new(),
+        slots: Vec::new(),
+        failures: HashMap::new(),
+        ending: false,
+        now_ns: 1,
+        present: 0,
+        numbers: 0,
+        memory: Vec::new(),
+        bells: Rc::default(),
+    };
+    MACHINE.with_borrow_mut(|here| *here = Some(machine));
+}
+
+/// The program has ended: the pager's thread and the disk's end when they have nothing to do.
+pub fn end() {
+    with(|machine| machine.ending = true);
+    let bells = bells();
+    bells.ends.ring();
+    bells.operations.ring();
+}
+
+/// Uses the machine. Nobody comes in between.
+pub(crate) fn with<R>(use_it: impl FnOnce(&mut Machine) -> R) -> R {
+    MACHINE.with_borrow_mut(|machine| use_it(machine.as_mut().expect("a machine was started")))
+}
+
+/// The same where the machine may be gone or in use.
+pub(crate) fn try_with(use_it: impl FnOnce(&mut Machine)) {
+    MACHINE.with(|machine| {
+        if let Ok(mut machine) = machine.try_borrow_mut()
+            && let Some(machine) = machine.as_mut()
+        {
+            use_it(machine);
+        }
+    });
+}
+
+pub(crate) fn bells() -> Rc<Bells> {
+    with(|machine| machine.bells.clone())
+}
+
+/// Another thread may come in here.
+pub fn point() {
+    bells().turns.fetch_add(1, SeqCst);
+}
+
+/// A number below `end`, of shuttle's choice.
+pub fn choose(end: usize) -> usize {
+    shuttle::rand::thread_rng().gen_range(0..end)
+}
+
+/// True once in so many times, and never for 0.
+pub(crate) fn one_in(times: u32) -> bool {
+    times > 0 && choose(times as usize) == 0
+}
+
+/// True once in a while, if the machine makes trouble; `rarity` times as rarely as most of it.
+pub(crate) fn trouble(rarity: u32) -> bool {
+    one_in(with(|machine| machine.behaviour.trouble) * rarity)
+}
+
+/// Whether the machine has this fault.
+pub(crate) fn has(canary: Canary) -> bool {
+    with(|machine| machine.behaviour.canary) == Some(canary)
+}
+
+impl Machine {
+    pub fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    pub fn reserve(&mut self, len: usize) -> usize {
+        let layout = Layout::from_size_align(len, 4096).expect("a length");
+        // SAFETY: the length is not zero.
+        let at = unsafe { alloc_zeroed(layout) } as usize;
+        assert!(at != 0, "no memory for the simulated machine");
+        self.memory.push((at, layout));
+        at
+    }
+
+    pub fn area(&mut self, at: usize) -> Option<&mut Area> {
+        self.areas.iter_mut().find(|area| (area.start..area.start + area.truth.len()).contains(&at))
+    }
+
+    pub fn page(&mut self, at: usize) -> Option<&mut Page> {
+        let area = self.area(at)?;
+        let index = (at - area.start) / PAGE;
+        Some(&mut area.pages[index])
+    }
+
+    /// The page at an address that must be watched.
+    pub fn watched(&mut self, at: usize) -> &mut Page {
+        self.page(at).unwrap_or_else(|| panic!("{at:#x} is not registered"))
+    }
+
+    /// A page comes.
+    pub fn bring(&mut self, at: usize, page: Page) {
+        *self.watched(at) = Page { present: true, ..page };
+        self.present += 1;
+        let most = self.behaviour.pages_max;
+        assert!(self.present <= most, "{} pages are more than the budget, {most}", self.present);
+    }
+
+    /// A page goes.
+    pub fn remove(&mut self, at: usize) -> Page {
+        let page = std::mem::take(self.watched(at));
+        if page.present {
+            self.present -= 1;
+            // SAFETY: the page is the machine's memory, and nobody has a reference to it while `with` lasts.
+            unsafe { std::slice::from_raw_parts_mut(at as *mut u8, PAGE) }.fill(0xee);
+        }
+        page
+    }
+
+    /// Wakes who waits in a range.
+    pub fn wake(&mut self, at: usize, len: usize) {
+        let range = at..at + len;
+        let woken: Vec<u64> =
+            self.waiters.iter().filter(|waiter| range.contains(&waiter.at)).map(|waiter| waiter.id).collect();
+        self.waiters.retain(|waiter| !woken.contains(&waiter.id));
+        for id in woken {
+            self.forget_message(id);
+        }
+    }
+
+    /// A thread waits no more: what it told is still read, or not.
+    pub fn forget_message(&mut self, id: u64) {
+        if choose(2) == 0 {
+            return;
+        }
+        for open in self.open.values_mut() {
+            if let Open::Userfaultfd { messages, .. } = open {
+                messages.retain(|(from, _)| *from != id);
+            }
+        }
+    }
+
+    /// Something happened to a descriptor that may be polled.
+    pub fn notify(&mut self, fd: i32) {
+        for poll in self.polls.iter_mut().filter(|poll| poll.fd == fd) {
+            poll.pending = true;
+        }
+    }
+
+    pub fn readable(&self, fd: i32) -> bool {
+        match self.open.get(&fd) {
+            Some(Open::Userfaultfd { messages, .. }) => !messages.is_empty(),
+            Some(Open::Event { set }) => *set,
+            Some(Open::Pipe { hung_up }) => *hung_up,
+            None => false,
+        }
+    }
+}
+
+/// After a fork every page that is there is shared with the child.
+pub fn share_pages() {
+    with(|machine| {
+        for page in machine.areas.iter_mut().flat_map(|area| &mut area.pages) {
+            page.shared |= page.present;
+        }
+    });
+}

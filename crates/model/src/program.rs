@@ -1,0 +1,95 @@
+//! A program's thread: touches memory, faults, waits.
+
+use crate::PAGE;
+use crate::machine::{Open, Waiter, bells, point, trouble, with};
+use crate::userfaultfd::Fault;
+
+/// Reads a byte, and checks that it is what was last written there.
+///
+/// # Panics
+/// It is another: the pager has failed.
+pub fn read(at: usize) -> u8 {
+    touch(at, false, |byte, truth| {
+        assert_eq!(*byte, *truth, "a wrong byte at {at:#x}");
+        *byte
+    })
+}
+
+/// Writes a byte.
+pub fn write(at: usize, value: u8) {
+    touch(at, true, |byte, truth| {
+        *byte = value;
+        *truth = value;
+    });
+}
+
+/// The program has said that a range reads as zeros from now on.
+pub fn forget(at: usize, len: usize) {
+    with(|machine| {
+        let area = machine.area(at).expect("a registered range");
+        let from = at - area.start;
+        area.truth[from..from + len].fill(0);
+    });
+}
+
+/// What the program last wrote to a range.
+pub fn truth(at: usize, len: usize) -> Vec<u8> {
+    with(|machine| {
+        let area = machine.area(at).expect("a registered range");
+        let from = at - area.start;
+        area.truth[from..from + len].to_vec()
+    })
+}
+
+fn touch<R>(at: usize, write: bool, use_it: impl Fn(&mut u8, &mut u8) -> R) -> R {
+    let page = at / PAGE * PAGE;
+    loop {
+        point();
+        let got = with(|machine| {
+            let state = machine.watched(at);
+            if !state.present || write && state.protected {
+                return None;
+            }
+            // A write to a page shared with a child gets the program its own.
+            state.shared &= !write;
+            let area = machine.area(at).expect("watched");
+            let truth = &mut area.truth[at - area.start];
+            // SAFETY: the page is there; nobody comes in between.
+            Some(use_it(unsafe { &mut *(at as *mut u8) }, truth))
+        });
+        match got {
+            Some(got) => return got,
+            None => fault(page, write),
+        }
+    }
+}
+
+/// Tells of a fault and sleeps, unless the page has come meanwhile; wakes by itself now and then.
+fn fault(page: usize, write: bool) {
+    point();
+    let startled = trouble(8);
+    let id = with(|machine| {
+        let state = *machine.watched(page);
+        let id = machine.number();
+        let uffd = machine.area(page).expect("watched").uffd;
+        let Some(Open::Userfaultfd { strict, messages }) = machine.open.get_mut(&uffd) else {
+            panic!("no userfaultfd for {page:#x}")
+        };
+        assert!(!*strict, "the program touches the pool");
+        messages.push_back((id, Fault { at: page, write, protected: state.present }));
+        machine.notify(uffd);
+        // The kernel looks again once the fault can be read.
+        let sleeps = !state.present || write && state.protected;
+        if sleeps && !startled {
+            machine.waiters.push(Waiter { id, at: page });
+            return Some(id);
+        }
+        machine.forget_message(id);
+        None
+    });
+    let bells = bells();
+    bells.ends.ring();
+    if let Some(id) = id {
+        bells.pages.wait_until(|| with(|machine| machine.waiters.iter().all(|waiter| waiter.id != id)));
+    }
+}

@@ -1,0 +1,41 @@
+//! Threads and time.
+
+use crate::machine::{point, with};
+use crate::Result;
+
+/// No signals here.
+pub fn block_signals() {}
+
+/// No signals here.
+pub fn restore_signals((): &()) {}
+
+/// Nanoseconds; each look takes one.
+pub fn now_ns() -> u64 {
+    with(|machine| {
+        machine.now_ns += 1;
+        machine.now_ns
+    })
+}
+
+/// The pager gives up: the run fails.
+///
+/// # Panics
+/// Always.
+pub fn stop(line: &str) -> ! {
+    panic!("{line}")
+}
+
+/// Lets other threads run.
+///
+/// # Errors
+/// None.
+pub fn pause() -> Result<()> {
+    shuttle::thread::yield_now();
+    Ok(())
+}
+
+/// Lets other threads run; time does not pass.
+pub fn sleep_ms(_ms: u64) {
+    point();
+    shuttle::thread::yield_now();
+}

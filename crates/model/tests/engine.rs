@@ -1,0 +1,304 @@
+//! The pager's real engine on a simulated machine, under shuttle: program threads that read, write, discard and fork,
+//! a disk and a kernel that misbehave as real ones do, in thousands of orders.
+//!
+//! Checked: a read gives what was written last; every thread ends; the pages that are there never exceed the
+//! budget; a page is touched only where it is; a fork's slots stay as they were. A loss shows
+//! as a wrong byte, since whatever leaves its page leaves rubbish there.
+//!
+//! Each run prints its seed; `TERAPAGE_SEED` repeats it, `TERAPAGE_RUNS` lengthens it.
+
+extern crate self as terapage_store;
+extern crate terapage_model as terapage_sys;
+
+#[path = "../../pager/src/engine.rs"]
+#[allow(dead_code, reason = "the pager uses all of it")]
+mod engine;
+#[path = "../../pager/src/fork.rs"]
+#[allow(dead_code, reason = "a child's part needs a process of its own")]
+mod fork;
+#[path = "../../pager/src/mailbox.rs"]
+#[allow(dead_code, reason = "the pager uses all of it")]
+mod mailbox;
+#[path = "../../pager/src/mover.rs"]
+#[allow(dead_code, reason = "the pager uses all of it")]
+mod mover;
+#[path = "../../pager/src/pagein.rs"]
+mod pagein;
+#[path = "../../pager/src/pageout.rs"]
+mod pageout;
+#[path = "../../pager/src/pool.rs"]
+mod pool;
+#[path = "../../pager/src/requests.rs"]
+mod requests;
+#[path = "../../pager/src/slots.rs"]
+mod slots;
+#[path = "../../pager/src/table.rs"]
+mod table;
+
+use engine::Engine;
+use mailbox::{Mailbox, Request};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use std::sync::OnceLock;
+use table::State;
+use terapage_model::machine::{self, Behaviour, Canary, choose, point};
+use terapage_model::store::Disk;
+use terapage_model::{PAGE, memory, program, ring};
+use terapage_stats::Counters;
+
+pub(crate) use terapage_model::store::{EXTENT, Store};
+pub(crate) use terapage_model::sync;
+
+/// Why the pager cannot do something.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    System(#[from] terapage_model::Error),
+    #[error("{len} bytes at {start:#x} are not all paged")]
+    NotPaged { start: usize, len: usize },
+    #[error("unknown policy")]
+    Policy,
+    #[error("more than 250 generations of forks")]
+    TooManyForks,
+}
+
+/// How a pager is to be: the pager's options, but for the trace.
+struct Options {
+    block: usize,
+    frames: usize,
+    policy: String,
+    prefetch: String,
+    ahead_bytes: usize,
+    soft_per_mille: usize,
+    verify: bool,
+    copy: bool,
+}
+
+/// No trace here: the ring that carries it is checked by itself.
+mod recorder {
+    #[derive(Clone, Copy)]
+    pub enum Kind {
+        FirstTouch,
+        FreshAhead,
+        Present,
+        HardFault,
+        SoftFault,
+        PrefetchMarker,
+        Prefetched,
+        PageOutDirty,
+        PageOutClean,
+        PageOutZero,
+    }
+
+    pub struct Recorder;
+
+    impl Recorder {
+        pub fn events(&mut self, _kind: Kind, blocks: impl IntoIterator<Item = u32>) {
+            blocks.into_iter().for_each(drop);
+        }
+
+        pub fn discard(&mut self, _block: u32, _count: u32) {}
+
+        pub fn region(&mut self, _start: usize, _len: usize, _first: u32) {}
+
+        pub fn end(self) {}
+    }
+}
+
+const PAGES_A_BLOCK: usize = 4;
+const BLOCK: usize = PAGES_A_BLOCK * PAGE;
+const FRAMES: usize = 8;
+const BLOCKS: usize = 14;
+
+/// What one run does.
+#[derive(Clone, Copy)]
+struct Plan {
+    threads: usize,
+    steps: usize,
+    moves: bool,
+    verify: bool,
+    trouble: u32,
+    canary: Option<Canary>,
+}
+
+const PLAN: Plan = Plan { threads: 3, steps: 14, moves: true, verify: true, trouble: 12, canary: None };
+
+/// The engine, for the thread that forks while it is parked.
+#[derive(Clone, Copy)]
+struct Shared(*mut Engine);
+
+// SAFETY: used by the pager's thread, and by the one that forks while that is parked.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn get(&self) -> *mut Engine {
+        self.0
+    }
+}
+
+fn counters() -> &'static Counters {
+    static COUNTERS: OnceLock<Counters> = OnceLock::new();
+    COUNTERS.get_or_init(|| {
+        // SAFETY: counters are atomics, for which zeros are valid.
+        unsafe { std::mem::zeroed() }
+    })
+}
+
+/// One run of a program under the pager.
+fn run(plan: Plan) {
+    // A page that is copied instead of moved is there twice for a moment.
+    let pages_max = FRAMES * PAGES_A_BLOCK + 1;
+    let (moves, trouble, canary) = (plan.moves, plan.trouble, plan.canary);
+    machine::start(Behaviour { moves, trouble, pages_max, canary });
+    let disk = shuttle::thread::spawn(ring::disk);
+    let one_of = |names: &[&str]| names[choose(names.len())].to_owned();
+    let options = Options {
+        block: BLOCK,
+        frames: FRAMES,
+        policy: one_of(&["auto", "lru", "fifo", "clock", "s3fifo", "2q", "arc"]),
+        prefetch: one_of(&["auto", "sequential", "stride", "trend", "off"]),
+        ahead_bytes: 2 * BLOCK,
+        soft_per_mille: [100, 300, 600][choose(3)],
+        verify: plan.verify,
+        copy: false,
+    };
+    let mailbox = Mailbox::new().unwrap();
+    let engine = Engine::new(options, Box::new(Disk::new(BLOCK)), counters(), mailbox).unwrap();
+    let engine = Shared(Box::into_raw(Box::new(engine)));
+    let pager = shuttle::thread::spawn(move || {
+        // SAFETY: this thread's, but for a fork, which parks it.
+        ring::until_the_end(|| unsafe { (*engine.get()).run() });
+    });
+    let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
+    mailbox.ask(Request::Add { start: base, len: BLOCKS * BLOCK, held: 0 }).unwrap();
+    let threads: Vec<_> = (0..plan.threads)
+        .map(|number| {
+            shuttle::thread::spawn(move || work(base, number, plan, mailbox, engine))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for at in (base..base + BLOCKS * BLOCK).step_by(PAGE / 2) {
+        program::read(at);
+    }
+    machine::end();
+    pager.join().unwrap();
+    disk.join().unwrap();
+    // SAFETY: its thread has ended.
+    drop(unsafe { Box::from_raw(engine.get()) });
+}
+
+/// One thread of the program: all blocks are everybody's, but each thread discards one of its own.
+fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engine: Shared) {
+    let own = base + number * BLOCK;
+    let shared = plan.threads;
+    let mut at = base + own - base;
+    for step in 0..plan.steps {
+        // Here, there, or on from where it was.
+        at = match choose(3) {
+            0 => own + choose(BLOCK),
+            1 => base + shared * BLOCK + choose((BLOCKS - shared) * BLOCK),
+            _ if at >= base + shared * BLOCK && at + BLOCK < base + BLOCKS * BLOCK => at + BLOCK,
+            _ => at,
+        };
+        match choose(16) {
+            0 => {
+                mailbox.ask(Request::Discard { start: own, len: BLOCK }).unwrap();
+                program::forget(own, BLOCK);
+            }
+            1 => {
+                let first = choose(BLOCKS - 2);
+                let range = Request::WillNeed { start: base + first * BLOCK, len: 2 * BLOCK };
+                mailbox.ask(range).unwrap();
+            }
+            2 if step % 3 == 0 => fork(base, mailbox, engine),
+            3..7 => drop(program::read(at)),
+            7 => program::write(at, 0),
+            _ => program::write(at, 1 + choose(255) as u8),
+        }
+    }
+}
+
+/// A fork, and a child that reads its slots some time later.
+fn fork(base: usize, mailbox: &Mailbox, engine: Shared) {
+    let asking = mailbox.lock();
+    mailbox.stop_pager(&asking);
+    // SAFETY: its thread is parked until `unpark`.
+    let engine = unsafe { &mut *engine.get() };
+    let hold = engine.freeze().unwrap();
+    let stored: Vec<(u32, Vec<u8>)> = (0..BLOCKS as u32)
+        .filter(|&block| engine.table.state(block) == State::Stored)
+        .map(|block| {
+            let slot = engine.table.get(block).slot().expect("a stored block has a slot");
+            let bytes = program::truth(base + block as usize * BLOCK, BLOCK);
+            assert_eq!(Disk::slot(0, BLOCK, slot), bytes, "block {block} is clean, but not in the store");
+            (slot, bytes)
+        })
+        .collect();
+    machine::share_pages();
+    mailbox.unpark();
+    drop(asking);
+    for _ in 0..choose(60) {
+        point();
+    }
+    for (slot, bytes) in stored {
+        assert_eq!(Disk::slot(0, BLOCK, slot), bytes, "slot {slot} has changed under a child");
+    }
+    hold.close();
+}
+
+/// Runs the plan in many orders, half of them chosen by chance, half by priorities (PCT).
+fn explore(plan: Plan, runs: usize) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let chance = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0u8);
+    let seed = number("TERAPAGE_SEED").unwrap_or_else(chance);
+    let runs = number("TERAPAGE_RUNS").map_or(runs, |runs| runs as usize);
+    eprintln!("TERAPAGE_SEED={seed}");
+    explore_by(RandomScheduler::new_from_seed(seed, runs / 2), plan);
+    explore_by(PctScheduler::new_from_seed(seed, 4, runs / 2), plan);
+}
+
+fn explore_by(scheduler: impl Scheduler + 'static, plan: Plan) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 256 << 10;
+    config.silence_warnings = true;
+    config.failure_persistence = shuttle::FailurePersistence::None;
+    shuttle::Runner::new(scheduler, config).run(move || run(plan));
+}
+
+#[test]
+fn every_read_gives_what_was_written_last() {
+    explore(PLAN, 400);
+}
+
+#[test]
+fn a_machine_without_trouble_too() {
+    explore(Plan { trouble: 0, ..PLAN }, 200);
+}
+
+#[test]
+fn a_kernel_without_move_too() {
+    explore(Plan { moves: false, ..PLAN }, 200);
+}
+
+#[test]
+#[should_panic(expected = "a wrong byte")]
+fn canary_bytes_that_are_not_verified() {
+    explore(Plan { verify: false, ..PLAN }, 2000);
+}
+
+#[test]
+#[should_panic(expected = "")]
+fn canary_the_kernels_count_is_trusted() {
+    explore(Plan { canary: Some(Canary::TrustsTheCount), ..PLAN }, 2000);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn canary_a_wake_up_that_is_forgotten() {
+    explore(Plan { trouble: 0, canary: Some(Canary::ForgetsToWake), ..PLAN }, 200);
+}
+
+#[test]
+#[should_panic(expected = "")]
+fn canary_a_store_that_loses_writes() {
+    explore(Plan { canary: Some(Canary::LosesWrites), ..PLAN }, 200);
+}
