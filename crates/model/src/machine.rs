@@ -165,9 +165,16 @@ pub(crate) fn bells() -> Rc<Bells> {
     with(|machine| machine.bells.clone())
 }
 
+/// Turns after which a run has no end.
+const TURNS_MAX: u32 = 200_000;
+
 /// Another thread may come in here.
+///
+/// # Panics
+/// The run has no end: threads take turns, but none gets on.
 pub fn point() {
-    bells().turns.fetch_add(1, SeqCst);
+    let turns = bells().turns.fetch_add(1, SeqCst);
+    assert!(turns < TURNS_MAX, "a run without end: threads take turns, but none gets on");
 }
 
 /// A number below `end`, of shuttle's choice.

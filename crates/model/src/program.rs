@@ -23,6 +23,17 @@ pub fn write(at: usize, value: u8) {
     });
 }
 
+/// I/O of the program's holds a page, if it is there, while it is refused so many moves.
+pub fn pin(at: usize, moves: u32) {
+    point();
+    with(|machine| {
+        let page = machine.watched(at);
+        if page.present {
+            page.busy = moves;
+        }
+    });
+}
+
 /// The program has said that a range reads as zeros from now on.
 pub fn forget(at: usize, len: usize) {
     with(|machine| {

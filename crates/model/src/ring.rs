@@ -1,6 +1,6 @@
 //! io_uring, and the disk behind it.
 
-use crate::Result;
+use crate::{PAGE, Result};
 use crate::machine::{Canary, bells, choose, has, point, trouble, with};
 use crate::memory;
 
@@ -187,6 +187,12 @@ fn transfer(operation: &Operation) -> i32 {
             }
         });
         done += piece.len;
+        if trouble(1) {
+            // The kernel lets go of a page some time after the end.
+            let page = piece.at + choose(piece.len / PAGE) * PAGE;
+            let moves = 1 + choose(40) as u32;
+            with(|machine| machine.page(page).map(|page| page.busy = moves));
+        }
     }
     let kinds = if operation.write { 2 } else { 3 };
     with(|machine| {

@@ -241,13 +241,11 @@ fn shift_page(to: usize, from: usize) -> i32 {
     if trouble(2) {
         return EAGAIN;
     }
-    let pin = if trouble(1) { [1, 2, 5, 200][choose(4)] } else { 0 };
     with(|machine| {
         let page = machine.watched(from);
         if !page.present {
             return ENOENT;
         }
-        page.busy = page.busy.max(pin);
         if page.busy > 0 || page.shared {
             page.busy = page.busy.saturating_sub(1);
             return EBUSY;

@@ -210,7 +210,8 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
                 mailbox.ask(range).unwrap();
             }
             2 if step % 3 == 0 => fork(base, mailbox, engine),
-            3..7 => drop(program::read(at)),
+            3 => program::pin(at, [2, 40, 200][choose(3)]),
+            4..7 => drop(program::read(at)),
             7 => program::write(at, 0),
             _ => program::write(at, 1 + choose(255) as u8),
         }
