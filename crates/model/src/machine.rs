@@ -85,6 +85,8 @@ pub(crate) struct Machine {
     pub slots: Vec<Vec<u8>>,
     /// Times in a row that an operation has failed, by its tag.
     pub failures: HashMap<u64, u32>,
+    /// Ranges that the program is discarding.
+    pub discarding: Vec<std::ops::Range<usize>>,
     pub ending: bool,
     pub now_ns: u64,
     present: usize,
@@ -127,6 +129,7 @@ pub fn start(behaviour: Behaviour) {
         ends: VecDeque::new(),
         slots: Vec::new(),
         failures: HashMap::new(),
+        discarding: Vec::new(),
         ending: false,
         now_ns: 1,
         present: 0,
@@ -265,6 +268,27 @@ impl Machine {
         for open in self.open.values_mut() {
             if let Open::Userfaultfd { messages, .. } = open {
                 messages.retain(|(from, _)| *from != id);
+            }
+        }
+    }
+
+    /// A frame gets other bytes: those of its block, if they are what the program has now, must be in a store.
+    pub fn assert_clean(&self, at: usize, old: &[u8]) {
+        if old.iter().all(|byte| *byte == 0) {
+            return;
+        }
+        for area in &self.areas {
+            let blocks = area.truth.chunks_exact(old.len()).zip(area.pages.chunks_exact(old.len() / PAGE));
+            for (index, (_, pages)) in blocks.enumerate().filter(|(_, (truth, _))| *truth == old) {
+                let block = area.start + index * old.len();
+                let stored =
+                    || self.slots.iter().any(|slots| slots.chunks_exact(old.len()).any(|slot| slot == old));
+                assert!(
+                    pages.iter().all(|page| page.present)
+                        || self.discarding.iter().any(|range| range.contains(&block))
+                        || stored(),
+                    "the frame at {at:#x} is reused while its block, {block:#x}, is dirty"
+                );
             }
         }
     }

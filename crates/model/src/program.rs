@@ -4,21 +4,31 @@ use crate::PAGE;
 use crate::machine::{Open, Waiter, bells, point, trouble, with};
 use crate::userfaultfd::Fault;
 
-/// Reads a byte, and checks that it is what was last written there.
+/// Bytes of what the program reads and writes at once.
+pub const WORD: usize = 8;
+
+/// Reads the word at a multiple of [`WORD`], and checks that it is what was last written there.
 ///
 /// # Panics
 /// It is another: the pager has failed.
-pub fn read(at: usize) -> u8 {
-    touch(at, false, |byte, truth| {
-        assert_eq!(*byte, *truth, "a wrong byte at {at:#x}");
-        *byte
-    })
+pub fn read(at: usize) {
+    touch(at, false, |word, truth| assert_eq!(word, truth, "wrong bytes at {at:#x}"));
 }
 
-/// Writes a byte.
-pub fn write(at: usize, value: u8) {
-    touch(at, true, |byte, truth| {
-        *byte = value;
+/// Writes a word that was never written before.
+pub fn write(at: usize) {
+    let value = with(|machine| machine.number());
+    put(at, value.to_le_bytes());
+}
+
+/// Writes a word of zeros.
+pub fn write_zeros(at: usize) {
+    put(at, [0; WORD]);
+}
+
+fn put(at: usize, value: [u8; WORD]) {
+    touch(at, true, |word, truth| {
+        *word = value;
         *truth = value;
     });
 }
@@ -34,13 +44,21 @@ pub fn pin(at: usize, moves: u32) {
     });
 }
 
-/// The program has said that a range reads as zeros from now on.
-pub fn forget(at: usize, len: usize) {
+/// The program says, by `ask`, that a range reads as zeros from now on; nobody touches it meanwhile.
+pub fn discard(at: usize, len: usize, ask: impl FnOnce()) {
+    with(|machine| machine.discarding.push(at..at + len));
+    ask();
     with(|machine| {
+        machine.discarding.retain(|range| range.start != at);
         let area = machine.area(at).expect("a registered range");
         let from = at - area.start;
         area.truth[from..from + len].fill(0);
     });
+}
+
+/// Whether a block at `at` is being discarded: its bytes may or may not be zeros yet.
+pub fn is_discarding(at: usize) -> bool {
+    with(|machine| machine.discarding.iter().any(|range| range.contains(&at)))
 }
 
 /// What the program last wrote to a range.
@@ -52,7 +70,7 @@ pub fn truth(at: usize, len: usize) -> Vec<u8> {
     })
 }
 
-fn touch<R>(at: usize, write: bool, use_it: impl Fn(&mut u8, &mut u8) -> R) -> R {
+fn touch<R>(at: usize, write: bool, use_it: impl Fn(&mut [u8; WORD], &mut [u8; WORD]) -> R) -> R {
     let page = at / PAGE * PAGE;
     loop {
         point();
@@ -64,9 +82,10 @@ fn touch<R>(at: usize, write: bool, use_it: impl Fn(&mut u8, &mut u8) -> R) -> R
             // A write to a page shared with a child gets the program its own.
             state.shared &= !write;
             let area = machine.area(at).expect("watched");
-            let truth = &mut area.truth[at - area.start];
+            let from = at - area.start;
+            let truth = (&mut area.truth[from..from + WORD]).try_into().expect("a word");
             // SAFETY: the page is there; nobody comes in between.
-            Some(use_it(unsafe { &mut *(at as *mut u8) }, truth))
+            Some(use_it(unsafe { &mut *(at as *mut [u8; WORD]) }, truth))
         });
         match got {
             Some(got) => return got,

@@ -1,8 +1,8 @@
 //! io_uring, and the disk behind it.
 
-use crate::{PAGE, Result};
 use crate::machine::{Canary, bells, choose, has, point, trouble, with};
 use crate::memory;
+use crate::{PAGE, Result};
 
 /// A piece of memory.
 #[derive(Clone, Copy)]
@@ -98,9 +98,8 @@ impl Ring {
         let bells = bells();
         bells.operations.ring();
         if wanted > 0 {
-            let ended = || {
-                with(|machine| !machine.ends.is_empty() || machine.polls.iter().any(|poll| poll.pending))
-            };
+            let ended =
+                || with(|machine| !machine.ends.is_empty() || machine.polls.iter().any(|poll| poll.pending));
             bells.ends.wait_until(|| ended() || with(|machine| machine.ending));
             if !ended() {
                 std::panic::resume_unwind(Box::new(Ended));
@@ -176,6 +175,9 @@ fn transfer(operation: &Operation) -> i32 {
         // SAFETY: the pager keeps the pieces for this operation alone until its end.
         let bytes = unsafe { memory::bytes(piece.at, piece.len) };
         with(|machine| {
+            if !operation.write {
+                machine.assert_clean(piece.at, bytes);
+            }
             let from = operation.offset + done;
             let slots = &mut machine.slots[operation.store][from..from + piece.len];
             match (operation.write, fails) {

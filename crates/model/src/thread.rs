@@ -1,7 +1,7 @@
 //! Threads and time.
 
-use crate::machine::{point, with};
 use crate::Result;
+use crate::machine::{point, with};
 
 /// No signals here.
 pub fn block_signals() {}

@@ -29,9 +29,9 @@ struct Error(usize);
 
 /// The names that the shared files stand on, loom's.
 mod sync {
+    use loom::sync::Condvar;
     pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize};
     pub(crate) use loom::sync::{Mutex, MutexGuard as Guard};
-    use loom::sync::Condvar;
     use std::sync::LockResult;
     use std::sync::atomic::Ordering;
 
