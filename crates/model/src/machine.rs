@@ -310,6 +310,25 @@ impl Machine {
     }
 }
 
+/// Pages that a range holds before it is paged: one in two, of its first `len` bytes; the first word of each has
+/// been written. A block that holds none stays so.
+pub fn hold_some(start: usize, len: usize) {
+    with(|machine| {
+        let pages = vec![Page::default(); len / PAGE];
+        machine.areas.push(Area { start, uffd: 0, pages, truth: vec![0; len] });
+    });
+    for at in (start..start + len).step_by(PAGE).filter(|_| choose(2) == 0) {
+        with(|machine| {
+            machine.bring(at, Page::default());
+            let value = machine.number().to_le_bytes();
+            // SAFETY: the page is the machine's memory, zeros until now; nobody comes in between.
+            unsafe { *(at as *mut [u8; 8]) = value };
+            machine.areas.last_mut().expect("pushed just now").truth[at - start..][..8]
+                .copy_from_slice(&value);
+        });
+    }
+}
+
 /// After a fork every page that is there is shared with the child.
 pub fn share_pages() {
     with(|machine| {

@@ -65,14 +65,18 @@ impl Userfaultfd {
         self.fd.raw()
     }
 
-    /// From now on the range is watched; it has no pages.
+    /// From now on the range is watched; it has no pages but those that it held.
     ///
     /// # Errors
     /// None; the real one has some.
     pub fn register(&self, at: usize, len: usize, _protect: bool) -> Result<()> {
-        let pages = vec![Page::default(); len / PAGE];
-        let area = Area { start: at, uffd: self.raw(), pages, truth: vec![0; len] };
-        with(|machine| machine.areas.push(area));
+        with(|machine| match machine.area(at) {
+            Some(area) => area.uffd = self.raw(),
+            None => {
+                let pages = vec![Page::default(); len / PAGE];
+                machine.areas.push(Area { start: at, uffd: self.raw(), pages, truth: vec![0; len] });
+            }
+        });
         Ok(())
     }
 

@@ -107,6 +107,8 @@ const PAGES_A_BLOCK: usize = 4;
 const BLOCK: usize = PAGES_A_BLOCK * PAGE;
 const FRAMES: usize = 8;
 const BLOCKS: usize = 14;
+/// Blocks of a range that is paged with what it holds.
+const HELD: usize = 3;
 
 /// What one run does.
 #[derive(Clone, Copy)]
@@ -188,11 +190,16 @@ fn run(plan: Plan) {
     });
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
     mailbox.ask(Request::Add { start: base, len: BLOCKS * BLOCK, held: 0 }).unwrap();
+    // A second range, which holds something already: blocks after the first one's.
+    let held = HELD * BLOCK;
+    let more = memory::reserve(held).unwrap() as usize;
+    machine::hold_some(more, held);
+    mailbox.ask(Request::Add { start: more, len: held, held }).unwrap();
     let threads: Vec<_> = (0..plan.threads)
         .map(|number| shuttle::thread::spawn(move || work(base, number, plan, mailbox, engine)))
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    for at in (base..base + BLOCKS * BLOCK).step_by(program::WORD) {
+    for at in (base..base + BLOCKS * BLOCK).chain(more..more + held).step_by(program::WORD) {
         program::read(at);
     }
     machine::end();

@@ -13,6 +13,7 @@ mod lock;
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod mailbox;
 #[path = "../../pager/src/words.rs"]
+#[allow(dead_code, reason = "the recorder uses all of it")]
 mod words;
 
 use lock::Lock;
@@ -131,20 +132,21 @@ mod fd {
 }
 
 mod thread {
-    pub use loom_free::*;
+    use std::sync::atomic::AtomicU32;
 
-    mod loom_free {
-        use std::sync::atomic::AtomicU32;
+    /// No signals here.
+    pub struct Signals;
 
-        pub fn block_signals() {}
-
-        pub fn restore_signals((): &()) {}
-
-        /// The lock's own word is not used here.
-        pub fn wait(_: &AtomicU32, _: u32) {}
-
-        pub fn wake(_: &AtomicU32) {}
+    pub fn block_signals() -> Signals {
+        Signals
     }
+
+    pub fn restore_signals(_old: &Signals) {}
+
+    /// The processor's own word is not used here.
+    pub fn wait(_: &AtomicU32, _: u32) {}
+
+    pub fn wake(_: &AtomicU32) {}
 }
 
 /// Runs `test` in every order with up to so many preemptions.
@@ -158,20 +160,38 @@ fn discard(start: usize) -> Request {
     Request::Discard { start, len: 0 }
 }
 
+/// What the pager's thread has, and who forks while that is parked.
+struct Engine(loom::cell::UnsafeCell<u32>);
+
+// SAFETY: not safe by itself: loom fails the test when two threads use it at once.
+unsafe impl Sync for Engine {}
+
+impl Engine {
+    fn new() -> Arc<Engine> {
+        Arc::new(Engine(loom::cell::UnsafeCell::new(0)))
+    }
+
+    fn touch(&self) -> u32 {
+        // SAFETY: loom sees to it that nobody else has it now.
+        self.0.with_mut(|touches| unsafe {
+            *touches += 1;
+            *touches
+        })
+    }
+}
+
 /// The pager's thread: serves so many requests, touching its own state each time.
-fn serve(mailbox: &Mailbox, engine: &loom::cell::UnsafeCell<u32>, requests: usize) {
+fn serve(mailbox: &Mailbox, engine: &Engine, requests: usize) {
     let mut served = 0;
     while served < requests {
         mailbox.event.wait_and_clear();
         let Some(request) = mailbox.take() else { continue };
         served += 1;
-        // SAFETY: loom sees to it that nobody else has it now.
-        engine.with_mut(|engine| unsafe { *engine += 1 });
+        engine.touch();
         match request {
             Request::Park => {
                 mailbox.park();
-                // SAFETY: as above.
-                engine.with_mut(|engine| unsafe { *engine += 1 });
+                engine.touch();
             }
             Request::Discard { start, .. } => mailbox.answer(Err(Error(start))),
             _ => unreachable!("not asked here"),
@@ -185,7 +205,7 @@ fn each_asker_gets_its_own_answer() {
         let mailbox = Mailbox::new().unwrap();
         let ask = |start| threads::spawn(move || assert_eq!(mailbox.ask(discard(start)), Err(Error(start))));
         let askers = [ask(1), ask(2)];
-        serve(mailbox, &loom::cell::UnsafeCell::new(0), 2);
+        serve(mailbox, &Engine::new(), 2);
         askers.into_iter().for_each(|asker| asker.join().unwrap());
     });
 }
@@ -194,14 +214,13 @@ fn each_asker_gets_its_own_answer() {
 fn a_fork_has_the_engine_for_itself() {
     explore(3, || {
         let mailbox = Mailbox::new().unwrap();
-        let engine = Arc::new(loom::cell::UnsafeCell::new(0));
+        let engine = Engine::new();
         let forker = threads::spawn({
             let engine = engine.clone();
             move || {
                 let asking = mailbox.lock();
                 mailbox.stop_pager(&asking);
-                // SAFETY: loom sees to it that nobody else has it now.
-                engine.with_mut(|engine| unsafe { *engine += 1 });
+                engine.touch();
                 mailbox.unpark();
                 drop(asking);
             }
@@ -210,8 +229,7 @@ fn a_fork_has_the_engine_for_itself() {
         serve(mailbox, &engine, 2);
         forker.join().unwrap();
         asker.join().unwrap();
-        // SAFETY: the others have ended.
-        assert_eq!(engine.with(|engine| unsafe { *engine }), 4);
+        assert_eq!(engine.touch(), 5);
     });
 }
 
@@ -246,7 +264,9 @@ fn through_a_ring(count: u64, greedy: bool) {
         while at.tail() < head {
             if greedy {
                 let mut ahead = Take::default();
-                (0..next).for_each(|_| drop(ahead.take(words)));
+                for _ in 0..next {
+                    ahead.take(words);
+                }
                 ahead.give_back(words);
             }
             assert_eq!(at.take(words), next, "a word that was not put in there");
