@@ -5,7 +5,7 @@
 //!
 //! # What may go wrong here, and what may not
 //! - `UFFDIO_MOVE` stops part way, says EBUSY for a page for a while or for long, says EAGAIN, and
-//!   counts one page too few. It never says that a page went which did not.
+//!   counts one page too few. It says that a page went which did not only where a test wants that.
 //! - `UFFDIO_COPY` stops part way and says EAGAIN.
 //! - Faults are told late, told though the page has come meanwhile, and a thread wakes by itself.
 //! - Polls of the ring merge, end by themselves; entering it does nothing now and then.

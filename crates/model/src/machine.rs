@@ -14,11 +14,13 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-/// A fault of the pager's, made through the machine, that a checker must find.
+/// A fault, of the pager's or the kernel's, made through the machine, that a checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
     /// The pager believes the kernel's count of pages moved, not the page map.
     TrustsTheCount,
+    /// The kernel's fault: it counts a page as moved that was not.
+    CountsTooMany,
     /// A wake-up is forgotten.
     ForgetsToWake,
     /// A write says that it ended before it has happened, and does not happen.

@@ -180,6 +180,9 @@ impl Userfaultfd {
             point();
             let errno = shift_page(to + offset, from + offset);
             if errno != 0 {
+                if has(Canary::CountsTooMany) {
+                    return (offset + PAGE, errno);
+                }
                 let uncounts = offset > 0 && choose(2) == 0;
                 if uncounts {
                     let last = offset - PAGE;
