@@ -39,7 +39,8 @@ use engine::Engine;
 use mailbox::{Mailbox, Request};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use table::State;
-use terapage_model::machine::{self, Behaviour, Canary, choose, point};
+use terapage_model::fd::Fd;
+use terapage_model::machine::{self, Behaviour, Canary, choose};
 use terapage_model::store::Disk;
 use terapage_model::{PAGE, memory, program, ring};
 use terapage_stats::Counters;
@@ -217,7 +218,16 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
     let shared = plan.threads;
     let word = |len| choose(len / program::WORD) * program::WORD;
     let mut at = own;
-    for step in 0..plan.steps {
+    let mut child: Option<Child> = None;
+    for _ in 0..plan.steps {
+        if let Some(child) = &child {
+            child.look();
+        }
+        if choose(8) == 0
+            && let Some(child) = child.take()
+        {
+            child.end();
+        }
         // Here, there, or on from where it was.
         at = match choose(3) {
             0 => own + word(BLOCK),
@@ -235,42 +245,60 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
                 let range = Request::WillNeed { start: base + first * BLOCK, len: 2 * BLOCK };
                 mailbox.ask(range).unwrap();
             }
-            2 if step % 3 == 0 => fork(base, mailbox, engine),
+            2 if child.is_none() => child = Some(Child::fork(base, mailbox, engine)),
             3 => program::pin(at, [2, 40, 200][choose(3)]),
             4..7 => program::read(at),
             7 => program::write_zeros(at),
             _ => program::write(at),
         }
     }
+    if let Some(child) = child {
+        child.end();
+    }
 }
 
-/// A fork, and a child that reads its slots some time later.
-fn fork(base: usize, mailbox: &Mailbox, engine: Shared) {
-    let asking = mailbox.lock();
-    mailbox.stop_pager(&asking);
-    // SAFETY: its thread is parked until `unpark`.
-    let engine = unsafe { &mut *engine.get() };
-    let hold = engine.freeze().unwrap();
-    let stored: Vec<(u32, Vec<u8>)> = (0..BLOCKS as u32)
-        .filter(|&block| engine.table.state(block) == State::Stored)
-        .filter(|&block| !program::is_discarding(base + block as usize * BLOCK))
-        .map(|block| {
-            let slot = engine.table.get(block).slot().expect("a stored block has a slot");
-            let bytes = program::truth(base + block as usize * BLOCK, BLOCK);
-            assert_eq!(Disk::slot(0, BLOCK, slot), bytes, "block {block} is clean, but not in the store");
-            (slot, bytes)
-        })
-        .collect();
-    machine::share_pages();
-    mailbox.unpark();
-    drop(asking);
-    for _ in 0..choose(60) {
-        point();
+/// The child of a fork: what it finds in its parent's store, and the pipe that says that it lives.
+struct Child {
+    stored: Vec<(u32, Vec<u8>)>,
+    hold: Fd,
+}
+
+impl Child {
+    /// Forks, the pager's thread parked.
+    fn fork(base: usize, mailbox: &Mailbox, engine: Shared) -> Child {
+        let asking = mailbox.lock();
+        mailbox.stop_pager(&asking);
+        // SAFETY: its thread is parked until `unpark`.
+        let engine = unsafe { &mut *engine.get() };
+        let hold = engine.freeze().unwrap();
+        let stored = (0..BLOCKS as u32)
+            .filter(|&block| engine.table.state(block) == State::Stored)
+            .filter(|&block| !program::is_discarding(base + block as usize * BLOCK))
+            .map(|block| {
+                let slot = engine.table.get(block).slot().expect("a stored block has a slot");
+                let bytes = program::truth(base + block as usize * BLOCK, BLOCK);
+                assert_eq!(Disk::slot(0, BLOCK, slot), bytes, "block {block} is clean, but not in the store");
+                (slot, bytes)
+            })
+            .collect();
+        machine::share_pages();
+        mailbox.unpark();
+        drop(asking);
+        Child { stored, hold }
     }
-    for (slot, bytes) in stored {
-        assert_eq!(Disk::slot(0, BLOCK, slot), bytes, "slot {slot} has changed under a child");
+
+    /// What the child reads is still as it was.
+    fn look(&self) {
+        for (slot, bytes) in &self.stored {
+            assert_eq!(Disk::slot(0, BLOCK, *slot), *bytes, "slot {slot} has changed under a child");
+        }
     }
-    hold.close();
+
+    /// The child ends.
+    fn end(self) {
+        self.look();
+        self.hold.close();
+    }
 }
 
 /// Runs the plan in many orders, half of them chosen by chance, half by priorities (PCT).
