@@ -2,17 +2,19 @@
 
 PREFIX ?= /usr/local
 SHELL := /bin/bash
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 MAN := target/man
 COMPLETIONS := target/completions
 
-.PHONY: help setup build demo test soak install
+.PHONY: help setup build demo test soak guest install
 
 help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
 	@echo "make build    build target/release/terapage and its library"
 	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
 	@echo "make test     formatting, lints, unit tests, real programs, faults; under 15 minutes on 2 cores"
-	@echo "make soak     the real programs at full size; about an hour"
+	@echo "make soak     the real programs at full size, and an older kernel; about an hour"
+	@echo "make guest    an older kernel alone: Linux 6.1 in an emulated machine; under 10 minutes"
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
 
 setup:
@@ -34,6 +36,10 @@ test:
 
 soak: build
 	tests/programs/run-all soak
+	tests/guest/run
+
+guest: build
+	tests/guest/run
 
 install: build
 	mkdir -p $(MAN) $(COMPLETIONS)
@@ -41,6 +47,11 @@ install: build
 	for shell in bash zsh fish; do target/release/terapage completions $$shell > $(COMPLETIONS)/$$shell; done
 	install -D -m 755 target/release/terapage $(DESTDIR)$(PREFIX)/bin/terapage
 	install -D -m 644 target/release/libterapage_preload.so $(DESTDIR)$(PREFIX)/lib/terapage/libterapage_preload.so
+	install -D -m 755 target/release/libterapage.so $(DESTDIR)$(PREFIX)/lib/libterapage.so
+	install -D -m 644 target/release/libterapage.a $(DESTDIR)$(PREFIX)/lib/libterapage.a
+	install -D -m 644 crates/capi/include/terapage.h $(DESTDIR)$(PREFIX)/include/terapage.h
+	mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/capi/terapage.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/terapage.pc
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 $(MAN)/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -D -m 644 $(COMPLETIONS)/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/terapage

@@ -14,7 +14,7 @@ pub struct Options {
     /// Memory that the program's data may take: 4G, 500M, or 50% of the machine or container
     #[arg(short, long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     memory: Option<OsString>,
-    /// Where the rest lives: a directory, a file or a block device; repeat it for several
+    /// Where the rest lives: a directory or a block device; repeat it for several
     #[arg(short, long, value_name = "[file:]PATH", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
     store: Vec<OsString>,
     /// How blocks spread over several stores: simple (fill one, then the next) or round-robin
@@ -32,7 +32,7 @@ pub struct Options {
     /// What is read ahead
     #[arg(long, value_name = "NAME", allow_hyphen_values = true, help = prefetch_help())]
     prefetch: Option<OsString>,
-    /// Threads that serve faults, 1 to 64
+    /// Threads of the pager, 1 to 64: one serves faults, the others help it to check and hash blocks
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<OsString>,
     /// Which allocations are paged: all, large (128 KiB and more) or off (only mmap and static arrays)

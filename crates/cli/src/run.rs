@@ -69,7 +69,7 @@ impl Run {
         for key in KEYS {
             command.env_remove(key.variable);
         }
-        command.envs(settings.to_variables());
+        command.envs(settings.to_variables()).env("TERAPAGE_ROOT", std::process::id().to_string());
         signals::keep(&mut command);
         let error = command.exec();
         complain(&format!("{shown}: {error}"));

@@ -6,6 +6,7 @@
 mod cgroup;
 mod fio;
 mod janitor;
+mod optimum;
 mod random;
 mod report;
 mod runner;

@@ -52,6 +52,7 @@ impl Random {
             data: size("--data", &self.data, MIB)?,
             memory: size("--memory", &self.memory, MIB)?,
             block,
+            options: Vec::new(),
         };
         let mut session = Session::start("random", self.common, &ABLE, &limits)?;
         let threads: Vec<String> = self.threads.iter().map(u32::to_string).collect();

@@ -172,6 +172,100 @@ pub struct Target {
     pub met: Option<bool>,
 }
 
+/// A contender's page-ins in one run, and the fewest possible for the references that a trace recorded.
+#[derive(Debug, Serialize)]
+pub struct Optimum {
+    /// Who.
+    pub contender: String,
+    /// Its budget, bytes.
+    pub memory_bytes: u64,
+    /// The budget that the references were recorded behind, bytes.
+    pub recorded_memory_bytes: Option<u64>,
+    /// Bytes of a block.
+    pub block_bytes: Option<u64>,
+    /// How many references the trace has.
+    pub references: Option<u64>,
+    /// Blocks read from the store.
+    pub page_ins: Option<u64>,
+    /// Blocks that Belady's algorithm reads for the references, with the frames of the budget.
+    pub optimum: Option<u64>,
+    /// `page_ins` / `optimum`; an optimum of 0 counts as 1.
+    pub ratio: Option<f64>,
+    /// First touches in the trace, blocks.
+    pub first_touches: Option<u64>,
+    /// The ratio with the first touches added to both sides.
+    pub ratio_with_first_touches: Option<f64>,
+    /// What is missing, or strange, and why.
+    pub notes: Vec<String>,
+}
+
+impl Optimum {
+    /// Nothing known yet.
+    pub fn none(contender: &str, memory_bytes: u64) -> Optimum {
+        Optimum {
+            contender: contender.into(),
+            memory_bytes,
+            recorded_memory_bytes: None,
+            block_bytes: None,
+            references: None,
+            page_ins: None,
+            optimum: None,
+            ratio: None,
+            first_touches: None,
+            ratio_with_first_touches: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// The same with a note.
+    pub fn note(mut self, note: String) -> Optimum {
+        self.notes.push(note);
+        self
+    }
+
+    /// Takes the optimum in, and holds the page-ins against it.
+    pub fn compare(&mut self, page_ins: u64, optimum: u64, first_touches: u64) {
+        self.optimum = Some(optimum);
+        self.ratio = Some(page_ins as f64 / optimum.max(1) as f64);
+        self.first_touches = Some(first_touches);
+        self.ratio_with_first_touches =
+            Some((page_ins + first_touches) as f64 / (optimum + first_touches).max(1) as f64);
+        if page_ins < optimum {
+            self.notes.push("fewer page-ins than the optimum: the recorded run touched more".into());
+        }
+    }
+}
+
+/// How the runs of a contender ended at the smallest of several budgets.
+#[derive(Debug, Serialize)]
+pub struct Completion {
+    /// Who.
+    pub contender: String,
+    /// The budget, bytes.
+    pub memory_bytes: u64,
+    /// Runs.
+    pub runs: usize,
+    /// Those that did their work.
+    pub done: usize,
+    /// Those that were killed.
+    pub killed: usize,
+}
+
+impl Completion {
+    /// In words.
+    fn text(&self) -> String {
+        let of = |count: usize| match count == self.runs {
+            true => String::new(),
+            false => format!(" in {count} of {} runs", self.runs),
+        };
+        match (self.done, self.killed) {
+            (0, 0) => format!("{} does not complete", self.contender),
+            (0, killed) => format!("{} is killed{}", self.contender, of(killed)),
+            (done, _) => format!("{} completes{}", self.contender, of(done)),
+        }
+    }
+}
+
 /// Everything that an experiment found.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -187,6 +281,10 @@ pub struct Report {
     pub left_out: Vec<(String, String)>,
     /// Medians and spreads.
     pub figures: Vec<Figure>,
+    /// Page-ins against the optimum; only `sort` has it.
+    pub optima: Vec<Optimum>,
+    /// Who completes at the smallest budget; only `sort` has it.
+    pub completions: Vec<Completion>,
     /// Targets.
     pub targets: Vec<Target>,
     /// Every run.
@@ -210,6 +308,8 @@ impl Report {
             unit,
             left_out,
             figures: Vec::new(),
+            optima: Vec::new(),
+            completions: Vec::new(),
             targets: Vec::new(),
             runs,
         };
@@ -306,8 +406,32 @@ impl Report {
         }
     }
 
+    /// Notes how the runs of `contender` ended at the smallest budget.
+    pub fn completion(&mut self, contender: &str, memory_bytes: u64) {
+        let ends: Vec<&End> =
+            self.runs.iter().filter(|run| run.contender == contender).map(|run| &run.end).collect();
+        if ends.is_empty() {
+            return;
+        }
+        self.completions.push(Completion {
+            contender: contender.into(),
+            memory_bytes,
+            runs: ends.len(),
+            done: ends.iter().filter(|end| ***end == End::Done).count(),
+            killed: ends.iter().filter(|end| ***end == End::Killed).count(),
+        });
+    }
+
+    /// Takes in page-ins and their optimum, and holds their ratio against a target.
+    pub fn optimum(&mut self, optimum: Optimum, target: f64) {
+        let what = format!("{}: page-ins / optimum", optimum.contender);
+        self.target(what, Side::AtMost, target, optimum.ratio);
+        self.optima.push(optimum);
+    }
+
     /// As text for people.
-    pub fn text(&self) -> String {
+    /// Tables go up to `width` characters where they can.
+    pub fn text(&self, width: usize) -> String {
         let machine = &self.machine;
         let mut text = format!(
             "{}: {}\n{} cores, {} memory, Linux {}, {}, {}\n\n",
@@ -319,18 +443,23 @@ impl Report {
             machine.file_system,
             machine.date
         );
-        self.write_figures(&mut text);
+        self.write_figures(&mut text, width);
         for run in self.runs.iter().filter(|run| run.end != End::Done) {
             let _ = writeln!(text, "{}, round {}: {}", run.contender, run.round, run.end.text());
         }
         for (contender, why) in &self.left_out {
             let _ = writeln!(text, "left out: {contender}: {why}");
         }
+        if !self.completions.is_empty() {
+            let verdicts: Vec<String> = self.completions.iter().map(Completion::text).collect();
+            let _ = writeln!(text, "smallest budget: {}", verdicts.join("; "));
+        }
+        self.write_optima(&mut text, width);
         self.write_targets(&mut text);
         text
     }
 
-    fn write_figures(&self, text: &mut String) {
+    fn write_figures(&self, text: &mut String, width: usize) {
         let passes = self.passes();
         let mut rows = vec![vec![self.unit.name().to_owned()]];
         rows[0].extend(passes.iter().cloned());
@@ -350,7 +479,7 @@ impl Report {
             row.push(Size(peak >> 20 << 20).to_string());
             rows.push(row);
         }
-        write_table(text, &rows);
+        write_table(text, &rows, width);
     }
 
     /// What stands where a contender has no figure.
@@ -363,11 +492,39 @@ impl Report {
         }
     }
 
+    fn write_optima(&self, text: &mut String, width: usize) {
+        if self.optima.is_empty() {
+            return;
+        }
+        let head =
+            ["page-ins, blocks", "measured", "optimum", "ratio", "with first", "references", "recorded at"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let count = |count: Option<u64>| count.map_or_else(|| "-".into(), |count| count.to_string());
+        for optimum in &self.optima {
+            rows.push(vec![
+                optimum.contender.clone(),
+                count(optimum.page_ins),
+                count(optimum.optimum),
+                optimum.ratio.map_or_else(|| "-".into(), number),
+                optimum.ratio_with_first_touches.map_or_else(|| "-".into(), number),
+                count(optimum.references),
+                optimum.recorded_memory_bytes.map_or_else(|| "-".into(), |bytes| Size(bytes).to_string()),
+            ]);
+        }
+        text.push('\n');
+        write_table(text, &rows, width);
+        for optimum in &self.optima {
+            for note in &optimum.notes {
+                let _ = writeln!(text, "{}: {note}", optimum.contender);
+            }
+        }
+    }
+
     fn write_targets(&self, text: &mut String) {
         if self.targets.is_empty() {
             return;
         }
-        let head = ["median of the rounds", "value", "target", ""];
+        let head = ["against the targets", "value", "target", ""];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for target in &self.targets {
             let sign = match target.side {
@@ -389,7 +546,8 @@ impl Report {
             ]);
         }
         text.push('\n');
-        write_table(text, &rows);
+        // A target and whether it is met belong in one line.
+        write_table(text, &rows, usize::MAX);
     }
 }
 
@@ -420,29 +578,42 @@ fn cell(spread: Spread) -> String {
     format!("{} ({}..{})", number(spread.median), number(spread.min), number(spread.max))
 }
 
-/// Columns, the first to the left and the others to the right.
-fn write_table(text: &mut String, rows: &[Vec<String>]) {
+/// Columns, the first to the left and the others to the right. What goes beyond `width` stands
+/// below, behind the first column again.
+fn write_table(text: &mut String, rows: &[Vec<String>], width: usize) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
+    let widest = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let _ = match column {
-                0 => write!(line, "{cell:<width$}"),
-                _ => write!(line, "  {cell:>width$}"),
-            };
+    let widths: Vec<usize> = (0..columns).map(widest).collect();
+    let mut from = 1;
+    loop {
+        let mut end = from;
+        let mut taken = widths.first().copied().unwrap_or(0);
+        while end < columns && (end == from || taken + 2 + widths[end] <= width) {
+            taken += 2 + widths[end];
+            end += 1;
         }
-        text.push_str(line.trim_end());
+        for row in rows {
+            let first = row.first().map_or("", String::as_str);
+            let mut line = format!("{first:<0$}", widths[0]);
+            for (cell, width) in row.iter().zip(&widths).take(end).skip(from) {
+                let _ = write!(line, "  {cell:>width$}");
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        if end >= columns {
+            return;
+        }
         text.push('\n');
+        from = end;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, Report, Run, Side, Unit, date, number};
+    use super::{Machine, Optimum, Report, Run, Side, Unit, date, number, write_table};
     use crate::runner::End;
     use crate::workload::Pass;
     use std::path::Path;
@@ -486,10 +657,60 @@ mod tests {
         let met: Vec<_> = report.targets.iter().map(|target| target.met).collect();
         assert_eq!(met, [Some(true), None, Some(true), Some(false)]);
         assert_eq!(report.targets[0].value, Some(0.75));
-        let text = report.text();
+        let text = report.text(usize::MAX);
         for part in ["75.0 (50.0..100)", "killed", "left out: mmap: no root", "missed", "not measured"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn completions_and_optima_are_in_the_text() {
+        let mut runs = vec![run(1, "swap", 0.0), run(2, "swap", 0.0), run(1, "terapage", 1.0)];
+        let machine = Machine::here(Path::new("/"));
+        let mut failed = run(3, "swap", 0.0);
+        failed.end = End::TimedOut;
+        runs.push(failed);
+        let mut report = Report::new("sort", "a test".into(), Unit::Seconds, machine, Vec::new(), runs);
+        report.completion("terapage", 1 << 20);
+        report.completion("swap", 1 << 20);
+        report.completion("absent", 1 << 20);
+        let mut optimum = Optimum::none("terapage", 1 << 20);
+        optimum.page_ins = Some(150);
+        optimum.compare(150, 100, 300);
+        assert_eq!((optimum.ratio, optimum.ratio_with_first_touches), (Some(1.5), Some(1.125)));
+        report.optimum(optimum, 1.25);
+        report.optimum(Optimum::none("other", 1 << 20).note("no trace".into()), 1.25);
+        let met: Vec<_> = report.targets.iter().map(|target| target.met).collect();
+        assert_eq!(met, [Some(false), None]);
+        let text = report.text(usize::MAX);
+        let verdict = "smallest budget: terapage completes; swap is killed in 2 of 3 runs\n";
+        for part in [verdict, "1.50        1.12", "other: no trace\n"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn an_optimum_of_none_counts_as_one() {
+        let mut optimum = Optimum::none("terapage", 1 << 20);
+        optimum.compare(3, 0, 0);
+        assert_eq!((optimum.ratio, optimum.notes.len()), (Some(3.0), 0));
+        optimum.compare(1, 2, 0);
+        assert_eq!(optimum.notes.len(), 1);
+    }
+
+    #[test]
+    fn wide_tables_go_on_below() {
+        let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["s", "write", "read", "rmw"]), row(["swap", "1", "2", "3"])];
+        let text = |width| {
+            let mut text = String::new();
+            write_table(&mut text, &rows, width);
+            text
+        };
+        assert_eq!(text(22), "s     write  read  rmw\nswap      1     2    3\n");
+        assert_eq!(text(17), "s     write  read\nswap      1     2\n\ns     rmw\nswap    3\n");
+        // Too narrow for anything: a column at a time.
+        assert_eq!(text(1).lines().count(), 3 * 2 + 2);
     }
 
     #[test]

@@ -39,6 +39,7 @@ impl Scan {
             data: size("--data", &self.data, MIB)?,
             memory: size("--memory", &self.memory, MIB)?,
             block,
+            options: Vec::new(),
         };
         let mut session = Session::start("scan", self.common, &ABLE, &limits)?;
         let (data, threads) = (limits.data.to_string(), self.threads.to_string());

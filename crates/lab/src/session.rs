@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, process};
@@ -103,6 +104,15 @@ pub struct Limits {
     pub memory: u64,
     /// Bytes of Terapage's block.
     pub block: Option<u64>,
+    /// Further options of `terapage run`.
+    pub options: Vec<OsString>,
+}
+
+impl Limits {
+    /// The same, with these options of `terapage run`.
+    pub fn with(&self, options: Vec<OsString>) -> Limits {
+        Limits { options, ..*self }
+    }
 }
 
 impl Session {
@@ -206,8 +216,9 @@ impl Session {
     }
 
     fn probe_terapage(&self) -> Result<Result<(), String>, runner::Error> {
-        let limits = Limits { data: MIB, memory: 64 * MIB, block: None };
-        let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "1048576"]));
+        // More data than memory, as a program that fits is not paged.
+        let limits = Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new() };
+        let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "33554432"]));
         let run = self.terapage(program, &limits, None, |finished| finished.passes());
         Ok(match run {
             Ok(run) if run.end == End::Done && !run.passes.is_empty() => Ok(()),
@@ -327,6 +338,7 @@ impl Session {
         if let Some(block) = limits.block {
             all.extend(["--block".into(), block.to_string().into()]);
         }
+        all.extend(limits.options.iter().cloned());
         all.extend(["--stats".into(), stats.path().into(), "--".into(), program.into()]);
         all.extend(arguments);
         let job = Job { output, ..self.job(terapage, all) };
@@ -376,6 +388,15 @@ impl Session {
         Ok(runs)
     }
 
+    /// Does a piece of work beyond the rounds, which progress shows as `what`.
+    pub fn extra<T>(&self, what: String, work: impl FnOnce() -> T) -> T {
+        self.progress.inc_length(1);
+        self.progress.set_message(what);
+        let done = work();
+        self.progress.inc(1);
+        done
+    }
+
     /// The report of `runs`, without targets.
     pub fn report(
         &mut self,
@@ -397,20 +418,35 @@ impl Session {
     /// When it cannot be written.
     pub fn publish(&self, report: &Report) -> anyhow::Result<()> {
         let json = || serde_json::to_string_pretty(report);
+        let table = || report.text(columns(&io::stdout()));
         match &self.json {
             Some(path) if path == Path::new("-") => {
-                io::stderr().write_all(report.text().as_bytes())?;
+                io::stderr().write_all(report.text(columns(&io::stderr())).as_bytes())?;
                 writeln!(io::stdout(), "{}", json()?)?;
             }
             Some(path) => {
                 // The table first: should the file fail, it has been seen.
-                io::stdout().write_all(report.text().as_bytes())?;
+                io::stdout().write_all(table().as_bytes())?;
                 fs::write(path, json()? + "\n").with_context(|| format!("--json {}", path.display()))?;
             }
-            None => io::stdout().write_all(report.text().as_bytes())?,
+            None => io::stdout().write_all(table().as_bytes())?,
         }
         Ok(())
     }
+}
+
+/// Characters of a line: `$COLUMNS`, or the terminal's; without limit where there is none.
+fn columns(out: &impl AsFd) -> usize {
+    let named = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    named.or_else(|| terminal_columns(out)).filter(|columns| *columns > 0).unwrap_or(usize::MAX)
+}
+
+fn terminal_columns(out: &impl AsFd) -> Option<usize> {
+    // SAFETY: winsize is plain data, for which zeros are a value.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open for the call, and `size` is ours to write to.
+    let answer = unsafe { libc::ioctl(out.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
+    (answer == 0).then_some(size.ws_col.into())
 }
 
 /// A run that came to nothing.

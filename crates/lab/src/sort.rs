@@ -1,7 +1,8 @@
 //! `sort`: GNU sort of a text file, natively, on swap and on Terapage at several budgets.
 
 use crate::janitor::OwnedFile;
-use crate::report::{Run, Side, Unit};
+use crate::optimum::Optima;
+use crate::report::{Optimum, Run, Side, Unit};
 use crate::runner::{self, End, Finished};
 use crate::session::{Common, Contender, Limits, Session, failed, size};
 use crate::workload::{Pass, SplitMix};
@@ -22,6 +23,9 @@ const TEXT_BYTES: f64 = 600e6;
 const BUDGETS: [(u64, Option<f64>); 3] =
     [(1024 * MIB, Some(1.08)), (768 * MIB, Some(1.18)), (512 * MIB, None)];
 
+/// Page-ins against Belady's optimum.
+const OF_OPTIMUM: f64 = 1.25;
+
 /// Options of `sort`.
 #[derive(Debug, clap::Args)]
 pub struct Sort {
@@ -32,6 +36,10 @@ pub struct Sort {
     /// 768 MiB and 512 MiB for 600 MB of text, in proportion for others.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Vec<String>,
+    /// Bytes of memory behind which the references are recorded that Belady's optimum is found for. By
+    /// default a half, a quarter and an eighth of each budget, as long as that ends in time.
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    record_memory: Option<String>,
     /// Seed of the text.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -61,22 +69,39 @@ impl Sort {
     pub fn run(self) -> anyhow::Result<()> {
         let bytes = size("--size", &self.size, 1000)?;
         let budgets = self.budgets(bytes)?;
+        let record_memory = self.record_memory.map(|text| size("--record-memory", &text, MIB)).transpose()?;
         // 600 MB of text take 1.66 GB.
-        let limits = |memory| Limits { data: bytes * 3, memory, block: None };
+        let limits = |memory| Limits { data: bytes * 3, memory, block: None, options: Vec::new() };
         let least = budgets.iter().copied().min().unwrap_or(MIB);
         let mut session = Session::start("sort", self.common, &ABLE, &limits(least))?;
         let text = text(&session, bytes, self.seed)?;
         let entrants = entrants(&session.contenders, &budgets);
         let expected = RefCell::new(None);
-        let runs = session.rounds(&entrants, Entrant::name, |entrant| {
-            let mut run = sort(&session, entrant.contender, &text, &limits(entrant.memory))?;
+        let checked = |contender, limits: &Limits| {
+            let mut run = sort(&session, contender, &text, limits)?;
             let hash = run.1.filter(|_| run.0.end == End::Done);
             if hash.is_some_and(|hash| *expected.borrow_mut().get_or_insert(hash) != hash) {
                 run.0.end = End::Failed("its output differs".into());
                 run.0.passes.clear();
             }
             Ok(run.0)
+        };
+        let runs = session.rounds(&entrants, Entrant::name, |entrant| {
+            checked(entrant.contender, &limits(entrant.memory))
         })?;
+        let mut optima = Optima::new(&session, record_memory);
+        let optima = entrants
+            .iter()
+            .filter(|entrant| entrant.contender == Contender::Terapage)
+            .map(|entrant| {
+                let again = |limits: &Limits| checked(Contender::Terapage, limits);
+                let name = entrant.name();
+                if !runs.iter().any(|run| run.contender == name && run.end == End::Done) {
+                    return Ok(Optimum::none(&name, entrant.memory).note("no timed run completed".into()));
+                }
+                optima.find(&name, &limits(entrant.memory), again)
+            })
+            .collect::<Result<Vec<_>, runner::Error>>()?;
         let setting = format!("sort -S 6G --parallel=2 of {} text", Size(bytes));
         let mut report = session.report("sort", setting, Unit::Seconds, runs);
         for (memory, of_native) in budgets.iter().filter_map(|memory| Some((*memory, goal(bytes, *memory)?)))
@@ -91,6 +116,12 @@ impl Sort {
                     report.target(format!("{name} completes, share of runs"), Side::AtLeast, 1.0, share);
                 }
             }
+        }
+        for optimum in optima {
+            report.optimum(optimum, OF_OPTIMUM);
+        }
+        for entrant in entrants.iter().filter(|entrant| entrant.memory == least) {
+            report.completion(&entrant.name(), least);
         }
         report.residents();
         session.publish(&report)

@@ -297,8 +297,9 @@ fn read(words: &mut [u64], base: u64, threads: usize) -> bool {
 }
 
 fn scan(bytes: u64, threads: usize, map: Option<PathBuf>) -> anyhow::Result<()> {
-    let clock = Clock { counters: OwnCounters::open() };
     let mut buffer = Buffer::new(bytes, map.as_ref())?;
+    // Paging begins with the first large allocation, and the counters with it.
+    let clock = Clock { counters: OwnCounters::open() };
     let words = buffer.words();
     let bytes = words.len() as u64 * 8;
 
@@ -374,8 +375,9 @@ fn random(
     seed: u64,
     map: Option<PathBuf>,
 ) -> anyhow::Result<()> {
-    let clock = Clock { counters: OwnCounters::open() };
     let mut buffer = Buffer::new(bytes, map.as_ref())?;
+    // Paging begins with the first large allocation, and the counters with it.
+    let clock = Clock { counters: OwnCounters::open() };
     let words = buffer.words();
     let bytes = words.len() as u64 * 8;
     clock.pass("fill", bytes, 1, || fill(0, words))?;

@@ -10,6 +10,9 @@ use tempfile::TempDir;
 /// How long anything may take before a test gives up on it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// What the stand-in's counters say: 4 frames, 40 blocks read.
+const STATS: &str = r#"{"block_bytes": 8192, "budget_bytes": 32768, "page_in_bytes": 327680}"#;
+
 /// The example program, which `cargo test` builds beside the tests.
 fn lab() -> Option<PathBuf> {
     let test = std::env::current_exe().expect("a test knows its program");
@@ -35,12 +38,15 @@ fn run(program: &Path, directory: &Path, arguments: &[&str], terapage: Option<&P
     command.output().expect("the lab runs")
 }
 
-/// A stand-in for terapage: knows `run ... --stats FILE -- PROGRAM ...` and then does `then`.
+/// A stand-in for terapage: knows `run ... --stats FILE -- PROGRAM ...` and then does `then`. The file
+/// `trace` beside it is the trace of each run; `$off` is set where prefetch is off.
 fn stand_in(directory: &Path, then: &str) -> PathBuf {
     let path = directory.join("stand-in");
     let script = format!(
         "#!/bin/sh\nwhile [ \"$1\" != -- ]; do\n\
-         [ \"$1\" = --stats ] && echo '{{\"block_bytes\": 8192}}' > \"$2\"\nshift\ndone\nshift\n{then}\n"
+         [ \"$1\" = --stats ] && echo '{STATS}' > \"$2\"\n\
+         [ \"$1\" = --trace ] && cp \"${{0%/*}}/trace\" \"$2\"\n\
+         [ \"$1 $2\" = '--prefetch off' ] && off=1\nshift\ndone\nshift\n{then}\n"
     );
     // A process of its own writes it: a file that this one has open for writing could be inherited
     // by a child of another test, and then not be run (ETXTBSY).
@@ -223,6 +229,63 @@ fn sorts_are_compared_and_the_killed_are_named() {
     }
 }
 
+/// Writes the trace of a program that goes through 8 blocks five times; gives its references.
+fn write_trace(path: &Path) -> Vec<u32> {
+    use terapage_trace::{Event, Header, Record, Writer};
+    let program = "sort".to_owned();
+    let header = Header { block_bytes: 8192, pid: 1, start_us: 1, budget_bytes: 32768, program };
+    let mut writer = Writer::new(fs::File::create(path).expect("a file"), &header).expect("a trace");
+    let touched: Vec<u32> = (0..5).flat_map(|_| 0..8).collect();
+    for (i, &block) in touched.iter().enumerate() {
+        let event = if i < 8 { Event::FirstTouch { block } } else { Event::HardFault { block } };
+        writer.record(&Record { time_us: i as u64, event }).expect("a record");
+    }
+    writer.finish().expect("an end");
+    touched
+}
+
+#[test]
+fn page_ins_are_held_against_the_optimum_of_the_densest_recording() {
+    let Some(program) = lab() else { return };
+    let arguments = [
+        "sort",
+        "--size",
+        "100K",
+        "--memory",
+        "8M",
+        "--rounds",
+        "1",
+        "--json",
+        "-",
+        "--contenders",
+        "terapage",
+    ];
+    // One that can record behind an eighth of the budget, and one that cannot record at all.
+    let killed = "[ -n \"$off\" ] && kill -9 $$\nexec \"$@\"";
+    for (then, recorded) in [("exec \"$@\"", 1 << 20), (killed, 8 << 20)] {
+        let place = directory();
+        let touched = write_trace(&place.path().join("trace"));
+        let optimum = terapage_policy::belady::belady(&touched, 4);
+        let stand_in = stand_in(place.path(), then);
+        let output = run(&program, place.path(), &arguments, Some(&stand_in));
+        let report = json(&output);
+        let found = &report["optima"][0];
+        assert_eq!(found["page_ins"], 40, "{found}");
+        assert_eq!(found["optimum"], optimum, "{found}");
+        assert_eq!(found["references"], 40);
+        assert_eq!(found["first_touches"], 8);
+        assert_eq!(found["recorded_memory_bytes"], recorded);
+        let notes = found["notes"].as_array().expect("notes");
+        let noted = notes.iter().any(|note| note == "a recording behind 4 MiB: killed");
+        assert_eq!(noted, then == killed, "{notes:?}");
+        let targets = report["targets"].as_array().expect("targets");
+        let target = targets.iter().find(|target| target["what"] == "terapage 8 MiB: page-ins / optimum");
+        assert_eq!(target.expect("a target")["value"], 40.0 / optimum as f64);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("smallest budget: terapage 8 MiB completes\n"), "{text}");
+    }
+}
+
 #[test]
 fn a_run_that_takes_too_long_is_ended() {
     let Some(program) = lab() else { return };
@@ -285,6 +348,7 @@ fn nonsense_is_refused_in_one_line() {
         ["random", "--block", "1"],
         ["sort", "--size", ""],
         ["sort", "--memory", "-1"],
+        ["sort", "--record-memory", "1K"],
         ["sort", "--dir", "/nonexistent"],
     ] {
         let mut command = Command::new(&program);

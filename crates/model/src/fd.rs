@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::machine::{Open, bells, point, try_with, with};
+use std::os::fd::OwnedFd;
 
 /// A descriptor.
 #[derive(Debug)]
@@ -19,6 +20,14 @@ impl Fd {
             raw
         });
         Fd { raw, reader: None }
+    }
+
+    /// Takes a file over, to read blocks from.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn adopt(file: OwnedFd) -> Result<Fd> {
+        Ok(Fd::open(Open::File(file.into())))
     }
 
     /// An event, not set.

@@ -70,9 +70,18 @@ pub(crate) struct Waiter {
 
 /// What a descriptor is.
 pub(crate) enum Open {
-    Userfaultfd { strict: bool, messages: VecDeque<(u64, Fault)> },
-    Event { set: bool },
-    Pipe { hung_up: bool },
+    Userfaultfd {
+        strict: bool,
+        messages: VecDeque<(u64, Fault)>,
+    },
+    Event {
+        set: bool,
+    },
+    Pipe {
+        hung_up: bool,
+    },
+    /// A real file, only read here.
+    File(std::fs::File),
 }
 
 pub(crate) struct Machine {
@@ -169,6 +178,9 @@ pub(crate) fn try_with(use_it: impl FnOnce(&mut Machine)) {
 pub(crate) fn bells() -> Rc<Bells> {
     with(|machine| machine.bells.clone())
 }
+
+/// Bytes of a mapped file at most.
+pub const FILE_MAX: usize = 4096;
 
 /// Turns after which a run has no end.
 const TURNS_MAX: u32 = 200_000;
@@ -288,7 +300,8 @@ impl Machine {
                 assert!(
                     pages.iter().all(|page| page.present)
                         || self.discarding.iter().any(|range| range.contains(&block))
-                        || stored(),
+                        || stored()
+                        || self.in_a_file(old),
                     "the frame at {at:#x} is reused while its block, {block:#x}, is dirty"
                 );
             }
@@ -302,13 +315,41 @@ impl Machine {
         }
     }
 
+    /// Whether an operation or a poll has something to tell.
+    pub fn has_ended(&self) -> bool {
+        !self.ends.is_empty() || self.polls.iter().any(|poll| poll.pending)
+    }
+
     pub fn readable(&self, fd: i32) -> bool {
         match self.open.get(&fd) {
             Some(Open::Userfaultfd { messages, .. }) => !messages.is_empty(),
             Some(Open::Event { set }) => *set,
             Some(Open::Pipe { hung_up }) => *hung_up,
-            None => false,
+            Some(Open::File(_)) | None => false,
         }
+    }
+
+    /// Reads from a file as far as it goes; how many bytes.
+    pub fn read_file(&self, fd: i32, bytes: &mut [u8], offset: u64) -> usize {
+        use std::os::unix::fs::FileExt;
+        let Some(Open::File(file)) = self.open.get(&fd) else { panic!("{fd} is no open file") };
+        let mut done = 0;
+        while done < bytes.len() {
+            match file.read_at(&mut bytes[done..], offset + done as u64).expect("a file that can be read") {
+                0 => break,
+                more => done += more,
+            }
+        }
+        done
+    }
+
+    /// Whether a file that is open has these bytes as one of its blocks, zeros after its end.
+    fn in_a_file(&self, block: &[u8]) -> bool {
+        self.open.iter().filter(|(_, open)| matches!(open, Open::File(_))).any(|(&fd, _)| {
+            let mut bytes = vec![0; FILE_MAX];
+            self.read_file(fd, &mut bytes, 0);
+            bytes.chunks_exact(block.len()).any(|part| part == block)
+        })
     }
 }
 

@@ -32,6 +32,17 @@ pub fn advise(_at: usize, _len: usize, _advice: i32) -> bool {
     false
 }
 
+/// Not simulated: there are no huge pages here, for which the pager maps memory anew.
+///
+/// # Errors
+/// Always ENOMEM.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn replace(_at: *mut u8, _len: usize) -> Result<()> {
+    Err(crate::Error { call: "mmap", source: std::io::Error::from_raw_os_error(12) })
+}
+
 /// Every page is there already: this is for memory that is not watched.
 ///
 /// # Errors

@@ -16,6 +16,21 @@ impl Piece {
     pub fn new(at: usize, len: usize) -> Self {
         Piece { at, len }
     }
+
+    /// Bytes in it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its address.
+    pub fn at(&self) -> usize {
+        self.at
+    }
 }
 
 /// The end of an operation.
@@ -29,9 +44,18 @@ pub struct Done {
     pub more: bool,
 }
 
+/// What an operation reads or writes.
+#[derive(Clone, Copy)]
+pub(crate) enum Medium {
+    /// A simulated disk.
+    Store(usize),
+    /// A real file, by its simulated number; only read.
+    File(i32),
+}
+
 /// A read or write of a store.
 pub(crate) struct Operation {
-    pub store: usize,
+    pub medium: Medium,
     pub offset: usize,
     pub pieces: Vec<Piece>,
     pub write: bool,
@@ -70,6 +94,19 @@ impl Ring {
         self.operations.push(operation);
     }
 
+    /// Begins to read from a file.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    ///
+    /// # Safety
+    /// The pieces' memory stays valid and untouched until the end has been taken.
+    pub unsafe fn read(&mut self, fd: i32, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
+        let (medium, offset) = (Medium::File(fd), offset as usize);
+        self.push(Operation { medium, offset, pieces: pieces.to_vec(), write: false, tag });
+        Ok(())
+    }
+
     /// Tells when `fd` becomes readable or hangs up: once or, `again`, each time.
     ///
     /// # Errors
@@ -98,8 +135,7 @@ impl Ring {
         let bells = bells();
         bells.operations.ring();
         if wanted > 0 {
-            let ended =
-                || with(|machine| !machine.ends.is_empty() || machine.polls.iter().any(|poll| poll.pending));
+            let ended = || with(|machine| machine.has_ended());
             bells.ends.wait_until(|| ended() || with(|machine| machine.ending));
             if !ended() {
                 std::panic::resume_unwind(Box::new(Ended));
@@ -111,6 +147,12 @@ impl Ring {
     /// Whether something was pushed that the kernel has not been told of.
     pub fn has_unsubmitted(&self) -> bool {
         !self.operations.is_empty() || !self.polls.is_empty()
+    }
+
+    /// Whether something has ended that was not taken.
+    pub fn has_done(&mut self) -> bool {
+        point();
+        with(|machine| machine.has_ended())
     }
 
     /// Takes the end of an operation, if one has ended.
@@ -170,7 +212,7 @@ fn transfer(operation: &Operation) -> i32 {
     let tag = operation.tag;
     let lost = operation.write && has(Canary::LosesWrites);
     let fails = trouble(1) && with(|machine| *machine.failures.entry(tag).or_default() < 3);
-    let mut done = 0;
+    let (mut done, mut result) = (0, 0);
     for piece in &operation.pieces {
         // SAFETY: the pager keeps the pieces for this operation alone until its end.
         let bytes = unsafe { memory::bytes(piece.at, piece.len) };
@@ -179,7 +221,18 @@ fn transfer(operation: &Operation) -> i32 {
                 machine.assert_clean(piece.at, bytes);
             }
             let from = operation.offset + done;
-            let slots = &mut machine.slots[operation.store][from..from + piece.len];
+            let store = match operation.medium {
+                Medium::Store(store) => store,
+                Medium::File(fd) => {
+                    result += machine.read_file(fd, bytes, from as u64);
+                    if fails {
+                        bytes.fill(0xdd);
+                    }
+                    return;
+                }
+            };
+            result += piece.len;
+            let slots = &mut machine.slots[store][from..from + piece.len];
             match (operation.write, fails) {
                 (true, false) if lost => {}
                 (true, false) => slots.copy_from_slice(bytes),
@@ -196,15 +249,18 @@ fn transfer(operation: &Operation) -> i32 {
             with(|machine| machine.page(page).map(|page| page.busy = moves));
         }
     }
-    let kinds = if operation.write { 2 } else { 3 };
+    // A read of wrong bytes says that all went well. Those of a file have no hash that would tell.
+    let kinds = match operation.medium {
+        Medium::Store(_) if !operation.write => 3,
+        _ => 2,
+    };
     with(|machine| {
         let failures = machine.failures.entry(tag).or_default();
         *failures = if fails { *failures + 1 } else { 0 };
     });
-    // A read of wrong bytes says that all went well.
     match (fails, choose(kinds)) {
         (true, 0) => -EIO,
-        (true, 1) => done as i32 / 2,
-        _ => done as i32,
+        (true, 1) => result as i32 / 2,
+        _ => result as i32,
     }
 }

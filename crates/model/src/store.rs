@@ -1,10 +1,46 @@
 //! A store in the simulated machine.
 
 use crate::machine::with;
-use crate::ring::{Done, Operation, Piece, Ring};
+use crate::ring::{Done, Medium, Operation, Piece, Ring};
 
 /// The most that one operation moves: few blocks, so that runs of slots end often.
 pub const EXTENT: usize = 512;
+
+/// Why a store or the pager cannot do something: the names of both stand for it here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error(transparent)]
+    System(#[from] crate::Error),
+    /// There is no room.
+    #[error("store {name} is full: {why}")]
+    Full {
+        /// The store's name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// The range is not one of paged blocks.
+    #[error("{len} bytes at {start:#x} are not all paged")]
+    NotPaged {
+        /// The first address.
+        start: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// A policy has a name that is not known.
+    #[error("unknown policy")]
+    Policy,
+    /// Forks of forks have used up the numbers of stores.
+    #[error("more than 250 generations of forks")]
+    TooManyForks,
+    /// The numbers of stores are used up.
+    #[error("too many files are mapped at once")]
+    TooManyFiles,
+    /// The range is not one of a mapped file.
+    #[error("no file is mapped there")]
+    NoFile,
+}
 
 /// A place for blocks, as `terapage-store` has it.
 pub trait Store: Send {
@@ -17,8 +53,8 @@ pub trait Store: Send {
     /// Makes room for more slots.
     ///
     /// # Errors
-    /// None; the real one has some.
-    fn grow(&mut self) -> crate::Result<()>;
+    /// None here; the real one has some.
+    fn grow(&mut self) -> Result<(), Error>;
 
     /// Begins to read slots into `pieces`.
     ///
@@ -64,8 +100,8 @@ impl Disk {
     }
 
     fn begin(&self, ring: &mut Ring, slot: u32, pieces: &[Piece], tag: u64, write: bool) {
-        let (store, offset) = (self.number, slot as usize * self.block);
-        ring.push(Operation { store, offset, pieces: pieces.to_vec(), write, tag });
+        let (medium, offset) = (Medium::Store(self.number), slot as usize * self.block);
+        ring.push(Operation { medium, offset, pieces: pieces.to_vec(), write, tag });
     }
 }
 
@@ -78,7 +114,7 @@ impl Store for Disk {
         with(|machine| machine.slots[self.number].len() / self.block) as u32
     }
 
-    fn grow(&mut self) -> crate::Result<()> {
+    fn grow(&mut self) -> Result<(), Error> {
         with(|machine| {
             let len = machine.slots[self.number].len() + EXTENT;
             machine.slots[self.number].resize(len, 0xcc);

@@ -14,10 +14,10 @@ pub fn block_signals() -> Signals {
 /// Restores nothing.
 pub fn restore_signals(_old: &Signals) {}
 
-/// Nanoseconds; each look takes one.
+/// Nanoseconds; each look takes 200, so that whoever looks for a microsecond looks five times.
 pub fn now_ns() -> u64 {
     with(|machine| {
-        machine.now_ns += 1;
+        machine.now_ns += 200;
         machine.now_ns
     })
 }

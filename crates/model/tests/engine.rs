@@ -10,9 +10,14 @@
 extern crate self as terapage_store;
 extern crate terapage_model as terapage_sys;
 
+#[path = "../../pager/src/advice.rs"]
+mod advice;
 #[path = "../../pager/src/engine.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod engine;
+#[path = "../../pager/src/files.rs"]
+#[allow(dead_code, reason = "writing to a mapped file touches memory behind the model's back")]
+mod files;
 #[path = "../../pager/src/fork.rs"]
 #[allow(dead_code, reason = "a child's part needs a process of its own")]
 mod fork;
@@ -45,20 +50,13 @@ use terapage_model::store::Disk;
 use terapage_model::{PAGE, memory, program, ring};
 use terapage_stats::Counters;
 
-pub(crate) use terapage_model::store::{EXTENT, Store};
+pub(crate) use terapage_model::store::{EXTENT, Error, Store};
 pub(crate) use terapage_model::sync;
 
-/// Why the pager cannot do something.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error(transparent)]
-    System(#[from] terapage_model::Error),
-    #[error("{len} bytes at {start:#x} are not all paged")]
-    NotPaged { start: usize, len: usize },
-    #[error("unknown policy")]
-    Policy,
-    #[error("more than 250 generations of forks")]
-    TooManyForks,
+/// What asks: the program's side of the pager.
+struct Pager {
+    mailbox: &'static Mailbox,
+    block: usize,
 }
 
 /// How a pager is to be: the pager's options, but for the trace.
@@ -70,7 +68,47 @@ struct Options {
     ahead_bytes: usize,
     soft_per_mille: usize,
     verify: bool,
+    threads: usize,
+    spin_us: u64,
     copy: bool,
+}
+
+/// The pager's thread looks at bytes by itself: its helpers are for more bytes than blocks have here.
+mod crew {
+    use terapage_model::memory;
+    use xxhash_rust::xxh3::xxh3_128;
+
+    #[derive(Clone, Copy)]
+    pub struct Look {
+        pub zero: bool,
+        pub hash: u128,
+    }
+
+    pub struct Crew;
+
+    impl Crew {
+        pub fn alone() -> Crew {
+            Crew
+        }
+
+        pub fn start(_helpers: usize) -> terapage_model::Result<Crew> {
+            Ok(Crew)
+        }
+
+        /// # Safety
+        /// The bytes are there, and nobody writes to them meanwhile.
+        pub unsafe fn look(&self, addresses: &[usize], len: usize) -> Vec<Look> {
+            let look = |&at: &usize| {
+                // SAFETY: the caller's promise.
+                let bytes = unsafe { memory::bytes(at, len) };
+                match bytes.iter().all(|&byte| byte == 0) {
+                    true => Look { zero: true, hash: 0 },
+                    false => Look { zero: false, hash: xxh3_128(bytes) },
+                }
+            };
+            addresses.iter().map(look).collect()
+        }
+    }
 }
 
 /// No trace here: the ring that carries it is checked by itself.
@@ -123,8 +161,7 @@ struct Plan {
     policies: &'static [&'static str],
 }
 
-/// All but fifo, for which see [`fifo_gets_on_too`].
-const POLICIES: &[&str] = &["auto", "lru", "clock", "s3fifo", "2q", "arc"];
+const POLICIES: &[&str] = &["auto", "fifo", "lru", "clock", "s3fifo", "2q", "arc"];
 
 const PLAN: Plan =
     Plan { threads: 3, steps: 14, moves: true, verify: true, trouble: 12, canary: None, policies: POLICIES };
@@ -184,6 +221,8 @@ fn run(plan: Plan) {
         ahead_bytes: 2 * BLOCK,
         soft_per_mille: [100, 300, 600][choose(3)],
         verify: plan.verify,
+        threads: 1,
+        spin_us: choose(2) as u64,
         copy: false,
     };
     let mailbox = Mailbox::new().unwrap();
@@ -196,12 +235,12 @@ fn run(plan: Plan) {
         ring::until_the_end(|| unsafe { (*engine.get()).run() });
     });
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
-    mailbox.ask(Request::Add { start: base, len: BLOCKS * BLOCK, held: 0 }).unwrap();
+    mailbox.ask(Request::Add { start: base, len: BLOCKS * BLOCK, held: 0, loose: &[] }).unwrap();
     // A second range, which holds something already: blocks after the first one's.
     let held = HELD * BLOCK;
     let more = memory::reserve(held).unwrap() as usize;
     machine::hold_some(more, held);
-    mailbox.ask(Request::Add { start: more, len: held, held }).unwrap();
+    mailbox.ask(Request::Add { start: more, len: held, held, loose: &[] }).unwrap();
     let threads: Vec<_> = (0..plan.threads)
         .map(|number| shuttle::thread::spawn(move || work(base, number, plan, mailbox, engine)))
         .collect();
@@ -219,6 +258,7 @@ fn run(plan: Plan) {
 /// One thread of the program: all blocks are everybody's, but each thread discards one of its own.
 fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engine: Shared) {
     let own = base + number * BLOCK;
+    let pager = Pager { mailbox, block: BLOCK };
     let shared = plan.threads;
     let word = |len| choose(len / program::WORD) * program::WORD;
     let mut at = own;
@@ -239,7 +279,7 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
             _ if at >= base + shared * BLOCK && at + BLOCK < base + BLOCKS * BLOCK => at + BLOCK,
             _ => at,
         };
-        match choose(16) {
+        match choose(18) {
             0 => {
                 let request = Request::Discard { start: own, len: BLOCK };
                 program::discard(own, BLOCK, || mailbox.ask(request).unwrap());
@@ -251,8 +291,13 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
             }
             2 if child.is_none() => child = Some(Child::fork(base, mailbox, engine)),
             3 => program::pin(at, [2, 40, 200][choose(3)]),
-            4..7 => program::read(at),
-            7 => program::write_zeros(at),
+            4 => {
+                let (first, random) = (base + choose(BLOCKS - 4) * BLOCK, choose(2) == 0);
+                pager.set_random(first, 4 * BLOCK, random).unwrap();
+            }
+            5 => pager.done_with(base + choose(BLOCKS - 2) * BLOCK, 2 * BLOCK).unwrap(),
+            6..9 => program::read(at),
+            9 => program::write_zeros(at),
             _ => program::write(at),
         }
     }
@@ -359,11 +404,11 @@ fn a_machine_without_trouble_too() {
     assert_met();
 }
 
-/// With 8 frames and the pager's thread always ahead of the program's, one block can go in and out for ever.
+/// With 8 frames and the pager's thread always ahead of the program's, a block that leaves first again once it was
+/// taken back could go in and out for ever.
 #[test]
-#[ignore = "fails: fifo's rescued block is the next victim, and may leave before the thread that wanted it has run"]
 fn fifo_gets_on_too() {
-    explore_from(3_855_318_563_359_672_236, Plan { trouble: 0, policies: &["fifo"], ..PLAN }, 600);
+    explore_from(3_855_318_563_359_672_236, Plan { trouble: 0, policies: &["fifo"], ..PLAN }, 80);
 }
 
 #[test]

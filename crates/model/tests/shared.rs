@@ -28,6 +28,12 @@ use words::{Put, Take, Words};
 #[derive(Debug, PartialEq, Eq)]
 struct Error(usize);
 
+/// What a request carries that no test here asks for.
+mod files {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Part;
+}
+
 /// The names that the shared files stand on, loom's.
 mod sync {
     use loom::sync::Condvar;

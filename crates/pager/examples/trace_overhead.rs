@@ -46,7 +46,7 @@ fn run(make_store: Box<MakeStore>, trace: Option<PathBuf>, seed: u64) -> Result<
     };
     let pager = Pager::start(options, make_store)?;
     let base = (memory::reserve(DATA + BLOCK)? as usize).next_multiple_of(BLOCK);
-    pager.add(base, DATA)?;
+    pager.add(base, DATA, 0)?;
     // SAFETY: the range is this run's own, mapped for as long as the process lives.
     let words = unsafe { std::slice::from_raw_parts_mut(base as *mut u64, DATA / 8) };
     words.iter_mut().step_by(512).enumerate().for_each(|(at, word)| *word = at as u64 + 1);

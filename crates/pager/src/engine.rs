@@ -2,6 +2,7 @@
 //! changes the state of blocks. It waits in one place, and for I/O only where a thread
 //! of the program waits for the same.
 
+use crate::crew::Crew;
 use crate::mover::{Lost, Mover};
 use crate::pool::Pool;
 use crate::recorder::{Kind, Recorder};
@@ -73,13 +74,21 @@ pub(crate) struct Engine {
     pub table: Table,
     pub pool: Pool,
     pub mover: Mover,
+    pub crew: Crew,
+    /// The hash of a block of zeros.
+    pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
     pub prefetch: Box<dyn Prefetch>,
     pub fresh: [FreshStream; 8],
     pub clock: u64,
     pub slots: Slots,
-    /// Stores by origin: those inherited by forks, and this process's own, the last.
+    /// Stores by origin: those inherited by forks, mapped files, and this process's own.
     pub stores: Vec<Box<dyn Store>>,
+    /// The origin of this process's own store.
+    pub own: u8,
+    pub files: Vec<crate::files::Mapped>,
+    /// Origins of files that are mapped no more.
+    pub free_origins: Vec<u8>,
     pub ring: Option<Ring>,
     pub transfers: Vec<Option<Transfer>>,
     pub queue: VecDeque<Fault>,
@@ -87,6 +96,8 @@ pub(crate) struct Engine {
     pub requests_ready: bool,
     /// Children that still read this process's slots: the pipe that they hold, the snapshot.
     pub children: Vec<(u32, terapage_sys::fd::Fd)>,
+    /// Blocks that are touched in no order, by the program's word.
+    pub random: Vec<std::ops::Range<u32>>,
     pub counters: &'static Counters,
     pub mailbox: &'static Mailbox,
     pub scratch: Vec<Fault>,
@@ -121,18 +132,24 @@ impl Engine {
             table: Table::new(block),
             pool,
             mover,
+            crew: Crew::alone(),
+            zero_hash: xxhash_rust::xxh3::xxh3_128(&vec![0; block]),
             policy,
             prefetch,
             fresh: [FreshStream::default(); 8],
             clock: 0,
             slots: Slots::new((EXTENT / block) as u32),
             stores: vec![store],
+            own: 0,
+            files: Vec::new(),
+            free_origins: Vec::new(),
             ring: None,
             transfers: Vec::new(),
             queue: VecDeque::new(),
             faults_ready: false,
             requests_ready: false,
             children: Vec::new(),
+            random: Vec::new(),
             counters,
             mailbox,
             scratch: Vec::new(),
@@ -148,6 +165,8 @@ impl Engine {
     pub fn run(&mut self) {
         let ring = Ring::new(ENTRIES).unwrap_or_else(|error| self.stop(&error.to_string()));
         self.ring = Some(ring);
+        let crew = Crew::start(self.options.threads.saturating_sub(1));
+        self.crew = crew.unwrap_or_else(|error| self.stop(&error.to_string()));
         self.arm(FAULTS);
         self.arm(REQUESTS);
         for index in 0..self.children.len() {
@@ -159,10 +178,13 @@ impl Engine {
             while let Some(fault) = self.queue.pop_front() {
                 self.fault(fault);
             }
-            if self.ring().has_unsubmitted() {
-                self.enter(0);
+            if self.is_short() {
+                // What a thread waits for goes to the store first.
+                if self.ring().has_unsubmitted() {
+                    self.enter(0);
+                }
+                self.balance();
             }
-            self.balance();
             self.publish();
             if std::mem::take(&mut self.requests_ready) {
                 self.mailbox.event.clear();
@@ -170,9 +192,26 @@ impl Engine {
                 continue;
             }
             if !self.faults_ready {
-                self.enter(1);
+                self.sleep();
             }
         }
+    }
+
+    /// Waits until something happens: for a moment by looking, then by sleeping.
+    fn sleep(&mut self) {
+        if self.options.spin_us > 0 {
+            let until = now_ns() + self.options.spin_us * 1000;
+            loop {
+                self.enter(0);
+                if self.ring().has_done() {
+                    return;
+                }
+                if now_ns() > until {
+                    break;
+                }
+            }
+        }
+        self.enter(1);
     }
 
     /// Ends the process: the program cannot have its bytes.
@@ -293,8 +332,7 @@ impl Engine {
         self.stores[usize::from(transfer.origin)].ended(&mut done);
         let bytes = transfer.blocks.len() * self.block;
         let whole = done.result == bytes as i32;
-        let good = whole
-            && (transfer.purpose == Purpose::PageOut || !self.options.verify || self.verified(&transfer));
+        let good = whole && self.accept(&transfer);
         if !good {
             transfer.tries += 1;
             if transfer.tries >= TRIES {
@@ -400,12 +438,30 @@ impl Engine {
         if let Some(place) = self.pool.take_free() {
             return Some(place);
         }
-        if self.frames < self.limit {
-            self.frames += 1;
-            let filled = self.pool.fill(&mut self.mover);
-            return Some(self.or_stop(filled));
+        if self.make_frames() { self.pool.take_free() } else { self.reclaim() }
+    }
+
+    /// A filled place that is all zero: like [`place`](Self::place), or, not `wait`, like
+    /// [`place_at_once`](Self::place_at_once).
+    pub fn zero_place(&mut self, wait: bool) -> Option<u32> {
+        if let Some(place) = self.pool.take_zero() {
+            return Some(place);
         }
-        self.reclaim()
+        if self.make_frames() {
+            return self.pool.take_zero();
+        }
+        let place = if wait { Some(self.place()) } else { self.place_at_once() };
+        place.inspect(|&place| self.pool.zero(place))
+    }
+
+    /// Makes new frames, if there may be more.
+    fn make_frames(&mut self) -> bool {
+        if self.frames >= self.limit {
+            return false;
+        }
+        let made = self.pool.make(&mut self.mover, self.limit - self.frames);
+        self.frames += self.or_stop(made);
+        true
     }
 
     /// Takes the frame of the soft block that has waited longest.

@@ -56,6 +56,7 @@ impl Engine {
         if self.stores.len() >= usize::from(u8::MAX) {
             return Err(Error::TooManyForks);
         }
+        self.own = self.stores.len() as u8;
         self.stores.push(store);
         self.slots = Slots::new((EXTENT / self.block) as u32);
         self.slots.grown(self.stores[usize::from(self.own_origin())].slots());

@@ -3,7 +3,10 @@
 //! A [`Pager`] has one thread that resolves the faults of its regions, reads and writes the
 //! store, and serves requests. `docs/pager.md` tells how; `engine.rs` is where to begin reading.
 
+mod advice;
+mod crew;
 mod engine;
+mod files;
 mod fork;
 mod mailbox;
 mod mover;
@@ -51,6 +54,12 @@ pub enum Error {
     /// Forks of forks have used up the numbers of stores.
     #[error("more than 250 generations of forks")]
     TooManyForks,
+    /// The numbers of stores are used up.
+    #[error("too many files are mapped at once (about 250 are possible)")]
+    TooManyFiles,
+    /// The range is not one of a mapped file.
+    #[error("no file is mapped there")]
+    NoFile,
     /// The trace cannot be written.
     #[error("the trace {}: {source}", path.display())]
     Trace {
@@ -78,6 +87,10 @@ pub struct Options {
     pub soft_per_mille: usize,
     /// Check bytes that come back against their hash.
     pub verify: bool,
+    /// Threads of the pager: one that serves faults, the others help it to look at bytes.
+    pub threads: usize,
+    /// Microseconds that the pager looks for more work before it sleeps.
+    pub spin_us: u64,
     /// Do without UFFDIO_MOVE.
     pub copy: bool,
     /// Record the program's block references in this file, with the process's number for each `%p`.
@@ -95,6 +108,8 @@ impl Default for Options {
             ahead_bytes: 16 << 20,
             soft_per_mille: 100,
             verify: true,
+            threads: 1,
+            spin_us: 0,
             copy: false,
             trace: None,
         }
@@ -110,6 +125,7 @@ pub struct Pager {
     mailbox: &'static Mailbox,
     counters: &'static Counters,
     block: usize,
+    moves: bool,
     make_store: Box<MakeStore>,
     // Held open, or the counters could not be found.
     stats_file: Fd,
@@ -163,9 +179,19 @@ impl Pager {
             engine.recorder = Some(recorder);
             trace = Some(shared);
         }
+        let moves = engine.mover.moves();
         let engine = Box::into_raw(Box::new(engine));
-        let pager =
-            Pager { engine, mailbox, counters, block, make_store, stats_file, holds: Vec::new(), trace };
+        let pager = Pager {
+            engine,
+            mailbox,
+            counters,
+            block,
+            moves,
+            make_store,
+            stats_file,
+            holds: Vec::new(),
+            trace,
+        };
         pager.spawn()?;
         Ok(pager)
     }
@@ -181,6 +207,11 @@ impl Pager {
             unsafe { (*engine.0).run() }
         })?;
         Ok(())
+    }
+
+    /// Whether frames are moved (`UFFDIO_MOVE`), not copied.
+    pub fn moves(&self) -> bool {
+        self.moves
     }
 
     /// Bytes of a block.
@@ -201,7 +232,19 @@ impl Pager {
     /// Pages a range of private, anonymous, writable memory from now on, with what the first `held` bytes of
     /// it hold; beyond them it was never touched.
     pub fn add(&self, start: usize, len: usize, held: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Add { start, len, held })
+        self.add_around(start, len, held, &[])
+    }
+
+    /// The same, but for ranges in it, from and to, ascending, on blocks' edges, that are not paged:
+    /// as if they had been [released](Self::release).
+    pub fn add_around(
+        &self,
+        start: usize,
+        len: usize,
+        held: usize,
+        loose: &[(usize, usize)],
+    ) -> Result<(), Error> {
+        self.mailbox.ask(Request::Add { start, len, held, loose })
     }
 
     /// The range reads as zeros from now on.

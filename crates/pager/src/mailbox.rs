@@ -1,6 +1,7 @@
 //! Requests of the program's threads to the pager's thread, one at a time, and their answers.
 
 use crate::Error;
+use crate::files::Part;
 use crate::sync::{Cell, Guard, Mutex, Word, recover, wait, wake};
 use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::fd::Fd;
@@ -9,11 +10,59 @@ use terapage_sys::thread;
 /// What a program can ask for. Ranges begin and end on a block's edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    Add { start: usize, len: usize, held: usize },
-    Discard { start: usize, len: usize },
-    Release { start: usize, len: usize },
-    Restore { start: usize, len: usize },
-    WillNeed { start: usize, len: usize },
+    Add {
+        start: usize,
+        len: usize,
+        held: usize,
+        /// Ranges in it that are not to be paged; valid while the asker waits.
+        loose: *const [(usize, usize)],
+    },
+    Discard {
+        start: usize,
+        len: usize,
+    },
+    Release {
+        start: usize,
+        len: usize,
+    },
+    Restore {
+        start: usize,
+        len: usize,
+    },
+    WillNeed {
+        start: usize,
+        len: usize,
+    },
+    Order {
+        start: usize,
+        len: usize,
+        random: bool,
+    },
+    DoneWith {
+        start: usize,
+        len: usize,
+    },
+    MapFile {
+        start: usize,
+        len: usize,
+        part: Part,
+    },
+    UnmapFile {
+        start: usize,
+        len: usize,
+    },
+    /// `marks`: one for each block, valid until the answer.
+    Changed {
+        start: usize,
+        len: usize,
+        marks: *mut bool,
+    },
+    /// `hashes`: one for each block, valid until the answer.
+    Written {
+        start: usize,
+        len: usize,
+        hashes: *const u128,
+    },
     FinishTrace,
     Park,
 }

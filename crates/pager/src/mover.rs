@@ -39,9 +39,16 @@ pub(crate) struct Mover {
     pagemap: Pagemap,
     moves: bool,
     zeros: usize,
+    /// Where huge pages are made: as many bytes, aligned to as many, nobody else's.
+    stage: usize,
     /// Pages that took another try.
     pub retries: u64,
 }
+
+/// Bytes of a huge page.
+pub(crate) const HUGE: usize = 2 << 20;
+
+const MADV_HUGEPAGE: i32 = 14;
 
 /// Bytes of zeros that fresh pages are copied from: small enough for the nearest cache.
 const ZEROS: usize = 64 << 10;
@@ -60,7 +67,8 @@ impl Mover {
                 Ok::<(), terapage_sys::Error>(())
             })
             .ok();
-        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, retries: 0 })
+        let stage = (memory::reserve(2 * HUGE)? as usize).next_multiple_of(HUGE);
+        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, stage, retries: 0 })
     }
 
     /// The child of a fork needs descriptors of its own.
@@ -70,6 +78,11 @@ impl Mover {
         fresh.retries = self.retries;
         *self = fresh;
         Ok(())
+    }
+
+    /// Whether frames are moved, not copied.
+    pub fn moves(&self) -> bool {
+        self.moves
     }
 
     /// Faults of the program in the range come here from now on.
@@ -103,7 +116,14 @@ impl Mover {
             let part = ZEROS.min(len - offset);
             // SAFETY: the zeros are ours and never written.
             if let Err(stuck) = unsafe { self.program.copy(at + offset, self.zeros, part, true) } {
-                return Err(Lost { at: at + offset + stuck.done, doing: "first touch", errno: stuck.errno });
+                // The kernel copies into one mapping at a time, and a range may be several.
+                for page in (stuck.done..part).step_by(PAGE) {
+                    let at = at + offset + page;
+                    // SAFETY: as above.
+                    if let Err(stuck) = unsafe { self.program.copy(at, self.zeros, PAGE, true) } {
+                        return Err(Lost { at, doing: "first touch", errno: stuck.errno });
+                    }
+                }
             }
         }
         Ok(())
@@ -130,6 +150,63 @@ impl Mover {
         Ok(())
     }
 
+    /// Gives places, of `len` bytes each, frames that are neighbours in the machine's memory as far as the kernel
+    /// has a huge page for them: a device transfers few large pieces faster than many small ones. How many
+    /// places got one; their bytes are zero. Needs `UFFDIO_MOVE`.
+    pub fn fill_huge(&mut self, places: &[usize], len: usize) -> usize {
+        debug_assert!(self.moves && places.len() * len == HUGE);
+        // Mapped anew each time: only where no page table is left does the kernel put a huge page.
+        // SAFETY: nobody else has this memory.
+        if unsafe { memory::replace(self.stage as *mut u8, HUGE) }.is_err() {
+            return 0;
+        }
+        memory::advise(self.stage, HUGE, MADV_HUGEPAGE);
+        if memory::populate(self.stage, HUGE).is_err() {
+            return 0;
+        }
+        // When the kernel splits a huge page it gives zero pages back, unless they are not quite zero.
+        let mark = |at: usize, len: usize, value: u8| {
+            // SAFETY: the pages are there, and only this thread's.
+            let bytes = unsafe { memory::bytes(at, len) };
+            bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = value);
+        };
+        mark(self.stage, HUGE, 1);
+        let mut filled = 0;
+        while filled < places.len() {
+            let run = (filled..places.len())
+                .take_while(|&at| places[at] == places[filled] + (at - filled) * len)
+                .count();
+            // Never the huge page as one: it has to be split while it is marked.
+            let run = run.min(places.len().div_ceil(2));
+            let from = self.stage + filled * len;
+            // SAFETY: the stage is given up here.
+            let went = unsafe { self.pool.shift(places[filled], from, run * len, false) };
+            let whole = match went {
+                Ok(()) => run,
+                Err(stuck) => {
+                    let whole = stuck.done / len;
+                    let rest = places[filled] + whole * len;
+                    // What went of the next place must not be found there.
+                    // SAFETY: the place is nobody's.
+                    unsafe { memory::discard(rest, (run - whole) * len) }.ok();
+                    whole
+                }
+            };
+            filled += whole;
+            if whole < run {
+                break;
+            }
+        }
+        for &place in &places[..filled] {
+            mark(place, len, 0);
+        }
+        if filled < places.len() {
+            // SAFETY: nobody else has this memory.
+            unsafe { memory::replace(self.stage as *mut u8, HUGE) }.ok();
+        }
+        filled
+    }
+
     /// Moves the frames of `len` bytes from the pool to the program, and wakes who waits.
     pub fn install(&mut self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
         if self.moves {
@@ -141,7 +218,13 @@ impl Mover {
         } else {
             // SAFETY: nobody writes to the place meanwhile.
             if let Err(stuck) = unsafe { self.program.copy(to, place, len, false) } {
-                return Err(Lost { at: to + stuck.done, doing: "page-in by copy", errno: stuck.errno });
+                // As for fresh pages: one mapping at a time.
+                for page in (stuck.done..len).step_by(PAGE) {
+                    // SAFETY: as above.
+                    if let Err(stuck) = unsafe { self.program.copy(to + page, place + page, PAGE, false) } {
+                        return Err(Lost { at: to + page, doing: "page-in by copy", errno: stuck.errno });
+                    }
+                }
             }
             // SAFETY: the bytes are in the program now.
             unsafe { memory::discard(place, len) }.ok();

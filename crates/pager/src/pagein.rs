@@ -1,5 +1,6 @@
 //! Bytes into the program: first touches, soft faults, hard faults, prefetching.
 
+use crate::crew::Look;
 use crate::engine::{Engine, FreshStream, Purpose, Transfer};
 use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
@@ -7,7 +8,6 @@ use terapage_policy::prefetch::Ahead;
 use terapage_stats::Counters;
 use terapage_store::EXTENT;
 use terapage_sys::ring::Piece;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// Blocks installed ahead of a first touch at most, in bytes.
 const FRESH_BYTES: usize = 2 << 20;
@@ -23,7 +23,7 @@ impl Engine {
         let end = self.table.end_of(block).min(block.saturating_add(most));
         let run = (block..end).take_while(|&block| self.table.state(block) == State::Zero).count();
         let room = (self.limit - self.frames).min(run);
-        if room > 0 {
+        if room > 0 && !self.mover.moves() {
             self.install_fresh(block, room as u32);
             self.fresh_installed(block, room as u32);
         } else {
@@ -73,9 +73,7 @@ impl Engine {
     fn install_recycled(&mut self, first: u32, count: u32) -> u32 {
         let mut blocks = Vec::with_capacity(count as usize);
         for block in first..first + count {
-            let place = if blocks.is_empty() { Some(self.place()) } else { self.place_at_once() };
-            let Some(place) = place else { break };
-            self.pool.zero(place);
+            let Some(place) = self.zero_place(blocks.is_empty()) else { break };
             self.table.get_mut(block).place = place;
             blocks.push(block);
         }
@@ -118,6 +116,9 @@ impl Engine {
 
     /// What the prefetch policy asks for after a touch.
     pub(crate) fn prefetch_after(&mut self, block: u32) {
+        if self.is_random(block) {
+            return;
+        }
         if let Some(ahead) = self.prefetch.touched(block) {
             self.read_ahead(ahead);
         }
@@ -194,10 +195,22 @@ impl Engine {
 
     /// Whether the bytes read are those that were written.
     pub(crate) fn verified(&self, transfer: &Transfer) -> bool {
-        transfer.blocks.iter().all(|&block| {
-            let entry = self.table.get(block);
-            xxh3_128(self.pool.bytes(entry.place)) == entry.hash
-        })
+        let looks = self.look(&transfer.blocks);
+        let mut both = transfer.blocks.iter().zip(looks);
+        both.all(|(&block, look)| self.hash_of(look) == self.table.get(block).hash)
+    }
+
+    /// Looks at the bytes of blocks that are in the pool.
+    pub(crate) fn look(&self, blocks: &[u32]) -> Vec<Look> {
+        let addresses: Vec<usize> =
+            blocks.iter().map(|&block| self.pool.address(self.table.get(block).place)).collect();
+        // SAFETY: the blocks' places are filled, and only this thread writes to places.
+        unsafe { self.crew.look(&addresses, self.block) }
+    }
+
+    /// The hash of bytes looked at.
+    pub(crate) fn hash_of(&self, look: Look) -> u128 {
+        if look.zero { self.zero_hash } else { look.hash }
     }
 
     /// Blocks have been read and are right.

@@ -1,5 +1,6 @@
 //! Bytes out of the program, ahead of need.
 
+use crate::crew::Look;
 use crate::engine::{Engine, Purpose, Transfer};
 use crate::mover::Taken;
 use crate::recorder::Kind;
@@ -7,24 +8,35 @@ use crate::table::{State, WANTED};
 use terapage_stats::Counters;
 use terapage_store::EXTENT;
 use terapage_sys::ring::Piece;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: usize = 32 << 20;
 
 impl Engine {
+    /// Frames that are to be ready: soft, free, not yet made, or on their way out.
+    fn target(&self) -> usize {
+        (self.limit * self.options.soft_per_mille / 1000).max(1)
+    }
+
+    /// Blocks that one page-out takes at most.
+    fn batch(&self) -> usize {
+        (EXTENT / self.block).min(self.target().div_ceil(2)).max(1)
+    }
+
+    fn missing(&self) -> usize {
+        let have = self.pool.free_len() + (self.limit - self.frames) + self.soft_len + self.writing;
+        self.target().saturating_sub(have)
+    }
+
+    /// Whether blocks should be paged out now.
+    pub(crate) fn is_short(&self) -> bool {
+        self.missing() >= self.batch().min(8) && self.writing * self.block < WRITING_BYTES
+    }
+
     /// Pages out so far ahead of need that frames can be had at once.
     pub(crate) fn balance(&mut self) {
-        let target = (self.limit * self.options.soft_per_mille / 1000).max(1);
-        let batch = (EXTENT / self.block).min(target.div_ceil(2)).max(1);
-        let lazy = batch.min(8);
-        loop {
-            let have = self.pool.free_len() + (self.limit - self.frames) + self.soft_len + self.writing;
-            let missing = target.saturating_sub(have);
-            if missing < lazy || self.writing * self.block >= WRITING_BYTES {
-                return;
-            }
-            if self.page_out(missing.min(batch)) == 0 {
+        while self.is_short() {
+            if self.page_out(self.missing().min(self.batch())) == 0 {
                 return;
             }
             self.enter(0);
@@ -41,9 +53,14 @@ impl Engine {
         // 1. The policy chooses.
         let mut victims: Vec<u32> = std::iter::from_fn(|| self.policy.victim()).take(count).collect();
         victims.sort_unstable();
+        self.page_out_these(&victims)
+    }
+
+    /// Takes blocks, mapped and ascending, that the policy has let go out of the program. How many went.
+    pub(crate) fn page_out_these(&mut self, victims: &[u32]) -> usize {
         // 2. Out of the program, neighbours together.
         let mut out = Vec::with_capacity(victims.len());
-        let mut rest = &victims[..];
+        let mut rest = victims;
         while let Some(&first) = rest.first() {
             let end = self.table.end_of(first);
             let run = rest
@@ -56,8 +73,8 @@ impl Engine {
         }
         // 3. What the store has already, or is zero, needs no write.
         let mut dirty = Vec::with_capacity(out.len());
-        for &block in &out {
-            if self.is_clean(block) {
+        for (&block, look) in out.iter().zip(self.look(&out)) {
+            if self.is_clean(block, look) {
                 self.make_soft(block);
             } else {
                 dirty.push(block);
@@ -109,17 +126,20 @@ impl Engine {
     }
 
     /// Whether a block just taken out needs no write. Its hash, if it does, is noted.
-    fn is_clean(&mut self, block: u32) -> bool {
+    fn is_clean(&mut self, block: u32, look: Look) -> bool {
         let entry = self.table.get(block);
-        let (place, slot, old) = (entry.place, entry.slot(), entry.hash);
-        let bytes = self.pool.bytes(place);
-        if is_zero(bytes) {
+        let (slot, old, hash) = (entry.slot(), entry.hash, self.hash_of(look));
+        if look.zero && slot.is_some() && self.is_file(entry.origin) && hash == old {
+            // A hole in a mapped file, which must not come to be filled.
+            Counters::add(&self.counters.clean_page_outs, 1);
+            return true;
+        }
+        if look.zero {
             self.drop_slot(block);
             Counters::add(&self.counters.zero_page_outs, 1);
             self.record(Kind::PageOutZero, [block]);
             return true;
         }
-        let hash = xxh3_128(bytes);
         if slot.is_some() && hash == old {
             Counters::add(&self.counters.clean_page_outs, 1);
             self.record(Kind::PageOutClean, [block]);
@@ -145,7 +165,7 @@ impl Engine {
 
     /// The number of this process's own store.
     pub(crate) fn own_origin(&self) -> u8 {
-        (self.stores.len() - 1) as u8
+        self.own
     }
 
     /// Gives every block a slot that may be written, neighbours for neighbours where it can.
@@ -238,11 +258,4 @@ impl Engine {
             }
         }
     }
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    // SAFETY: any sixteen bytes are a u128.
-    let (head, words, tail) = unsafe { bytes.align_to::<u128>() };
-    head.iter().chain(tail).all(|&byte| byte == 0)
-        && words.chunks(16).all(|chunk| chunk.iter().fold(0, |all, word| all | word) == 0)
 }

@@ -3,7 +3,7 @@
 //! A place is filled (it has a frame) or hollow (its frame is in the program, or was never
 //! made). There are twice as many places as frames, so that runs of neighbours are easily found.
 
-use crate::mover::{Lost, Mover};
+use crate::mover::{HUGE, Lost, Mover};
 use std::collections::VecDeque;
 use terapage_sys::memory;
 
@@ -13,6 +13,8 @@ pub(crate) struct Pool {
     places: usize,
     hollow: VecDeque<u32>,
     free: VecDeque<u32>,
+    /// Free as well, and all zero.
+    zero: VecDeque<u32>,
 }
 
 impl Pool {
@@ -21,7 +23,14 @@ impl Pool {
         let huge = 2 << 20;
         let base = memory::reserve(places * block + huge)? as usize;
         let base = base.next_multiple_of(huge);
-        Ok(Pool { base, block, places, hollow: (0..places as u32).collect(), free: VecDeque::new() })
+        Ok(Pool {
+            base,
+            block,
+            places,
+            hollow: (0..places as u32).collect(),
+            free: VecDeque::new(),
+            zero: VecDeque::new(),
+        })
     }
 
     pub fn register(&self, mover: &Mover) -> terapage_sys::Result<()> {
@@ -47,12 +56,17 @@ impl Pool {
 
     /// Filled places that nobody needs.
     pub fn free_len(&self) -> usize {
-        self.free.len()
+        self.free.len() + self.zero.len()
     }
 
     /// Takes a filled place that nobody needs.
     pub fn take_free(&mut self) -> Option<u32> {
-        self.free.pop_front()
+        self.free.pop_front().or_else(|| self.zero.pop_front())
+    }
+
+    /// Takes one that is all zero, if there is one.
+    pub fn take_zero(&mut self) -> Option<u32> {
+        self.zero.pop_front()
     }
 
     /// A filled place is needed no more.
@@ -70,10 +84,22 @@ impl Pool {
         self.hollow.push_back(place);
     }
 
-    /// Gives a hollow place a new frame.
-    pub fn fill(&mut self, mover: &mut Mover) -> Result<u32, Lost> {
+    /// Makes up to `most` new frames, zero and free: a huge page's worth at once where it may. How many.
+    pub fn make(&mut self, mover: &mut Mover, most: usize) -> Result<usize, Lost> {
+        let many = HUGE / self.block;
+        if mover.moves() && most >= many {
+            let places: Vec<u32> = (0..many).map(|_| self.take_hollow()).collect();
+            let addresses: Vec<usize> = places.iter().map(|&place| self.address(place)).collect();
+            let made = mover.fill_huge(&addresses, self.block);
+            self.zero.extend(&places[..made]);
+            places[made..].iter().for_each(|&place| self.put_hollow(place));
+            if made > 0 {
+                return Ok(made);
+            }
+        }
         let place = self.take_hollow();
         mover.fill(self.address(place), self.block)?;
-        Ok(place)
+        self.zero.push_back(place);
+        Ok(1)
     }
 }

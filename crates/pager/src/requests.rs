@@ -19,11 +19,33 @@ impl Engine {
             return;
         }
         let answer = match request {
-            Request::Add { start, len, held } => self.add(start, len, held),
+            Request::Add { start, len, held, loose } => {
+                // SAFETY: the asker waits for the answer, and the slice is its own.
+                self.add(start, len, held, unsafe { &*loose })
+            }
             Request::Discard { start, len } => self.each_part(start, len, Self::discard),
             Request::Release { start, len } => self.each_part(start, len, Self::release),
             Request::Restore { start, len } => self.each_part(start, len, Self::restore),
             Request::WillNeed { start, len } => self.each_part(start, len, Self::will_need),
+            Request::Order { start, len, random } => self.each_part(start, len, |engine, first, end| {
+                engine.set_random(first, end, random);
+                Ok(())
+            }),
+            Request::DoneWith { start, len } => self.each_part(start, len, Self::done_with),
+            Request::MapFile { start, len, part } => {
+                self.each_part(start, len, |engine, first, end| engine.map_file(first, end, part))
+            }
+            Request::UnmapFile { start, len } => self.each_part(start, len, Self::unmap_file),
+            Request::Changed { start, len, marks } => self.each_part(start, len, |engine, first, end| {
+                // SAFETY: the asker lends one mark for each block until the answer.
+                let marks = unsafe { std::slice::from_raw_parts_mut(marks, (end - first) as usize) };
+                engine.changed(first, end, marks)
+            }),
+            Request::Written { start, len, hashes } => self.each_part(start, len, |engine, first, end| {
+                // SAFETY: the asker lends one hash for each block until the answer.
+                let hashes = unsafe { std::slice::from_raw_parts(hashes, (end - first) as usize) };
+                engine.written(first, end, hashes)
+            }),
             Request::FinishTrace => {
                 if let Some(recorder) = self.recorder.take() {
                     recorder.end();
@@ -40,7 +62,7 @@ impl Engine {
         &mut self,
         start: usize,
         len: usize,
-        serve: fn(&mut Self, u32, u32) -> Result<(), Error>,
+        serve: impl FnOnce(&mut Self, u32, u32) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let first = self.table.block_at(start).ok_or(Error::NotPaged { start, len })?;
         let blocks = (len / self.block) as u32;
@@ -51,16 +73,35 @@ impl Engine {
     }
 
     /// Pages a range from now on, with what it holds already.
-    fn add(&mut self, start: usize, len: usize, held: usize) -> Result<(), Error> {
+    fn add(&mut self, start: usize, len: usize, held: usize, loose: &[(usize, usize)]) -> Result<(), Error> {
         let first = self.table.add(start, len)?;
-        // Once it is registered no page appears but by this thread.
-        self.mover.register(start, len)?;
         self.counters.regions.fetch_add(1, Relaxed);
-        let end = first + held.div_ceil(self.block) as u32;
         if let Some(recorder) = &mut self.recorder {
             recorder.region(start, len, first);
         }
-        self.adopt(first, end)?;
+        let block_of = |at: usize| first + ((at - start) / self.block) as u32;
+        let held = block_of(start + held.next_multiple_of(self.block));
+        let loose: Vec<_> = loose.iter().map(|&(from, to)| block_of(from)..block_of(to)).collect();
+        let end = block_of(start + len);
+        let mut at = first;
+        for loose in loose.into_iter().chain(std::iter::once(end..end)) {
+            if at < loose.start {
+                let (from, blocks) = (self.table.address(at), (loose.start - at) as usize);
+                // Once it is registered no page appears but by this thread.
+                self.mover.register(from, blocks * self.block)?;
+                self.adopt(at, loose.start.min(held))?;
+            }
+            at = loose.end;
+            for block in loose {
+                self.table.get_mut(block).state = State::Loose;
+                self.counters.released_bytes.fetch_add(self.block as u64, Relaxed);
+            }
+        }
+        self.shrink()
+    }
+
+    /// Gives frames back that are more than there may be.
+    fn shrink(&mut self) -> Result<(), Error> {
         while self.frames > self.limit {
             let place = self.place();
             let at = self.pool.address(place);
@@ -74,6 +115,9 @@ impl Engine {
 
     /// Takes note of the pages that are there, and completes blocks that have some.
     fn adopt(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        if first >= end {
+            return Ok(());
+        }
         let pages = self.block / PAGE;
         let mut there = vec![false; pages.max(4096)];
         let step = (there.len() / pages) as u32;
@@ -102,7 +146,7 @@ impl Engine {
     }
 
     /// The blocks read as zeros from now on.
-    fn discard(&mut self, first: u32, end: u32) -> Result<(), Error> {
+    pub(crate) fn discard(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
         if let Some(recorder) = &mut self.recorder {
             recorder.discard(first, end - first);
@@ -186,9 +230,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Fresh memory was mapped over blocks: they are paged again.
+    /// Released blocks are plain memory again, with what they hold: they are paged again.
     fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
+        // Once it is registered no page appears but by this thread.
         self.mover.register(at, len)?;
         for block in first..end {
             if self.table.state(block) == State::Loose {
@@ -196,7 +241,8 @@ impl Engine {
                 self.counters.released_bytes.fetch_sub(self.block as u64, Relaxed);
             }
         }
-        Ok(())
+        self.adopt(first, end)?;
+        self.shrink()
     }
 
     /// The blocks will be touched soon.

@@ -146,6 +146,7 @@ fn every_policy_and_block_size_keeps_every_byte() {
                 frames,
                 policy: (*policy).to_owned(),
                 prefetch: prefetch.to_owned(),
+                threads: 1 + at % 3,
                 ..Options::default()
             };
             run(options, frames * 4, 3, steps(400), None, seed);

@@ -66,7 +66,7 @@ fn arena(file: &TraceFile, frames: usize, prefetch: &str, blocks: usize) -> (Pag
     };
     let pager = start(options).unwrap();
     let base = memory::reserve(blocks * BLOCK).unwrap() as usize;
-    pager.add(base, blocks * BLOCK).unwrap();
+    pager.add(base, blocks * BLOCK, 0).unwrap();
     (pager, base)
 }
 
@@ -211,7 +211,7 @@ fn memory_that_held_data_before_is_recorded() {
     let base = memory::reserve(8 * BLOCK).unwrap() as usize;
     write(base, 3);
     write(base, 5);
-    pager.add(base, 8 * BLOCK).unwrap();
+    pager.add(base, 8 * BLOCK, 8 * BLOCK).unwrap();
     check(base, 3);
     pager.finish_trace().unwrap();
     let events: Vec<_> = file.records()[1..].iter().map(|record| record.event).collect();

@@ -70,19 +70,6 @@ impl<const N: usize> Lists<N> {
         self.len[at] += 1;
     }
 
-    /// Puts `block` at the old end of `list`, wherever it was.
-    pub fn push_oldest(&mut self, list: u8, block: u32) {
-        let at = self.take_out(list, block);
-        let oldest = self.oldest[at];
-        self.links[block as usize] = Link { older: NONE, newer: oldest, list, mark: 0 };
-        match oldest {
-            NONE => self.newest[at] = block,
-            _ => self.links[oldest as usize].older = block,
-        }
-        self.oldest[at] = block;
-        self.len[at] += 1;
-    }
-
     /// Makes `block` loose, with room for its link; returns the index of `list`.
     fn take_out(&mut self, list: u8, block: u32) -> usize {
         self.remove(block);
@@ -139,7 +126,6 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Push(u8, u32),
-        PushOldest(u8, u32),
         Mark(u32, u8),
         Remove(u32),
         Pop(u8),
@@ -149,7 +135,6 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             (1_u8..4, 0_u32..20).prop_map(|(list, block)| Step::Push(list, block)),
-            (1_u8..4, 0_u32..20).prop_map(|(list, block)| Step::PushOldest(list, block)),
             (0_u32..20, 0_u8..4).prop_map(|(block, mark)| Step::Mark(block, mark)),
             (0_u32..20).prop_map(Step::Remove),
             (1_u8..4).prop_map(Step::Pop),
@@ -175,11 +160,6 @@ mod tests {
                         lists.push(list, block);
                         forget(block);
                         model[usize::from(list) - 1].push_back((block, 0));
-                    }
-                    Step::PushOldest(list, block) => {
-                        lists.push_oldest(list, block);
-                        forget(block);
-                        model[usize::from(list) - 1].push_front((block, 0));
                     }
                     Step::Mark(block, mark) => {
                         if lists.of(block) != 0 {

@@ -51,8 +51,7 @@ impl Order {
 
     fn rescue(&mut self, name: &str, block: u32) {
         match name {
-            "fifo" => self.blocks.insert(0, (block, false)),
-            "lru" => self.blocks.push((block, false)),
+            "fifo" | "lru" => self.blocks.push((block, false)),
             _ => self.blocks.push((block, true)),
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::lock::Lock;
 use crate::ranges::Ranges;
+use crate::spans::Spans;
 use crate::{process, statics};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_pager::Pager;
 use terapage_sys::{memory, thread};
@@ -11,18 +11,31 @@ use terapage_sys::{memory, thread};
 /// Bytes of old allocations that are kept, to be given out again as they are.
 const DIRTY_BYTES: usize = 64 << 20;
 
+/// Bytes in use from which on the rest of the arena is to be of huge pages, until it is paged.
+const HUGE_FROM: usize = 8 << 20;
+
 /// What the arena's lock guards.
 pub struct Arena {
     pub ranges: Ranges,
     /// Blocks that are not paged, because the program protected, locked or mapped over part of them.
-    loose: BTreeMap<usize, usize>,
+    loose: Spans,
+    /// Pages of them that are not simply readable and writable memory: that is why they are loose.
+    odd: Spans,
     pub pager: Option<Pager>,
+    /// The kernel has been told to use huge pages.
+    huge: bool,
     /// The pager is started when more bytes than this are in use.
     start_at: usize,
 }
 
-pub static ARENA: Lock<Arena> =
-    Lock::new(Arena { ranges: Ranges::empty(), loose: BTreeMap::new(), pager: None, start_at: usize::MAX });
+pub static ARENA: Lock<Arena> = Lock::new(Arena {
+    ranges: Ranges::empty(),
+    loose: Spans::new(),
+    odd: Spans::new(),
+    huge: false,
+    pager: None,
+    start_at: usize::MAX,
+});
 
 /// Where the arena lies: read without the lock, never changed after the start.
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -46,14 +59,12 @@ pub fn start() -> usize {
 /// Reserves the arena. `false` where the machine gives no such range.
 pub fn open(block: usize, budget: usize) -> bool {
     let align = 2 << 20;
-    let sizes = (36..=42).rev().map(|shift| 1usize << shift);
+    let sizes = (33..=42).rev().map(|shift| 1usize << shift);
     let Some((len, at)) = sizes.into_iter().find_map(|len| Some((len, memory::reserve(len).ok()? as usize)))
     else {
         return false;
     };
     let (from, to) = (at.next_multiple_of(align), (at + len) / align * align);
-    const MADV_NOHUGEPAGE: i32 = 15;
-    memory::advise(from, to - from, MADV_NOHUGEPAGE);
     let mut arena = ARENA.lock();
     arena.ranges = Ranges::new(from, to, block);
     arena.start_at = budget / 2;
@@ -66,13 +77,26 @@ impl Arena {
     /// Takes `len` bytes; starts the pager when that is due.
     pub fn take(&mut self, len: usize, align: usize, zero: bool) -> Option<usize> {
         let at = self.ranges.take(len, align, zero)?;
+        if !self.huge && self.ranges.used_bytes > HUGE_FROM {
+            // A program that grows is likely to be paged: frames that are neighbours in memory make fewer pieces for
+            // the device. Small ones are left as they would be.
+            self.huge = true;
+            let newest = at + len >= self.ranges.fresh();
+            let from = if newest { at } else { self.ranges.fresh() };
+            memory::advise(from, END.load(Relaxed) - from, libc::MADV_HUGEPAGE);
+        }
         self.start_if_due();
         Some(at)
     }
 
+    /// Bytes that the program may have filled.
+    fn in_use(&self) -> usize {
+        (self.ranges.used_bytes + statics::bytes()).saturating_sub(self.odd.bytes())
+    }
+
     /// Starts the pager if the program has grown enough.
     pub fn start_if_due(&mut self) {
-        if self.pager.is_none() && self.ranges.used_bytes + statics::bytes() > self.start_at {
+        if self.pager.is_none() && self.in_use() > self.start_at {
             self.start_at = usize::MAX;
             let _internal = thread::Internal::enter();
             let pager = process::start_pager();
@@ -81,12 +105,27 @@ impl Arena {
                 process::or_fail(pager.add(start, len, len));
             }
             let (from, to) = (START.load(Relaxed), END.load(Relaxed));
-            let added = pager.add(from, to - from, self.ranges.fresh() - from);
-            process::or_fail(added);
-            for (&from, &to) in &self.loose {
-                process::or_fail(pager.release(from, to - from));
+            let loose: Vec<_> = self.loose.iter().collect();
+            process::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
+            if !pager.moves() {
+                crate::direct::begin();
             }
             self.pager = Some(pager);
+            self.set_forkable(false);
+        }
+        if let Some(pager) = &self.pager {
+            pager.counters().region_bytes.store(self.in_use() as u64, Relaxed);
+        }
+    }
+
+    /// Whether a fork copies paged memory. Only one that the pager hears of may: a child made behind its
+    /// back is to stop at the first touch, not to read zeros.
+    pub fn set_forkable(&self, forkable: bool) {
+        let advice = if forkable { libc::MADV_DOFORK } else { libc::MADV_DONTFORK };
+        let (from, to) = (START.load(Relaxed), END.load(Relaxed));
+        memory::advise(from, to - from, advice);
+        for (start, len) in statics::ranges() {
+            memory::advise(start, len, advice);
         }
     }
 
@@ -155,12 +194,12 @@ impl Arena {
 
     /// Whether the block at an address is not paged.
     pub fn is_loose(&self, at: usize) -> bool {
-        self.loose.range(..=at).next_back().is_some_and(|(_, &to)| to > at)
+        self.loose.meets(at, at + 1)
     }
 
     /// Whether any block of a range is not paged.
     pub fn any_loose(&self, at: usize, to: usize) -> bool {
-        self.loose.range(..to).next_back().is_some_and(|(_, &end)| end > at)
+        self.loose.meets(at, to)
     }
 
     /// Lengthens a range to `len` bytes, the new ones zero, if there is room.
@@ -170,48 +209,78 @@ impl Arena {
         extended
     }
 
-    /// Stops paging every block that the range touches.
+    /// Stops paging every block that the range touches: the program makes its pages odd.
     pub fn release(&mut self, at: usize, to: usize) {
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
-        let mut from = first;
-        while from < last {
-            if self.is_loose(from) {
-                from += block;
-                continue;
-            }
-            let end = self.loose.range(from..last).next().map_or(last, |(&next, _)| next);
+        for (from, to) in self.loose.without(first, last) {
             if let Some(pager) = &self.pager {
-                process::or_fail(pager.release(from, end - from));
+                process::or_fail(pager.release(from, to - from));
             }
-            self.loose.insert(from, end);
-            from = end;
+            self.loose.insert(from, to);
+        }
+        self.odd.insert(at, to);
+    }
+
+    /// Pages of a range are readable and writable memory again, with the bytes that they had: pages the blocks
+    /// that have no odd page left.
+    pub fn readmit(&mut self, at: usize, to: usize) {
+        self.odd.remove(at, to);
+        let block = process::block();
+        let (first, last) = (at / block * block, to.next_multiple_of(block));
+        for (from, to) in self.loose.within(first, last) {
+            let odd: Vec<_> = self.odd.within(from, to);
+            let mut start = from;
+            let blocks = odd.iter().map(|&(a, b)| (a / block * block, b.next_multiple_of(block)));
+            for (odd_from, odd_to) in blocks.chain([(to, to)]) {
+                if start < odd_from {
+                    self.page_again(start, odd_from);
+                }
+                start = start.max(odd_to);
+            }
+        }
+        self.start_if_due();
+    }
+
+    fn page_again(&mut self, from: usize, to: usize) {
+        self.loose.remove(from, to);
+        if let Some(pager) = &self.pager {
+            memory::advise(from, to - from, libc::MADV_DONTFORK);
+            process::or_fail(pager.restore(from, to - from));
         }
     }
 
-    /// Pages blocks again that nobody uses any more.
+    /// Fresh zero memory over a range, as a fixed mapping makes it; its whole blocks are paged.
+    pub fn renew(&mut self, at: usize, to: usize) {
+        let block = process::block();
+        let (first, last) = (at.next_multiple_of(block), to / block * block);
+        for (from, end) in self.loose.within(at, to) {
+            // SAFETY: the program replaces what was there.
+            let replaced = unsafe { memory::replace(from as *mut u8, end - from) };
+            process::or_fail(replaced.map_err(terapage_pager::Error::from));
+        }
+        for (from, end) in self.loose.without(at, to) {
+            self.discard(from, end);
+        }
+        if first < last {
+            self.readmit(first, last);
+        }
+        if at < first.min(to) {
+            self.readmit(at, first.min(to));
+        }
+        if last.max(at) < to {
+            self.readmit(last.max(at), to);
+        }
+    }
+
+    /// Makes blocks that nobody uses any more plain memory, and pages them.
     fn restore(&mut self, from: usize, to: usize) {
-        let touching: Vec<_> = self
-            .loose
-            .range(..to)
-            .map(|(&start, &end)| (start, end))
-            .filter(|&(_, end)| end > from)
-            .collect();
-        for (start, end) in touching {
-            self.loose.remove(&start);
-            if start < from {
-                self.loose.insert(start, from);
-            }
-            if end > to {
-                self.loose.insert(to, end);
-            }
-            let (start, end) = (start.max(from), end.min(to));
+        self.odd.remove(from, to);
+        for (start, end) in self.loose.within(from, to) {
             // SAFETY: nobody uses the range.
             let replaced = unsafe { memory::replace(start as *mut u8, end - start) };
             process::or_fail(replaced.map_err(terapage_pager::Error::from));
-            if let Some(pager) = &self.pager {
-                process::or_fail(pager.restore(start, end - start));
-            }
+            self.page_again(start, end);
         }
     }
 }

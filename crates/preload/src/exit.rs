@@ -13,6 +13,14 @@ static FIRST: AtomicU32 = AtomicU32::new(0);
 /// The process whose memory this is. A child of vfork, which borrows it, has another number.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
+/// The process that `terapage run` became, whatever it has executed since.
+static ROOT: AtomicU32 = AtomicU32::new(0);
+
+/// The calling process is that one.
+pub fn is_root() {
+    ROOT.store(std::process::id(), SeqCst);
+}
+
 /// Asks to be told of the end.
 pub fn open() {
     FIRST.store(std::process::id(), SeqCst);
@@ -57,9 +65,19 @@ fn with_number(path: &Path) -> PathBuf {
 
 fn write_stats() {
     let Some(path) = process::settings().and_then(|settings| settings.stats.as_ref()) else { return };
-    let Some(counters) = ARENA.lock().pager.as_ref().map(|pager| pager.counters()) else { return };
-    let Ok(json) = counters.snapshot().to_json() else { return };
     let first = FIRST.load(SeqCst) == std::process::id();
+    let counters = match &ARENA.lock().pager {
+        Some(pager) => pager.counters().snapshot(),
+        // It never grew large enough to be paged, and says so, unless another process of the run has more to say.
+        None if ROOT.load(SeqCst) == std::process::id() && !path.exists() => terapage_stats::Snapshot {
+            pid: std::process::id().into(),
+            budget_bytes: process::settings().map_or(0, |settings| settings.memory.0),
+            block_bytes: process::block() as u64,
+            ..Default::default()
+        },
+        None => return,
+    };
+    let Ok(json) = counters.to_json() else { return };
     let path = if first { own_name(path) } else { with_number(path) };
     if let Err(error) = std::fs::write(&path, json) {
         terapage_sys::thread::say(&format!("terapage: {}: {error}\n", path.display()));

@@ -22,6 +22,7 @@ unsafe extern "C" fn before() {
     if let Some(pager) = &arena.pager {
         let forking = process::or_fail(pager.before_fork());
         *FORKING.lock() = Some(forking);
+        arena.set_forkable(true);
     }
 }
 
@@ -35,6 +36,7 @@ unsafe extern "C" fn in_parent() {
     let arena = unsafe { ARENA.value() };
     if let (Some(pager), Some(forking)) = (&arena.pager, FORKING.lock().take()) {
         pager.after_fork_in_parent(forking);
+        arena.set_forkable(false);
     }
     after();
 }
@@ -47,6 +49,7 @@ unsafe extern "C" fn in_child() {
     let arena = unsafe { ARENA.value() };
     if let (Some(pager), Some(forking)) = (&mut arena.pager, FORKING.lock().take()) {
         process::or_fail(pager.after_fork_in_child(forking));
+        arena.set_forkable(false);
     }
     after();
 }

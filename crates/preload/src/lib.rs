@@ -6,6 +6,7 @@
 //! The library's own allocations come from the C library's heap, which nothing here pages.
 
 mod arena;
+mod direct;
 mod exit;
 mod fork;
 mod heap;
@@ -13,6 +14,7 @@ mod lock;
 mod maps;
 mod process;
 mod ranges;
+mod spans;
 mod statics;
 
 use std::alloc::{GlobalAlloc, Layout};

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory};
 
 /// Mappings smaller than this are the kernel's.
-const LEAST: usize = 64 << 10;
+const LEAST: usize = 16 << 10;
 
 const READ_WRITE: c_int = PROT_READ | PROT_WRITE;
 
@@ -61,6 +61,12 @@ pub unsafe extern "C" fn mmap(
         // SAFETY: the caller's promise.
         return unsafe { mmap_fixed(at as usize, len, prot, flags, fd, offset) };
     }
+    if is_reservation(len, prot, flags)
+        && process::settings().is_some()
+        && let Some(at) = reserve(len)
+    {
+        return at as *mut c_void;
+    }
     if pages(len, prot, flags)
         && process::settings().is_some()
         && let Some(from) = len.checked_next_multiple_of(PAGE)
@@ -70,6 +76,34 @@ pub unsafe extern "C" fn mmap(
     }
     // SAFETY: the caller's promise.
     unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) }
+}
+
+/// Reservations are served up to this size: the pager's books of a block take 32 bytes.
+const MOST_RESERVED: usize = 64 << 30;
+
+/// Whether a mapping reserves addresses of which the program will open parts later.
+fn is_reservation(len: usize, prot: c_int, flags: c_int) -> bool {
+    let plain = MAP_PRIVATE | MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let private = MAP_PRIVATE | MAP_ANONYMOUS;
+    (1 << 20..=MOST_RESERVED).contains(&len)
+        && prot == libc::PROT_NONE
+        && flags & !plain == 0
+        && flags & private == private
+}
+
+/// Addresses of the arena that nobody may touch yet.
+fn reserve(len: usize) -> Option<usize> {
+    let len = len.checked_next_multiple_of(PAGE)?;
+    let mut arena = ARENA.lock();
+    let at = arena.ranges.take(len, PAGE, true)?;
+    arena.release(at, at + len);
+    // SAFETY: the range was taken just now.
+    let closed = unsafe { libc::syscall(libc::SYS_mprotect, at, len, libc::PROT_NONE as i64) } == 0;
+    if !closed {
+        arena.give(at, at + len, false);
+        return None;
+    }
+    Some(at)
 }
 
 unsafe fn mmap_fixed(
@@ -102,12 +136,9 @@ unsafe fn mmap_fixed(
         // To the kernel the arena is there already.
         arena.ranges.take_exactly(at, at + len);
     }
-    if pages(len.max(LEAST), prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE))
-        && !arena.is_loose(at)
-        && !arena.is_loose(at + len - 1)
-    {
+    if pages(len.max(LEAST), prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE)) {
         arena.ranges.take_exactly(at, at + len);
-        arena.discard(at, at + len);
+        arena.renew(at, at + len);
         return at as *mut c_void;
     }
     arena.release(at, at + len);
@@ -247,6 +278,12 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
             } else if !arena.any_loose(from, from + len) {
                 return 0;
             }
+            // SAFETY: the caller's promise.
+            let answer = unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };
+            if answer == 0 && prot == READ_WRITE {
+                arena.readmit(from, from + len);
+            }
+            return answer;
         } else if prot != READ_WRITE
             && let Some((from, to)) = static_part(from, len)
         {

@@ -5,6 +5,7 @@ use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Placement, Settings};
 use terapage_pager::{Options, Pager};
 use terapage_sys::thread;
@@ -61,9 +62,13 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     let hidden = Hidden {
         copy: variable("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
         faults: variable("TERAPAGE_FAULTS").and_then(|value| value.to_str()?.parse().ok()),
+        spin_us: variable("TERAPAGE_SPIN_US").and_then(|value| value.to_str()?.parse().ok()),
         soft_per_mille: variable("TERAPAGE_SOFT_PER_MILLE").and_then(|value| value.to_str()?.parse().ok()),
     };
     HIDDEN.set(hidden).ok();
+    if variable("TERAPAGE_ROOT").is_some_and(|root| root.to_str() == Some(&std::process::id().to_string())) {
+        crate::exit::is_root();
+    }
     let heap = settings.heap;
     SETTINGS.set(settings).ok();
     statics::find(block());
@@ -81,6 +86,7 @@ struct Hidden {
     copy: bool,
     faults: Option<terapage_store::Faults>,
     soft_per_mille: Option<usize>,
+    spin_us: Option<u64>,
 }
 
 static HIDDEN: OnceLock<Hidden> = OnceLock::new();
@@ -88,8 +94,10 @@ static HIDDEN: OnceLock<Hidden> = OnceLock::new();
 /// Ends the process: it cannot be run as it was asked to be.
 pub fn fail(why: &str) -> ! {
     thread::say(&format!("terapage: {why}\n"));
+    // Past our own `_exit`, which would wait for locks that may be held here.
     // SAFETY: ends the process.
-    unsafe { libc::_exit(125) }
+    unsafe { libc::syscall(libc::SYS_exit_group, 125i64) };
+    std::process::abort()
 }
 
 /// The value, or the end of the process.
@@ -114,9 +122,11 @@ pub fn start_pager() -> Pager {
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
+        threads: settings.threads as usize,
         trace: settings.trace.as_deref().map(crate::exit::own_name),
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
         soft_per_mille: HIDDEN.get().and_then(|hidden| hidden.soft_per_mille).unwrap_or(100),
+        spin_us: HIDDEN.get().and_then(|hidden| hidden.spin_us).unwrap_or(0),
         ..Options::default()
     };
     let placement = match settings.placement {
@@ -125,7 +135,17 @@ pub fn start_pager() -> Pager {
     };
     let paths: Vec<PathBuf> = settings.stores.iter().map(|store| store.0.clone()).collect();
     let limit = settings.store_size.map(|size| size.0);
+    let first = AtomicBool::new(true);
     let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
+        let mut paths = paths.clone();
+        if !first.swap(false, Relaxed) {
+            // A device is the parent's alone: a forked child keeps its blocks in a file.
+            paths.retain(|path| path.is_dir());
+            if paths.is_empty() {
+                let other = terapage_config::default_store(&|_: &str| None);
+                paths.extend(other.ok().map(|store| store.0));
+            }
+        }
         let files = terapage_store::Files::open(&paths, placement, block, limit)?;
         Ok(match HIDDEN.get().and_then(|hidden| hidden.faults) {
             Some(faults) => Box::new(terapage_store::Faulty::new(files, faults, 1)),

@@ -164,6 +164,11 @@ impl Ring {
         self.unsubmitted > 0
     }
 
+    /// Whether an operation has ended that was not taken.
+    pub fn has_done(&mut self) -> bool {
+        !self.ring.completion().is_empty()
+    }
+
     /// Takes the end of an operation, if one has ended.
     pub fn done(&mut self) -> Option<Done> {
         let entry = self.ring.completion().next()?;

@@ -54,15 +54,21 @@ pub fn forget_others() {
 ///
 /// The standard library's threads allocate by `malloc`, which may be the one that pages; this one does not.
 pub fn spawn(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    spawn_quiet(name, move || {
+        let _internal = Internal::enter();
+        work();
+    })
+}
+
+/// The same for a thread that never allocates: it need not be [`Internal`], of which there can be few.
+pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
     type Work = Box<dyn FnOnce() + Send>;
     extern "C" fn begin(argument: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: `spawn` gave the box away.
         let (name, work) = *unsafe { Box::from_raw(argument.cast::<(&'static std::ffi::CStr, Work)>()) };
-        let internal = Internal::enter();
         // SAFETY: the name ends in a zero byte.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
         work();
-        drop(internal);
         std::ptr::null_mut()
     }
     let internal = Internal::enter();

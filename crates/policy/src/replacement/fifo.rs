@@ -3,8 +3,8 @@
 use super::Replacement;
 use crate::list::Lists;
 
-/// Blocks in order of arrival. A rescued block goes back to the old end: it
-/// leaves next, as if it had never been given as a victim.
+/// Blocks in order of arrival. A rescued block has left and arrives anew: were it to leave next again, a
+/// thread could wait for it for ever within a budget of few frames.
 #[derive(Default)]
 pub struct Fifo {
     lists: Lists<1>,
@@ -20,7 +20,7 @@ impl Replacement for Fifo {
     }
 
     fn rescue(&mut self, block: u32) {
-        self.lists.push_oldest(1, block);
+        self.lists.push(1, block);
     }
 
     fn victim(&mut self) -> Option<u32> {

@@ -1,0 +1,69 @@
+//! What can go wrong.
+
+use std::path::PathBuf;
+
+/// Why something cannot be had. Each message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting cannot be what it is.
+    #[error(transparent)]
+    Settings(#[from] terapage_config::Error),
+    /// The pager refused.
+    #[error(transparent)]
+    Pager(#[from] terapage_pager::Error),
+    /// The operating system refused.
+    #[error(transparent)]
+    System(#[from] terapage_sys::Error),
+    /// An argument makes no sense.
+    #[error("{0}")]
+    Argument(String),
+    /// Options came after the pager had been started.
+    #[error("Terapage has been started already: its options can no longer be set")]
+    Started,
+    /// The address space set aside is used up.
+    #[error("no room for {0} bytes in the address space set aside (see address_space in the options)")]
+    Room(usize),
+    /// An address is not what an allocation or a mapping begins with.
+    #[error("{at:#x} is no {what} of Terapage's, or one that was given back already")]
+    Unknown {
+        /// The address.
+        at: usize,
+        /// What it should have been.
+        what: &'static str,
+    },
+    /// A file cannot be mapped or written.
+    #[error("{}: {doing}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The answer.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// The number that C programs know it by.
+    pub fn errno(&self) -> i32 {
+        use terapage_pager::Error as Pager;
+        let system = |error: &terapage_sys::Error| match error.errno() {
+            0 => libc::EIO,
+            errno => errno,
+        };
+        match self {
+            Error::Settings(_) | Error::Argument(_) | Error::Unknown { .. } => libc::EINVAL,
+            Error::Started => libc::EALREADY,
+            Error::Room(_) => libc::ENOMEM,
+            Error::System(error) | Error::Pager(Pager::System(error)) => system(error),
+            Error::Pager(Pager::Store(terapage_store::Error::System { source, .. })) => system(source),
+            Error::Pager(Pager::Store(terapage_store::Error::Full { .. })) => libc::ENOSPC,
+            Error::Pager(Pager::TooManyFiles | Pager::TooManyForks) => libc::ENFILE,
+            Error::Pager(_) => libc::EINVAL,
+            Error::File { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+/// What this crate's functions give.
+pub type Result<T> = std::result::Result<T, Error>;

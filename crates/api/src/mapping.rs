@@ -1,0 +1,264 @@
+//! Files as paged memory.
+
+use crate::process::{Process, lock, process, started};
+use crate::{Error, Plain, Result};
+use std::alloc::{Layout, alloc, dealloc};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use terapage_sys::PAGE;
+
+/// A file that is mapped.
+pub(crate) struct Mapping {
+    at: usize,
+    /// Bytes of the range, as asked for.
+    len: usize,
+    /// The first of them that the file has.
+    bytes: u64,
+    offset: u64,
+    path: PathBuf,
+    file: File,
+    writable: bool,
+}
+
+/// One file is synced or unmapped at a time.
+pub(crate) static SYNC: Mutex<()> = Mutex::new(());
+
+/// Where a mapping is, and its length in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its first byte.
+    pub at: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Maps a file, or from `offset` (whole pages of 4096 bytes) on `len` bytes of it; `None` is all that follows.
+/// What lies beyond its end reads as zeros and goes nowhere.
+///
+/// # Errors
+/// No such file, or one that is neither a regular file nor a block device; no right to write it, if
+/// `writable`; nothing to map; no room; some 250 files are mapped.
+pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) -> Result<Place> {
+    let failed = |doing, source| Error::File { path: path.to_owned(), doing, source };
+    let refused = |doing, errno| failed(doing, std::io::Error::from_raw_os_error(errno));
+    let kind = std::fs::metadata(path).map_err(|error| failed("cannot be mapped", error))?.file_type();
+    if kind.is_dir() {
+        return Err(refused("cannot be mapped", libc::EISDIR));
+    }
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(refused("neither a file nor a block device", libc::ENODEV));
+    }
+    if !offset.is_multiple_of(PAGE as u64) {
+        return Err(Error::Argument(format!("offset {offset} is no multiple of {PAGE}")));
+    }
+    let doing = if writable { "cannot be opened to read and write" } else { "cannot be opened to read" };
+    let mut file =
+        OpenOptions::new().read(true).write(writable).open(path).map_err(|error| failed(doing, error))?;
+    let size = file.seek(SeekFrom::End(0)).map_err(|error| failed("has no size", error))?;
+    let rest = size.saturating_sub(offset);
+    let len = len.unwrap_or(usize::try_from(rest).unwrap_or(usize::MAX));
+    let bytes = rest.min(len as u64);
+    if bytes == 0 {
+        let why = format!("{}: nothing to map: it has {size} bytes, from {offset} on {len}", path.display());
+        return Err(Error::Argument(why));
+    }
+    let reader = reader(path, &file, offset).map_err(|error| failed("cannot be read", error))?;
+    let process = process()?;
+    let at = process.take(len, 1)?;
+    let mapping = Mapping { at, len, bytes, offset, path: path.to_owned(), file, writable };
+    let mapped = process.pager().map_file(
+        at,
+        len.next_multiple_of(process.block),
+        reader.as_ref().unwrap_or(&mapping.file),
+        offset,
+        bytes,
+    );
+    if let Err(error) = mapped {
+        process.put(at, len)?;
+        return Err(error.into());
+    }
+    lock(&process.ranges).mappings.insert(at, Arc::new(mapping));
+    Ok(Place { at: at as *mut u8, len })
+}
+
+/// The file once more, past the page cache; `None` where it cannot be read that way.
+fn reader(path: &Path, file: &File, offset: u64) -> std::io::Result<Option<File>> {
+    let layout = Layout::from_size_align(PAGE, PAGE).expect("a page");
+    // SAFETY: the layout has a size.
+    let page = unsafe { alloc(layout) };
+    if page.is_null() {
+        return Err(std::io::ErrorKind::OutOfMemory.into());
+    }
+    // SAFETY: allocated just now, and given back below; any bytes will do.
+    let bytes = unsafe {
+        page.write_bytes(0, PAGE);
+        std::slice::from_raw_parts_mut(page, PAGE)
+    };
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path);
+    let direct = direct.ok().filter(|direct| direct.read_at(bytes, offset).is_ok());
+    let answer = match direct {
+        Some(direct) => Ok(Some(direct)),
+        None => file.read_at(bytes, offset).map(|_| None),
+    };
+    // SAFETY: allocated above with the same layout, and used no more.
+    unsafe { dealloc(page, layout) };
+    answer
+}
+
+fn find(at: *const u8) -> Result<(&'static Process, Arc<Mapping>)> {
+    let unknown = || Error::Unknown { at: at as usize, what: "mapping" };
+    let process = started().ok_or_else(unknown)?;
+    let mapping = lock(&process.ranges).mappings.get(&(at as usize)).cloned();
+    Ok((process, mapping.ok_or_else(unknown)?))
+}
+
+impl Mapping {
+    fn sync(&self, process: &Process) -> Result<u64> {
+        let size = (self.bytes as usize).next_multiple_of(process.block);
+        let written = process.pager().sync_file(self.at, size, &self.file, self.offset, self.bytes);
+        let written = written.map_err(|error| match error {
+            terapage_pager::Error::System(error) => {
+                Error::File { path: self.path.clone(), doing: "cannot be written", source: error.source }
+            }
+            other => other.into(),
+        })?;
+        self.file.sync_data().map_err(|source| Error::File {
+            path: self.path.clone(),
+            doing: "cannot be made durable",
+            source,
+        })?;
+        Ok(written)
+    }
+
+    fn remove(&self, process: &Process) -> Result<()> {
+        lock(&process.ranges).mappings.remove(&self.at);
+        process.pager().unmap_file(self.at, self.len.next_multiple_of(process.block))?;
+        process.put(self.at, self.len)
+    }
+}
+
+/// Writes what was changed in the mapping at `at` back to its file, and waits until that is durable: how
+/// many bytes were written. Of a mapping that is only read, none.
+///
+/// # Errors
+/// No mapping begins there; the file cannot be written: what is missing is tried again by the next call.
+pub fn sync(at: *const u8) -> Result<u64> {
+    let _sync = lock(&SYNC);
+    let (process, mapping) = find(at)?;
+    if mapping.writable { mapping.sync(process) } else { Ok(0) }
+}
+
+/// Ends the mapping at `at`, after a [`sync`].
+///
+/// # Safety
+/// Nobody uses its memory any more, unless it fails.
+///
+/// # Errors
+/// As for [`sync`]; the mapping is still there then, with all that was changed.
+pub unsafe fn unmap(at: *const u8) -> Result<()> {
+    let _sync = lock(&SYNC);
+    let (process, mapping) = find(at)?;
+    if mapping.writable {
+        mapping.sync(process)?;
+    }
+    mapping.remove(process)
+}
+
+/// A file as memory, however large: read as it is touched, and with [`open_rw`](Self::open_rw) written back by
+/// [`sync`](Self::sync).
+///
+/// Nobody else may change the file meanwhile. A block that was read, and comes back different when it is read
+/// again, stops the program.
+///
+/// ```no_run
+/// let file = terapage::MappedFile::open("measurements.f64")?;
+/// let sum: f64 = file.as_slice::<f64>().iter().sum();
+/// # Ok::<(), terapage::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct MappedFile {
+    place: Place,
+}
+
+// SAFETY: the memory is the mapping's own, for as long as it lives.
+unsafe impl Send for MappedFile {}
+// SAFETY: as above; changing it takes a `&mut`.
+unsafe impl Sync for MappedFile {}
+
+impl MappedFile {
+    /// Maps all of a file. Changes to the memory stay in the memory.
+    ///
+    /// # Errors
+    /// As for [`map_file`].
+    pub fn open(path: impl AsRef<Path>) -> Result<MappedFile> {
+        map_file(path.as_ref(), 0, None, false).map(|place| MappedFile { place })
+    }
+
+    /// Maps all of a file, to be changed.
+    ///
+    /// # Errors
+    /// As for [`map_file`].
+    pub fn open_rw(path: impl AsRef<Path>) -> Result<MappedFile> {
+        map_file(path.as_ref(), 0, None, true).map(|place| MappedFile { place })
+    }
+
+    /// Writes what was changed back to the file, durably: how many bytes.
+    ///
+    /// # Errors
+    /// The file cannot be written. The next call tries again.
+    pub fn sync(&self) -> Result<u64> {
+        sync(self.place.at)
+    }
+
+    /// Syncs and ends the mapping. Dropping it does the same, but for the answer.
+    ///
+    /// # Errors
+    /// As for [`sync`](Self::sync); the changes are lost then.
+    pub fn close(self) -> Result<()> {
+        self.sync().map(|_| ())
+    }
+
+    /// The values in it, as many as are whole.
+    pub fn as_slice<T: Plain>(&self) -> &[T] {
+        // SAFETY: any bytes are a `Plain`, and a mapping begins at a multiple of a page.
+        unsafe { self.align_to().1 }
+    }
+
+    /// The values in it, to change.
+    pub fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
+        // SAFETY: as above.
+        unsafe { self.align_to_mut().1 }
+    }
+}
+
+impl Deref for MappedFile {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping lives as long as `self`, and changes only through `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.place.at, self.place.len) }
+    }
+}
+
+impl DerefMut for MappedFile {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.place.at, self.place.len) }
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        let _sync = lock(&SYNC);
+        if let Ok((process, mapping)) = find(self.place.at) {
+            if mapping.writable {
+                mapping.sync(process).ok();
+            }
+            mapping.remove(process).ok();
+        }
+    }
+}

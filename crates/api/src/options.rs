@@ -1,0 +1,89 @@
+//! How the process's pager is to be.
+
+use crate::{Error, Result};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use terapage_config::{Partial, Placement, Settings};
+use terapage_policy::{prefetch, replacement};
+use terapage_store::{Files, Store};
+
+/// Bytes of a block where nothing says otherwise.
+const BLOCK: usize = 16 << 10;
+
+/// Options of the process's pager. What is `None` is taken from the `TERAPAGE_*`
+/// variables, and where these are silent, from the defaults.
+///
+/// ```
+/// let options = terapage::Options { memory: Some(64 << 20), ..Default::default() };
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The budget, bytes; at least 1 MiB and 8 blocks. The default is half of the machine's memory.
+    pub memory: Option<u64>,
+    /// The store: a directory on a disk, or a block device. The default is
+    /// `$TMPDIR`, `/var/tmp` or `/tmp`.
+    pub store: Option<PathBuf>,
+    /// Bytes of a block: a power of two, 4 KiB to 2 MiB. The default is 16 KiB.
+    pub block: Option<usize>,
+    /// The replacement policy. The default is `auto`.
+    pub policy: Option<String>,
+    /// The prefetch policy. The default is `auto`.
+    pub prefetch: Option<String>,
+    /// Bytes of address space set aside, which bound what can be allocated and mapped at once. The
+    /// default is 1 TiB.
+    pub address_space: Option<usize>,
+}
+
+impl Options {
+    /// All settings, those of the environment included.
+    pub(crate) fn settings(&self) -> Result<Settings> {
+        let mut given = Partial::default();
+        let mut set = |name: &str, text: OsString| {
+            given.set(name, &text).map_err(|why| Error::Argument(format!("{name}: {why}")))
+        };
+        let texts = [
+            ("memory", self.memory.map(|bytes| bytes.to_string().into())),
+            ("block", self.block.map(|bytes| bytes.to_string().into())),
+            ("policy", self.policy.clone().map(OsString::from)),
+            ("prefetch", self.prefetch.clone().map(OsString::from)),
+        ];
+        for (name, text) in texts {
+            if let Some(text) = text {
+                set(name, text)?;
+            }
+        }
+        if let Some(store) = &self.store {
+            given.stores = Some(vec![terapage_config::StorePath(store.clone())]);
+        }
+        let get = |name: &str| std::env::var_os(name);
+        let settings = given.or(Partial::from_variables(get)?);
+        Ok(settings.resolve(replacement::NAMES, prefetch::NAMES, get)?)
+    }
+}
+
+/// What the pager is told of the settings.
+pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
+    let block = settings.block.map_or(BLOCK, |size| size.0 as usize);
+    terapage_pager::Options {
+        block,
+        frames: (settings.memory.0 as usize / block).max(8),
+        policy: settings.policy.clone(),
+        prefetch: settings.prefetch.clone(),
+        verify: settings.verify,
+        ..terapage_pager::Options::default()
+    }
+}
+
+/// The store that the settings name.
+pub(crate) fn open_store(
+    settings: &Settings,
+    block: usize,
+) -> std::result::Result<Box<dyn Store>, terapage_pager::Error> {
+    let paths: Vec<PathBuf> = settings.stores.iter().map(|store| store.0.clone()).collect();
+    let placement = match settings.placement {
+        Placement::Simple => terapage_store::Placement::Simple,
+        Placement::RoundRobin => terapage_store::Placement::RoundRobin,
+    };
+    Ok(Box::new(Files::open(&paths, placement, block, settings.store_size.map(|size| size.0))?))
+}

@@ -1,0 +1,113 @@
+//! Which of the address space set aside is in use: ranges of whole blocks, the lowest that fits first.
+
+use std::collections::BTreeMap;
+
+/// Free ranges, by address.
+#[derive(Debug)]
+pub(crate) struct Space {
+    free: BTreeMap<usize, usize>,
+    block: usize,
+}
+
+impl Space {
+    /// All of `len` bytes at `start`, whole blocks, is free.
+    pub fn new(start: usize, len: usize, block: usize) -> Space {
+        Space { free: BTreeMap::from([(start, len)]), block }
+    }
+
+    /// `len` rounded up to whole blocks, one at least. `None` where that is more than there can be.
+    pub fn round(&self, len: usize) -> Option<usize> {
+        len.max(1).checked_next_multiple_of(self.block)
+    }
+
+    /// Takes a range of `len` bytes, whole blocks, that begins at a multiple of `align`.
+    pub fn take(&mut self, len: usize, align: usize) -> Option<usize> {
+        let (start, size, at) = self.free.iter().find_map(|(&start, &size)| {
+            let at = start.checked_next_multiple_of(align.max(self.block))?;
+            (at - start <= size && len <= size - (at - start)).then_some((start, size, at))
+        })?;
+        self.free.remove(&start);
+        if at > start {
+            self.free.insert(start, at - start);
+        }
+        if at + len < start + size {
+            self.free.insert(at + len, start + size - at - len);
+        }
+        Some(at)
+    }
+
+    /// Gives a range back.
+    pub fn put(&mut self, mut start: usize, mut len: usize) {
+        if let Some((&before, &size)) = self.free.range(..start).next_back()
+            && before + size == start
+        {
+            self.free.remove(&before);
+            (start, len) = (before, size + len);
+        }
+        if let Some(size) = self.free.remove(&(start + len)) {
+            len += size;
+        }
+        self.free.insert(start, len);
+    }
+
+    /// Makes a range of `len` bytes at `start` `more` bytes longer where it is, if what follows is free.
+    pub fn extend(&mut self, start: usize, len: usize, more: usize) -> bool {
+        let end = start + len;
+        match self.free.get(&end) {
+            Some(&size) if size >= more => {
+                self.free.remove(&end);
+                if size > more {
+                    self.free.insert(end + more, size - more);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Space;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    #[test]
+    fn ranges_never_overlap_and_all_comes_back() {
+        let seed: u64 = rand::rng().random();
+        eprintln!("seed {seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut space = Space::new(4096, 4096 * 200, 4096);
+        let mut used = [false; 201];
+        let mut taken = Vec::new();
+        for _ in 0..5000 {
+            if random.random_range(0..5) < 3 {
+                let len = space.round(random.random_range(0..40_000)).unwrap();
+                let align = 4096 << random.random_range(0..3);
+                if let Some(at) = space.take(len, align) {
+                    assert!(at.is_multiple_of(align));
+                    let blocks = &mut used[at / 4096..(at + len) / 4096];
+                    assert!(blocks.iter().all(|used| !used));
+                    blocks.fill(true);
+                    taken.push((at, len));
+                }
+            } else if !taken.is_empty() {
+                let index = random.random_range(0..taken.len());
+                let (at, len) = taken[index];
+                if random.random() && space.extend(at, len, 4096) {
+                    assert!(!std::mem::replace(&mut used[(at + len) / 4096], true));
+                    taken[index].1 += 4096;
+                    continue;
+                }
+                taken.swap_remove(index);
+                used[at / 4096..(at + len) / 4096].fill(false);
+                space.put(at, len);
+            }
+        }
+        for (at, len) in taken {
+            space.put(at, len);
+        }
+        assert_eq!(space.take(4096 * 200, 4096), Some(4096));
+        assert_eq!(space.round(usize::MAX), None);
+    }
+}

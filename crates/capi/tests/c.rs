@@ -1,0 +1,108 @@
+//! The C examples, compiled against the header and the static library, and run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The static library, in the profile of this test. Cargo builds it for a package, not for the package's tests.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().unwrap().parent().unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--offline", "--quiet", "--package", "terapage-capi", "--target-dir"]);
+    cargo.arg(profile.parent().unwrap());
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    profile.join("libterapage.a")
+}
+
+/// Compiles an example by `compiler`; its program. `None` where there is no such compiler.
+fn compile(compiler: &str, example: &str, flags: &[&str]) -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{example}-{compiler}"));
+    let output = Command::new(compiler)
+        .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread"])
+        .args(flags)
+        .arg("-I")
+        .arg(here.join("include"))
+        .arg(here.join(format!("../../examples/c/{example}.c")))
+        .arg(library())
+        .args(["-ldl", "-lm", "-o"])
+        .arg(&program)
+        .output();
+    match output {
+        Err(error) => {
+            eprintln!("SKIPPED: {compiler}: {error}");
+            None
+        }
+        Ok(output) => {
+            assert!(output.status.success(), "{}", said(&output));
+            Some(program)
+        }
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+#[test]
+fn sort_sorts_a_file_larger_than_its_budget() {
+    let Some(program) = compile("cc", "sort", &[]) else { return };
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = tempfile::NamedTempFile::new_in(directory).unwrap();
+    // 3 million numbers and a few bytes that are none: 23 MiB, and a budget of 6.
+    let mut state = 1u64;
+    let mut bytes = Vec::new();
+    let mut sum = 0u64;
+    for _ in 0..3_000_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        sum = sum.wrapping_add(state);
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes.extend(b"end");
+    std::fs::write(&file, &bytes).unwrap();
+    let output =
+        Command::new(program).arg(file.path()).arg("6").env("TERAPAGE_STORE", directory).output().unwrap();
+    if output.status.code() == Some(77) {
+        eprintln!("SKIPPED: {}", said(&output));
+        return;
+    }
+    assert!(output.status.success(), "{}", said(&output));
+    let bytes = std::fs::read(&file).unwrap();
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    assert!(numbers.is_sorted() && rest == b"end" && numbers.len() == 3_000_000);
+    assert_eq!(numbers.iter().fold(0u64, |sum, number| sum.wrapping_add(*number)), sum);
+}
+
+#[test]
+fn memory_keeps_every_byte_and_refuses_every_mistake() {
+    let Some(program) = compile("cc", "memory", &[]) else { return };
+    let output = Command::new(program).arg(env!("CARGO_TARGET_TMPDIR")).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    eprint!("{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn the_header_is_cpp_too() {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("header.cpp");
+    std::fs::write(&source, "#include <terapage.h>\nint main() { return tera_free(tera_malloc(0)); }\n")
+        .unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let output = Command::new("c++")
+        .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I"])
+        .args([&include, &source])
+        .output();
+    match output {
+        Err(error) => eprintln!("SKIPPED: c++: {error}"),
+        Ok(output) => assert!(output.status.success(), "{}", said(&output)),
+    }
+}

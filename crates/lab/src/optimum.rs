@@ -1,0 +1,254 @@
+//! Page-ins against Belady's optimum for the references that a trace recorded.
+//!
+//! For each budget one run more, which is not timed: its counters say how many blocks came in. A
+//! others, behind smaller budgets and without prefetch, record the touches in more detail.
+
+use crate::janitor::OwnedFile;
+use crate::report::{Optimum, Run};
+use crate::runner::{self, End, Stop};
+use crate::session::{Limits, Session};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+use terapage_config::Size;
+use terapage_policy::belady::belady;
+use terapage_trace::{Reader, references};
+
+/// A recording behind fewer blocks than this would tell more of the pager than of the program.
+const LEAST_BLOCKS: u64 = 16;
+
+/// Parts of the measured budget to record behind. The less memory, the denser the references, and
+/// the longer the run: each is tried if the one before ended in time.
+const PARTS: [u64; 3] = [2, 4, 8];
+
+const MIB: u64 = 1 << 20;
+
+/// How often the lab looks whether it shall stop while it calculates.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+type References = Arc<Vec<u32>>;
+
+/// Finds optima, one budget after another.
+pub struct Optima<'a> {
+    session: &'a Session,
+    /// The budget to record behind; `None`: the least of [`PARTS`] that ends in time.
+    record_memory: Option<u64>,
+    /// The densest recording.
+    recording: Option<Recording>,
+    /// The largest budget behind which recording failed, bytes.
+    too_small: u64,
+}
+
+/// References recorded without prefetch.
+struct Recording {
+    /// The budget, bytes.
+    memory: u64,
+    /// Bytes of a block.
+    block: u64,
+    touched: References,
+}
+
+impl Recording {
+    /// Whether it has more detail than a run behind `memory` would give.
+    fn serves(&self, memory: u64, block: u64) -> bool {
+        self.memory < memory && self.block == block
+    }
+}
+
+/// What the measured run's counters say.
+struct Measured {
+    block_bytes: u64,
+    frames: u64,
+    page_ins: u64,
+}
+
+impl<'a> Optima<'a> {
+    /// None found yet.
+    pub fn new(session: &'a Session, record_memory: Option<u64>) -> Optima<'a> {
+        Optima { session, record_memory, recording: None, too_small: 0 }
+    }
+
+    /// Runs the program behind `limits` and compares its page-ins with the optimum. `run` runs it
+    /// with what it is given.
+    ///
+    /// # Errors
+    /// When the lab shall stop. What else goes wrong is in the answer's notes.
+    pub fn find(
+        &mut self,
+        contender: &str,
+        limits: &Limits,
+        mut run: impl FnMut(&Limits) -> Result<Run, runner::Error>,
+    ) -> Result<Optimum, runner::Error> {
+        let mut answer = Optimum::none(contender, limits.memory);
+        let trace = match OwnedFile::new(&self.session.janitor, self.session.path("trace")) {
+            Ok(trace) => trace,
+            Err(error) => return Ok(answer.note(format!("no trace can be written: {error}"))),
+        };
+        // 1. The run that is measured.
+        let what = format!("traced, {contender}");
+        let traced = self.session.extra(what, || run(&limits.with(record_to(trace.path(), true))))?;
+        if traced.end != End::Done {
+            return Ok(answer.note(format!("the traced run: {}", traced.end.text())));
+        }
+        let Some(measured) = Measured::of(&traced) else {
+            return Ok(answer.note("the traced run left no counts of blocks".into()));
+        };
+        answer.block_bytes = Some(measured.block_bytes);
+        answer.page_ins = Some(measured.page_ins);
+        // 2. The references: the densest recording, or this very run's.
+        answer.notes = self.record(limits, measured.block_bytes, &mut run)?;
+        let denser =
+            self.recording.as_ref().filter(|known| known.serves(limits.memory, measured.block_bytes));
+        let (recorded, touched) = match denser {
+            Some(recording) => (recording.memory, recording.touched.clone()),
+            None => match self.read(trace.path())? {
+                Ok(touched) => (limits.memory, touched),
+                Err(why) => return Ok(answer.note(format!("its trace cannot be read: {why}"))),
+            },
+        };
+        answer.recorded_memory_bytes = Some(recorded);
+        answer.references = Some(touched.len() as u64);
+        // 3. The optimum with the frames that the measured run had.
+        let frames = measured.frames as usize;
+        let (optimum, blocks) = calculate(&self.session.stop, move || {
+            let blocks: HashSet<u32> = touched.iter().copied().collect();
+            (belady(&touched, frames), blocks.len() as u64)
+        })?;
+        answer.compare(measured.page_ins, optimum, blocks);
+        Ok(answer)
+    }
+
+    /// Records behind ever smaller budgets, as long as that ends in time. Gives a note of the one
+    /// that did not.
+    fn record(
+        &mut self,
+        limits: &Limits,
+        block: u64,
+        run: &mut impl FnMut(&Limits) -> Result<Run, runner::Error>,
+    ) -> Result<Vec<String>, runner::Error> {
+        let steps = match self.record_memory {
+            Some(memory) => vec![memory],
+            None => PARTS.iter().map(|part| limits.memory / part / MIB * MIB).collect(),
+        };
+        for memory in steps {
+            let memory = memory.max(LEAST_BLOCKS * block);
+            let known = self.recording.as_ref().is_some_and(|known| known.serves(memory + 1, block));
+            if memory >= limits.memory || known {
+                continue;
+            }
+            let what = format!("a recording behind {}", Size(memory));
+            if memory <= self.too_small {
+                return Ok(vec![format!("{what} was not tried: one behind {} failed", Size(self.too_small))]);
+            }
+            let behind = Limits { memory, block: Some(block), ..limits.with(Vec::new()) };
+            match self.session.extra(what.clone(), || self.record_once(&behind, run))? {
+                Ok(touched) => self.recording = Some(Recording { memory, block, touched }),
+                Err(why) => {
+                    self.too_small = memory;
+                    return Ok(vec![format!("{what}: {why}")]);
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The references of one run behind `limits`, or why there are none.
+    fn record_once(
+        &self,
+        limits: &Limits,
+        run: &mut impl FnMut(&Limits) -> Result<Run, runner::Error>,
+    ) -> Result<Result<References, String>, runner::Error> {
+        let trace = match OwnedFile::new(&self.session.janitor, self.session.path("denser.trace")) {
+            Ok(trace) => trace,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let run = run(&limits.with(record_to(trace.path(), false)))?;
+        match run.end {
+            End::Done => self.read(trace.path()),
+            end => Ok(Err(end.text())),
+        }
+    }
+
+    /// A trace's references, or why it cannot be read.
+    fn read(&self, path: &Path) -> Result<Result<References, String>, runner::Error> {
+        let path = path.to_owned();
+        let touched = calculate(&self.session.stop, move || Reader::open(&path).and_then(references))?;
+        Ok(touched.map(Arc::new).map_err(|error| error.to_string()))
+    }
+}
+
+impl Measured {
+    fn of(run: &Run) -> Option<Measured> {
+        let stats = run.stats.as_ref()?;
+        let count = |name: &str| stats.get(name)?.as_u64();
+        let block_bytes = count("block_bytes").filter(|bytes| *bytes > 0)?;
+        Some(Measured {
+            block_bytes,
+            frames: (count("budget_bytes")? / block_bytes).max(1),
+            page_ins: count("page_in_bytes")? / block_bytes,
+        })
+    }
+}
+
+/// Options of `terapage run` that record.
+fn record_to(trace: &Path, prefetch: bool) -> Vec<OsString> {
+    let mut options = vec!["--trace".into(), trace.into()];
+    if !prefetch {
+        // What was read ahead would count as touched.
+        options.extend(["--prefetch".into(), "off".into()]);
+    }
+    options
+}
+
+/// The result of `work`, unless the lab shall stop meanwhile.
+fn calculate<T: Send + 'static>(
+    stop: &Stop,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, runner::Error> {
+    let (ready, result) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        // The lab may have stopped listening.
+        let _ = ready.send(work());
+    });
+    loop {
+        stop.check()?;
+        match result.recv_timeout(LOOK_INTERVAL) {
+            Ok(result) => return Ok(result),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => match worker.join() {
+                Ok(()) => unreachable!("a worker that ends well has sent its result"),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Measured, record_to};
+    use crate::session::failed;
+    use std::path::Path;
+
+    #[test]
+    fn blocks_and_frames_come_from_the_counters() {
+        let mut run = failed(crate::session::Contender::Terapage, String::new());
+        assert!(Measured::of(&run).is_none());
+        run.stats = Some(serde_json::json!({"block_bytes": 0, "budget_bytes": 1, "page_in_bytes": 1}));
+        assert!(Measured::of(&run).is_none());
+        run.stats = Some(
+            serde_json::json!({"block_bytes": 16384, "budget_bytes": 1 << 20, "page_in_bytes": 163_840}),
+        );
+        let measured = Measured::of(&run).unwrap();
+        assert_eq!((measured.block_bytes, measured.frames, measured.page_ins), (16384, 64, 10));
+    }
+
+    #[test]
+    fn only_the_denser_recording_goes_without_prefetch() {
+        let trace = Path::new("/t");
+        assert_eq!(record_to(trace, true), ["--trace", "/t"]);
+        assert_eq!(record_to(trace, false), ["--trace", "/t", "--prefetch", "off"]);
+    }
+}

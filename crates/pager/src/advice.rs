@@ -1,0 +1,67 @@
+//! What the program says about its use of a range. No advice changes a byte.
+
+use crate::engine::Engine;
+use crate::table::State;
+use crate::{Error, Pager, Request};
+
+/// Ranges in random order that are kept in mind; the oldest is forgotten first.
+const RANGES: usize = 64;
+
+impl Engine {
+    /// Whether the program touches the block in no order.
+    pub(crate) fn is_random(&self, block: u32) -> bool {
+        self.random.iter().any(|range| range.contains(&block))
+    }
+
+    /// Notes in what order the blocks will be touched.
+    pub(crate) fn set_random(&mut self, first: u32, end: u32, random: bool) {
+        let old = std::mem::take(&mut self.random);
+        let rest = old.into_iter().flat_map(|range| {
+            [range.start..range.end.min(first), range.start.max(end)..range.end]
+                .into_iter()
+                .filter(|part| part.start < part.end)
+        });
+        self.random = rest.collect();
+        if random {
+            self.random.push(first..end);
+        }
+        if self.random.len() > RANGES {
+            self.random.remove(0);
+        }
+    }
+
+    /// The blocks will not be touched soon: they leave the program first.
+    pub(crate) fn done_with(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        let batch = (terapage_store::EXTENT / self.block) as u32;
+        for part in (first..end).step_by(batch as usize) {
+            let mapped = |block: &u32| self.table.state(*block) == State::Mapped;
+            let blocks: Vec<u32> = (part..end.min(part + batch)).filter(mapped).collect();
+            for &block in &blocks {
+                self.policy.remove(block);
+            }
+            self.page_out_these(&blocks);
+            while self.writing * self.block > 16 * terapage_store::EXTENT {
+                self.wait();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pager {
+    /// The range will be touched in no order (`random`): nothing is read ahead in it. Or in order: undoes that.
+    ///
+    /// # Errors
+    /// The range is not all paged.
+    pub fn set_random(&self, start: usize, len: usize, random: bool) -> Result<(), Error> {
+        self.mailbox.ask(Request::Order { start, len, random })
+    }
+
+    /// The range will not be touched soon: its frames are the first to be used for something else.
+    ///
+    /// # Errors
+    /// The range is not all paged.
+    pub fn done_with(&self, start: usize, len: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::DoneWith { start, len })
+    }
+}

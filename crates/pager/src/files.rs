@@ -1,0 +1,350 @@
+//! Data files as regions: the blocks of a mapped file begin in the file.
+//!
+//! A file is a store that is only read, with a number (an origin) of its own. A block that the program has
+//! changed goes to the pager's own store like any other; [`Pager::sync_file`] brings the file up to date, and
+//! from then on the file is again where the block lies.
+//!
+//! What a file holds was not written by the pager, so it has no hash at first. The
+//! first page-in of a block takes one; later ones are checked against it. A file that somebody else changes
+//! under its mapping stops the program when a block that it has seen comes back different.
+
+use crate::engine::{Engine, Purpose, Transfer};
+use crate::table::State;
+use crate::{Error, Pager, Request};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use terapage_store::{EXTENT, Store};
+use terapage_sys::fd::Fd;
+use terapage_sys::memory;
+use terapage_sys::ring::{Done, Piece, Ring};
+use xxhash_rust::xxh3::xxh3_128;
+
+/// The hash of a block whose bytes in its file were never read.
+pub(crate) const UNKNOWN: u128 = 0;
+
+/// The most stores at once, of forks and files together.
+const ORIGINS: usize = 250;
+
+/// Part of a file, as `Pager::map_file` was given it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Open for reading until the request is answered.
+    pub fd: RawFd,
+    pub offset: u64,
+    /// Bytes; zeros follow.
+    pub bytes: u64,
+}
+
+/// A region that holds part of a file.
+pub(crate) struct Mapped {
+    first: u32,
+    end: u32,
+    origin: u8,
+}
+
+/// A file, read from `offset` on; what follows its first `bytes` reads as zeros.
+struct FileStore {
+    fd: Fd,
+    offset: u64,
+    bytes: u64,
+    block: usize,
+    /// Reads that go past the end, by tag: their pieces, and the bytes that the file has.
+    past_end: HashMap<u64, (Vec<Piece>, usize)>,
+}
+
+/// In the place of a file that is mapped no more.
+struct Gone;
+
+impl Store for FileStore {
+    fn name(&self) -> String {
+        let link = format!("/proc/self/fd/{}", self.fd.raw());
+        let path = std::fs::read_link(link).unwrap_or_default();
+        format!("{} (a mapped file, perhaps changed by another program)", path.display())
+    }
+
+    fn slots(&self) -> u32 {
+        self.bytes.div_ceil(self.block as u64) as u32
+    }
+
+    fn grow(&mut self) -> Result<(), terapage_store::Error> {
+        Err(terapage_store::Error::Full { name: self.name(), why: "it is only read".to_owned() })
+    }
+
+    unsafe fn read(
+        &mut self,
+        ring: &mut Ring,
+        slot: u32,
+        pieces: &[Piece],
+        tag: u64,
+    ) -> terapage_sys::Result<()> {
+        let at = u64::from(slot) * self.block as u64;
+        let wanted: usize = pieces.iter().map(Piece::len).sum();
+        if at + wanted as u64 > self.bytes {
+            let has = self.bytes.saturating_sub(at) as usize;
+            self.past_end.insert(tag, (pieces.to_vec(), has));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { ring.read(self.fd.raw(), pieces, self.offset + at, tag) }
+    }
+
+    unsafe fn write(&mut self, _: &mut Ring, _: u32, _: &[Piece], _: u64) -> terapage_sys::Result<()> {
+        unreachable!("page-outs go to the pager's own store")
+    }
+
+    fn ended(&mut self, done: &mut Done) {
+        let Some((pieces, has)) = self.past_end.remove(&done.tag) else { return };
+        if done.result < has as i32 {
+            return;
+        }
+        // The file may have grown beyond what was mapped: zeros follow all the same.
+        let mut at = 0;
+        for piece in pieces {
+            let keep = has.saturating_sub(at).min(piece.len());
+            // SAFETY: the read has ended, and until the engine hears of it nobody uses its pieces.
+            unsafe { memory::bytes(piece.at() + keep, piece.len() - keep) }.fill(0);
+            at += piece.len();
+        }
+        done.result = at as i32;
+    }
+}
+
+impl Store for Gone {
+    fn name(&self) -> String {
+        "a file mapped no more".to_owned()
+    }
+
+    fn slots(&self) -> u32 {
+        0
+    }
+
+    fn grow(&mut self) -> Result<(), terapage_store::Error> {
+        Err(terapage_store::Error::Full { name: self.name(), why: "it is gone".to_owned() })
+    }
+
+    unsafe fn read(&mut self, _: &mut Ring, _: u32, _: &[Piece], _: u64) -> terapage_sys::Result<()> {
+        unreachable!("no block refers to it")
+    }
+
+    unsafe fn write(&mut self, _: &mut Ring, _: u32, _: &[Piece], _: u64) -> terapage_sys::Result<()> {
+        unreachable!("no block refers to it")
+    }
+}
+
+impl Engine {
+    /// Whether an origin is a mapped file.
+    pub(crate) fn is_file(&self, origin: u8) -> bool {
+        self.files.iter().any(|file| file.origin == origin)
+    }
+
+    /// Whether the bytes read are right, as far as that can be told; takes the hashes of those that were never seen.
+    pub(crate) fn accept(&mut self, transfer: &Transfer) -> bool {
+        if transfer.purpose == Purpose::PageOut {
+            return true;
+        }
+        if self.is_file(transfer.origin) {
+            for &block in &transfer.blocks {
+                let entry = self.table.get(block);
+                if entry.hash == UNKNOWN {
+                    let hash = xxh3_128(self.pool.bytes(entry.place));
+                    self.table.get_mut(block).hash = hash;
+                }
+            }
+        }
+        !self.options.verify || self.verified(transfer)
+    }
+
+    /// The blocks, all zero until now, are those of a file.
+    pub(crate) fn map_file(&mut self, first: u32, end: u32, part: Part) -> Result<(), Error> {
+        self.discard(first, end)?;
+        let origin = self.origin_for_file()?;
+        // SAFETY: the asker keeps it open until this request is answered.
+        let fd = unsafe { BorrowedFd::borrow_raw(part.fd) };
+        let fd = fd
+            .try_clone_to_owned()
+            .map_err(|source| terapage_sys::Error { call: "fcntl(F_DUPFD_CLOEXEC)", source })?;
+        let store = FileStore {
+            fd: Fd::adopt(fd)?,
+            offset: part.offset,
+            bytes: part.bytes,
+            block: self.block,
+            past_end: HashMap::new(),
+        };
+        let slots = store.slots();
+        match self.stores.get_mut(usize::from(origin)) {
+            Some(place) => *place = Box::new(store),
+            None => self.stores.push(Box::new(store)),
+        }
+        self.files.push(Mapped { first, end, origin });
+        for slot in 0..slots.min(end - first) {
+            let entry = self.table.get_mut(first + slot);
+            entry.state = State::Stored;
+            entry.set_slot(Some(slot));
+            entry.origin = origin;
+            entry.hash = UNKNOWN;
+        }
+        Ok(())
+    }
+
+    /// A number that no store has: that of a file mapped no more, or a new one.
+    fn origin_for_file(&mut self) -> Result<u8, Error> {
+        match self.free_origins.pop() {
+            Some(origin) => Ok(origin),
+            None if self.stores.len() >= ORIGINS => Err(Error::TooManyFiles),
+            None => Ok(self.stores.len() as u8),
+        }
+    }
+
+    /// The file that is mapped at these blocks.
+    fn file_at(&self, first: u32, end: u32) -> Option<usize> {
+        self.files.iter().position(|file| file.first <= first && end <= file.end)
+    }
+
+    /// The blocks read as zeros from now on, and the file is theirs no more.
+    pub(crate) fn unmap_file(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        let index = self.file_at(first, end).ok_or(Error::NoFile)?;
+        self.discard(first, end)?;
+        let file = self.files.swap_remove(index);
+        self.stores[usize::from(file.origin)] = Box::new(Gone);
+        self.free_origins.push(file.origin);
+        Ok(())
+    }
+
+    /// Marks the blocks whose bytes may not be the file's.
+    pub(crate) fn changed(&mut self, first: u32, end: u32, marks: &mut [bool]) -> Result<(), Error> {
+        let index = self.file_at(first, end).ok_or(Error::NoFile)?;
+        let origin = self.files[index].origin;
+        self.settle(first, end);
+        for (block, mark) in (first..end).zip(marks) {
+            let entry = self.table.get(block);
+            let from_file = entry.slot().is_some() && entry.origin == origin;
+            *mark = match entry.state {
+                State::Stored | State::Soft => !from_file,
+                State::Mapped if from_file => {
+                    let (at, hash) = (self.table.address(block), entry.hash);
+                    // SAFETY: the block is mapped and only this thread takes it away. The program may write
+                    // to it meanwhile: then this is taken for a change, or the next time finds it.
+                    xxh3_128(unsafe { memory::bytes(at, self.block) }) != hash
+                }
+                _ => true,
+            };
+            if *mark && from_file {
+                // The file is about to be written: it is no longer where the old bytes are.
+                self.drop_slot(block);
+            }
+        }
+        Ok(())
+    }
+
+    /// The file holds bytes of these hashes now, at the blocks whose hash is not [`UNKNOWN`].
+    pub(crate) fn written(&mut self, first: u32, end: u32, hashes: &[u128]) -> Result<(), Error> {
+        let index = self.file_at(first, end).ok_or(Error::NoFile)?;
+        let (start, origin) = (self.files[index].first, self.files[index].origin);
+        self.settle(first, end);
+        for (block, &hash) in (first..end).zip(hashes) {
+            let entry = self.table.get(block);
+            let same = match entry.state {
+                // Page-out will find out whether the bytes are still those.
+                State::Mapped => true,
+                State::Soft | State::Stored => entry.slot().is_some() && entry.hash == hash,
+                _ => false,
+            };
+            if hash == UNKNOWN || !same {
+                continue;
+            }
+            self.drop_slot(block);
+            let entry = self.table.get_mut(block);
+            entry.set_slot(Some(block - start));
+            entry.origin = origin;
+            entry.hash = hash;
+        }
+        Ok(())
+    }
+}
+
+impl Pager {
+    /// Makes a range, which is paged, hold `bytes` bytes of a file from `offset` on, and zeros after them.
+    /// The file is read as its blocks are touched; opened with O_DIRECT it needs an `offset` of whole pages.
+    ///
+    /// # Errors
+    /// The range is not all paged; too many files are mapped.
+    pub fn map_file(
+        &self,
+        start: usize,
+        len: usize,
+        file: &File,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let part = Part { fd: file.as_raw_fd(), offset, bytes };
+        self.mailbox.ask(Request::MapFile { start, len, part })
+    }
+
+    /// The range, mapped before, reads as zeros from now on. What was not synced is lost.
+    ///
+    /// # Errors
+    /// No file is mapped there.
+    pub fn unmap_file(&self, start: usize, len: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::UnmapFile { start, len })
+    }
+
+    /// Writes what the program has changed in a mapped range back to its file, as far as the file's first
+    /// `bytes` bytes from `offset` go: how many bytes were written. Making them durable is the caller's.
+    ///
+    /// One at a time for a file. What other threads write to the range meanwhile gets to the file now or the next time.
+    ///
+    /// # Errors
+    /// The file cannot be written; the rest is tried again the next time. No file is mapped there.
+    pub fn sync_file(
+        &self,
+        start: usize,
+        len: usize,
+        file: &File,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<u64, Error> {
+        let block = self.block;
+        let mut buffer = vec![0u8; EXTENT.max(block)];
+        let mut total = 0;
+        for part in (0..len).step_by(buffer.len()) {
+            let size = buffer.len().min(len - part);
+            let (at, blocks) = (start + part, size / block);
+            let mut marks = vec![false; blocks];
+            self.mailbox.ask(Request::Changed { start: at, len: size, marks: marks.as_mut_ptr() })?;
+            let mut hashes = vec![UNKNOWN; blocks];
+            let mut written = Ok(());
+            let mut first = 0;
+            while let Some(skip) = marks[first..].iter().position(|&mark| mark) {
+                first += skip;
+                let run = marks[first..].iter().take_while(|&&mark| mark).count();
+                let from = part + first * block;
+                let copy = &mut buffer[..run * block];
+                // SAFETY: the range is mapped; a page that is not there comes through a fault. The program may
+                // write to it meanwhile: what counts is what was copied.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        (at + first * block) as *const u8,
+                        copy.as_mut_ptr(),
+                        copy.len(),
+                    );
+                }
+                let inside = (bytes.saturating_sub(from as u64) as usize).min(copy.len());
+                written = file.write_all_at(&copy[..inside], offset + from as u64);
+                if written.is_err() {
+                    break;
+                }
+                // What lies behind the end of the file comes back as zeros.
+                copy[inside..].fill(0);
+                for (index, bytes) in copy.chunks(block).enumerate() {
+                    hashes[first + index] = xxh3_128(bytes);
+                }
+                total += inside as u64;
+                first += run;
+            }
+            self.mailbox.ask(Request::Written { start: at, len: size, hashes: hashes.as_ptr() })?;
+            written.map_err(|source| terapage_sys::Error { call: "write to the mapped file", source })?;
+        }
+        Ok(total)
+    }
+}

@@ -1,0 +1,122 @@
+//! Sets of addresses, as ranges that lie apart.
+
+use std::collections::BTreeMap;
+
+/// A set of addresses.
+pub struct Spans(BTreeMap<usize, usize>);
+
+impl Spans {
+    pub const fn new() -> Self {
+        Spans(BTreeMap::new())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.0.iter().map(|(&from, &to)| (from, to))
+    }
+
+    /// Whether any address from `from` to `to` is in.
+    pub fn meets(&self, from: usize, to: usize) -> bool {
+        self.0.range(..to).next_back().is_some_and(|(_, &end)| end > from)
+    }
+
+    /// The parts of `from` to `to` that are in.
+    pub fn within(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
+        let before = self.0.range(..=from).next_back().map_or(from, |(&start, _)| start);
+        let parts = self.0.range(before..to).filter(|&(_, &end)| end > from);
+        parts.map(|(&start, &end)| (start.max(from), end.min(to))).collect()
+    }
+
+    /// The parts of `from` to `to` that are not in.
+    pub fn without(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
+        let mut gaps = Vec::new();
+        let mut at = from;
+        for (start, end) in self.within(from, to) {
+            if at < start {
+                gaps.push((at, start));
+            }
+            at = end;
+        }
+        if at < to {
+            gaps.push((at, to));
+        }
+        gaps
+    }
+
+    /// Takes `from` to `to` out.
+    pub fn remove(&mut self, from: usize, to: usize) {
+        let before = self.0.range(..=from).next_back().map_or(from, |(&start, _)| start);
+        let met: Vec<_> = self.0.range(before..to).map(|(&start, &end)| (start, end)).collect();
+        for (start, end) in met {
+            if end <= from {
+                continue;
+            }
+            self.0.remove(&start);
+            if start < from {
+                self.0.insert(start, from);
+            }
+            if end > to {
+                self.0.insert(to, end);
+            }
+        }
+    }
+
+    /// Puts `from` to `to` in.
+    pub fn insert(&mut self, mut from: usize, mut to: usize) {
+        if from >= to {
+            return;
+        }
+        self.remove(from, to);
+        if let Some((&start, &end)) = self.0.range(..from).next_back()
+            && end == from
+        {
+            self.0.remove(&start);
+            from = start;
+        }
+        if let Some(end) = self.0.remove(&to) {
+            to = end;
+        }
+        self.0.insert(from, to);
+    }
+
+    /// Bytes in all.
+    pub fn bytes(&self) -> usize {
+        self.iter().map(|(from, to)| to - from).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spans;
+
+    #[test]
+    fn spans_are_a_set_of_addresses() {
+        // Against a plain array, through a fixed sequence that meets every case.
+        let mut spans = Spans::new();
+        let mut model = [false; 64];
+        let mut state = 1usize;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (from, len, on) = (state >> 33 & 63, (state >> 40 & 15) + 1, state >> 50 & 1 == 1);
+            let to = (from + len).min(64);
+            if on {
+                spans.insert(from, to)
+            } else {
+                spans.remove(from, to)
+            }
+            model[from..to].fill(on);
+            let (low, high) = (state >> 20 & 31, 32 + (state >> 26 & 31));
+            assert_eq!(spans.meets(low, high), model[low..high].contains(&true));
+            let marked = |parts: Vec<(usize, usize)>| {
+                let mut all = [false; 64];
+                parts.iter().for_each(|&(from, to)| all[from..to].fill(true));
+                all
+            };
+            let (inside, outside) = (marked(spans.within(low, high)), marked(spans.without(low, high)));
+            for at in low..high {
+                assert_eq!((inside[at], outside[at]), (model[at], !model[at]));
+            }
+            assert_eq!(spans.bytes(), model.iter().filter(|&&on| on).count());
+            assert!(spans.iter().zip(spans.iter().skip(1)).all(|(a, b)| a.1 < b.0));
+        }
+    }
+}
