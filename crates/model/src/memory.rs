@@ -1,7 +1,10 @@
 //! Address space.
 
-use crate::machine::{point, with};
+use crate::machine::{Area, Page, choose, point, trouble, with};
 use crate::{PAGE, Result};
+
+/// Bytes of a huge page: a few blocks.
+pub const HUGE: usize = 1024;
 
 /// Reserves `len` bytes of zeros.
 ///
@@ -32,23 +35,54 @@ pub fn advise(_at: usize, _len: usize, _advice: i32) -> bool {
     false
 }
 
-/// Not simulated: there are no huge pages here, for which the pager maps memory anew.
+/// Puts fresh memory at exactly `at`, watched from now on, over whatever is there.
 ///
 /// # Errors
-/// Always ENOMEM.
+/// ENOMEM now and then, but not where pages are given back.
 ///
 /// # Safety
-/// None is needed.
-pub unsafe fn replace(_at: *mut u8, _len: usize) -> Result<()> {
-    Err(crate::Error { call: "mmap", source: std::io::Error::from_raw_os_error(12) })
+/// Nobody may rely on what was there.
+pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
+    let at = at as usize;
+    point();
+    let gave_back = with(|machine| {
+        if machine.page(at).is_none() {
+            let pages = vec![Page::default(); len / PAGE];
+            machine.areas.push(Area { start: at, uffd: 0, pages, truth: vec![0; len] });
+        }
+        (at..at + len).step_by(PAGE).filter(|&at| machine.remove(at).present).count() > 0
+    });
+    if !gave_back && trouble(1) {
+        return Err(no_memory("mmap"));
+    }
+    Ok(())
 }
 
-/// Every page is there already: this is for memory that is not watched.
+/// Every page of a watched range comes, zero; the kernel may hold one for a moment. Memory that is not
+/// watched is there already.
 ///
 /// # Errors
-/// None; the real one has some.
-pub fn populate(_at: usize, _len: usize) -> Result<()> {
+/// ENOMEM now and then, with no page.
+pub fn populate(at: usize, len: usize) -> Result<()> {
+    point();
+    if trouble(1) {
+        return Err(no_memory("madvise(MADV_POPULATE_WRITE)"));
+    }
+    let held = at + if trouble(1) { choose(len / PAGE) * PAGE } else { len };
+    with(|machine| {
+        if machine.page(at).is_some() {
+            for page in (at..at + len).step_by(PAGE) {
+                machine.bring(page, Page { busy: u32::from(page == held), ..Page::default() });
+                // SAFETY: the page is the machine's memory; nobody comes in between.
+                unsafe { std::slice::from_raw_parts_mut(page as *mut u8, PAGE) }.fill(0);
+            }
+        }
+    });
     Ok(())
+}
+
+fn no_memory(call: &'static str) -> crate::Error {
+    crate::Error { call, source: std::io::Error::from_raw_os_error(12) }
 }
 
 /// The page at `at` is shared with no child any more.
