@@ -12,7 +12,28 @@ pub const WORD: usize = 8;
 /// # Panics
 /// It is another: the pager has failed.
 pub fn read(at: usize) {
-    touch(at, false, |word, truth| assert_eq!(word, truth, "wrong bytes at {at:#x}"));
+    word(at);
+}
+
+/// The same; gives the word.
+///
+/// # Panics
+/// As [`read`].
+pub fn word(at: usize) -> [u8; WORD] {
+    touch(at, false, |word, truth| {
+        assert_eq!(word, truth, "wrong bytes at {at:#x}");
+        *word
+    })
+}
+
+/// By `ask` the program maps a file over a range of zeros, which holds these bytes from now on.
+pub fn map(at: usize, bytes: &[u8], ask: impl FnOnce()) {
+    ask();
+    with(|machine| {
+        let area = machine.area(at).expect("a registered range");
+        let from = at - area.start;
+        area.truth[from..from + bytes.len()].copy_from_slice(bytes);
+    });
 }
 
 /// Writes a word that was never written before.

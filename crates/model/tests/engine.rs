@@ -1,7 +1,7 @@
 //! The pager's real engine on a simulated machine, under shuttle: program threads that read, write, discard and fork,
 //! a disk and a kernel that misbehave as real ones do, in thousands of orders.
 //!
-//! Checked: a read gives what was written last; every thread ends; the pages that are there never exceed the
+//! Checked: a file that is mapped is, once synced, what was written; a read gives what was written last; every thread ends; the pages that are there never exceed the
 //! budget; a page is touched only where it is; a fork's slots stay as they were. A loss shows
 //! as a wrong byte, since whatever leaves its page leaves rubbish there.
 //!
@@ -43,12 +43,16 @@ mod table;
 use engine::Engine;
 use mailbox::{Mailbox, Request};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use table::State;
 use terapage_model::fd::Fd;
 use terapage_model::machine::{self, Behaviour, Canary, choose};
 use terapage_model::store::Disk;
 use terapage_model::{PAGE, memory, program, ring};
 use terapage_stats::Counters;
+use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) use terapage_model::store::{EXTENT, Error, Store};
 pub(crate) use terapage_model::sync;
@@ -148,6 +152,9 @@ const FRAMES: usize = 8;
 const BLOCKS: usize = 14;
 /// Blocks of a range that is paged with what it holds.
 const HELD: usize = 3;
+/// Blocks of a range that a file is mapped at, which ends in the last of them.
+const MAPPED: usize = 3;
+const FILE_BYTES: usize = MAPPED * BLOCK - 100;
 
 /// What one run does.
 #[derive(Clone, Copy)]
@@ -241,13 +248,18 @@ fn run(plan: Plan) {
     let more = memory::reserve(held).unwrap() as usize;
     machine::hold_some(more, held);
     mailbox.ask(Request::Add { start: more, len: held, held, loose: &[] }).unwrap();
+    let file = DataFile::map(mailbox);
     let threads: Vec<_> = (0..plan.threads)
-        .map(|number| shuttle::thread::spawn(move || work(base, number, plan, mailbox, engine)))
+        .map(|number| {
+            let file = file.clone();
+            shuttle::thread::spawn(move || work(base, number, plan, mailbox, engine, &file))
+        })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     for at in (base..base + BLOCKS * BLOCK).chain(more..more + held).step_by(program::WORD) {
         program::read(at);
     }
+    file.unmap();
     machine::end();
     pager.join().unwrap();
     disk.join().unwrap();
@@ -255,8 +267,68 @@ fn run(plan: Plan) {
     drop(unsafe { Box::from_raw(engine.get()) });
 }
 
-/// One thread of the program: all blocks are everybody's, but each thread discards one of its own.
-fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engine: Shared) {
+/// A file that is mapped at a range.
+#[derive(Clone)]
+struct DataFile {
+    file: Arc<File>,
+    at: usize,
+    mailbox: &'static Mailbox,
+}
+
+impl DataFile {
+    fn pager(&self) -> Pager {
+        Pager { mailbox: self.mailbox, block: BLOCK }
+    }
+
+    /// A file with a hole, the second block, mapped at fresh memory.
+    fn map(mailbox: &'static Mailbox) -> DataFile {
+        let len = MAPPED * BLOCK;
+        let at = memory::reserve(len).unwrap() as usize;
+        mailbox.ask(Request::Add { start: at, len, held: 0, loose: &[] }).unwrap();
+        let bytes: Vec<u8> =
+            (0..FILE_BYTES).map(|at| if at / BLOCK == 1 { 0 } else { (at % 251) as u8 }).collect();
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        let mapped = DataFile { file: Arc::new(file), at, mailbox };
+        let map = || mapped.pager().map_file(at, len, &mapped.file, 0, FILE_BYTES as u64).unwrap();
+        program::map(at, &bytes, map);
+        mapped
+    }
+
+    /// What `Pager::sync_file` does, touching memory as the machine's programs do.
+    fn sync(&self) {
+        let (start, len) = (self.at, MAPPED * BLOCK);
+        let mut marks = [false; MAPPED];
+        self.mailbox.ask(Request::Changed { start, len, marks: marks.as_mut_ptr() }).unwrap();
+        let mut hashes = [files::UNKNOWN; MAPPED];
+        for index in (0..MAPPED).filter(|&index| marks[index]) {
+            let from = index * BLOCK;
+            let words = (start + from..start + from + BLOCK).step_by(program::WORD);
+            let mut bytes: Vec<u8> = words.flat_map(program::word).collect();
+            let inside = (FILE_BYTES - from).min(BLOCK);
+            self.file.write_all_at(&bytes[..inside], from as u64).unwrap();
+            bytes[inside..].fill(0);
+            hashes[index] = xxh3_128(&bytes);
+        }
+        self.mailbox.ask(Request::Written { start, len, hashes: hashes.as_ptr() }).unwrap();
+    }
+
+    /// Nobody else uses it any more: the file holds what the program wrote, and then the range holds zeros.
+    fn unmap(self) {
+        let (at, len) = (self.at, MAPPED * BLOCK);
+        self.sync();
+        let mut bytes = vec![0; FILE_BYTES];
+        self.file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(program::truth(at, FILE_BYTES), bytes, "the file was synced, but is not what was written");
+        (at..at + len).step_by(program::WORD).for_each(program::read);
+        program::discard(at, len, || self.pager().unmap_file(at, len).unwrap());
+        (at..at + len).step_by(program::WORD).for_each(program::read);
+    }
+}
+
+/// One thread of the program: all blocks are everybody's, but each thread discards one of its own, and
+/// the first alone brings the file up to date.
+fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engine: Shared, file: &DataFile) {
     let own = base + number * BLOCK;
     let pager = Pager { mailbox, block: BLOCK };
     let shared = plan.threads;
@@ -273,13 +345,14 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
             child.end();
         }
         // Here, there, or on from where it was.
-        at = match choose(3) {
+        at = match choose(4) {
+            3 => file.at + word(MAPPED * BLOCK),
             0 => own + word(BLOCK),
             1 => base + shared * BLOCK + word((BLOCKS - shared) * BLOCK),
             _ if at >= base + shared * BLOCK && at + BLOCK < base + BLOCKS * BLOCK => at + BLOCK,
             _ => at,
         };
-        match choose(18) {
+        match choose(20) {
             0 => {
                 let request = Request::Discard { start: own, len: BLOCK };
                 program::discard(own, BLOCK, || mailbox.ask(request).unwrap());
@@ -296,8 +369,9 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
                 pager.set_random(first, 4 * BLOCK, random).unwrap();
             }
             5 => pager.done_with(base + choose(BLOCKS - 2) * BLOCK, 2 * BLOCK).unwrap(),
-            6..9 => program::read(at),
-            9 => program::write_zeros(at),
+            6 if number == 0 => file.sync(),
+            6..10 => program::read(at),
+            10 => program::write_zeros(at),
             _ => program::write(at),
         }
     }
