@@ -9,8 +9,10 @@
 //! - `UFFDIO_COPY` stops part way and says EAGAIN.
 //! - Faults are told late, told though the page has come meanwhile, and a thread wakes by itself.
 //! - Polls of the ring merge, end by themselves; entering it does nothing now and then.
+//! - There is no memory for a huge page, or the kernel holds one of its pages when it is to move.
 //! - The store answers in any order, fails, transfers too little or gives wrong bytes, three
 //!   times in a row at most.
+//! - A mapped file's reads fail and transfer too little likewise; wrong bytes of it no pager could tell.
 //! - A page that is given up is filled with rubbish at once, and touching it through [`memory`] panics.
 
 pub mod fd;

@@ -468,13 +468,13 @@ fn a_kernel_that_counts_too_many_stops_the_program() {
 
 #[test]
 fn every_read_gives_what_was_written_last() {
-    explore(PLAN, 240);
+    explore(PLAN, 800);
     assert_met();
 }
 
 #[test]
 fn a_machine_without_trouble_too() {
-    explore(Plan { trouble: 0, ..PLAN }, 80);
+    explore(Plan { trouble: 0, ..PLAN }, 300);
     assert_met();
 }
 
@@ -482,12 +482,12 @@ fn a_machine_without_trouble_too() {
 /// taken back could go in and out for ever.
 #[test]
 fn fifo_gets_on_too() {
-    explore_from(3_855_318_563_359_672_236, Plan { trouble: 0, policies: &["fifo"], ..PLAN }, 80);
+    explore_from(3_855_318_563_359_672_236, Plan { trouble: 0, policies: &["fifo"], ..PLAN }, 300);
 }
 
 #[test]
 fn a_kernel_without_move_too() {
-    explore(Plan { moves: false, ..PLAN }, 80);
+    explore(Plan { moves: false, ..PLAN }, 300);
     assert_met();
 }
 
