@@ -50,10 +50,13 @@ pub(crate) struct Transfer {
     pub tries: u32,
 }
 
-/// A fresh range touched in order: where it goes on, and how much comes next.
+/// A fresh range touched in order, upwards or downwards: where it goes on, and how much comes next.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FreshStream {
+    /// The block after what was installed.
     pub next: u32,
+    /// The block before it.
+    pub before: Option<u32>,
     pub window: u32,
     pub at: u64,
 }

@@ -18,42 +18,47 @@ impl Engine {
     pub(crate) fn first_touch(&mut self, block: u32) {
         Counters::add(&self.counters.first_touches, 1);
         self.record(Kind::FirstTouch, [block]);
-        let wanted = self.fresh_window(block);
+        let (wanted, down) = self.fresh_window(block);
         let most = wanted.min((self.limit / 8).max(1) as u32);
-        let end = self.table.end_of(block).min(block.saturating_add(most));
-        let run = (block..end).take_while(|&block| self.table.state(block) == State::Zero).count();
-        let room = (self.limit - self.frames).min(run);
-        if room > 0 && !self.mover.moves() {
-            self.install_fresh(block, room as u32);
-            self.fresh_installed(block, room as u32);
+        let region = self.table.block_range_of(block).unwrap_or(block..block + 1);
+        let at = |index: u32| if down { block.checked_sub(index) } else { block.checked_add(index) };
+        let run = (0..most)
+            .map_while(at)
+            .take_while(|&block| region.contains(&block) && self.table.state(block) == State::Zero);
+        let run: Vec<u32> = run.collect();
+        let room = (self.limit - self.frames).min(run.len());
+        let count = if room > 0 && !self.mover.moves() {
+            let first = if down { run[room - 1] } else { block };
+            self.install_fresh(first, room as u32);
+            room as u32
         } else {
-            let count = self.install_recycled(block, run as u32);
-            self.fresh_installed(block, count);
-        }
-    }
-
-    /// The stream touched last goes on after what was installed.
-    fn fresh_installed(&mut self, block: u32, count: u32) {
-        self.record(Kind::FreshAhead, block + 1..block + count);
+            self.install_recycled(&run)
+        };
+        let first = if down { block + 1 - count } else { block };
+        self.record(Kind::FreshAhead, (first..first + count).filter(|&other| other != block));
+        // The stream goes on after what was installed.
         let clock = self.clock;
         if let Some(stream) = self.fresh.iter_mut().find(|stream| stream.at == clock) {
-            stream.next = block + count;
+            (stream.next, stream.before) = (first + count, first.checked_sub(1));
         }
     }
 
-    /// How many blocks to install at a first touch of `block`.
-    fn fresh_window(&mut self, block: u32) -> u32 {
+    /// How many blocks to install at a first touch of `block`, and whether downwards.
+    fn fresh_window(&mut self, block: u32) -> (u32, bool) {
         self.clock += 1;
         let most = (FRESH_BYTES / self.block).max(1) as u32;
         let at = self.clock;
-        if let Some(stream) = self.fresh.iter_mut().find(|stream| stream.next == block && stream.at > 0) {
+        let goes_on = |stream: &&mut FreshStream| {
+            stream.at > 0 && (stream.next == block || stream.before == Some(block))
+        };
+        if let Some(stream) = self.fresh.iter_mut().find(goes_on) {
             stream.window = (stream.window * 2).min(most);
             stream.at = at;
-            return stream.window;
+            return (stream.window, stream.next != block);
         }
         let oldest = self.fresh.iter_mut().min_by_key(|stream| stream.at).expect("some streams");
-        *oldest = FreshStream { next: block + 1, window: 1, at };
-        1
+        *oldest = FreshStream { next: block + 1, before: block.checked_sub(1), window: 1, at };
+        (1, false)
     }
 
     /// New frames, straight into the program.
@@ -69,14 +74,15 @@ impl Engine {
         }
     }
 
-    /// Used frames, made zero: as many as can be had at once, and one at least.
-    fn install_recycled(&mut self, first: u32, count: u32) -> u32 {
-        let mut blocks = Vec::with_capacity(count as usize);
-        for block in first..first + count {
+    /// Used frames, made zero: for the first of `wanted`, and for as many more as can be had at once.
+    fn install_recycled(&mut self, wanted: &[u32]) -> u32 {
+        let mut blocks = Vec::with_capacity(wanted.len());
+        for &block in wanted {
             let Some(place) = self.zero_place(blocks.is_empty()) else { break };
             self.table.get_mut(block).place = place;
             blocks.push(block);
         }
+        blocks.sort_unstable();
         self.install(&blocks);
         for &block in &blocks {
             self.policy.insert(block);
@@ -121,6 +127,9 @@ impl Engine {
         }
         if let Some(ahead) = self.prefetch.touched(block) {
             self.read_ahead(ahead);
+            if let Some(ahead) = self.prefetch.more() {
+                self.read_ahead(ahead);
+            }
         }
     }
 

@@ -37,6 +37,12 @@ pub trait Prefetch: Send {
     /// asked for are not asked for again.
     fn touched(&mut self, block: u32) -> Option<Ahead>;
 
+    /// After [`touched`](Prefetch::touched): another run of the same stream, if it goes on so steadily that more should be
+    /// on its way at once.
+    fn more(&mut self) -> Option<Ahead> {
+        None
+    }
+
     /// Of the blocks prefetched, `used` were touched and `wasted` left memory untouched,
     /// as far as the markers tell.
     fn outcome(&mut self, _used: u32, _wasted: u32) {}

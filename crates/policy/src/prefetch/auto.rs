@@ -39,6 +39,10 @@ impl Prefetch for Auto {
         self.streams.open(block, step?)
     }
 
+    fn more(&mut self) -> Option<Ahead> {
+        self.streams.more()
+    }
+
     fn outcome(&mut self, used: u32, wasted: u32) {
         self.used = self.used.saturating_add(used);
         self.wasted = self.wasted.saturating_add(wasted);

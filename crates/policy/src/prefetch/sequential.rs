@@ -30,4 +30,8 @@ impl Prefetch for Sequential {
         self.recent.push(block);
         self.streams.open(block, step?)
     }
+
+    fn more(&mut self) -> Option<Ahead> {
+        self.streams.more()
+    }
 }

@@ -57,6 +57,8 @@ pub struct Streams {
     run: u32,
     clock: u64,
     streams: Vec<Stream>,
+    /// The stream touched last.
+    current: Option<usize>,
 }
 
 impl Streams {
@@ -68,7 +70,7 @@ impl Streams {
         let ahead_max = ahead.max(1);
         let run_max = run.clamp(1, ahead_max.div_ceil(2));
         let streams = Vec::with_capacity(STREAMS);
-        Streams { run_max, ahead_max, run: run_max, clock: 0, streams }
+        Streams { run_max, ahead_max, run: run_max, clock: 0, streams, current: None }
     }
 
     /// Halves the longest run, down to one block.
@@ -100,6 +102,7 @@ impl Streams {
                 nearest = Some((index, rank));
             }
         }
+        self.current = None;
         let Some((index, _)) = nearest else { return Follow::Unknown };
         let stream = &mut self.streams[index];
         stream.at = self.clock;
@@ -117,7 +120,15 @@ impl Streams {
         if stream.asked() < 0 {
             stream.next = block + stream.step;
         }
+        self.current = Some(index);
         Follow::Known(step, self.ask(index))
+    }
+
+    /// One more run of the stream touched last, once its window has its full length: so the distance
+    /// ahead grows to what is allowed, a run at each touch.
+    pub fn more(&mut self) -> Option<Ahead> {
+        let index = self.current.take()?;
+        if self.streams[index].window < self.run { None } else { self.ask(index) }
     }
 
     /// Starts a stream at `block` with `step`, which is not 0; returns the run to ask for.

@@ -31,4 +31,8 @@ impl Prefetch for Stride {
         self.recent.push(block);
         self.streams.open(block, step?)
     }
+
+    fn more(&mut self) -> Option<Ahead> {
+        self.streams.more()
+    }
 }

@@ -80,4 +80,8 @@ impl Prefetch for Trend {
         let trend = self.majority()?;
         if step == trend { self.streams.open(block, trend) } else { None }
     }
+
+    fn more(&mut self) -> Option<Ahead> {
+        self.streams.more()
+    }
 }
