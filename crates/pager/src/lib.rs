@@ -8,6 +8,7 @@ mod crew;
 mod engine;
 mod files;
 mod fork;
+mod mailbox;
 mod mover;
 mod pagein;
 mod pageout;
@@ -15,14 +16,16 @@ mod pool;
 mod recorder;
 mod requests;
 mod slots;
+mod sync;
 mod table;
+mod words;
 
 use engine::Engine;
+pub(crate) use mailbox::{Mailbox, Request};
 use recorder::Recorder;
-use std::cell::UnsafeCell;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, MutexGuard};
 use terapage_stats::{Counters, FILE_NAME, MAGIC};
 use terapage_store::Store;
 use terapage_sys::fd::Fd;
@@ -110,154 +113,6 @@ impl Default for Options {
             copy: false,
             trace: None,
         }
-    }
-}
-
-/// What a program can ask for. Ranges begin and end on a block's edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
-    Add {
-        start: usize,
-        len: usize,
-        held: usize,
-        /// Ranges in it that are not to be paged; valid while the asker waits.
-        loose: *const [(usize, usize)],
-    },
-    Discard {
-        start: usize,
-        len: usize,
-    },
-    Release {
-        start: usize,
-        len: usize,
-    },
-    Restore {
-        start: usize,
-        len: usize,
-    },
-    WillNeed {
-        start: usize,
-        len: usize,
-    },
-    Order {
-        start: usize,
-        len: usize,
-        random: bool,
-    },
-    DoneWith {
-        start: usize,
-        len: usize,
-    },
-    MapFile {
-        start: usize,
-        len: usize,
-        part: files::Part,
-    },
-    UnmapFile {
-        start: usize,
-        len: usize,
-    },
-    /// `marks`: one for each block, valid until the answer.
-    Changed {
-        start: usize,
-        len: usize,
-        marks: *mut bool,
-    },
-    /// `hashes`: one for each block, valid until the answer.
-    Written {
-        start: usize,
-        len: usize,
-        hashes: *const u128,
-    },
-    FinishTrace,
-    Park,
-}
-
-const IDLE: u32 = 0;
-const POSTED: u32 = 1;
-const ANSWERED: u32 = 2;
-const PARKED: u32 = 3;
-
-/// Where one request at a time waits for the pager's thread, and its answer for the asker.
-pub(crate) struct Mailbox {
-    pub event: Fd,
-    asking: Mutex<()>,
-    state: AtomicU32,
-    request: UnsafeCell<Option<Request>>,
-    answer: UnsafeCell<Option<Result<(), Error>>>,
-}
-
-// SAFETY: `request` and `answer` change hands by `state`: the asker, who holds `asking`, has them while it is
-// IDLE or ANSWERED, the pager's thread while it is POSTED.
-unsafe impl Sync for Mailbox {}
-
-impl Mailbox {
-    fn new() -> Result<&'static Mailbox, Error> {
-        Ok(Box::leak(Box::new(Mailbox {
-            event: Fd::event()?,
-            asking: Mutex::new(()),
-            state: AtomicU32::new(IDLE),
-            request: UnsafeCell::new(None),
-            answer: UnsafeCell::new(None),
-        })))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Posts a request and waits until the state is `until`.
-    fn post(&self, request: Request, until: u32) {
-        // SAFETY: the asker holds `asking` and the state is IDLE.
-        unsafe { *self.request.get() = Some(request) };
-        self.state.store(POSTED, SeqCst);
-        self.event.signal();
-        loop {
-            match self.state.load(SeqCst) {
-                state if state == until => return,
-                state => thread::wait(&self.state, state),
-            }
-        }
-    }
-
-    fn ask(&self, request: Request) -> Result<(), Error> {
-        // A signal handler that asks while its thread asks would wait for itself.
-        let signals = thread::block_signals();
-        let asking = self.lock();
-        self.post(request, ANSWERED);
-        // SAFETY: answered: the asker's again.
-        let answer = unsafe { (*self.answer.get()).take() };
-        self.state.store(IDLE, SeqCst);
-        drop(asking);
-        thread::restore_signals(&signals);
-        answer.unwrap_or(Ok(()))
-    }
-
-    /// The pager's thread takes what was posted.
-    fn take(&self) -> Option<Request> {
-        // SAFETY: POSTED: the pager's.
-        (self.state.load(SeqCst) == POSTED).then(|| unsafe { (*self.request.get()).take() }).flatten()
-    }
-
-    fn answer(&self, answer: Result<(), Error>) {
-        // SAFETY: POSTED: the pager's.
-        unsafe { *self.answer.get() = Some(answer) };
-        self.state.store(ANSWERED, SeqCst);
-        thread::wake(&self.state);
-    }
-
-    /// The pager's thread stands still until the asker goes on.
-    fn park(&self) {
-        self.state.store(PARKED, SeqCst);
-        thread::wake(&self.state);
-        while self.state.load(SeqCst) == PARKED {
-            thread::wait(&self.state, PARKED);
-        }
-    }
-
-    fn unpark(&self) {
-        self.state.store(IDLE, SeqCst);
-        thread::wake(&self.state);
     }
 }
 
@@ -433,7 +288,7 @@ impl Pager {
     /// paged memory's lock that the pager could want; it must not touch paged memory in between.
     pub fn before_fork(&self) -> Result<Forking, Error> {
         let asking = self.mailbox.lock();
-        self.mailbox.post(Request::Park, PARKED);
+        self.mailbox.stop_pager(&asking);
         // SAFETY: the thread is parked.
         match unsafe { (*self.engine).freeze() } {
             Ok(hold) => Ok(Forking { hold, asking }),

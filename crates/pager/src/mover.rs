@@ -6,9 +6,10 @@
 //!
 //! Without `UFFDIO_MOVE` (before Linux 6.8) by write protection and copies: the same results, slower.
 
+use terapage_sys::memory::{self, HUGE};
 use terapage_sys::pagemap::Pagemap;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
-use terapage_sys::{PAGE, Result, memory, thread};
+use terapage_sys::{PAGE, Result, thread};
 
 /// Tries for a page that is busy for a moment, before another way is taken.
 const PATIENCE: usize = 30;
@@ -44,9 +45,6 @@ pub(crate) struct Mover {
     /// Pages that took another try.
     pub retries: u64,
 }
-
-/// Bytes of a huge page.
-pub(crate) const HUGE: usize = 2 << 20;
 
 const MADV_HUGEPAGE: i32 = 14;
 

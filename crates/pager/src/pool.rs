@@ -3,9 +3,9 @@
 //! A place is filled (it has a frame) or hollow (its frame is in the program, or was never
 //! made). There are twice as many places as frames, so that runs of neighbours are easily found.
 
-use crate::mover::{HUGE, Lost, Mover};
+use crate::mover::{Lost, Mover};
 use std::collections::VecDeque;
-use terapage_sys::memory;
+use terapage_sys::memory::{self, HUGE};
 
 pub(crate) struct Pool {
     base: usize,
@@ -20,9 +20,8 @@ pub(crate) struct Pool {
 impl Pool {
     pub fn new(frames: usize, block: usize) -> terapage_sys::Result<Pool> {
         let places = frames * 2;
-        let huge = 2 << 20;
-        let base = memory::reserve(places * block + huge)? as usize;
-        let base = base.next_multiple_of(huge);
+        let base = memory::reserve(places * block + HUGE)? as usize;
+        let base = base.next_multiple_of(HUGE);
         Ok(Pool {
             base,
             block,

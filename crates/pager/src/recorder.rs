@@ -10,13 +10,14 @@
 //! are followed by words with their numbers.
 
 use crate::Error;
+use crate::words::{Put, Take, Words};
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
@@ -87,11 +88,7 @@ const FAILED: u32 = 3;
 /// What the pager's thread, the writing thread and the one that ends the trace share.
 pub(crate) struct Shared {
     path: PathBuf,
-    ring: Box<[AtomicU64]>,
-    /// Words put in, ever.
-    head: AtomicUsize,
-    /// Words taken out, ever.
-    tail: AtomicUsize,
+    ring: Words<RING>,
     state: AtomicU32,
     /// When the end is given up, or 0.
     deadline_ns: AtomicU64,
@@ -145,8 +142,7 @@ impl Shared {
 /// The pager's thread's side.
 pub(crate) struct Recorder {
     shared: Arc<Shared>,
-    head: usize,
-    tail_seen: usize,
+    at: Put,
     started_ns: u64,
     last_us: u64,
 }
@@ -169,18 +165,16 @@ impl Recorder {
         let writer = Writer::new(file, &header).map_err(failed)?;
         let shared = Arc::new(Shared {
             path: path.clone(),
-            ring: (0..RING).map(|_| AtomicU64::new(0)).collect(),
-            head: AtomicUsize::new(0),
-            tail: AtomicUsize::new(0),
+            ring: Words::new(),
             state: AtomicU32::new(RUNNING),
             deadline_ns: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
             writer: OnceLock::new(),
         });
-        let taker = Taker { shared: shared.clone(), writer, tail: 0, time_us: 0 };
+        let taker = Taker { shared: shared.clone(), writer, at: Take::default(), time_us: 0 };
         thread::spawn(c"terapage-trace", move || taker.run()).map_err(|error| failed(error.source))?;
         let recorder =
-            Recorder { shared: shared.clone(), head: 0, tail_seen: 0, started_ns: now_ns(), last_us: 0 };
+            Recorder { shared: shared.clone(), at: Put::default(), started_ns: now_ns(), last_us: 0 };
         Ok((recorder, shared))
     }
 
@@ -226,7 +220,7 @@ impl Recorder {
         if !self.have_room(words) {
             return 0;
         }
-        let before = self.head;
+        let before = self.at.head();
         let short_us = if long {
             self.store(delta_us >> 32 << 36 | u64::from(Kind::Time as u8) << 32 | delta_us & 0xffff_ffff);
             0
@@ -237,16 +231,15 @@ impl Recorder {
         for &word in more {
             self.store(word);
         }
-        self.shared.head.store(self.head, Release);
-        if before / WAKE != self.head / WAKE {
+        self.at.publish(&self.shared.ring);
+        if before / WAKE != self.at.head() / WAKE {
             self.shared.wake();
         }
         0
     }
 
     fn store(&mut self, word: u64) {
-        self.shared.ring[self.head % RING].store(word, Relaxed);
-        self.head += 1;
+        self.at.put(&self.shared.ring, word);
     }
 
     /// Waits for room if there is none; false if the trace has failed.
@@ -254,16 +247,12 @@ impl Recorder {
         if self.shared.state.load(Relaxed) != RUNNING {
             return false;
         }
-        if self.head + words - self.tail_seen <= RING {
-            return true;
-        }
-        self.tail_seen = self.shared.tail.load(Acquire);
-        if self.head + words - self.tail_seen <= RING {
+        if self.at.has_room(&self.shared.ring, words) {
             return true;
         }
         self.shared.stalls.fetch_add(1, Relaxed);
         self.shared.wake();
-        while self.head + words - self.tail_seen > RING {
+        while !self.at.has_room(&self.shared.ring, words) {
             if self.shared.late() {
                 self.shared.state.store(FAILED, Release);
             }
@@ -271,7 +260,6 @@ impl Recorder {
                 return false;
             }
             thread::sleep_ms(1);
-            self.tail_seen = self.shared.tail.load(Acquire);
         }
         true
     }
@@ -281,7 +269,7 @@ impl Recorder {
 struct Taker {
     shared: Arc<Shared>,
     writer: Writer<TraceFile>,
-    tail: usize,
+    at: Take,
     time_us: u64,
 }
 
@@ -307,7 +295,7 @@ impl Taker {
         loop {
             // The state first: what is in the ring then is all that there will be.
             let finishing = self.shared.state.load(Acquire) == FINISHING;
-            let head = self.shared.head.load(Acquire);
+            let head = self.shared.ring.head();
             self.take(head)?;
             if finishing {
                 return self.writer.finish().map(drop);
@@ -319,7 +307,7 @@ impl Taker {
                 self.writer.flush()?;
                 written_ns = now_ns();
             }
-            if self.shared.head.load(Acquire) - self.tail < WAKE {
+            if self.shared.ring.head() - self.at.tail() < WAKE {
                 std::thread::park_timeout(FRAME_AGE);
             }
         }
@@ -327,8 +315,8 @@ impl Taker {
 
     /// Takes the words up to `head` out of the ring.
     fn take(&mut self, head: usize) -> io::Result<()> {
-        let mut given_back = self.tail;
-        while self.tail < head {
+        let mut given_back = self.at.tail();
+        while self.at.tail() < head {
             let word = self.word();
             let kind = KINDS[(word >> 32 & 15) as usize];
             if kind == Kind::Time {
@@ -338,19 +326,17 @@ impl Taker {
             self.time_us += word >> 36;
             let event = self.event(kind, word as u32);
             self.writer.record(&Record { time_us: self.time_us, event })?;
-            if self.tail - given_back >= PORTION {
-                self.shared.tail.store(self.tail, Release);
-                given_back = self.tail;
+            if self.at.tail() - given_back >= PORTION {
+                self.at.give_back(&self.shared.ring);
+                given_back = self.at.tail();
             }
         }
-        self.shared.tail.store(self.tail, Release);
+        self.at.give_back(&self.shared.ring);
         Ok(())
     }
 
     fn word(&mut self) -> u64 {
-        let word = self.shared.ring[self.tail % RING].load(Relaxed);
-        self.tail += 1;
-        word
+        self.at.take(&self.shared.ring)
     }
 
     fn event(&mut self, kind: Kind, block: u32) -> Event {

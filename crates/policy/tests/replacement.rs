@@ -218,6 +218,25 @@ fn all_frames_but_one_soft_is_lru() {
     assert!(soft.soft_faults > 0);
 }
 
+/// With few frames it would leave each time before the thread that waits for it has run.
+#[test]
+fn arc_keeps_a_block_that_alone_was_rescued() {
+    let mut arc = policy("arc", 8);
+    (0..8).for_each(|block| arc.insert(block));
+    // Blocks that come back soon after they were gone make room for blocks that were seen once.
+    for _ in 0..4 {
+        let gone = arc.victim().unwrap();
+        arc.gone(gone);
+        arc.insert(gone);
+    }
+    (0..8).for_each(|block| arc.remove(block));
+    arc.insert(20);
+    assert_eq!(arc.victim(), Some(20));
+    (30..33).for_each(|block| arc.insert(block));
+    arc.rescue(20);
+    assert_eq!(arc.victim(), Some(30));
+}
+
 /// Blocks used again and again, and between their rounds a scan of ever new blocks.
 fn with_scans(hot: u32, rounds: u32, scan: u32) -> Vec<u32> {
     let mut refs = Vec::new();

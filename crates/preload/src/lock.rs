@@ -2,44 +2,85 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Release};
 use terapage_sys::thread;
 
+/// The word of a lock and sleeping on it: the processor's and the kernel's, or a model checker's.
+pub trait Word {
+    /// Changes the word from `old` to `new` if it is `old`; whether it was.
+    fn change(&self, old: u32, new: u32, order: Ordering) -> bool;
+    /// Sets the word; what it was.
+    fn swap(&self, new: u32, order: Ordering) -> u32;
+    /// Sleeps while the word holds `value`; may wake early.
+    fn wait(&self, value: u32);
+    /// Wakes all who sleep on it.
+    fn wake(&self);
+}
+
+impl Word for AtomicU32 {
+    #[inline]
+    fn change(&self, old: u32, new: u32, order: Ordering) -> bool {
+        self.compare_exchange(old, new, order, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn swap(&self, new: u32, order: Ordering) -> u32 {
+        AtomicU32::swap(self, new, order)
+    }
+
+    fn wait(&self, value: u32) {
+        thread::wait(self, value);
+    }
+
+    fn wake(&self) {
+        thread::wake(self);
+    }
+}
+
 /// 0: free, 1: taken, 2: taken, and somebody sleeps.
-pub struct Lock<T> {
-    state: AtomicU32,
+pub struct Lock<T, W: Word = AtomicU32> {
+    state: W,
+    spins: u32,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is reached by one holder at a time.
-unsafe impl<T: Send> Sync for Lock<T> {}
+unsafe impl<T: Send, W: Word + Sync> Sync for Lock<T, W> {}
 
 /// The lock, taken.
-pub struct Held<'a, T>(&'a Lock<T>);
+pub struct Held<'a, T, W: Word = AtomicU32>(&'a Lock<T, W>);
 
 impl<T> Lock<T> {
     pub const fn new(value: T) -> Self {
-        Lock { state: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Lock::on(AtomicU32::new(0), 100, value)
+    }
+}
+
+impl<T, W: Word> Lock<T, W> {
+    /// On a word, which is 0, that is tried `spins` times before a sleep.
+    pub const fn on(state: W, spins: u32, value: T) -> Self {
+        Lock { state, spins, value: UnsafeCell::new(value) }
     }
 
-    pub fn lock(&self) -> Held<'_, T> {
+    pub fn lock(&self) -> Held<'_, T, W> {
         self.take();
         Held(self)
     }
 
     /// Takes the lock without a guard; [`give`](Self::give) gives it back.
     pub fn take(&self) {
-        if self.state.compare_exchange(0, 1, Acquire, Acquire).is_ok() {
+        if self.state.change(0, 1, Acquire) {
             return;
         }
-        for _ in 0..100 {
+        for _ in 0..self.spins {
             std::hint::spin_loop();
-            if self.state.compare_exchange(0, 1, Acquire, Acquire).is_ok() {
+            if self.state.change(0, 1, Acquire) {
                 return;
             }
         }
         while self.state.swap(2, Acquire) != 0 {
-            thread::wait(&self.state, 2);
+            self.state.wait(2);
         }
     }
 
@@ -56,12 +97,12 @@ impl<T> Lock<T> {
     /// Gives the lock back that [`take`](Self::take) took, in this process or, after a fork, in its child.
     pub fn give(&self) {
         if self.state.swap(0, Release) == 2 {
-            thread::wake(&self.state);
+            self.state.wake();
         }
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T, W: Word> Deref for Held<'_, T, W> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -70,14 +111,14 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T, W: Word> DerefMut for Held<'_, T, W> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: held.
         unsafe { &mut *self.0.value.get() }
     }
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T, W: Word> Drop for Held<'_, T, W> {
     fn drop(&mut self) {
         self.0.give();
     }

@@ -2,6 +2,9 @@
 
 use crate::{Error, Result, check};
 
+/// Bytes of a huge page.
+pub const HUGE: usize = 2 << 20;
+
 /// Reserves `len` bytes of private anonymous memory, readable and writable, without
 /// promising that they can all be used at once.
 pub fn reserve(len: usize) -> Result<*mut u8> {

@@ -2,7 +2,9 @@
 //!
 //! Source: Megiddo, Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache",
 //! FAST 2003, figure 4. Here the victim is chosen before it is known which block
-//! comes, so the paper's tie (the newcomer is in B2) is settled as if it were not.
+//! comes, so the paper's tie (the newcomer is in B2) is settled as if it were not. And
+//! the last block of T2 stays while T1 has any: it may just have been rescued, and were
+//! it to leave next again, a thread could wait for it for ever.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -73,7 +75,8 @@ impl Replacement for Arc {
     }
 
     fn victim(&mut self) -> Option<u32> {
-        let once = self.lists.len(ONCE) > self.once || self.lists.len(AGAIN) == 0;
+        let (once, again) = (self.lists.len(ONCE), self.lists.len(AGAIN));
+        let once = once > self.once || again == 0 || again == 1 && once > 0;
         let (from, to) = if once { (ONCE, OUT_ONCE) } else { (AGAIN, OUT_AGAIN) };
         let block = self.lists.oldest(from)?;
         self.lists.push(to, block);

@@ -1,0 +1,382 @@
+//! The machine's state: which pages are where, who waits, what is on its way.
+//!
+//! One machine for each run, reached through [`with`]; nothing inside `with` is interrupted.
+//! [`point`] is where another thread may come in between.
+
+use crate::PAGE;
+use crate::ring::{Done, Operation, Poll};
+use crate::sync::Bell;
+use crate::userfaultfd::Fault;
+use shuttle::rand::Rng;
+use shuttle::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+/// A fault, of the pager's or the kernel's, made through the machine, that a checker must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// The pager believes the kernel's count of pages moved, not the page map.
+    TrustsTheCount,
+    /// The kernel's fault: it counts a page as moved that was not.
+    CountsTooMany,
+    /// A wake-up is forgotten.
+    ForgetsToWake,
+    /// A write says that it ended before it has happened, and does not happen.
+    LosesWrites,
+}
+
+/// How the machine behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    /// `UFFDIO_MOVE` exists.
+    pub moves: bool,
+    /// One operation in so many does not go as hoped; 0: all do.
+    pub trouble: u32,
+    /// Pages that may be there at once, in the pool and in the program.
+    pub pages_max: usize,
+    /// A fault to be found.
+    pub canary: Option<Canary>,
+}
+
+/// A page of a range that is watched.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Page {
+    pub present: bool,
+    pub protected: bool,
+    /// Shared since a fork: it does not move.
+    pub shared: bool,
+    /// Moves that will be refused.
+    pub busy: u32,
+    /// It has gone, uncounted.
+    pub uncounted: bool,
+}
+
+/// A range registered with a userfaultfd.
+pub(crate) struct Area {
+    pub start: usize,
+    pub uffd: i32,
+    pub pages: Vec<Page>,
+    /// What the program last wrote.
+    pub truth: Vec<u8>,
+}
+
+/// A thread that waits for a page.
+pub(crate) struct Waiter {
+    pub id: u64,
+    pub at: usize,
+}
+
+/// What a descriptor is.
+pub(crate) enum Open {
+    Userfaultfd {
+        strict: bool,
+        messages: VecDeque<(u64, Fault)>,
+    },
+    Event {
+        set: bool,
+    },
+    Pipe {
+        hung_up: bool,
+    },
+    /// A real file, only read here.
+    File(std::fs::File),
+}
+
+pub(crate) struct Machine {
+    pub behaviour: Behaviour,
+    pub areas: Vec<Area>,
+    pub open: HashMap<i32, Open>,
+    pub waiters: Vec<Waiter>,
+    pub operations: Vec<Operation>,
+    pub polls: Vec<Poll>,
+    pub ends: VecDeque<Done>,
+    /// Slots of stores, by the store's number.
+    pub slots: Vec<Vec<u8>>,
+    /// Times in a row that an operation has failed, by its tag.
+    pub failures: HashMap<u64, u32>,
+    /// Ranges that the program is discarding.
+    pub discarding: Vec<std::ops::Range<usize>>,
+    pub ending: bool,
+    pub now_ns: u64,
+    present: usize,
+    numbers: u64,
+    memory: Vec<(usize, Layout)>,
+    pub bells: Rc<Bells>,
+}
+
+/// Who waits for what: threads for pages, the pager for ends, the disk for operations.
+#[derive(Default)]
+pub(crate) struct Bells {
+    pub pages: Bell,
+    pub ends: Bell,
+    pub operations: Bell,
+    turns: AtomicU32,
+}
+
+thread_local! {
+    static MACHINE: RefCell<Option<Machine>> = const { RefCell::new(None) };
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for &(at, layout) in &self.memory {
+            // SAFETY: allocated by `reserve` with this layout; the run that used it has ended.
+            unsafe { dealloc(at as *mut u8, layout) };
+        }
+    }
+}
+
+/// Starts a machine afresh.
+pub fn start(behaviour: Behaviour) {
+    let machine = Machine {
+        behaviour,
+        areas: Vec::new(),
+        open: HashMap::new(),
+        waiters: Vec::new(),
+        operations: Vec::new(),
+        polls: Vec::new(),
+        ends: VecDeque::new(),
+        slots: Vec::new(),
+        failures: HashMap::new(),
+        discarding: Vec::new(),
+        ending: false,
+        now_ns: 1,
+        present: 0,
+        numbers: 0,
+        memory: Vec::new(),
+        bells: Rc::default(),
+    };
+    MACHINE.with_borrow_mut(|here| *here = Some(machine));
+}
+
+/// The program has ended: the pager's thread and the disk's end when they have nothing to do.
+pub fn end() {
+    with(|machine| machine.ending = true);
+    let bells = bells();
+    bells.ends.ring();
+    bells.operations.ring();
+}
+
+/// Uses the machine. Nobody comes in between.
+pub(crate) fn with<R>(use_it: impl FnOnce(&mut Machine) -> R) -> R {
+    MACHINE.with_borrow_mut(|machine| use_it(machine.as_mut().expect("a machine was started")))
+}
+
+/// The same where the machine may be gone or in use.
+pub(crate) fn try_with(use_it: impl FnOnce(&mut Machine)) {
+    MACHINE.with(|machine| {
+        if let Ok(mut machine) = machine.try_borrow_mut()
+            && let Some(machine) = machine.as_mut()
+        {
+            use_it(machine);
+        }
+    });
+}
+
+pub(crate) fn bells() -> Rc<Bells> {
+    with(|machine| machine.bells.clone())
+}
+
+/// Bytes of a mapped file at most.
+pub const FILE_MAX: usize = 4096;
+
+/// Turns after which a run has no end.
+const TURNS_MAX: u32 = 200_000;
+
+/// Another thread may come in here.
+///
+/// # Panics
+/// The run has no end: threads take turns, but none gets on.
+pub fn point() {
+    let turns = bells().turns.fetch_add(1, SeqCst);
+    assert!(turns < TURNS_MAX, "a run without end: threads take turns, but none gets on");
+}
+
+/// A number below `end`, of shuttle's choice.
+pub fn choose(end: usize) -> usize {
+    shuttle::rand::thread_rng().gen_range(0..end)
+}
+
+/// True once in so many times, and never for 0.
+pub(crate) fn one_in(times: u32) -> bool {
+    times > 0 && choose(times as usize) == 0
+}
+
+/// True once in a while, if the machine makes trouble; `rarity` times as rarely as most of it.
+pub(crate) fn trouble(rarity: u32) -> bool {
+    one_in(with(|machine| machine.behaviour.trouble) * rarity)
+}
+
+/// Whether the machine has this fault.
+pub(crate) fn has(canary: Canary) -> bool {
+    with(|machine| machine.behaviour.canary) == Some(canary)
+}
+
+impl Machine {
+    pub fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    pub fn reserve(&mut self, len: usize) -> usize {
+        let layout = Layout::from_size_align(len, 4096).expect("a length");
+        // SAFETY: the length is not zero.
+        let at = unsafe { alloc_zeroed(layout) } as usize;
+        assert!(at != 0, "no memory for the simulated machine");
+        self.memory.push((at, layout));
+        at
+    }
+
+    pub fn area(&mut self, at: usize) -> Option<&mut Area> {
+        self.areas.iter_mut().find(|area| (area.start..area.start + area.truth.len()).contains(&at))
+    }
+
+    pub fn page(&mut self, at: usize) -> Option<&mut Page> {
+        let area = self.area(at)?;
+        let index = (at - area.start) / PAGE;
+        Some(&mut area.pages[index])
+    }
+
+    /// The page at an address that must be watched.
+    pub fn watched(&mut self, at: usize) -> &mut Page {
+        self.page(at).unwrap_or_else(|| panic!("{at:#x} is not registered"))
+    }
+
+    /// A page comes.
+    pub fn bring(&mut self, at: usize, page: Page) {
+        *self.watched(at) = Page { present: true, ..page };
+        self.present += 1;
+        let most = self.behaviour.pages_max;
+        assert!(self.present <= most, "{} pages are more than the budget, {most}", self.present);
+    }
+
+    /// A page goes.
+    pub fn remove(&mut self, at: usize) -> Page {
+        let page = std::mem::take(self.watched(at));
+        if page.present {
+            self.present -= 1;
+            // SAFETY: the page is the machine's memory, and nobody has a reference to it while `with` lasts.
+            unsafe { std::slice::from_raw_parts_mut(at as *mut u8, PAGE) }.fill(0xee);
+        }
+        page
+    }
+
+    /// Wakes who waits in a range.
+    pub fn wake(&mut self, at: usize, len: usize) {
+        let range = at..at + len;
+        let woken: Vec<u64> =
+            self.waiters.iter().filter(|waiter| range.contains(&waiter.at)).map(|waiter| waiter.id).collect();
+        self.waiters.retain(|waiter| !woken.contains(&waiter.id));
+        for id in woken {
+            self.forget_message(id);
+        }
+    }
+
+    /// A thread waits no more: what it told is still read, or not.
+    pub fn forget_message(&mut self, id: u64) {
+        if choose(2) == 0 {
+            return;
+        }
+        for open in self.open.values_mut() {
+            if let Open::Userfaultfd { messages, .. } = open {
+                messages.retain(|(from, _)| *from != id);
+            }
+        }
+    }
+
+    /// A frame gets other bytes: those of its block, if they are what the program has now, must be in a store.
+    pub fn assert_clean(&self, at: usize, old: &[u8]) {
+        if old.iter().all(|byte| *byte == 0) {
+            return;
+        }
+        for area in &self.areas {
+            let blocks = area.truth.chunks_exact(old.len()).zip(area.pages.chunks_exact(old.len() / PAGE));
+            for (index, (_, pages)) in blocks.enumerate().filter(|(_, (truth, _))| *truth == old) {
+                let block = area.start + index * old.len();
+                let stored =
+                    || self.slots.iter().any(|slots| slots.chunks_exact(old.len()).any(|slot| slot == old));
+                assert!(
+                    pages.iter().all(|page| page.present)
+                        || self.discarding.iter().any(|range| range.contains(&block))
+                        || stored()
+                        || self.in_a_file(old),
+                    "the frame at {at:#x} is reused while its block, {block:#x}, is dirty"
+                );
+            }
+        }
+    }
+
+    /// Something happened to a descriptor that may be polled.
+    pub fn notify(&mut self, fd: i32) {
+        for poll in self.polls.iter_mut().filter(|poll| poll.fd == fd) {
+            poll.pending = true;
+        }
+    }
+
+    /// Whether an operation or a poll has something to tell.
+    pub fn has_ended(&self) -> bool {
+        !self.ends.is_empty() || self.polls.iter().any(|poll| poll.pending)
+    }
+
+    pub fn readable(&self, fd: i32) -> bool {
+        match self.open.get(&fd) {
+            Some(Open::Userfaultfd { messages, .. }) => !messages.is_empty(),
+            Some(Open::Event { set }) => *set,
+            Some(Open::Pipe { hung_up }) => *hung_up,
+            Some(Open::File(_)) | None => false,
+        }
+    }
+
+    /// Reads from a file as far as it goes; how many bytes.
+    pub fn read_file(&self, fd: i32, bytes: &mut [u8], offset: u64) -> usize {
+        use std::os::unix::fs::FileExt;
+        let Some(Open::File(file)) = self.open.get(&fd) else { panic!("{fd} is no open file") };
+        let mut done = 0;
+        while done < bytes.len() {
+            match file.read_at(&mut bytes[done..], offset + done as u64).expect("a file that can be read") {
+                0 => break,
+                more => done += more,
+            }
+        }
+        done
+    }
+
+    /// Whether a file that is open has these bytes as one of its blocks, zeros after its end.
+    fn in_a_file(&self, block: &[u8]) -> bool {
+        self.open.iter().filter(|(_, open)| matches!(open, Open::File(_))).any(|(&fd, _)| {
+            let mut bytes = vec![0; FILE_MAX];
+            self.read_file(fd, &mut bytes, 0);
+            bytes.chunks_exact(block.len()).any(|part| part == block)
+        })
+    }
+}
+
+/// Pages that a range holds before it is paged: one in two, of its first `len` bytes; the first word of each has
+/// been written. A block that holds none stays so.
+pub fn hold_some(start: usize, len: usize) {
+    with(|machine| {
+        let pages = vec![Page::default(); len / PAGE];
+        machine.areas.push(Area { start, uffd: 0, pages, truth: vec![0; len] });
+    });
+    for at in (start..start + len).step_by(PAGE).filter(|_| choose(2) == 0) {
+        with(|machine| {
+            machine.bring(at, Page::default());
+            let value = machine.number().to_le_bytes();
+            // SAFETY: the page is the machine's memory, zeros until now; nobody comes in between.
+            unsafe { *(at as *mut [u8; 8]) = value };
+            machine.areas.last_mut().expect("pushed just now").truth[at - start..][..8]
+                .copy_from_slice(&value);
+        });
+    }
+}
+
+/// After a fork every page that is there is shared with the child.
+pub fn share_pages() {
+    with(|machine| {
+        for page in machine.areas.iter_mut().flat_map(|area| &mut area.pages) {
+            page.shared |= page.present;
+        }
+    });
+}

@@ -1,0 +1,115 @@
+//! Address space.
+
+use crate::machine::{Area, Page, choose, point, trouble, with};
+use crate::{PAGE, Result};
+
+/// Bytes of a huge page: a few blocks.
+pub const HUGE: usize = 1024;
+
+/// Reserves `len` bytes of zeros.
+///
+/// # Errors
+/// None; the real one has some.
+pub fn reserve(len: usize) -> Result<*mut u8> {
+    Ok(with(|machine| machine.reserve(len)) as *mut u8)
+}
+
+/// The pages of a range are gone.
+///
+/// # Safety
+/// Nobody may rely on the bytes.
+pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
+    point();
+    with(|machine| {
+        if machine.page(at).is_some() {
+            for at in (at..at + len).step_by(PAGE) {
+                machine.remove(at);
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Advice is not taken.
+pub fn advise(_at: usize, _len: usize, _advice: i32) -> bool {
+    false
+}
+
+/// Puts fresh memory at exactly `at`, watched from now on, over whatever is there.
+///
+/// # Errors
+/// ENOMEM now and then, but not where pages are given back.
+///
+/// # Safety
+/// Nobody may rely on what was there.
+pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
+    let at = at as usize;
+    point();
+    let gave_back = with(|machine| {
+        if machine.page(at).is_none() {
+            let pages = vec![Page::default(); len / PAGE];
+            machine.areas.push(Area { start: at, uffd: 0, pages, truth: vec![0; len] });
+        }
+        (at..at + len).step_by(PAGE).filter(|&at| machine.remove(at).present).count() > 0
+    });
+    if !gave_back && trouble(1) {
+        return Err(no_memory("mmap"));
+    }
+    Ok(())
+}
+
+/// Every page of a watched range comes, zero; the kernel may hold one for a moment. Memory that is not
+/// watched is there already.
+///
+/// # Errors
+/// ENOMEM now and then, with no page.
+pub fn populate(at: usize, len: usize) -> Result<()> {
+    point();
+    if trouble(1) {
+        return Err(no_memory("madvise(MADV_POPULATE_WRITE)"));
+    }
+    let held = at + if trouble(1) { choose(len / PAGE) * PAGE } else { len };
+    with(|machine| {
+        if machine.page(at).is_some() {
+            for page in (at..at + len).step_by(PAGE) {
+                machine.bring(page, Page { busy: u32::from(page == held), ..Page::default() });
+                // SAFETY: the page is the machine's memory; nobody comes in between.
+                unsafe { std::slice::from_raw_parts_mut(page as *mut u8, PAGE) }.fill(0);
+            }
+        }
+    });
+    Ok(())
+}
+
+fn no_memory(call: &'static str) -> crate::Error {
+    crate::Error { call, source: std::io::Error::from_raw_os_error(12) }
+}
+
+/// The page at `at` is shared with no child any more.
+///
+/// # Safety
+/// `at` is the address of a present page.
+pub unsafe fn make_exclusive(at: usize) {
+    point();
+    with(|machine| {
+        let page = machine.watched(at);
+        assert!(page.present, "{at:#x} is touched without its page");
+        page.shared = false;
+    });
+}
+
+/// The bytes of a range, to read and write. Touching a page that is not there is a bus error.
+///
+/// # Safety
+/// The range is mapped, and nobody else touches it while the slice lives.
+pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
+    with(|machine| {
+        if machine.page(at).is_some() {
+            for at in (at..at + len).step_by(PAGE) {
+                assert!(machine.watched(at).present, "{at:#x} is touched without its page");
+            }
+        }
+    });
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) }
+}

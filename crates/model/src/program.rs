@@ -1,0 +1,146 @@
+//! A program's thread: touches memory, faults, waits.
+
+use crate::PAGE;
+use crate::machine::{Open, Waiter, bells, point, trouble, with};
+use crate::userfaultfd::Fault;
+
+/// Bytes of what the program reads and writes at once.
+pub const WORD: usize = 8;
+
+/// Reads the word at a multiple of [`WORD`], and checks that it is what was last written there.
+///
+/// # Panics
+/// It is another: the pager has failed.
+pub fn read(at: usize) {
+    word(at);
+}
+
+/// The same; gives the word.
+///
+/// # Panics
+/// As [`read`].
+pub fn word(at: usize) -> [u8; WORD] {
+    touch(at, false, |word, truth| {
+        assert_eq!(word, truth, "wrong bytes at {at:#x}");
+        *word
+    })
+}
+
+/// By `ask` the program maps a file over a range of zeros, which holds these bytes from now on.
+pub fn map(at: usize, bytes: &[u8], ask: impl FnOnce()) {
+    ask();
+    with(|machine| {
+        let area = machine.area(at).expect("a registered range");
+        let from = at - area.start;
+        area.truth[from..from + bytes.len()].copy_from_slice(bytes);
+    });
+}
+
+/// Writes a word that was never written before.
+pub fn write(at: usize) {
+    let value = with(|machine| machine.number());
+    put(at, value.to_le_bytes());
+}
+
+/// Writes a word of zeros.
+pub fn write_zeros(at: usize) {
+    put(at, [0; WORD]);
+}
+
+fn put(at: usize, value: [u8; WORD]) {
+    touch(at, true, |word, truth| {
+        *word = value;
+        *truth = value;
+    });
+}
+
+/// I/O of the program's holds a page, if it is there, while it is refused so many moves.
+pub fn pin(at: usize, moves: u32) {
+    point();
+    with(|machine| {
+        let page = machine.watched(at);
+        if page.present {
+            page.busy = moves;
+        }
+    });
+}
+
+/// The program says, by `ask`, that a range reads as zeros from now on; nobody touches it meanwhile.
+pub fn discard(at: usize, len: usize, ask: impl FnOnce()) {
+    with(|machine| machine.discarding.push(at..at + len));
+    ask();
+    with(|machine| {
+        machine.discarding.retain(|range| range.start != at);
+        let area = machine.area(at).expect("a registered range");
+        let from = at - area.start;
+        area.truth[from..from + len].fill(0);
+    });
+}
+
+/// Whether a block at `at` is being discarded: its bytes may or may not be zeros yet.
+pub fn is_discarding(at: usize) -> bool {
+    with(|machine| machine.discarding.iter().any(|range| range.contains(&at)))
+}
+
+/// What the program last wrote to a range.
+pub fn truth(at: usize, len: usize) -> Vec<u8> {
+    with(|machine| {
+        let area = machine.area(at).expect("a registered range");
+        let from = at - area.start;
+        area.truth[from..from + len].to_vec()
+    })
+}
+
+fn touch<R>(at: usize, write: bool, use_it: impl Fn(&mut [u8; WORD], &mut [u8; WORD]) -> R) -> R {
+    let page = at / PAGE * PAGE;
+    loop {
+        point();
+        let got = with(|machine| {
+            let state = machine.watched(at);
+            if !state.present || write && state.protected {
+                return None;
+            }
+            // A write to a page shared with a child gets the program its own.
+            state.shared &= !write;
+            let area = machine.area(at).expect("watched");
+            let from = at - area.start;
+            let truth = (&mut area.truth[from..from + WORD]).try_into().expect("a word");
+            // SAFETY: the page is there; nobody comes in between.
+            Some(use_it(unsafe { &mut *(at as *mut [u8; WORD]) }, truth))
+        });
+        match got {
+            Some(got) => return got,
+            None => fault(page, write),
+        }
+    }
+}
+
+/// Tells of a fault and sleeps, unless the page has come meanwhile; wakes by itself now and then.
+fn fault(page: usize, write: bool) {
+    point();
+    let startled = trouble(8);
+    let id = with(|machine| {
+        let state = *machine.watched(page);
+        let id = machine.number();
+        let uffd = machine.area(page).expect("watched").uffd;
+        let Some(Open::Userfaultfd { strict, messages }) = machine.open.get_mut(&uffd) else {
+            panic!("no userfaultfd for {page:#x}")
+        };
+        assert!(!*strict, "the program touches the pool");
+        messages.push_back((id, Fault { at: page, write, protected: state.present }));
+        machine.notify(uffd);
+        // The kernel looks again once the fault can be read.
+        let sleeps = !state.present || write && state.protected;
+        if sleeps && !startled {
+            machine.waiters.push(Waiter { id, at: page });
+            return Some(id);
+        }
+        machine.forget_message(id);
+        None
+    });
+    let bells = bells();
+    bells.ends.ring();
+    if let Some(id) = id {
+        bells.pages.wait_until(|| with(|machine| machine.waiters.iter().all(|waiter| waiter.id != id)));
+    }
+}

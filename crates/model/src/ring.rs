@@ -1,0 +1,266 @@
+//! io_uring, and the disk behind it.
+
+use crate::machine::{Canary, bells, choose, has, point, trouble, with};
+use crate::memory;
+use crate::{PAGE, Result};
+
+/// A piece of memory.
+#[derive(Clone, Copy)]
+pub struct Piece {
+    at: usize,
+    len: usize,
+}
+
+impl Piece {
+    /// `len` bytes at `at`.
+    pub fn new(at: usize, len: usize) -> Self {
+        Piece { at, len }
+    }
+
+    /// Bytes in it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its address.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+}
+
+/// The end of an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// What it was called when it began.
+    pub tag: u64,
+    /// Bytes transferred or events, or a negative error number.
+    pub result: i32,
+    /// A poll that goes on.
+    pub more: bool,
+}
+
+/// What an operation reads or writes.
+#[derive(Clone, Copy)]
+pub(crate) enum Medium {
+    /// A simulated disk.
+    Store(usize),
+    /// A real file, by its simulated number; only read.
+    File(i32),
+}
+
+/// A read or write of a store.
+pub(crate) struct Operation {
+    pub medium: Medium,
+    pub offset: usize,
+    pub pieces: Vec<Piece>,
+    pub write: bool,
+    pub tag: u64,
+}
+
+/// A poll of a descriptor.
+pub(crate) struct Poll {
+    pub fd: i32,
+    pub tag: u64,
+    pub again: bool,
+    /// Something has happened that it has not told.
+    pub pending: bool,
+}
+
+/// What the pager's thread ends by, when the program has ended.
+struct Ended;
+
+/// A submission and a completion queue.
+#[derive(Default)]
+pub struct Ring {
+    operations: Vec<Operation>,
+    polls: Vec<Poll>,
+}
+
+impl Ring {
+    /// A ring.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn new(_entries: u32) -> Result<Ring> {
+        Ok(Ring::default())
+    }
+
+    pub(crate) fn push(&mut self, operation: Operation) {
+        self.operations.push(operation);
+    }
+
+    /// Begins to read from a file.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    ///
+    /// # Safety
+    /// The pieces' memory stays valid and untouched until the end has been taken.
+    pub unsafe fn read(&mut self, fd: i32, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
+        let (medium, offset) = (Medium::File(fd), offset as usize);
+        self.push(Operation { medium, offset, pieces: pieces.to_vec(), write: false, tag });
+        Ok(())
+    }
+
+    /// Tells when `fd` becomes readable or hangs up: once or, `again`, each time.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn poll(&mut self, fd: i32, again: bool, tag: u64) -> Result<()> {
+        self.polls.push(Poll { fd, tag, again, pending: false });
+        Ok(())
+    }
+
+    /// Hands over what was pushed and waits until `wanted` operations have ended, or does nothing.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn enter(&mut self, wanted: u32) -> Result<()> {
+        point();
+        if trouble(2) {
+            return Ok(());
+        }
+        with(|machine| {
+            machine.operations.append(&mut self.operations);
+            for mut poll in self.polls.drain(..) {
+                poll.pending = machine.readable(poll.fd);
+                machine.polls.push(poll);
+            }
+        });
+        let bells = bells();
+        bells.operations.ring();
+        if wanted > 0 {
+            let ended = || with(|machine| machine.has_ended());
+            bells.ends.wait_until(|| ended() || with(|machine| machine.ending));
+            if !ended() {
+                std::panic::resume_unwind(Box::new(Ended));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something was pushed that the kernel has not been told of.
+    pub fn has_unsubmitted(&self) -> bool {
+        !self.operations.is_empty() || !self.polls.is_empty()
+    }
+
+    /// Whether something has ended that was not taken.
+    pub fn has_done(&mut self) -> bool {
+        point();
+        with(|machine| machine.has_ended())
+    }
+
+    /// Takes the end of an operation, if one has ended.
+    pub fn done(&mut self) -> Option<Done> {
+        point();
+        let stays = !trouble(1);
+        let polls_first = choose(2) == 0;
+        with(|machine| {
+            let pending = machine.polls.iter().position(|poll| poll.pending);
+            match pending {
+                Some(index) if polls_first || machine.ends.is_empty() => {
+                    let poll = &mut machine.polls[index];
+                    poll.pending = false;
+                    let more = poll.again && stays;
+                    let done = Done { tag: poll.tag, result: 1, more };
+                    if !more {
+                        machine.polls.swap_remove(index);
+                    }
+                    Some(done)
+                }
+                _ => machine.ends.pop_front(),
+            }
+        })
+    }
+}
+
+/// Runs the pager's thread until the program has ended.
+pub fn until_the_end(run: impl FnOnce()) {
+    if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run))
+        && !payload.is::<Ended>()
+    {
+        std::panic::resume_unwind(payload);
+    }
+}
+
+/// The disk's thread: does operations in any order, and fails some of them for a while.
+pub fn disk() {
+    let bells = bells();
+    loop {
+        bells.operations.wait_until(|| with(|machine| !machine.operations.is_empty() || machine.ending));
+        point();
+        let count = with(|machine| machine.operations.len());
+        if count == 0 {
+            return;
+        }
+        let index = choose(count);
+        let operation = with(|machine| machine.operations.swap_remove(index));
+        let result = transfer(&operation);
+        with(|machine| machine.ends.push_back(Done { tag: operation.tag, result, more: false }));
+        bells.ends.ring();
+    }
+}
+
+/// Does one operation, or fails it, three times in a row at most; its result.
+fn transfer(operation: &Operation) -> i32 {
+    const EIO: i32 = 5;
+    let tag = operation.tag;
+    let lost = operation.write && has(Canary::LosesWrites);
+    let fails = trouble(1) && with(|machine| *machine.failures.entry(tag).or_default() < 3);
+    let (mut done, mut result) = (0, 0);
+    for piece in &operation.pieces {
+        // SAFETY: the pager keeps the pieces for this operation alone until its end.
+        let bytes = unsafe { memory::bytes(piece.at, piece.len) };
+        with(|machine| {
+            if !operation.write {
+                machine.assert_clean(piece.at, bytes);
+            }
+            let from = operation.offset + done;
+            let store = match operation.medium {
+                Medium::Store(store) => store,
+                Medium::File(fd) => {
+                    result += machine.read_file(fd, bytes, from as u64);
+                    if fails {
+                        bytes.fill(0xdd);
+                    }
+                    return;
+                }
+            };
+            result += piece.len;
+            let slots = &mut machine.slots[store][from..from + piece.len];
+            match (operation.write, fails) {
+                (true, false) if lost => {}
+                (true, false) => slots.copy_from_slice(bytes),
+                (false, false) => bytes.copy_from_slice(slots),
+                (true, true) => slots.fill(0xdd),
+                (false, true) => bytes.fill(0xdd),
+            }
+        });
+        done += piece.len;
+        if trouble(1) {
+            // The kernel lets go of a page some time after the end.
+            let page = piece.at + choose(piece.len / PAGE) * PAGE;
+            let moves = 1 + choose(40) as u32;
+            with(|machine| machine.page(page).map(|page| page.busy = moves));
+        }
+    }
+    // A read of wrong bytes says that all went well. Those of a file have no hash that would tell.
+    let kinds = match operation.medium {
+        Medium::Store(_) if !operation.write => 3,
+        _ => 2,
+    };
+    with(|machine| {
+        let failures = machine.failures.entry(tag).or_default();
+        *failures = if fails { *failures + 1 } else { 0 };
+    });
+    match (fails, choose(kinds)) {
+        (true, 0) => -EIO,
+        (true, 1) => result as i32 / 2,
+        _ => result as i32,
+    }
+}

@@ -1,0 +1,134 @@
+//! A store in the simulated machine.
+
+use crate::machine::with;
+use crate::ring::{Done, Medium, Operation, Piece, Ring};
+
+/// The most that one operation moves: few blocks, so that runs of slots end often.
+pub const EXTENT: usize = 512;
+
+/// Why a store or the pager cannot do something: the names of both stand for it here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error(transparent)]
+    System(#[from] crate::Error),
+    /// There is no room.
+    #[error("store {name} is full: {why}")]
+    Full {
+        /// The store's name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// The range is not one of paged blocks.
+    #[error("{len} bytes at {start:#x} are not all paged")]
+    NotPaged {
+        /// The first address.
+        start: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// A policy has a name that is not known.
+    #[error("unknown policy")]
+    Policy,
+    /// Forks of forks have used up the numbers of stores.
+    #[error("more than 250 generations of forks")]
+    TooManyForks,
+    /// The numbers of stores are used up.
+    #[error("too many files are mapped at once")]
+    TooManyFiles,
+    /// The range is not one of a mapped file.
+    #[error("no file is mapped there")]
+    NoFile,
+}
+
+/// A place for blocks, as `terapage-store` has it.
+pub trait Store: Send {
+    /// What people call it.
+    fn name(&self) -> String;
+
+    /// Slots that can be written now.
+    fn slots(&self) -> u32;
+
+    /// Makes room for more slots.
+    ///
+    /// # Errors
+    /// None here; the real one has some.
+    fn grow(&mut self) -> Result<(), Error>;
+
+    /// Begins to read slots into `pieces`.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    ///
+    /// # Safety
+    /// The pieces and their memory stay valid and untouched until the end has been taken from the ring.
+    unsafe fn read(&mut self, ring: &mut Ring, slot: u32, pieces: &[Piece], tag: u64) -> crate::Result<()>;
+
+    /// Begins to write `pieces` to slots.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read), but that others may read the memory.
+    unsafe fn write(&mut self, ring: &mut Ring, slot: u32, pieces: &[Piece], tag: u64) -> crate::Result<()>;
+
+    /// What came of an operation that has ended.
+    fn ended(&mut self, _done: &mut Done) {}
+}
+
+/// A disk of the machine's.
+pub struct Disk {
+    number: usize,
+    block: usize,
+}
+
+impl Disk {
+    /// An empty one, for blocks of `block` bytes.
+    pub fn new(block: usize) -> Disk {
+        let number = with(|machine| {
+            machine.slots.push(Vec::new());
+            machine.slots.len() - 1
+        });
+        Disk { number, block }
+    }
+
+    /// The bytes in a slot of the store with this number, 0 for the first.
+    pub fn slot(number: usize, block: usize, slot: u32) -> Vec<u8> {
+        with(|machine| machine.slots[number][slot as usize * block..][..block].to_vec())
+    }
+
+    fn begin(&self, ring: &mut Ring, slot: u32, pieces: &[Piece], tag: u64, write: bool) {
+        let (medium, offset) = (Medium::Store(self.number), slot as usize * self.block);
+        ring.push(Operation { medium, offset, pieces: pieces.to_vec(), write, tag });
+    }
+}
+
+impl Store for Disk {
+    fn name(&self) -> String {
+        "the simulated disk".to_owned()
+    }
+
+    fn slots(&self) -> u32 {
+        with(|machine| machine.slots[self.number].len() / self.block) as u32
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        with(|machine| {
+            let len = machine.slots[self.number].len() + EXTENT;
+            machine.slots[self.number].resize(len, 0xcc);
+        });
+        Ok(())
+    }
+
+    unsafe fn read(&mut self, ring: &mut Ring, slot: u32, pieces: &[Piece], tag: u64) -> crate::Result<()> {
+        self.begin(ring, slot, pieces, tag, false);
+        Ok(())
+    }
+
+    unsafe fn write(&mut self, ring: &mut Ring, slot: u32, pieces: &[Piece], tag: u64) -> crate::Result<()> {
+        self.begin(ring, slot, pieces, tag, true);
+        Ok(())
+    }
+}

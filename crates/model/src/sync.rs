@@ -1,0 +1,83 @@
+//! The names that the pager's shared structures stand on, shuttle's.
+
+use shuttle::sync::Condvar;
+pub use shuttle::sync::atomic::{AtomicU64, AtomicUsize};
+pub use shuttle::sync::{Mutex, MutexGuard as Guard};
+use std::sync::LockResult;
+use std::sync::atomic::Ordering;
+
+/// A word that can be slept on.
+pub struct Word {
+    word: shuttle::sync::atomic::AtomicU32,
+    bell: Bell,
+}
+
+impl Word {
+    /// A word.
+    pub fn new(value: u32) -> Word {
+        Word { word: shuttle::sync::atomic::AtomicU32::new(value), bell: Bell::default() }
+    }
+
+    /// Its value.
+    pub fn load(&self, order: Ordering) -> u32 {
+        self.word.load(order)
+    }
+
+    /// Sets it.
+    pub fn store(&self, value: u32, order: Ordering) {
+        self.word.store(value, order);
+    }
+}
+
+/// Sleeps while the word holds `value`.
+pub fn wait(word: &Word, value: u32) {
+    word.bell.wait_until(|| word.word.load(Ordering::SeqCst) != value);
+}
+
+/// Wakes all who sleep on the word.
+pub fn wake(word: &Word) {
+    word.bell.ring();
+}
+
+/// The guard; a panic ends the run in any case.
+pub fn recover<T>(locked: LockResult<Guard<'_, T>>) -> Guard<'_, T> {
+    locked.expect("no thread has panicked")
+}
+
+/// A value that changes hands by an atomic beside it.
+pub struct Cell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> Cell<T> {
+    /// A cell.
+    pub fn new(value: T) -> Cell<T> {
+        Cell(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Gives `use_it` the value's address.
+    pub fn with_mut<R>(&self, use_it: impl FnOnce(*mut T) -> R) -> R {
+        use_it(self.0.get())
+    }
+}
+
+/// Where threads wait for something of the machine's to become so.
+#[derive(Default)]
+pub struct Bell {
+    lock: Mutex<()>,
+    rung: Condvar,
+}
+
+impl Bell {
+    /// Waits until `so`; whoever makes it so rings afterwards.
+    pub fn wait_until(&self, so: impl Fn() -> bool) {
+        let mut held = recover(self.lock.lock());
+        while !so() {
+            held = recover(self.rung.wait(held));
+        }
+    }
+
+    /// Lets all who wait look again.
+    pub fn ring(&self) {
+        let _held = recover(self.lock.lock());
+        self.rung.notify_all();
+    }
+}

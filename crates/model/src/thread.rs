@@ -1,0 +1,46 @@
+//! Threads and time.
+
+use crate::Result;
+use crate::machine::{point, with};
+
+/// The signals that were blocked: none, there are none here.
+pub struct Signals;
+
+/// Blocks nothing.
+pub fn block_signals() -> Signals {
+    Signals
+}
+
+/// Restores nothing.
+pub fn restore_signals(_old: &Signals) {}
+
+/// Nanoseconds; each look takes 200, so that whoever looks for a microsecond looks five times.
+pub fn now_ns() -> u64 {
+    with(|machine| {
+        machine.now_ns += 200;
+        machine.now_ns
+    })
+}
+
+/// The pager gives up: the run fails.
+///
+/// # Panics
+/// Always.
+pub fn stop(line: &str) -> ! {
+    panic!("{line}")
+}
+
+/// Lets other threads run.
+///
+/// # Errors
+/// None.
+pub fn pause() -> Result<()> {
+    shuttle::thread::yield_now();
+    Ok(())
+}
+
+/// Lets other threads run; time does not pass.
+pub fn sleep_ms(_ms: u64) {
+    point();
+    shuttle::thread::yield_now();
+}

@@ -1,0 +1,269 @@
+//! userfaultfd: faults of a range are told to a descriptor and resolved by its calls.
+
+use crate::fd::Fd;
+use crate::machine::{Area, Canary, Open, Page, bells, choose, has, point, trouble, with};
+use crate::{PAGE, Result, thread};
+use std::collections::VecDeque;
+
+const ENOENT: i32 = 2;
+const EAGAIN: i32 = 11;
+const EBUSY: i32 = 16;
+const EEXIST: i32 = 17;
+
+/// What a userfaultfd is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Faults wait until they are resolved.
+    Waiting,
+    /// Touching what is not there is a bus error.
+    Strict,
+}
+
+/// A fault, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The page's address.
+    pub at: usize,
+    /// The touch was a write.
+    pub write: bool,
+    /// The page is there but protected against writes.
+    pub protected: bool,
+}
+
+/// Why a transfer stopped, and how far it had come by the kernel's own count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Bytes done.
+    pub done: usize,
+    /// The error number.
+    pub errno: i32,
+}
+
+/// A userfaultfd.
+#[derive(Debug)]
+pub struct Userfaultfd {
+    fd: Fd,
+}
+
+impl Userfaultfd {
+    /// Opens one.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn open(kind: Kind) -> Result<Self> {
+        let strict = kind == Kind::Strict;
+        Ok(Userfaultfd { fd: Fd::open(Open::Userfaultfd { strict, messages: VecDeque::new() }) })
+    }
+
+    /// Whether pages can be moved.
+    pub fn can_move(&self) -> bool {
+        with(|machine| machine.behaviour.moves)
+    }
+
+    /// The descriptor's number.
+    pub fn raw(&self) -> i32 {
+        self.fd.raw()
+    }
+
+    /// From now on the range is watched; it has no pages but those that it held.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn register(&self, at: usize, len: usize, _protect: bool) -> Result<()> {
+        with(|machine| match machine.area(at) {
+            Some(area) => area.uffd = self.raw(),
+            None => {
+                let pages = vec![Page::default(); len / PAGE];
+                machine.areas.push(Area { start: at, uffd: self.raw(), pages, truth: vec![0; len] });
+            }
+        });
+        Ok(())
+    }
+
+    /// Not simulated: a range stays watched.
+    ///
+    /// # Panics
+    /// Always.
+    pub fn unregister(&self, _at: usize, _len: usize) -> Result<()> {
+        unreachable!("the model releases nothing")
+    }
+
+    /// Wakes all threads that wait on the range.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn wake(&self, at: usize, len: usize) -> Result<()> {
+        point();
+        if !has(Canary::ForgetsToWake) {
+            with(|machine| machine.wake(at, len));
+            bells().pages.ring();
+        }
+        Ok(())
+    }
+
+    /// Protects the range against writes, or ends that and wakes.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn protect(&self, at: usize, len: usize, on: bool) -> Result<()> {
+        for at in (at..at + len).step_by(PAGE) {
+            point();
+            with(|machine| machine.watched(at).protected = on);
+        }
+        if on { Ok(()) } else { self.wake(at, len) }
+    }
+
+    /// Moves the pages at `from` to `to`, which has none, and wakes who waits on `to`.
+    ///
+    /// # Errors
+    /// Where and why it stopped, by the kernel's count.
+    ///
+    /// # Safety
+    /// Nobody relies on the bytes at `from` staying there.
+    pub unsafe fn shift(
+        &self,
+        to: usize,
+        from: usize,
+        len: usize,
+        wake: bool,
+    ) -> std::result::Result<(), Stuck> {
+        self.patiently(len, wake, to, |done, len| self.shift_once(to + done, from + done, len))
+    }
+
+    /// Copies `len` bytes at `from` into fresh pages at `to`, which has none, and wakes.
+    ///
+    /// # Errors
+    /// Where and why it stopped.
+    ///
+    /// # Safety
+    /// The bytes at `from` are valid and do not change meanwhile.
+    pub unsafe fn copy(
+        &self,
+        to: usize,
+        from: usize,
+        len: usize,
+        wake: bool,
+    ) -> std::result::Result<(), Stuck> {
+        self.patiently(len, wake, to, |done, len| self.copy_once(to + done, from + done, len))
+    }
+
+    /// Goes on after the part that was done, as the real one does.
+    fn patiently(
+        &self,
+        len: usize,
+        wake: bool,
+        to: usize,
+        once: impl Fn(usize, usize) -> (usize, i32),
+    ) -> std::result::Result<(), Stuck> {
+        let mut done = 0;
+        let mut patience = 100;
+        while done < len {
+            let (bytes, errno) = once(done, len - done);
+            if wake && bytes > 0 {
+                self.wake(to + done, bytes).ok();
+            }
+            match errno {
+                _ if bytes > 0 => done += bytes,
+                EAGAIN if patience > 0 => {
+                    patience -= 1;
+                    thread::pause().ok();
+                }
+                errno => return Err(Stuck { done, errno }),
+            }
+        }
+        Ok(())
+    }
+
+    /// One call: the bytes that it counts, and why it stopped.
+    fn shift_once(&self, to: usize, from: usize, len: usize) -> (usize, i32) {
+        for offset in (0..len).step_by(PAGE) {
+            point();
+            let errno = shift_page(to + offset, from + offset);
+            if errno != 0 {
+                if has(Canary::CountsTooMany) {
+                    return (offset + PAGE, errno);
+                }
+                let uncounts = offset > 0 && choose(2) == 0;
+                if uncounts {
+                    let last = offset - PAGE;
+                    with(|machine| {
+                        machine.watched(to + last).uncounted = true;
+                        machine.watched(from + last).uncounted = true;
+                    });
+                    return (last, errno);
+                }
+                return (offset, errno);
+            }
+        }
+        (len, 0)
+    }
+
+    fn copy_once(&self, to: usize, from: usize, len: usize) -> (usize, i32) {
+        for offset in (0..len).step_by(PAGE) {
+            point();
+            if trouble(1) {
+                return (offset, EAGAIN);
+            }
+            let (to, from) = (to + offset, from + offset);
+            let there = with(|machine| {
+                assert!(machine.page(from).is_none_or(|page| page.present), "{from:#x} has no bytes to copy");
+                let there = machine.watched(to).present;
+                if !there {
+                    machine.bring(to, Page::default());
+                    put(to, from);
+                }
+                there
+            });
+            if there {
+                return (offset, EEXIST);
+            }
+        }
+        (len, 0)
+    }
+
+    /// Takes the faults that have come, 16 at most.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn faults(&self, into: &mut Vec<Fault>) -> Result<()> {
+        point();
+        with(|machine| {
+            if let Some(Open::Userfaultfd { messages, .. }) = machine.open.get_mut(&self.raw()) {
+                let count = messages.len().min(16);
+                into.extend(messages.drain(..count).map(|(_, fault)| fault));
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The bytes of one page to another.
+fn put(to: usize, from: usize) {
+    // SAFETY: both are the machine's memory; nobody comes in between.
+    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, PAGE) };
+}
+
+/// Moves one page; 0 or the error number.
+fn shift_page(to: usize, from: usize) -> i32 {
+    if trouble(2) {
+        return EAGAIN;
+    }
+    with(|machine| {
+        let page = machine.watched(from);
+        if !page.present {
+            return ENOENT;
+        }
+        if page.busy > 0 || page.shared {
+            page.busy = page.busy.saturating_sub(1);
+            return EBUSY;
+        }
+        if machine.watched(to).present {
+            return EEXIST;
+        }
+        // The bytes first: what is left behind becomes rubbish.
+        put(to, from);
+        let page = machine.remove(from);
+        machine.bring(to, Page { protected: false, uncounted: false, ..page });
+        0
+    })
+}

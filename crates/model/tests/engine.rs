@@ -1,0 +1,514 @@
+//! The pager's real engine on a simulated machine, under shuttle: program threads that read, write, discard and fork,
+//! a disk and a kernel that misbehave as real ones do, in thousands of orders.
+//!
+//! Checked: a file that is mapped is, once synced, what was written; a read gives what was written last; every thread ends; the pages that are there never exceed the
+//! budget; a page is touched only where it is; a fork's slots stay as they were. A loss shows
+//! as a wrong byte, since whatever leaves its page leaves rubbish there.
+//!
+//! Each run prints its seed; `TERAPAGE_SEED` repeats it, `TERAPAGE_RUNS` lengthens it.
+
+extern crate self as terapage_store;
+extern crate terapage_model as terapage_sys;
+
+#[path = "../../pager/src/advice.rs"]
+mod advice;
+#[path = "../../pager/src/engine.rs"]
+#[allow(dead_code, reason = "the pager uses all of it")]
+mod engine;
+#[path = "../../pager/src/files.rs"]
+#[allow(dead_code, reason = "writing to a mapped file touches memory behind the model's back")]
+mod files;
+#[path = "../../pager/src/fork.rs"]
+#[allow(dead_code, reason = "a child's part needs a process of its own")]
+mod fork;
+#[path = "../../pager/src/mailbox.rs"]
+#[allow(dead_code, reason = "the pager uses all of it")]
+mod mailbox;
+#[path = "../../pager/src/mover.rs"]
+#[allow(dead_code, reason = "the pager uses all of it")]
+mod mover;
+#[path = "../../pager/src/pagein.rs"]
+mod pagein;
+#[path = "../../pager/src/pageout.rs"]
+mod pageout;
+#[path = "../../pager/src/pool.rs"]
+mod pool;
+#[path = "../../pager/src/requests.rs"]
+mod requests;
+#[path = "../../pager/src/slots.rs"]
+mod slots;
+#[path = "../../pager/src/table.rs"]
+mod table;
+
+use engine::Engine;
+use mailbox::{Mailbox, Request};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use table::State;
+use terapage_model::fd::Fd;
+use terapage_model::machine::{self, Behaviour, Canary, choose};
+use terapage_model::store::Disk;
+use terapage_model::{PAGE, memory, program, ring};
+use terapage_stats::Counters;
+use xxhash_rust::xxh3::xxh3_128;
+
+pub(crate) use terapage_model::store::{EXTENT, Error, Store};
+pub(crate) use terapage_model::sync;
+
+/// What asks: the program's side of the pager.
+struct Pager {
+    mailbox: &'static Mailbox,
+    block: usize,
+}
+
+/// How a pager is to be: the pager's options, but for the trace.
+struct Options {
+    block: usize,
+    frames: usize,
+    policy: String,
+    prefetch: String,
+    ahead_bytes: usize,
+    soft_per_mille: usize,
+    verify: bool,
+    threads: usize,
+    spin_us: u64,
+    copy: bool,
+}
+
+/// The pager's thread looks at bytes by itself: its helpers are for more bytes than blocks have here.
+mod crew {
+    use terapage_model::memory;
+    use xxhash_rust::xxh3::xxh3_128;
+
+    #[derive(Clone, Copy)]
+    pub struct Look {
+        pub zero: bool,
+        pub hash: u128,
+    }
+
+    pub struct Crew;
+
+    impl Crew {
+        pub fn alone() -> Crew {
+            Crew
+        }
+
+        pub fn start(_helpers: usize) -> terapage_model::Result<Crew> {
+            Ok(Crew)
+        }
+
+        /// # Safety
+        /// The bytes are there, and nobody writes to them meanwhile.
+        pub unsafe fn look(&self, addresses: &[usize], len: usize) -> Vec<Look> {
+            let look = |&at: &usize| {
+                // SAFETY: the caller's promise.
+                let bytes = unsafe { memory::bytes(at, len) };
+                match bytes.iter().all(|&byte| byte == 0) {
+                    true => Look { zero: true, hash: 0 },
+                    false => Look { zero: false, hash: xxh3_128(bytes) },
+                }
+            };
+            addresses.iter().map(look).collect()
+        }
+    }
+}
+
+/// No trace here: the ring that carries it is checked by itself.
+mod recorder {
+    #[derive(Clone, Copy)]
+    pub enum Kind {
+        FirstTouch,
+        FreshAhead,
+        Present,
+        HardFault,
+        SoftFault,
+        PrefetchMarker,
+        Prefetched,
+        PageOutDirty,
+        PageOutClean,
+        PageOutZero,
+    }
+
+    pub struct Recorder;
+
+    impl Recorder {
+        pub fn events(&mut self, _kind: Kind, blocks: impl IntoIterator<Item = u32>) {
+            blocks.into_iter().for_each(drop);
+        }
+
+        pub fn discard(&mut self, _block: u32, _count: u32) {}
+
+        pub fn region(&mut self, _start: usize, _len: usize, _first: u32) {}
+
+        pub fn end(self) {}
+    }
+}
+
+const PAGES_A_BLOCK: usize = 4;
+const BLOCK: usize = PAGES_A_BLOCK * PAGE;
+const FRAMES: usize = 8;
+const BLOCKS: usize = 14;
+/// Blocks of a range that is paged with what it holds.
+const HELD: usize = 3;
+/// Blocks of a range that a file is mapped at, which ends in the last of them.
+const MAPPED: usize = 3;
+const FILE_BYTES: usize = MAPPED * BLOCK - 100;
+
+/// What one run does.
+#[derive(Clone, Copy)]
+struct Plan {
+    threads: usize,
+    steps: usize,
+    moves: bool,
+    verify: bool,
+    trouble: u32,
+    canary: Option<Canary>,
+    policies: &'static [&'static str],
+}
+
+const POLICIES: &[&str] = &["auto", "fifo", "lru", "clock", "s3fifo", "2q", "arc"];
+
+const PLAN: Plan =
+    Plan { threads: 3, steps: 14, moves: true, verify: true, trouble: 12, canary: None, policies: POLICIES };
+
+/// The engine, for the thread that forks while it is parked.
+#[derive(Clone, Copy)]
+struct Shared(*mut Engine);
+
+// SAFETY: used by the pager's thread, and by the one that forks while that is parked.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn get(&self) -> *mut Engine {
+        self.0
+    }
+}
+
+thread_local! {
+    /// One test's counters, over all its runs.
+    // SAFETY: counters are atomics, for which zeros are valid.
+    static COUNTERS: &'static Counters = Box::leak(Box::new(unsafe { std::mem::zeroed() }));
+}
+
+/// Whether the runs have met what they are about: a plan that never faults shows nothing.
+fn assert_met() {
+    let met = COUNTERS.with(|counters| counters.snapshot());
+    eprintln!("{}", met.to_json().unwrap_or_default());
+    let all = [
+        met.first_touches,
+        met.hard_faults,
+        met.soft_faults,
+        met.prefetched_blocks,
+        met.prefetch_used_blocks,
+        met.dirty_page_outs,
+        met.clean_page_outs,
+        met.zero_page_outs,
+        met.forks,
+    ];
+    assert!(all.iter().all(|count| *count > 0), "something was never met: {all:?}");
+}
+
+/// One run of a program under the pager.
+fn run(plan: Plan) {
+    // A page that is copied instead of moved is there twice for a moment. One that a wrong count leaves
+    // behind is there for ever.
+    let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
+    let pages_max = FRAMES * PAGES_A_BLOCK + 1 + left_behind;
+    let (moves, trouble, canary) = (plan.moves, plan.trouble, plan.canary);
+    machine::start(Behaviour { moves, trouble, pages_max, canary });
+    let disk = shuttle::thread::spawn(ring::disk);
+    let one_of = |names: &[&str]| names[choose(names.len())].to_owned();
+    let options = Options {
+        block: BLOCK,
+        frames: FRAMES,
+        policy: one_of(plan.policies),
+        prefetch: one_of(&["auto", "sequential", "stride", "trend", "off"]),
+        ahead_bytes: 2 * BLOCK,
+        soft_per_mille: [100, 300, 600][choose(3)],
+        verify: plan.verify,
+        threads: 1,
+        spin_us: choose(2) as u64,
+        copy: false,
+    };
+    let mailbox = Mailbox::new().unwrap();
+    let engine =
+        Engine::new(options, Box::new(Disk::new(BLOCK)), COUNTERS.with(|counters| *counters), mailbox)
+            .unwrap();
+    let engine = Shared(Box::into_raw(Box::new(engine)));
+    let pager = shuttle::thread::spawn(move || {
+        // SAFETY: this thread's, but for a fork, which parks it.
+        ring::until_the_end(|| unsafe { (*engine.get()).run() });
+    });
+    let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
+    mailbox.ask(Request::Add { start: base, len: BLOCKS * BLOCK, held: 0, loose: &[] }).unwrap();
+    // A second range, which holds something already: blocks after the first one's.
+    let held = HELD * BLOCK;
+    let more = memory::reserve(held).unwrap() as usize;
+    machine::hold_some(more, held);
+    mailbox.ask(Request::Add { start: more, len: held, held, loose: &[] }).unwrap();
+    let file = DataFile::map(mailbox);
+    let threads: Vec<_> = (0..plan.threads)
+        .map(|number| {
+            let file = file.clone();
+            shuttle::thread::spawn(move || work(base, number, plan, mailbox, engine, &file))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for at in (base..base + BLOCKS * BLOCK).chain(more..more + held).step_by(program::WORD) {
+        program::read(at);
+    }
+    file.unmap();
+    machine::end();
+    pager.join().unwrap();
+    disk.join().unwrap();
+    // SAFETY: its thread has ended.
+    drop(unsafe { Box::from_raw(engine.get()) });
+}
+
+/// A file that is mapped at a range.
+#[derive(Clone)]
+struct DataFile {
+    file: Arc<File>,
+    at: usize,
+    mailbox: &'static Mailbox,
+}
+
+impl DataFile {
+    fn pager(&self) -> Pager {
+        Pager { mailbox: self.mailbox, block: BLOCK }
+    }
+
+    /// A file with a hole, the second block, mapped at fresh memory.
+    fn map(mailbox: &'static Mailbox) -> DataFile {
+        let len = MAPPED * BLOCK;
+        let at = memory::reserve(len).unwrap() as usize;
+        mailbox.ask(Request::Add { start: at, len, held: 0, loose: &[] }).unwrap();
+        let bytes: Vec<u8> =
+            (0..FILE_BYTES).map(|at| if at / BLOCK == 1 { 0 } else { (at % 251) as u8 }).collect();
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        let mapped = DataFile { file: Arc::new(file), at, mailbox };
+        let map = || mapped.pager().map_file(at, len, &mapped.file, 0, FILE_BYTES as u64).unwrap();
+        program::map(at, &bytes, map);
+        mapped
+    }
+
+    /// What `Pager::sync_file` does, touching memory as the machine's programs do.
+    fn sync(&self) {
+        let (start, len) = (self.at, MAPPED * BLOCK);
+        let mut marks = [false; MAPPED];
+        self.mailbox.ask(Request::Changed { start, len, marks: marks.as_mut_ptr() }).unwrap();
+        let mut hashes = [files::UNKNOWN; MAPPED];
+        for index in (0..MAPPED).filter(|&index| marks[index]) {
+            let from = index * BLOCK;
+            let words = (start + from..start + from + BLOCK).step_by(program::WORD);
+            let mut bytes: Vec<u8> = words.flat_map(program::word).collect();
+            let inside = (FILE_BYTES - from).min(BLOCK);
+            self.file.write_all_at(&bytes[..inside], from as u64).unwrap();
+            bytes[inside..].fill(0);
+            hashes[index] = xxh3_128(&bytes);
+        }
+        self.mailbox.ask(Request::Written { start, len, hashes: hashes.as_ptr() }).unwrap();
+    }
+
+    /// Nobody else uses it any more: the file holds what the program wrote, and then the range holds zeros.
+    fn unmap(self) {
+        let (at, len) = (self.at, MAPPED * BLOCK);
+        self.sync();
+        let mut bytes = vec![0; FILE_BYTES];
+        self.file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(program::truth(at, FILE_BYTES), bytes, "the file was synced, but is not what was written");
+        (at..at + len).step_by(program::WORD).for_each(program::read);
+        program::discard(at, len, || self.pager().unmap_file(at, len).unwrap());
+        (at..at + len).step_by(program::WORD).for_each(program::read);
+    }
+}
+
+/// One thread of the program: all blocks are everybody's, but each thread discards one of its own, and
+/// the first alone brings the file up to date.
+fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engine: Shared, file: &DataFile) {
+    let own = base + number * BLOCK;
+    let pager = Pager { mailbox, block: BLOCK };
+    let shared = plan.threads;
+    let word = |len| choose(len / program::WORD) * program::WORD;
+    let mut at = own;
+    let mut child: Option<Child> = None;
+    for _ in 0..plan.steps {
+        if let Some(child) = &child {
+            child.look();
+        }
+        if choose(8) == 0
+            && let Some(child) = child.take()
+        {
+            child.end();
+        }
+        // Here, there, or on from where it was.
+        at = match choose(4) {
+            3 => file.at + word(MAPPED * BLOCK),
+            0 => own + word(BLOCK),
+            1 => base + shared * BLOCK + word((BLOCKS - shared) * BLOCK),
+            _ if at >= base + shared * BLOCK && at + BLOCK < base + BLOCKS * BLOCK => at + BLOCK,
+            _ => at,
+        };
+        match choose(20) {
+            0 => {
+                let request = Request::Discard { start: own, len: BLOCK };
+                program::discard(own, BLOCK, || mailbox.ask(request).unwrap());
+            }
+            1 => {
+                let first = choose(BLOCKS - 2);
+                let range = Request::WillNeed { start: base + first * BLOCK, len: 2 * BLOCK };
+                mailbox.ask(range).unwrap();
+            }
+            2 if child.is_none() => child = Some(Child::fork(base, mailbox, engine)),
+            3 => program::pin(at, [2, 40, 200][choose(3)]),
+            4 => {
+                let (first, random) = (base + choose(BLOCKS - 4) * BLOCK, choose(2) == 0);
+                pager.set_random(first, 4 * BLOCK, random).unwrap();
+            }
+            5 => pager.done_with(base + choose(BLOCKS - 2) * BLOCK, 2 * BLOCK).unwrap(),
+            6 if number == 0 => file.sync(),
+            6..10 => program::read(at),
+            10 => program::write_zeros(at),
+            _ => program::write(at),
+        }
+    }
+    if let Some(child) = child {
+        child.end();
+    }
+}
+
+/// The child of a fork: what it finds in its parent's store, and the pipe that says that it lives.
+struct Child {
+    stored: Vec<(u32, Vec<u8>)>,
+    hold: Fd,
+}
+
+impl Child {
+    /// Forks, the pager's thread parked.
+    fn fork(base: usize, mailbox: &Mailbox, engine: Shared) -> Child {
+        let asking = mailbox.lock();
+        mailbox.stop_pager(&asking);
+        // SAFETY: its thread is parked until `unpark`.
+        let engine = unsafe { &mut *engine.get() };
+        let hold = engine.freeze().unwrap();
+        let stored = (0..BLOCKS as u32)
+            .filter(|&block| engine.table.state(block) == State::Stored)
+            .filter(|&block| !program::is_discarding(base + block as usize * BLOCK))
+            .map(|block| {
+                let slot = engine.table.get(block).slot().expect("a stored block has a slot");
+                let bytes = program::truth(base + block as usize * BLOCK, BLOCK);
+                assert_eq!(Disk::slot(0, BLOCK, slot), bytes, "block {block} is clean, but not in the store");
+                (slot, bytes)
+            })
+            .collect();
+        machine::share_pages();
+        mailbox.unpark();
+        drop(asking);
+        Child { stored, hold }
+    }
+
+    /// What the child reads is still as it was.
+    fn look(&self) {
+        for (slot, bytes) in &self.stored {
+            assert_eq!(Disk::slot(0, BLOCK, *slot), *bytes, "slot {slot} has changed under a child");
+        }
+    }
+
+    /// The child ends.
+    fn end(self) {
+        self.look();
+        self.hold.close();
+    }
+}
+
+/// Runs the plan in many orders, half of them chosen by chance, half by priorities (PCT).
+fn explore(plan: Plan, runs: usize) {
+    explore_from(std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0u8), plan, runs);
+}
+
+/// The same from a seed, unless another is given.
+fn explore_from(seed: u64, plan: Plan, runs: usize) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seed = number("TERAPAGE_SEED").unwrap_or(seed);
+    let runs = number("TERAPAGE_RUNS").map_or(runs, |runs| runs as usize);
+    eprintln!("TERAPAGE_SEED={seed}");
+    explore_by(RandomScheduler::new_from_seed(seed, runs / 2), plan);
+    explore_by(PctScheduler::new_from_seed(seed, 4, runs / 2), plan);
+}
+
+fn explore_by(scheduler: impl Scheduler + 'static, plan: Plan) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 256 << 10;
+    config.silence_warnings = true;
+    config.failure_persistence = shuttle::FailurePersistence::None;
+    shuttle::Runner::new(scheduler, config).run(move || run(plan));
+}
+
+/// The checker finds a fault, starting from this seed, and says one of these.
+fn must_find(seed: u64, plan: Plan, says: &[&str]) {
+    let found =
+        std::panic::catch_unwind(|| explore_from(seed, plan, 1000)).expect_err("the fault was not found");
+    let said = found.downcast_ref::<String>().cloned();
+    let said =
+        said.or_else(|| found.downcast_ref::<&str>().map(|said| (*said).to_owned())).unwrap_or_default();
+    assert!(says.iter().any(|expected| said.contains(expected)), "another fault was found: {said}");
+}
+
+/// A kernel that the pager cannot live with ends the program; it does not give it wrong bytes.
+#[test]
+fn a_kernel_that_counts_too_many_stops_the_program() {
+    let plan = Plan { canary: Some(Canary::CountsTooMany), ..PLAN };
+    for seed in 0..30 {
+        must_find(seed, plan, &["is touched without its page", "has vanished"]);
+    }
+}
+
+#[test]
+fn every_read_gives_what_was_written_last() {
+    explore(PLAN, 800);
+    assert_met();
+}
+
+#[test]
+fn a_machine_without_trouble_too() {
+    explore(Plan { trouble: 0, ..PLAN }, 300);
+    assert_met();
+}
+
+/// With 8 frames and the pager's thread always ahead of the program's, a block that leaves first again once it was
+/// taken back could go in and out for ever.
+#[test]
+fn fifo_gets_on_too() {
+    explore_from(3_855_318_563_359_672_236, Plan { trouble: 0, policies: &["fifo"], ..PLAN }, 300);
+}
+
+#[test]
+fn a_kernel_without_move_too() {
+    explore(Plan { moves: false, ..PLAN }, 300);
+    assert_met();
+}
+
+#[test]
+fn canary_bytes_that_are_not_verified() {
+    must_find(1, Plan { verify: false, ..PLAN }, &["wrong bytes at"]);
+}
+
+#[test]
+fn canary_the_kernels_count_is_trusted() {
+    let plan = Plan { canary: Some(Canary::TrustsTheCount), ..PLAN };
+    must_find(1, plan, &["is touched without its page", "has vanished", "wrong bytes at"]);
+}
+
+#[test]
+fn canary_a_wake_up_that_is_forgotten() {
+    must_find(1, Plan { trouble: 0, canary: Some(Canary::ForgetsToWake), ..PLAN }, &["deadlock"]);
+}
+
+#[test]
+fn canary_a_store_that_loses_writes() {
+    let plan = Plan { canary: Some(Canary::LosesWrites), ..PLAN };
+    must_find(1, plan, &["not those that were written", "not in the store", "is dirty"]);
+}

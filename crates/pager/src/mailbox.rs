@@ -1,0 +1,164 @@
+//! Requests of the program's threads to the pager's thread, one at a time, and their answers.
+
+use crate::Error;
+use crate::files::Part;
+use crate::sync::{Cell, Guard, Mutex, Word, recover, wait, wake};
+use std::sync::atomic::Ordering::SeqCst;
+use terapage_sys::fd::Fd;
+use terapage_sys::thread;
+
+/// What a program can ask for. Ranges begin and end on a block's edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    Add {
+        start: usize,
+        len: usize,
+        held: usize,
+        /// Ranges in it that are not to be paged; valid while the asker waits.
+        loose: *const [(usize, usize)],
+    },
+    Discard {
+        start: usize,
+        len: usize,
+    },
+    Release {
+        start: usize,
+        len: usize,
+    },
+    Restore {
+        start: usize,
+        len: usize,
+    },
+    WillNeed {
+        start: usize,
+        len: usize,
+    },
+    Order {
+        start: usize,
+        len: usize,
+        random: bool,
+    },
+    DoneWith {
+        start: usize,
+        len: usize,
+    },
+    MapFile {
+        start: usize,
+        len: usize,
+        part: Part,
+    },
+    UnmapFile {
+        start: usize,
+        len: usize,
+    },
+    /// `marks`: one for each block, valid until the answer.
+    Changed {
+        start: usize,
+        len: usize,
+        marks: *mut bool,
+    },
+    /// `hashes`: one for each block, valid until the answer.
+    Written {
+        start: usize,
+        len: usize,
+        hashes: *const u128,
+    },
+    FinishTrace,
+    Park,
+}
+
+const IDLE: u32 = 0;
+const POSTED: u32 = 1;
+const ANSWERED: u32 = 2;
+const PARKED: u32 = 3;
+
+/// Where one request at a time waits for the pager's thread, and its answer for the asker.
+pub(crate) struct Mailbox {
+    pub event: Fd,
+    asking: Mutex<()>,
+    state: Word,
+    request: Cell<Option<Request>>,
+    answer: Cell<Option<Result<(), Error>>>,
+}
+
+// SAFETY: `request` and `answer` change hands by `state`: the asker, who holds `asking`, has them while it is
+// IDLE or ANSWERED, the pager's thread while it is POSTED.
+unsafe impl Sync for Mailbox {}
+
+impl Mailbox {
+    pub fn new() -> Result<&'static Mailbox, Error> {
+        Ok(Box::leak(Box::new(Mailbox {
+            event: Fd::event()?,
+            asking: Mutex::new(()),
+            state: Word::new(IDLE),
+            request: Cell::new(None),
+            answer: Cell::new(None),
+        })))
+    }
+
+    pub fn lock(&self) -> Guard<'_, ()> {
+        recover(self.asking.lock())
+    }
+
+    /// Posts a request and waits until the state is `until`.
+    fn post(&self, request: Request, until: u32) {
+        // SAFETY: the asker holds `asking` and the state is IDLE.
+        self.request.with_mut(|cell| unsafe { *cell = Some(request) });
+        self.state.store(POSTED, SeqCst);
+        self.event.signal();
+        loop {
+            match self.state.load(SeqCst) {
+                state if state == until => return,
+                state => wait(&self.state, state),
+            }
+        }
+    }
+
+    pub fn ask(&self, request: Request) -> Result<(), Error> {
+        // A signal handler that asks while its thread asks would wait for itself.
+        let signals = thread::block_signals();
+        let asking = self.lock();
+        self.post(request, ANSWERED);
+        // SAFETY: answered: the asker's again.
+        let answer = self.answer.with_mut(|cell| unsafe { (*cell).take() });
+        self.state.store(IDLE, SeqCst);
+        drop(asking);
+        thread::restore_signals(&signals);
+        answer.unwrap_or(Ok(()))
+    }
+
+    /// Waits until the pager's thread stands still, until [`unpark`](Self::unpark). The caller holds `asking`.
+    pub fn stop_pager(&self, _asking: &Guard<'_, ()>) {
+        self.post(Request::Park, PARKED);
+    }
+
+    /// The pager's thread takes what was posted.
+    pub fn take(&self) -> Option<Request> {
+        if self.state.load(SeqCst) != POSTED {
+            return None;
+        }
+        // SAFETY: POSTED: the pager's.
+        self.request.with_mut(|cell| unsafe { (*cell).take() })
+    }
+
+    pub fn answer(&self, answer: Result<(), Error>) {
+        // SAFETY: POSTED: the pager's.
+        self.answer.with_mut(|cell| unsafe { *cell = Some(answer) });
+        self.state.store(ANSWERED, SeqCst);
+        wake(&self.state);
+    }
+
+    /// The pager's thread stands still until the asker goes on.
+    pub fn park(&self) {
+        self.state.store(PARKED, SeqCst);
+        wake(&self.state);
+        while self.state.load(SeqCst) == PARKED {
+            wait(&self.state, PARKED);
+        }
+    }
+
+    pub fn unpark(&self) {
+        self.state.store(IDLE, SeqCst);
+        wake(&self.state);
+    }
+}

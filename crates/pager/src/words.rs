@@ -1,0 +1,91 @@
+//! A ring of words between two threads: one puts in, one takes out, neither takes a lock.
+//!
+//! Both sides keep their own position and look at the other's only when they must. Words
+//! put in are seen together, when the position is published; room is given back likewise.
+
+use crate::sync::{AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The ring; `LEN` words.
+pub(crate) struct Words<const LEN: usize> {
+    words: Box<[AtomicU64]>,
+    /// Words put in, ever.
+    head: AtomicUsize,
+    /// Words taken out, ever.
+    tail: AtomicUsize,
+}
+
+impl<const LEN: usize> Words<LEN> {
+    pub fn new() -> Self {
+        Words {
+            words: (0..LEN).map(|_| AtomicU64::new(0)).collect(),
+            head: AtomicUsize::new(0),
+            tail: AtomicUsize::new(0),
+        }
+    }
+
+    /// Words put in, ever: those before it can be taken.
+    pub fn head(&self) -> usize {
+        self.head.load(Acquire)
+    }
+}
+
+/// The position of the thread that puts in.
+#[derive(Default)]
+pub(crate) struct Put {
+    head: usize,
+    tail_seen: usize,
+}
+
+impl Put {
+    /// Words put in, ever.
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// Whether there is room for so many words.
+    pub fn has_room<const LEN: usize>(&mut self, ring: &Words<LEN>, words: usize) -> bool {
+        if self.head + words - self.tail_seen <= LEN {
+            return true;
+        }
+        self.tail_seen = ring.tail.load(Acquire);
+        self.head + words - self.tail_seen <= LEN
+    }
+
+    /// Puts a word in, for which there is room; it is seen from the next [`publish`](Self::publish) on.
+    pub fn put<const LEN: usize>(&mut self, ring: &Words<LEN>, word: u64) {
+        ring.words[self.head % LEN].store(word, Relaxed);
+        self.head += 1;
+    }
+
+    /// What was put in can be taken out.
+    pub fn publish<const LEN: usize>(&self, ring: &Words<LEN>) {
+        ring.head.store(self.head, Release);
+    }
+}
+
+/// The position of the thread that takes out.
+#[derive(Default)]
+pub(crate) struct Take {
+    tail: usize,
+}
+
+impl Take {
+    /// Words taken out, ever.
+    pub fn tail(&self) -> usize {
+        self.tail
+    }
+
+    /// Takes a word out, one before the [`head`](Words::head); its place stays taken until
+    /// [`give_back`](Self::give_back).
+    pub fn take<const LEN: usize>(&mut self, ring: &Words<LEN>) -> u64 {
+        let word = ring.words[self.tail % LEN].load(Relaxed);
+        self.tail += 1;
+        word
+    }
+
+    /// The places of the words taken out can be used again.
+    pub fn give_back<const LEN: usize>(&self, ring: &Words<LEN>) {
+        ring.tail.store(self.tail, Release);
+    }
+}
