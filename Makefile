@@ -35,6 +35,7 @@ test:
 	tests/faults/run
 
 soak: build
+	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 cargo test -p terapage-model --locked --release
 	tests/programs/run-all soak
 	tests/guest/run
 

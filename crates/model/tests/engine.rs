@@ -5,7 +5,8 @@
 //! budget; a page is touched only where it is; a fork's slots stay as they were. A loss shows
 //! as a wrong byte, since whatever leaves its page leaves rubbish there.
 //!
-//! Each run prints its seed; `TERAPAGE_SEED` repeats it, `TERAPAGE_RUNS` lengthens it.
+//! Each run prints its seed, the same each time; `TERAPAGE_SEED` gives another, `TERAPAGE_RUNS` lengthens it
+//! (`make soak` does both).
 
 extern crate self as terapage_store;
 extern crate terapage_model as terapage_sys;
@@ -426,7 +427,7 @@ impl Child {
 
 /// Runs the plan in many orders, half of them chosen by chance, half by priorities (PCT).
 fn explore(plan: Plan, runs: usize) {
-    explore_from(std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0u8), plan, runs);
+    explore_from(20_261_121, plan, runs);
 }
 
 /// The same from a seed, unless another is given.
