@@ -168,6 +168,10 @@ impl Engine {
     pub fn run(&mut self) {
         let ring = Ring::new(ENTRIES).unwrap_or_else(|error| self.stop(&error.to_string()));
         self.ring = Some(ring);
+        if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
+            // To look for work would keep the program from doing any.
+            self.options.spin_us = 0;
+        }
         let crew = Crew::start(self.options.threads.saturating_sub(1));
         self.crew = crew.unwrap_or_else(|error| self.stop(&error.to_string()));
         self.arm(FAULTS);

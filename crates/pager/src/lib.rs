@@ -109,7 +109,7 @@ impl Default for Options {
             soft_per_mille: 20,
             verify: true,
             threads: 1,
-            spin_us: 0,
+            spin_us: 100,
             copy: false,
             trace: None,
         }

@@ -129,7 +129,7 @@ pub fn start_pager() -> Pager {
             .get()
             .and_then(|hidden| hidden.soft_per_mille)
             .unwrap_or(Options::default().soft_per_mille),
-        spin_us: HIDDEN.get().and_then(|hidden| hidden.spin_us).unwrap_or(0),
+        spin_us: HIDDEN.get().and_then(|hidden| hidden.spin_us).unwrap_or(Options::default().spin_us),
         ..Options::default()
     };
     let placement = match settings.placement {
