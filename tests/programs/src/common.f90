@@ -4,7 +4,7 @@ program common_blocks
   integer, parameter :: n = N_VALUES
   integer(8) :: u(n), v(n), w(n), total
   common /fields/ u, v
-  common /work/ w
+  common /field/ w
   integer :: i, pass
   do i = 1, n
     u(i) = i
@@ -28,7 +28,7 @@ subroutine relax()
   integer, parameter :: n = N_VALUES
   integer(8) :: u(n), v(n), w(n)
   common /fields/ u, v
-  common /work/ w
+  common /field/ w
   integer :: i
   do i = 1, n
     u(i) = u(i) + w(i) / 3
