@@ -54,6 +54,9 @@ enum Command {
     /// Measure programs larger than memory: in memory, on swap, on mmap, on Terapage.
     #[command(subcommand)]
     Lab(terapage_lab::Command),
+    /// Simulate hardware that is not here: SSDs, I/O stacks, replacement policies.
+    #[command(subcommand)]
+    Sim(terapage_sim::Command),
     /// Print a completion script for a shell.
     Completions(manual::Completions),
     /// Print the man page, or write all man pages to a directory.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Top(top) => top.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Lab(lab) => lab.run().map(|()| ExitCode::SUCCESS),
+        Command::Sim(sim) => sim.run().map(|()| ExitCode::SUCCESS),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),
     };

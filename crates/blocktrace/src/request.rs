@@ -1,0 +1,35 @@
+//! One request.
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Bytes of the volume.
+    Read,
+    /// Bytes for the volume.
+    Write,
+    /// The volume may forget these bytes.
+    Trim,
+}
+
+/// One request of a host to a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Request {
+    /// When it came, in nanoseconds since the first request of the trace. Readers give 0 for formats without times.
+    pub time_ns: u64,
+    /// Its first byte on the volume.
+    pub offset: u64,
+    /// Its bytes; never 0.
+    pub bytes: u32,
+    /// The volume, from 0 in order of appearance.
+    pub volume: u16,
+    /// What it asks for.
+    pub kind: Kind,
+}
+
+impl Request {
+    /// The byte after its last one.
+    pub fn end(&self) -> u64 {
+        self.offset + u64::from(self.bytes)
+    }
+}
