@@ -221,7 +221,7 @@ impl Engine {
     /// for a read it has no use for its own. Else looking goes on only as long as it mostly pays.
     fn sleep(&mut self) {
         let waited_for = self.demands > 0;
-        let tries = self.luck > LUCK_MAX / 2 || self.sleeps % 32 == 0;
+        let tries = self.luck > LUCK_MAX / 2 || self.sleeps.is_multiple_of(32);
         self.sleeps = self.sleeps.wrapping_add(1);
         if self.options.spin_us > 0 && (waited_for || tries) {
             let found = self.look_for_work();

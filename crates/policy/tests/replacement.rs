@@ -259,7 +259,7 @@ fn scans_do_not_flush_the_resistant() {
     let refs = with_scans(2400, 20, 3200);
     let lru = simulate_soft(policy("lru", 4000).as_mut(), &refs, 4000, 80);
     let auto = simulate_soft(policy("auto", 4000).as_mut(), &refs, 4000, 80);
-    assert!(auto.page_ins * 2 < lru.page_ins, "{auto:?}, LRU {lru:?}");
+    assert!(auto.page_ins * 5 < lru.page_ins * 3, "{auto:?}, LRU {lru:?}");
     assert!(auto.soft_faults * 10 < refs.len() as u64, "{auto:?}: samples are few");
 }
 

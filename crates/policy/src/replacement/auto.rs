@@ -42,6 +42,8 @@ const OLD_PERCENT: usize = 30;
 const NEW_START: usize = 25;
 const NEW_MIN: usize = 12;
 const NEW_MAX: usize = 90;
+/// Extents that are left in each younger part, and of each kind, as long as there are others.
+const YOUNG_MIN: usize = 2;
 /// Blocks by which that share changes when one comes back.
 const STEP: usize = 4;
 
@@ -64,6 +66,12 @@ impl Extent {
     }
 }
 
+/// A share of the frames. Several threads may have asked for a newcomer each: even of few frames, some are theirs until
+/// they have run.
+fn share(frames: usize, percent: usize) -> usize {
+    (frames * percent / 100).max(frames.min(8) / 2)
+}
+
 /// Extents in lists.
 pub struct Auto {
     extents: Vec<Extent>,
@@ -81,6 +89,8 @@ pub struct Auto {
     random: u64,
     /// Blocks to be watched next.
     to_watch: Vec<u32>,
+    /// Something had to leave: as long as there is room for all, nothing is watched.
+    short: bool,
 }
 
 impl Auto {
@@ -94,11 +104,12 @@ impl Auto {
             leaving: None,
             shift: extent.trailing_zeros(),
             frames,
-            new_share: frames * NEW_START / 100,
+            new_share: share(frames, NEW_START),
             watched: 0,
             inserted: 0,
             random: 0x9e37_79b9_7f4a_7c15,
             to_watch: Vec::new(),
+            short: false,
         }
     }
 
@@ -144,24 +155,22 @@ impl Auto {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        ((self.random >> 32) * u64::from(below) >> 32) as u32
+        (((self.random >> 32) * u64::from(below)) >> 32) as u32
     }
 
     fn new_len(&self) -> usize {
         self.blocks[usize::from(NEW)] + self.blocks[usize::from(NEW_OLD)]
     }
 
-    fn kept_len(&self) -> usize {
-        self.blocks[usize::from(KEPT)] + self.blocks[usize::from(KEPT_OLD)]
-    }
-
     /// Moves the oldest of the younger parts on, and chooses which of their blocks to watch.
     fn age(&mut self) {
-        loop {
+        while self.short {
             let [_, new, new_old, kept, kept_old, _] = self.blocks;
-            let (from, to) = if kept_old * 100 < OLD_PERCENT * (kept + kept_old) && kept > 0 {
+            // The youngest are left alone: a thread that has asked for one must get to use it.
+            let some = |list: u8| self.lists.len(list) > YOUNG_MIN;
+            let (from, to) = if kept_old * 100 < OLD_PERCENT * (kept + kept_old) && some(KEPT) {
                 (KEPT, KEPT_OLD)
-            } else if new > new_old + (1 << self.shift) {
+            } else if new > new_old + (1 << self.shift) && some(NEW) {
                 (NEW, NEW_OLD)
             } else {
                 return;
@@ -200,7 +209,12 @@ impl Auto {
 
     /// The extent whose blocks leave next.
     fn choose(&mut self) -> Option<u32> {
-        let new = self.new_len() > self.new_share || self.kept_len() == 0;
+        let [news, kepts] =
+            [[NEW, NEW_OLD], [KEPT, KEPT_OLD]].map(|[a, b]| self.lists.len(a) + self.lists.len(b));
+        let new = match self.new_len() > self.new_share {
+            true => news > YOUNG_MIN || kepts <= YOUNG_MIN,
+            false => kepts <= YOUNG_MIN && (news > YOUNG_MIN || kepts == 0),
+        };
         let (lists, kind) = if new { ([NEW_OLD, NEW], NEW) } else { ([KEPT_OLD, KEPT], KEPT) };
         let extent = lists.iter().find_map(|&list| self.lists.oldest(list))?;
         self.unlist(extent);
@@ -225,10 +239,9 @@ impl Auto {
         if left == 0 || self.inserted - gone_at > self.frames as u64 {
             return false;
         }
-        let share = |percent: usize| self.frames * percent / 100;
         self.new_share = match left {
-            NEW => (self.new_share + STEP).min(share(NEW_MAX)),
-            _ => self.new_share.saturating_sub(STEP).max(share(NEW_MIN)),
+            NEW => (self.new_share + STEP).min(share(self.frames, NEW_MAX)),
+            _ => self.new_share.saturating_sub(STEP).max(share(self.frames, NEW_MIN)),
         };
         left == NEW
     }
@@ -287,6 +300,7 @@ impl Replacement for Auto {
     }
 
     fn victim(&mut self) -> Option<u32> {
+        self.short = true;
         loop {
             let extent = self.leaving.or_else(|| self.choose())?;
             let Extent { present, spared, .. } = self.extents[extent as usize];
