@@ -3,8 +3,11 @@
 
 mod html;
 mod json;
+mod number;
+mod scale;
 mod study;
 mod text;
+mod view;
 
 pub use html::render_html;
 pub use json::{JsonError, from_json, to_json};

@@ -108,7 +108,8 @@ pub struct Series {
     pub name: String,
     /// Where they are from: published ones are drawn as ghosts beside the others.
     pub mark: Mark,
-    /// The points, in the order in which they are joined.
+    /// The points, in the order in which they are joined. One whose y is not finite is a gap.
+    #[serde(with = "crate::json::points")]
     pub points: Vec<(X, f64)>,
 }
 
