@@ -7,9 +7,9 @@ use crate::study::Study;
 #[error("not a study in JSON: {0}; give a file that a command wrote with --json")]
 pub struct JsonError(#[from] serde_json::Error);
 
-/// The study as JSON, indented, with a newline at its end. A number that is not finite is `null`.
+/// The study as JSON in one line, with a newline at its end. A number that is not finite is `null`.
 pub fn to_json(study: &Study) -> String {
-    let text = serde_json::to_string_pretty(study).expect("strings and numbers always serialise");
+    let text = serde_json::to_string(study).expect("strings and numbers always serialise");
     text + "\n"
 }
 

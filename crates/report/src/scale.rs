@@ -37,6 +37,8 @@ impl Scale {
         let log = spread != Spread::Linear;
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.into_iter().filter(|value| can_be_drawn(*value, log)) {
+            // What is next to nothing is nothing: steps between such values would not be numbers any more.
+            let value = if value.abs() < 1.0 / LARGEST { 0.0 } else { value };
             low = low.min(value);
             high = high.max(value);
         }
@@ -111,7 +113,7 @@ fn round_down(value: f64) -> f64 {
 }
 
 fn round_step(step: f64) -> f64 {
-    round_up(step.max(f64::MIN_POSITIVE * 1e10))
+    round_up(step.max(1.0 / LARGEST))
 }
 
 fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
@@ -174,9 +176,10 @@ mod tests {
             let spread = [Spread::Linear, Spread::Decimal, Spread::Binary][kind];
             let scale = Scale::fit(values.iter().copied(), spread, zero);
             prop_assert!(scale.low < scale.high && scale.low.is_finite() && scale.high.is_finite());
+            let hair = (scale.high - scale.low) * 1e-6;
             for value in values.into_iter().filter(|value| can_be_drawn(*value, kind > 0)) {
-                prop_assert!(value >= scale.low - scale.low.abs() * 1e-6);
-                prop_assert!(value <= scale.high + scale.high.abs() * 1e-6);
+                prop_assert!(value >= scale.low - hair);
+                prop_assert!(value <= scale.high + hair);
                 let place = scale.place(value).expect("it can be drawn");
                 prop_assert!((0.0..=1.0).contains(&place));
             }
