@@ -38,8 +38,8 @@ pub(crate) mod points {
         Name(std::borrow::Cow<'a, str>),
     }
 
-    pub fn serialize<S: Serializer>(points: &[(X, f64)], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(points.iter().map(|(x, y)| {
+    pub fn serialize<S: Serializer>(points: impl AsRef<[(X, f64)]>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(points.as_ref().iter().map(|(x, y)| {
             let x = match x {
                 X::Number(number) => Place::Number(Some(*number)),
                 X::Name(name) => Place::Name(name.into()),

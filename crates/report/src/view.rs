@@ -88,6 +88,7 @@ impl AxisView {
             (name, "") => name.to_owned(),
             (name, _) if in_ticks && !name.is_empty() => name.to_owned(),
             ("", symbol) => symbol.to_owned(),
+            (name, symbol) if name == symbol => name.to_owned(),
             (name, symbol) => format!("{name} ({symbol})"),
         };
         let spread = match (axis.log, unit.binary) {
