@@ -2,7 +2,8 @@
 (() => {
   const PLOTS = JSON.parse(document.getElementById("plots").textContent);
   const ROOT = document.documentElement;
-  const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
+  // ECharts writes it into attributes of SVG as it is: no double quotes.
+  const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif";
   const SVG = "http://www.w3.org/2000/svg";
 
   // Six colours that stay apart for colour-blind eyes (after Okabe and Ito), lighter ones on dark.
@@ -245,12 +246,12 @@
     const names = [...new Set(plot.series.map(({ label }) => label))];
     const rows = Math.ceil(names.reduce((sum, name) => sum + textWidth(name) + 60, 0) / (width - 60));
     const top = 52 + 24 * rows;
-    const height = 480 + top;
+    const height = 460 + top;
     const full = option(plot, theme, width);
     full.backgroundColor = theme.card;
     full.title = { text: plot.title, left: 20, top: 14, textStyle: { color: theme.ink, fontFamily: FONT, fontSize: 17, width: width - 40, overflow: "truncate" } };
     full.legend = { show: true, data: names, selected, left: 16, top: 46, itemWidth: 30, textStyle: { color: theme.ink, fontFamily: FONT } };
-    full.grid = { ...full.grid, left: 20, right: 30, bottom: 20, top: top + 30 };
+    full.grid = { ...full.grid, left: 20, right: 30, bottom: 20, top: top + 8 };
     delete full.toolbox;
     const place = document.createElement("div");
     const chart = renderer === "svg"

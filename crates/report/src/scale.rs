@@ -171,6 +171,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn a_range_holds_its_values(values in prop::collection::vec(any::<f64>(), 1..20), kind in 0..3usize, zero: bool) {
             let spread = [Spread::Linear, Spread::Decimal, Spread::Binary][kind];

@@ -36,9 +36,12 @@ impl Page {
         }
     }
 
-    /// A heading with a rule below it.
+    /// A heading with a rule below it; nothing but a gap where it is empty.
     pub fn heading(&mut self, text: &str, rule: char) {
         self.gap();
+        if text.trim().is_empty() {
+            return;
+        }
         let lines = self.wrapped(text, self.columns);
         let longest = lines.iter().map(|line| width(line)).max().unwrap_or(0);
         lines.iter().for_each(|line| self.line(line));
