@@ -299,7 +299,7 @@
       this.chart.setOption(full, { notMerge: true });
       this.button("reset").hidden = true;
       this.legend();
-      if (matchMedia("(pointer: fine)").matches) {
+      if (!matchMedia("(pointer: coarse)").matches) {
         this.chart.dispatchAction({ type: "takeGlobalCursor", key: "dataZoomSelect", dataZoomSelectActive: true });
       }
     }

@@ -5,7 +5,7 @@ use crate::study::Study;
 /// Why a text is not a study.
 #[derive(Debug, thiserror::Error)]
 #[error("not a study in JSON: {0}; give a file that a command wrote with --json")]
-pub struct JsonError(#[from] serde_json::Error);
+pub struct JsonError(serde_json::Error);
 
 /// The study as JSON in one line, with a newline at its end. A number that is not finite is `null`.
 pub fn to_json(study: &Study) -> String {
@@ -18,7 +18,7 @@ pub fn to_json(study: &Study) -> String {
 /// # Errors
 /// Where the text is not JSON, or not a study.
 pub fn from_json(text: &str) -> Result<Study, JsonError> {
-    let study: Study = serde_json::from_str(text)?;
+    let study: Study = serde_json::from_str(text).map_err(JsonError)?;
     if study.title.is_empty() {
         return Err(serde::de::Error::custom("it has no title")).map_err(JsonError);
     }
