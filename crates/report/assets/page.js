@@ -186,9 +186,11 @@
   };
   const tooltip = (plot, theme) => {
     const across = (x) => (plot.categories ? plot.categories[x] : inUnit(plot.x.unit, x * plot.x.divisor));
-    const row = ({ seriesName, value }) => {
+    const row = ({ seriesName, value }, alike) => {
       const series = plot.series.find(({ label }) => label === seriesName);
-      return `<div>${swatch(plot.kind, series, theme).outerHTML}<span>${escaped(seriesName)}</span><em>${escaped(inUnit(plot.y.unit, value[1] * plot.y.divisor))}</em></div>`;
+      const place = alike ? "" : ` at ${across(value[0])}`;
+      const number = inUnit(plot.y.unit, value[1] * plot.y.divisor);
+      return `<div>${swatch(plot.kind, series, theme).outerHTML}<span>${escaped(seriesName + place)}</span><em>${escaped(number)}</em></div>`;
     };
     return {
       trigger: plot.kind === "scatter" ? "item" : "axis", confine: true, transitionDuration: 0,
@@ -197,9 +199,9 @@
       formatter: (hit) => {
         const rows = [hit].flat().filter(({ seriesId, value }) => !seriesId.endsWith("-symbols") && value && Number.isFinite(value[1]));
         if (!rows.length) return "";
-        // Lines of other places across have their own nearest points: each says its x where these differ.
+        // Each line shows its own nearest point: these say where they are, unless that is the same for all.
         const alike = rows.every(({ value }) => value[0] === rows[0].value[0]);
-        const body = rows.map((one) => (alike ? row(one) : row({ ...one, seriesName: one.seriesName })));
+        const body = rows.map((one) => row(one, alike));
         const name = plot.categories ? "" : plot.x.name ? `${plot.x.name}: ` : "";
         return `<div class="tip"><b>${escaped(name + across(rows[0].value[0]))}</b>${body.join("")}</div>`;
       },

@@ -20,7 +20,7 @@ pub fn to_json(study: &Study) -> String {
 pub fn from_json(text: &str) -> Result<Study, JsonError> {
     let study: Study = serde_json::from_str(text).map_err(JsonError)?;
     if study.title.is_empty() {
-        return Err(serde::de::Error::custom("it has no title")).map_err(JsonError);
+        return Err(JsonError(serde::de::Error::custom("it has no title")));
     }
     Ok(study)
 }
