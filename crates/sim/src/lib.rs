@@ -1,9 +1,22 @@
 //! The simulators as commands: `terapage sim ...`. One subcommand, one file.
 #![forbid(unsafe_code)]
 
+mod convert;
+mod info;
+mod plain;
+mod progress;
+mod trace;
+
+pub use trace::TraceArgs;
+
 /// The simulators.
 #[derive(clap::Subcommand)]
-pub enum Command {}
+pub enum Command {
+    /// Tell what a block trace is like
+    Info(info::Info),
+    /// Convert a block trace to another format
+    Convert(convert::Convert),
+}
 
 impl Command {
     /// Runs it.
@@ -11,6 +24,9 @@ impl Command {
     /// # Errors
     /// What is wrong, in one line.
     pub fn run(self) -> anyhow::Result<()> {
-        match self {}
+        match self {
+            Command::Info(info) => info.run(),
+            Command::Convert(convert) => convert.run(),
+        }
     }
 }
