@@ -2,12 +2,23 @@
 #![forbid(unsafe_code)]
 
 mod report;
+mod convert;
+mod info;
+mod plain;
+mod progress;
+mod trace;
+
+pub use trace::TraceArgs;
 
 /// The simulators.
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Show a study that was kept as JSON, in the terminal or as a page
     Report(report::Report),
+    /// Tell what a block trace is like
+    Info(info::Info),
+    /// Convert a block trace to another format
+    Convert(convert::Convert),
 }
 
 impl Command {
@@ -18,6 +29,8 @@ impl Command {
     pub fn run(self) -> anyhow::Result<()> {
         match self {
             Command::Report(report) => report.run(),
+            Command::Info(info) => info.run(),
+            Command::Convert(convert) => convert.run(),
         }
     }
 }
