@@ -1,9 +1,15 @@
 //! The simulators as commands: `terapage sim ...`. One subcommand, one file.
 #![forbid(unsafe_code)]
 
+mod stack;
+
 /// The simulators.
 #[derive(clap::Subcommand)]
-pub enum Command {}
+pub enum Command {
+    /// Simulate Linux's I/O stack: where CPU time goes, and which locks are to blame.
+    #[command(subcommand)]
+    Stack(stack::Stack),
+}
 
 impl Command {
     /// Runs it.
@@ -11,6 +17,8 @@ impl Command {
     /// # Errors
     /// What is wrong, in one line.
     pub fn run(self) -> anyhow::Result<()> {
-        match self {}
+        match self {
+            Command::Stack(stack) => stack.run(),
+        }
     }
 }
