@@ -210,7 +210,7 @@ impl Findings {
         let scsi = || curve.iter().filter(|point| point.stack == Stack::Scsi);
         let up_to_1000 = scsi().filter(|point| point.kiops <= 1000);
         let peak = up_to_1000.max_by(|a, b| a.busy_us().total_cmp(&b.busy_us()));
-        let last = scsi().last();
+        let last = scsi().next_back();
         let rate = |stack, multiplicity| {
             let mut of =
                 highest.iter().filter(|high| high.stack == stack && high.multiplicity == multiplicity);

@@ -3,7 +3,7 @@
 use super::options::{Options, parameters};
 use super::output::progress;
 use clap::Args;
-use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Table, X};
+use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
     Anchor, LOCK_THREADS, LockKind, Outcome, Quantity, Repeated, anchors, cycles_bound, lock_scaling, repeat,
 };
@@ -15,12 +15,12 @@ use terapage_stack::{
   terapage sim stack anchors --seeds 10 --json")]
 pub struct Anchors {
     #[command(flatten)]
-    options: Options,
+    pub options: Options,
 }
 
 impl Anchors {
-    /// Runs it.
-    pub fn run(self) -> anyhow::Result<()> {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
         let options = &self.options;
         let experiment = options.experiment()?;
         let mut anchors = anchors(&experiment.costs);
@@ -29,10 +29,10 @@ impl Anchors {
             anchor.setup.measure_ns = experiment.measure_ns;
         }
         let setups: Vec<_> = anchors.iter().map(|anchor| anchor.setup.clone()).collect();
-        let bar = progress((setups.len() + 3 * LOCK_THREADS.len()) as u64 * options.seeds);
+        let bar = progress((setups.len() + 3 * LOCK_THREADS.len()) as u64 * options.seeds());
         let tick = || bar.inc(1);
-        let repeated = repeat(&setups, options.seeds, options.seed, &tick)?;
-        let scaling = lock_scaling(&experiment.costs, options.seeds, options.seed, &tick)?;
+        let repeated = repeat(&setups, options.seeds(), options.seed, &tick)?;
+        let scaling = lock_scaling(&experiment.costs, options.seeds(), options.seed, &tick)?;
         bar.finish_and_clear();
         let mut study = options.study("Published results, and the model", "anchors");
         study.summary = vec![
@@ -45,7 +45,7 @@ impl Anchors {
         study.parameters = parameters(&experiment.costs, &["desktop", "polled"])?;
         study.tables = vec![table(&anchors, &repeated), scaling_table(&scaling)];
         study.plots = vec![scaling_plot(&scaling)];
-        options.output.show(&study)
+        Ok(study)
     }
 }
 

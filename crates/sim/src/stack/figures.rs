@@ -16,7 +16,7 @@ const STACKS: [Stack; 2] = [Stack::Scsi, Stack::Nvme];
   terapage sim stack fig5 --without smt --json")]
 pub struct Figure5 {
     #[command(flatten)]
-    options: Options,
+    pub options: Options,
 }
 
 /// Busy time for an I/O against IOPS.
@@ -27,7 +27,7 @@ pub struct Figure5 {
   terapage sim stack fig6 --cost host-dispatch=400 --seeds 5")]
 pub struct Figure6 {
     #[command(flatten)]
-    options: Options,
+    pub options: Options,
 }
 
 /// The highest rate at each multiplicity.
@@ -37,7 +37,7 @@ pub struct Figure6 {
   terapage sim stack fig7 --without call-sharing")]
 pub struct Figure7 {
     #[command(flatten)]
-    options: Options,
+    pub options: Options,
 }
 
 /// The simulated figures.
@@ -86,8 +86,8 @@ fn with_margin(point: &Point, value: impl Fn(&Outcome) -> f64, digits: usize) ->
 }
 
 impl Figure5 {
-    /// Runs it.
-    pub fn run(self) -> anyhow::Result<()> {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
         let experiment = self.options.experiment()?;
         let simulated = simulate(&experiment)?;
         let found = Findings::of(&simulated.highest, &simulated.curve);
@@ -104,7 +104,7 @@ impl Figure5 {
         ];
         study.plots = vec![cpu_plot(&simulated), ratio_plot(&simulated)];
         study.tables = vec![cpu_table(&simulated)];
-        self.options.output.show(&study)
+        Ok(study)
     }
 }
 
@@ -169,8 +169,8 @@ fn cpu_table(simulated: &Simulated) -> Table {
 }
 
 impl Figure6 {
-    /// Runs it.
-    pub fn run(self) -> anyhow::Result<()> {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
         let experiment = self.options.experiment()?;
         let simulated = simulate(&experiment)?;
         let found = Findings::of(&simulated.highest, &simulated.curve);
@@ -206,7 +206,7 @@ impl Figure6 {
             note: "Of logical CPUs; spinning at locks is busy.".into(),
         }];
         study.tables = vec![busy_table(&simulated)];
-        self.options.output.show(&study)
+        Ok(study)
     }
 }
 
@@ -240,8 +240,8 @@ fn busy_table(simulated: &Simulated) -> Table {
 }
 
 impl Figure7 {
-    /// Runs it.
-    pub fn run(self) -> anyhow::Result<()> {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
         let experiment = self.options.experiment()?;
         let bar = progress(2 * MULTIPLICITIES.len() as u64 * experiment.seeds);
         let highest = experiment.highest(&STACKS, &|| bar.inc(1))?;
@@ -255,7 +255,7 @@ impl Figure7 {
         )];
         study.plots = vec![highest_plot(&highest), gap_plot(&highest)];
         study.tables = vec![highest_table(&highest)];
-        self.options.output.show(&study)
+        Ok(study)
     }
 }
 

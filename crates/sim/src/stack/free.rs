@@ -3,7 +3,7 @@
 use super::options::{Options, parameters};
 use super::output::progress;
 use clap::Args;
-use terapage_report::{Origin, Parameter, Table};
+use terapage_report::{Origin, Parameter, Study, Table};
 use terapage_stack::{Activity, Arrivals, LockKind, Outcome, Repeated, Setup, Stack, machine};
 
 /// One setup of your own.
@@ -68,7 +68,7 @@ pub struct Run {
     #[arg(long)]
     poisson: bool,
     #[command(flatten)]
-    options: Options,
+    pub options: Options,
 }
 
 /// Reads a rate: 800000, 800k, 1.2M.
@@ -84,21 +84,42 @@ fn iops(text: &str) -> Result<f64, String> {
 }
 
 impl Run {
-    /// Runs it.
-    pub fn run(self) -> anyhow::Result<()> {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
         let setup = self.setup()?;
         let options = &self.options;
-        let bar = progress(options.seeds);
+        let bar = progress(options.seeds());
         let setups = std::slice::from_ref(&setup);
-        let repeated = terapage_stack::repeat(setups, options.seeds, options.seed, &|| bar.inc(1))?;
+        let repeated = terapage_stack::repeat(setups, options.seeds(), options.seed, &|| bar.inc(1))?;
         bar.finish_and_clear();
         let mut study = options.study(&format!("{}, simulated", self.stack.title()), &self.command());
         study.summary = vec!["Simulated; no hardware was measured.".into()];
         study.parameters = parameters(&setup.costs, &[&self.machine])?;
+        self.choose(&mut study.parameters);
         study.parameters.extend(chosen(&setup));
-        study.tables = repeated.first().map(|repeated| result_table(repeated)).into_iter().collect();
-        study.tables.extend(repeated.first().map(|repeated| time_table(repeated)));
-        options.output.show(&study)
+        study.tables = repeated.first().map(result_table).into_iter().collect();
+        study.tables.extend(repeated.first().map(time_table));
+        Ok(study)
+    }
+
+    /// Puts the user's values in the place of the machine's.
+    fn choose(&self, parameters: &mut [Parameter]) {
+        let counts = [
+            ("cores", self.cores),
+            ("smt", self.smt),
+            ("sockets", self.sockets),
+            ("hosts", self.hosts),
+            ("hw-queues", self.hw_queues),
+        ];
+        let counts = counts.into_iter().filter_map(|(name, value)| Some((name, f64::from(value?))));
+        for (name, value) in counts.chain(self.front_end.map(|rate| ("front-end", rate))) {
+            let name = format!("{} {name}", self.machine);
+            for parameter in parameters.iter_mut().filter(|parameter| parameter.name == name) {
+                parameter.value = value.to_string();
+                parameter.origin = Origin::Chosen;
+                parameter.source = "the command line".into();
+            }
+        }
     }
 
     fn setup(&self) -> anyhow::Result<Setup> {

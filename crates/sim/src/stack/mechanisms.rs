@@ -4,23 +4,24 @@ use super::options::{Options, machine_lines, parameters};
 use super::output::progress;
 use anyhow::bail;
 use clap::Args;
-use terapage_report::Table;
+use terapage_report::{Study, Table};
 use terapage_stack::{Experiment, Findings, Mechanism, Mechanisms};
 
 /// Each mechanism switched off in turn: what becomes of the findings.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack mechanisms
-  terapage sim stack mechanisms --seeds 1 --json")]
+  terapage sim stack mechanisms --seeds 3 --json")]
 pub struct Switches {
     #[command(flatten)]
-    options: Options,
+    pub options: Options,
 }
 
 impl Switches {
-    /// Runs it.
-    pub fn run(self) -> anyhow::Result<()> {
-        let options = &self.options;
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
+        let mut options = self.options.clone();
+        options.seeds.get_or_insert(1);
         if !options.without.is_empty() {
             bail!("mechanisms switches each off in turn; leave out --without");
         }
@@ -48,7 +49,7 @@ impl Switches {
         study.machine = machine_lines(&experiment);
         study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;
         study.tables = vec![table(rows)];
-        options.output.show(&study)
+        Ok(study)
     }
 }
 

@@ -14,9 +14,9 @@ pub struct Options {
     /// coalescing, call-sharing, front-end.
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     pub without: Vec<Mechanism>,
-    /// Seeds for each point: the spread of the results.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
-    pub seeds: u64,
+    /// Seeds for each point, for the spread of the results [default: 3; for mechanisms 1].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub seeds: Option<u64>,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -34,12 +34,17 @@ pub struct Options {
 }
 
 impl Options {
+    /// Seeds for each point.
+    pub fn seeds(&self) -> u64 {
+        self.seeds.unwrap_or(3)
+    }
+
     /// The report's experiment, with what the options change.
     pub fn experiment(&self) -> anyhow::Result<Experiment> {
         Ok(Experiment {
             costs: self.read_costs()?,
             mechanisms: self.without.iter().copied().collect(),
-            seeds: self.seeds,
+            seeds: self.seeds(),
             seed: self.seed,
             measure_ns: self.time * MILLISECOND,
             ..Experiment::paper()
@@ -71,7 +76,7 @@ impl Options {
             let names: Vec<_> = self.without.iter().map(|mechanism| mechanism.name()).collect();
             words.push(format!("--without {}", names.join(",")));
         }
-        words.push(format!("--seeds {} --seed {} --time {}", self.seeds, self.seed, self.time));
+        words.push(format!("--seeds {} --seed {} --time {}", self.seeds(), self.seed, self.time));
         words.extend(self.costs.iter().map(|path| format!("--costs {}", path.display())));
         words.extend(self.cost.iter().map(|cost| format!("--cost {cost}")));
         Study { title: title.into(), command: words.join(" "), ..Study::default() }

@@ -3,7 +3,7 @@
 use super::options::{Options, machine_lines, parameters};
 use super::output::progress;
 use clap::Args;
-use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Table, X};
+use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
     COMPARED, DOUBT, Draw, Experiment, Outcome, PLAUSIBLE, RATE_IOPS, Repeated, Stack, draws, quantile,
 };
@@ -18,19 +18,19 @@ pub struct Predict {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     draws: u32,
     #[command(flatten)]
-    options: Options,
+    pub options: Options,
 }
 
 /// The rates of the curves, kIOPS, all at multiplicity 1.
 const RATES_KIOPS: [u32; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
 
 impl Predict {
-    /// Runs it.
-    pub fn run(self) -> anyhow::Result<()> {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
         let options = &self.options;
         let experiment = options.experiment()?;
         let points = (RATES_KIOPS.len() * COMPARED.len()) as u64;
-        let bar = progress(points * options.seeds + u64::from(self.draws) * COMPARED.len() as u64);
+        let bar = progress(points * options.seeds() + u64::from(self.draws) * COMPARED.len() as u64);
         let tick = || bar.inc(1);
         let curves = curves(&experiment, &tick)?;
         let drawn = draws(&experiment, self.draws, &tick)?;
@@ -43,7 +43,7 @@ impl Predict {
         study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;
         study.plots = vec![plot(&curves)];
         study.tables = vec![curve_table(&curves), draw_table(&plausible)];
-        options.output.show(&study)
+        Ok(study)
     }
 }
 
