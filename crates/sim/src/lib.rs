@@ -9,6 +9,7 @@ mod progress;
 mod trace;
 
 pub use trace::TraceArgs;
+mod stack;
 
 /// The simulators.
 #[derive(clap::Subcommand)]
@@ -19,6 +20,9 @@ pub enum Command {
     Info(info::Info),
     /// Convert a block trace to another format
     Convert(convert::Convert),
+    /// Simulate Linux's I/O stack: where CPU time goes, and which locks are to blame.
+    #[command(subcommand)]
+    Stack(stack::Stack),
 }
 
 impl Command {
@@ -31,6 +35,7 @@ impl Command {
             Command::Report(report) => report.run(),
             Command::Info(info) => info.run(),
             Command::Convert(convert) => convert.run(),
+            Command::Stack(stack) => stack.run(),
         }
     }
 }
