@@ -80,7 +80,9 @@ pub fn output(mut command: Command) -> io::Result<(Output, f64)> {
 /// Waits for the end of a child, and leaves it to be waited for again: seconds since `start`, processor time.
 fn await_end(child: &Child, start: Instant) -> (f64, f64) {
     let Some(pid) = Pid::from_raw(child.id() as i32) else { return (0.0, 0.0) };
-    while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
+    while let Err(rustix::io::Errno::INTR) =
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+    {}
     let seconds = start.elapsed().as_secs_f64();
     (seconds, cpu(child.id()))
 }
@@ -90,7 +92,8 @@ fn cpu(id: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     // "ID (NAME) STATE PARENT ...", where NAME may hold anything; the times are fields 14 to 17.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let ticks: u64 = fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let ticks: u64 =
+        fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 

@@ -150,9 +150,21 @@ impl Bench {
         let scan = |bytes: u64| vec!["scan".into(), "--bytes".into(), bytes.to_string()];
         let random = |reads: u64| {
             let (bytes, reads) = (DATA.to_string(), reads.to_string());
-            ["random", "--bytes", &bytes, "--reads", &reads, "--seconds", "2", "--threads", "1,1", "--seed", "7"]
-                .map(str::to_owned)
-                .to_vec()
+            [
+                "random",
+                "--bytes",
+                &bytes,
+                "--reads",
+                &reads,
+                "--seconds",
+                "2",
+                "--threads",
+                "1,1",
+                "--seed",
+                "7",
+            ]
+            .map(str::to_owned)
+            .to_vec()
         };
         let stepped = |result| {
             progress();
@@ -175,13 +187,15 @@ impl Bench {
         let pass = quarter.pass("threads-1")?;
         let soft_share = quarter.count("soft_faults") / quarter.count("hard_faults").max(1.0);
         let demand = (pass.moved().0 / block).max(1.0);
-        let hard_us = pass.seconds * 1e6 / demand - soft_share * soft_us - device.latency_us(self.block_bytes);
+        let hard_us =
+            pass.seconds * 1e6 / demand - soft_share * soft_us - device.latency_us(self.block_bytes);
         // 5. Streams, in and out; then again without looking for work, for the processor time.
         let streams = |spin| Budget { bytes: DATA / 3, soft_per_mille: 20, prefetch: "auto", spin };
         let stream = stepped(self.run(&scan(DATA), Some(&streams(true))))?;
         let (read_bytes_s, write_bytes_s) = rates(&stream.passes, device);
         let idle = stepped(self.run(&scan(DATA), Some(&streams(false))))?;
-        let block_cpu_us = (idle.cpu_s - native.cpu_s).max(0.0) * 1e6 * block / idle.page_in_bytes().max(block);
+        let block_cpu_us =
+            (idle.cpu_s - native.cpu_s).max(0.0) * 1e6 * block / idle.page_in_bytes().max(block);
         // What a used frame costs is what the write pass takes beyond new frames and the store's writes.
         let write = stream.pass("write")?;
         let (new, used) = ((DATA / 3) as f64 / block, (DATA - DATA / 3) as f64 / block);
@@ -216,11 +230,18 @@ impl Bench {
                 command.env("TERAPAGE_SPIN_US", "0");
             }
             command.args(["run", "--memory", &budget.bytes.to_string()]).arg("--store").arg(&self.store);
-            command.args(["--block", &self.block_bytes.to_string(), "--prefetch", budget.prefetch, "--stats"]);
+            command.args([
+                "--block",
+                &self.block_bytes.to_string(),
+                "--prefetch",
+                budget.prefetch,
+                "--stats",
+            ]);
             command.arg(counters.path()).arg("--").arg(&self.terapage);
         }
         command.args(["lab", "workload"]).args(workload).stdin(Stdio::null());
-        let (output, cpu_s) = crate::child::output(command).map_err(|error| Error::Run { why: error.to_string() })?;
+        let (output, cpu_s) =
+            crate::child::output(command).map_err(|error| Error::Run { why: error.to_string() })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let why = said.lines().last().unwrap_or("no message").trim_start_matches("terapage: ").to_owned();

@@ -142,7 +142,11 @@ fn pass(file: &File, write: bool) -> io::Result<f64> {
                     let mut buffer = Aligned::new(PIECE);
                     (worker..pieces).step_by(DEPTH).try_for_each(|piece| {
                         let at = (piece * PIECE) as u64;
-                        if write { file.write_all_at(buffer.bytes(), at) } else { file.read_exact_at(buffer.bytes(), at) }
+                        if write {
+                            file.write_all_at(buffer.bytes(), at)
+                        } else {
+                            file.read_exact_at(buffer.bytes(), at)
+                        }
                     })
                 })
             })
@@ -181,11 +185,16 @@ impl FromStr for Device {
         for part in text.split(',') {
             let (key, value) = part.split_once('=').ok_or_else(|| no(format!("'{part}' has no '='")))?;
             let rate = || -> Result<f64, Error> {
-                let size: Size = value.trim_end_matches("/s").parse().map_err(|_| no(format!("{key}: '{value}' is no number of bytes")))?;
+                let size: Size = value
+                    .trim_end_matches("/s")
+                    .parse()
+                    .map_err(|_| no(format!("{key}: '{value}' is no number of bytes")))?;
                 if size.0 == 0 { Err(no(format!("{key} is 0"))) } else { Ok(size.0 as f64) }
             };
             match key.trim() {
-                "latency" => latency = Some(microseconds(value).ok_or_else(|| no(format!("'{value}' is no time")))?),
+                "latency" => {
+                    latency = Some(microseconds(value).ok_or_else(|| no(format!("'{value}' is no time")))?)
+                }
                 "read" => read = Some(rate()?),
                 "write" => write = Some(rate()?),
                 other => return Err(no(format!("'{other}' is unknown"))),
@@ -248,7 +257,8 @@ mod tests {
     #[test]
     fn latency_lies_between_what_was_measured() {
         let latency_us = vec![(4096, 30.0), (16384, 50.0)];
-        let device = Device { name: String::new(), measured: true, latency_us, read_bytes_s: 1e9, write_bytes_s: 1e9 };
+        let device =
+            Device { name: String::new(), measured: true, latency_us, read_bytes_s: 1e9, write_bytes_s: 1e9 };
         assert_eq!(device.latency_us(1024), 30.0);
         assert_eq!(device.latency_us(10240), 40.0);
         assert!((device.latency_us(16384 + 1000) - 51.0).abs() < 1e-9);

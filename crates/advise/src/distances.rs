@@ -34,8 +34,7 @@ impl Distances {
 
     fn of(references: impl Iterator<Item = u32>, all: u64, rate: f64) -> Distances {
         let mut stack = Stack::default();
-        let mut distances =
-            Distances { depths: Vec::new(), first: 0, looked_at: 0, references: all, rate };
+        let mut distances = Distances { depths: Vec::new(), first: 0, looked_at: 0, references: all, rate };
         for block in references {
             distances.looked_at += 1;
             match stack.reference(block) {

@@ -25,8 +25,9 @@ mod tests {
 
     #[test]
     fn the_corner_of_an_l_is_its_knee() {
-        let curve: Vec<(f64, f64)> =
-            (1..=10).map(|x| (f64::from(x), if x < 4 { 50.0 - f64::from(x) } else { 2.0 / f64::from(x) })).collect();
+        let curve: Vec<(f64, f64)> = (1..=10)
+            .map(|x| (f64::from(x), if x < 4 { 50.0 - f64::from(x) } else { 2.0 / f64::from(x) }))
+            .collect();
         assert_eq!(knee(&curve), Some(3));
     }
 

@@ -146,7 +146,12 @@ impl Comparison {
                 0 => Cost { page_ins: optimum.page_ins(frames), ..Cost::default() },
                 1 if row.frames <= window => Cost::default(),
                 1 => Cost { page_ins: optimum.page_ins(scaled(row.frames - window)), ..Cost::default() },
-                at => self.simulate(&self.policies[at - 2], optimum.references(), frames, scaled(row.soft_frames)),
+                at => self.simulate(
+                    &self.policies[at - 2],
+                    optimum.references(),
+                    frames,
+                    scaled(row.soft_frames),
+                ),
             };
             progress(done.fetch_add(1, Relaxed) + 1, self.frames.len() * each);
             cost

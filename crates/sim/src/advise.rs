@@ -1,0 +1,5 @@
+//! `terapage advise`.
+
+/// Options of `advise`.
+#[derive(Debug, clap::Args)]
+pub struct Advise {}
