@@ -34,8 +34,8 @@ pub struct Costs {
     pub block_bytes: u64,
     /// A soft fault, with the page-out that follows it.
     pub soft_us: f64,
-    /// A demand page-in, with the page-out that follows it, beyond the device's own latency.
-    pub hard_us: f64,
+    /// A demand page-in, with the page-out that follows it, on the device that was measured.
+    pub demand_us: f64,
     /// The fault of a first touch, whatever it installs.
     pub first_us: f64,
     /// A block of fresh memory in a new frame, beyond what it costs natively.
@@ -64,23 +64,47 @@ impl Costs {
         (device.read_bytes_s.min(most), device.write_bytes_s.min(most))
     }
 
+    /// A demand page-in on `device`: as measured, if it is the measured device; otherwise that device's latency and the
+    /// pager's part, which is a soft fault's at least.
+    pub fn demand_us(&self, device: &Device, measured: &Device) -> f64 {
+        if device == measured {
+            return self.demand_us;
+        }
+        let own = self.demand_us - measured.latency_us(self.block_bytes);
+        own.max(self.soft_us) + device.latency_us(self.block_bytes)
+    }
+
     /// Costs for blocks of another size, from those of two: what is paid for each fault stays, what is paid for each
     /// byte grows. `small` and `large` are two measured ones.
     pub fn between(small: &Costs, large: &Costs, block_bytes: u64) -> Costs {
         let span = large.block_bytes as f64 - small.block_bytes as f64;
         let share = if span > 0.0 { (block_bytes as f64 - small.block_bytes as f64) / span } else { 0.0 };
         let mix = |of: fn(&Costs) -> f64| of(small) + share * (of(large) - of(small));
+        Costs::from(block_bytes, small.device_bytes_s, mix)
+    }
+
+    /// The median of each.
+    fn median(rounds: &[Costs]) -> Costs {
+        let median = |of: fn(&Costs) -> f64| {
+            let mut values: Vec<f64> = rounds.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        Costs::from(rounds[0].block_bytes, rounds[0].device_bytes_s, median)
+    }
+
+    fn from(block_bytes: u64, device_bytes_s: (f64, f64), value: impl Fn(fn(&Costs) -> f64) -> f64) -> Costs {
         Costs {
             block_bytes,
-            soft_us: mix(|costs| costs.soft_us),
-            hard_us: mix(|costs| costs.hard_us),
-            first_us: mix(|costs| costs.first_us),
-            fresh_us: mix(|costs| costs.fresh_us),
-            recycled_us: mix(|costs| costs.recycled_us),
-            read_bytes_s: mix(|costs| costs.read_bytes_s),
-            write_bytes_s: mix(|costs| costs.write_bytes_s),
-            device_bytes_s: small.device_bytes_s,
-            block_cpu_us: mix(|costs| costs.block_cpu_us),
+            device_bytes_s,
+            soft_us: value(|costs| costs.soft_us),
+            demand_us: value(|costs| costs.demand_us),
+            first_us: value(|costs| costs.first_us),
+            fresh_us: value(|costs| costs.fresh_us),
+            recycled_us: value(|costs| costs.recycled_us),
+            read_bytes_s: value(|costs| costs.read_bytes_s),
+            write_bytes_s: value(|costs| costs.write_bytes_s),
+            block_cpu_us: value(|costs| costs.block_cpu_us),
         }
     }
 }
@@ -141,11 +165,17 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Measures the costs here; takes two to four seconds. `progress` is told of each of [`STEPS`] steps.
+    /// Measures the costs here, [`ROUNDS`] times, and gives the medians; takes about ten seconds. `progress` is told of
+    /// each of [`STEPS`] steps.
     ///
     /// # Errors
     /// A small program that cannot be run.
     pub fn measure(&self, device: &Device, progress: impl Fn()) -> Result<Costs, Error> {
+        let rounds = (0..ROUNDS).map(|_| self.once(device, &progress)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Costs::median(&rounds))
+    }
+
+    fn once(&self, device: &Device, progress: &impl Fn()) -> Result<Costs, Error> {
         let block = self.block_bytes as f64;
         let scan = |bytes: u64| vec!["scan".into(), "--bytes".into(), bytes.to_string()];
         let random = |reads: u64| {
@@ -187,8 +217,7 @@ impl Bench {
         let pass = quarter.pass("threads-1")?;
         let soft_share = quarter.count("soft_faults") / quarter.count("hard_faults").max(1.0);
         let demand = (pass.moved().0 / block).max(1.0);
-        let hard_us =
-            pass.seconds * 1e6 / demand - soft_share * soft_us - device.latency_us(self.block_bytes);
+        let demand_us = pass.seconds * 1e6 / demand - soft_share * soft_us;
         // 5. Streams, in and out; then again without looking for work, for the processor time.
         let streams = |spin| Budget { bytes: DATA / 3, soft_per_mille: 20, prefetch: "auto", spin };
         let stream = stepped(self.run(&scan(DATA), Some(&streams(true))))?;
@@ -196,15 +225,15 @@ impl Bench {
         let idle = stepped(self.run(&scan(DATA), Some(&streams(false))))?;
         let block_cpu_us =
             (idle.cpu_s - native.cpu_s).max(0.0) * 1e6 * block / idle.page_in_bytes().max(block);
-        // What a used frame costs is what the write pass takes beyond new frames and the store's writes.
+        // What a used frame costs is what the write pass takes beyond new frames, the writing of what was there before
+        // included.
         let write = stream.pass("write")?;
         let (new, used) = ((DATA / 3) as f64 / block, (DATA - DATA / 3) as f64 / block);
-        let writing_us = write.moved().1 / write_bytes_s * 1e6;
-        let recycled_us = (write.seconds * 1e6 - writing_us.max(new * fresh_us)) / used - native_write_us;
+        let recycled_us = (write.seconds * 1e6 - new * fresh_us) / used - native_write_us;
         Ok(Costs {
             block_bytes: self.block_bytes,
             soft_us,
-            hard_us: hard_us.max(0.0),
+            demand_us: demand_us.max(0.1),
             first_us: soft_us / 2.0,
             fresh_us: fresh_us - native_write_us,
             recycled_us: recycled_us.clamp(-native_write_us, fresh_us),
@@ -254,8 +283,11 @@ impl Bench {
     }
 }
 
+/// Rounds of [`Bench::measure`].
+pub const ROUNDS: u64 = 3;
+
 /// Steps of [`Bench::measure`].
-pub const STEPS: u64 = 6;
+pub const STEPS: u64 = 6 * ROUNDS;
 
 fn read_json(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
@@ -308,7 +340,7 @@ mod tests {
         let costs = Costs {
             block_bytes: 16384,
             soft_us: 1.0,
-            hard_us: 1.0,
+            demand_us: 100.0,
             first_us: 1.0,
             fresh_us: 1.0,
             recycled_us: 1.0,

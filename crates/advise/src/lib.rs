@@ -6,6 +6,8 @@
 //! `docs/advise.md` has the method, its sources and its limits.
 #![forbid(unsafe_code)]
 
+pub mod advice;
+pub mod cache;
 pub mod child;
 pub mod costs;
 pub mod device;
@@ -13,6 +15,7 @@ pub mod distances;
 pub mod knee;
 pub mod optimum;
 pub mod policies;
+pub mod record;
 pub mod recording;
 pub mod replay;
 

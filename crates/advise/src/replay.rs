@@ -37,6 +37,8 @@ pub struct Timing {
     pub costs: Costs,
     /// The store's device.
     pub device: Device,
+    /// The device that the costs were measured on.
+    pub measured: Device,
 }
 
 /// What a run would do, in blocks, and how long it would take.

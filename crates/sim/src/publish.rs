@@ -47,18 +47,19 @@ pub fn progress(steps: u64) -> ProgressBar {
     bar
 }
 
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,%=:+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// The command line that gave these results, as a shell takes it.
 pub fn command_line() -> String {
-    let quoted = |argument: String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,%=:+".contains(c);
-        if !argument.is_empty() && argument.chars().all(plain) {
-            argument
-        } else {
-            format!("'{}'", argument.replace('\'', r"'\''"))
-        }
-    };
-    let arguments =
-        std::env::args_os().skip(1).map(|argument| quoted(argument.to_string_lossy().into_owned()));
+    let arguments = std::env::args_os().skip(1).map(|argument| quoted(&argument.to_string_lossy()));
     std::iter::once("terapage".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 

@@ -52,7 +52,7 @@ pub struct Pager<'a> {
     policy: Box<dyn Replacement>,
     prefetch: Box<dyn Prefetch>,
     timing: &'a Timing,
-    latency_us: f64,
+    demand_us: f64,
     read_us: f64,
     write_us: f64,
     blocks: Vec<Block>,
@@ -87,7 +87,7 @@ impl<'a> Pager<'a> {
             policy: replacement::by_name(&setup.policy, frames).expect("a known policy"),
             prefetch: prefetch::by_name(&setup.prefetch, run, ahead).expect("a known policy"),
             timing,
-            latency_us: timing.device.latency_us(block_bytes),
+            demand_us: timing.costs.demand_us(&timing.device, &timing.measured),
             read_us: block_bytes as f64 / read_bytes_s * 1e6,
             write_us: block_bytes as f64 / write_bytes_s * 1e6,
             taken: 0,
@@ -186,7 +186,7 @@ impl<'a> Pager<'a> {
         self.forecast.demand += 1;
         // The device's time is used, whoever waits.
         self.stream = self.stream.max(self.now) + self.read_us;
-        let waited = self.wait(self.latency_us + self.timing.costs.hard_us);
+        let waited = self.wait(self.demand_us);
         self.forecast.demand_us += waited;
         self.enter(block);
         self.blocks[block as usize].arrives = 0.0;
