@@ -9,6 +9,9 @@ use crate::recording::{Error, Recording};
 use crate::replay::{Forecast, Setup, Timing, compute_us, replay};
 use serde::Serialize;
 
+/// Budgets below so many windows of the recording lack touches that would cost time.
+const SEEN: f64 = 1.5;
+
 /// Points of the curve that the knee is looked for on.
 const POINTS: usize = 50;
 
@@ -59,7 +62,7 @@ pub struct Prediction {
     pub slow_down: f64,
     /// How far off that may be, either way.
     pub error: f64,
-    /// Whether the budget is below the recording's window, so that touches are missing that would cost time.
+    /// Whether the budget is so near to the recording's window that touches are missing that would cost time.
     pub too_low: bool,
     /// Everything else.
     pub forecast: Forecast,
@@ -160,6 +163,7 @@ impl Question<'_> {
         let timing = Timing {
             native_us,
             parallelism: self.parallelism,
+            processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             costs,
             device: device.clone(),
             measured: self.measured.device.clone(),
@@ -174,7 +178,7 @@ impl Question<'_> {
             slow_down,
             // What comes on top of the native time is what is uncertain.
             error: (slow_down - 1.0).abs() * ERROR + 0.05,
-            too_low: budget < recording.window as u64 * recording.block_bytes,
+            too_low: (budget as f64) < SEEN * recording.window as f64 * recording.block_bytes as f64,
             forecast,
         }
     }

@@ -19,11 +19,12 @@ const MIB: u64 = 1 << 20;
 /// Programs that use less are not worth paging.
 const LEAST_BYTES: u64 = 8 * MIB;
 
-/// Parts of the program's memory that the windows are.
-const WINDOWS: [u64; 5] = [2, 3, 4, 6, 8];
+/// Parts of the program's memory that the windows are, per mille. Below a program's knee a little less makes recordings
+/// many times longer, so the steps are small.
+const WINDOWS_PER_MILLE: [u64; 8] = [500, 415, 350, 290, 240, 200, 165, 140];
 
-/// How much longer a recording with the next window may take.
-const GROWTH: f64 = 4.0;
+/// How much longer a recording with the next window is expected to take at least.
+const GROWTH: f64 = 2.0;
 
 /// Native runs shorter than this are made three times.
 const SHORT_S: f64 = 3.0;
@@ -159,9 +160,9 @@ impl Program {
         mut look: impl FnMut(u64, f64),
     ) -> Result<(Recording, PathBuf), Error> {
         let mut best = None;
-        for part in WINDOWS {
-            let window = (native.peak_bytes / part).max(16 * self.block_bytes);
-            let trace = directory.join(format!("window-{part}.trace"));
+        for per_mille in WINDOWS_PER_MILLE {
+            let window = (native.peak_bytes * per_mille / 1000).max(16 * self.block_bytes);
+            let trace = directory.join(format!("window-{per_mille}.trace"));
             let Some(ended) = self.record_once(native, window, &trace, |seconds| look(window, seconds))?
             else {
                 break;

@@ -1,8 +1,9 @@
 //! The pager on paper: the steps of a recording behind another budget, with the pager's own policies, its soft
 //! frames, its prefetch and its page-outs, and how long that takes.
 //!
-//! Time is the program's. A step's own time passes; a touch that has to wait adds the wait, divided by the number
-//! of threads that run at once, since the others go on. The store is one server that reads or writes at its rate
+//! Time is the program's. A step's own time passes, more slowly where the pager's thread takes a processor that the
+//! program would use. A touch that has to wait adds the wait, divided by the number of threads that can run
+//! meanwhile. The store is one server that reads or writes at its rate
 //! (`stream`), and a demand read is not queued behind that: it takes its own latency.
 
 use crate::costs::Costs;
@@ -33,12 +34,22 @@ pub struct Timing {
     pub native_us: f64,
     /// Processor time over time: threads that run at once, 1 or more.
     pub parallelism: f64,
+    /// Processors of the machine.
+    pub processors: usize,
     /// What the pager's work costs.
     pub costs: Costs,
     /// The store's device.
     pub device: Device,
     /// The device that the costs were measured on.
     pub measured: Device,
+}
+
+impl Timing {
+    /// Threads of the program that run at once while the pager's thread takes a processor.
+    pub fn overlap(&self) -> f64 {
+        let left = self.processors.saturating_sub(1).max(1);
+        self.parallelism.clamp(1.0, left as f64)
+    }
 }
 
 /// What a run would do, in blocks, and how long it would take.
@@ -84,7 +95,7 @@ impl Forecast {
 pub fn replay(recording: &Recording, compute: &[f32], setup: &Setup, timing: &Timing) -> Forecast {
     let mut pager = Pager::new(recording, setup, timing);
     for (step, compute_us) in recording.steps.iter().zip(compute) {
-        pager.now += f64::from(*compute_us);
+        pager.compute(f64::from(*compute_us));
         pager.step(step);
     }
     pager.end(timing.native_us, compute)

@@ -13,6 +13,8 @@ const EXTENT: u64 = 2 << 20;
 const AHEAD_BYTES: u64 = 16 << 20;
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: u64 = 32 << 20;
+/// How long the pager's thread looks for more work before it sleeps, microseconds.
+const SPIN_US: f64 = 100.0;
 /// Blocks that the pager pages out at once at least, unless its batches are smaller.
 const SHORT: usize = 8;
 
@@ -59,8 +61,16 @@ pub struct Pager<'a> {
     /// Blocks in the program or being read.
     taken: usize,
     paging: bool,
-    soft: VecDeque<(u32, u32, f64)>,
+    /// Soft blocks, the one to go next first, with the stamp that makes an entry valid.
+    soft: VecDeque<(u32, u32)>,
+    /// Blocks on their way to the store, and when they are there; soft from then on.
+    writing: VecDeque<(u32, u32, f64)>,
+    /// How many there are of both.
     soft_len: usize,
+    /// Until when the pager's thread looks for work, and takes a processor.
+    awake: f64,
+    /// What the program's own time grows by meanwhile.
+    crowded: f64,
     pub now: f64,
     /// When the store has done all that it was given.
     stream: f64,
@@ -93,7 +103,10 @@ impl<'a> Pager<'a> {
             taken: 0,
             paging: false,
             soft: VecDeque::new(),
+            writing: VecDeque::new(),
             soft_len: 0,
+            awake: 0.0,
+            crowded: timing.parallelism.max(1.0) / timing.overlap(),
             now: 0.0,
             stream: 0.0,
             forecast: Forecast::default(),
@@ -106,10 +119,18 @@ impl<'a> Pager<'a> {
         self.forecast
     }
 
-    /// A thread waits; the others go on.
+    /// The program computes for as long as it natively would.
+    pub fn compute(&mut self, us: f64) {
+        let awake = (self.awake - self.now).max(0.0);
+        let crowded = us * self.crowded;
+        self.now += if crowded <= awake { crowded } else { awake + us - awake / self.crowded };
+    }
+
+    /// A thread waits for the pager; the others go on.
     fn wait(&mut self, us: f64) -> f64 {
-        let us = us / self.timing.parallelism.max(1.0);
+        let us = us / self.timing.overlap();
         self.now += us;
+        self.awake = self.now + SPIN_US;
         us
     }
 
@@ -214,20 +235,35 @@ impl<'a> Pager<'a> {
     /// A frame for a block that a thread waits for.
     fn find_frame(&mut self) {
         while self.taken + self.soft_len >= self.frames {
-            match self.reclaim() {
-                Some(ready) => {
-                    let waited = self.wait((ready - self.now).max(0.0));
-                    self.forecast.write_us += waited;
-                }
-                None if self.page_out((self.frames / 8).clamp(1, 8)) == 0 => return,
-                None => {}
+            self.written();
+            if self.reclaim() {
+                continue;
+            }
+            if let Some(&(_, _, ready)) = self.writing.front() {
+                let waited = self.wait((ready - self.now).max(0.0));
+                self.forecast.write_us += waited;
+                // With other threads at work less than that has passed.
+                self.now = self.now.max(ready);
+            } else if self.page_out((self.frames / 8).clamp(1, 8)) == 0 {
+                return;
             }
         }
     }
 
-    /// Takes the frame of the block that has been soft longest; when that is on the store.
-    fn reclaim(&mut self) -> Option<f64> {
-        while let Some((block, stamp, ready)) = self.soft.pop_front() {
+    /// What has reached the store is soft from now on.
+    fn written(&mut self) {
+        while let Some(&(block, stamp, ready)) = self.writing.front() {
+            if ready > self.now {
+                return;
+            }
+            self.writing.pop_front();
+            self.soft.push_back((block, stamp));
+        }
+    }
+
+    /// Takes the frame of the block that has been soft longest; whether there was one.
+    fn reclaim(&mut self) -> bool {
+        while let Some((block, stamp)) = self.soft.pop_front() {
             let entry = &mut self.blocks[block as usize];
             if entry.state != State::Soft || entry.stamp != stamp {
                 continue;
@@ -241,20 +277,21 @@ impl<'a> Pager<'a> {
             } else {
                 self.policy.gone(block);
             }
-            return Some(ready);
+            return true;
         }
-        None
+        false
     }
 
     /// Pages out ahead of need.
     fn balance(&mut self) {
         loop {
             let missing = (self.ready + self.taken).saturating_sub(self.frames);
-            let writing = (self.stream - self.now) / self.write_us.max(1e-9) * self.block_bytes as f64;
-            if missing < self.batch.min(SHORT) || writing > WRITING_BYTES as f64 {
+            if missing < self.batch.min(SHORT) {
                 return;
             }
-            if self.page_out(missing.min(self.batch)) == 0 {
+            self.written();
+            let writing = self.writing.len() as u64 * self.block_bytes;
+            if writing > WRITING_BYTES || self.page_out(missing.min(self.batch)) == 0 {
                 return;
             }
         }
@@ -264,26 +301,29 @@ impl<'a> Pager<'a> {
         let mut victims: Vec<u32> = std::iter::from_fn(|| self.policy.victim()).take(count).collect();
         victims.sort_unstable();
         for &block in &victims {
+            self.taken -= 1;
             let entry = &mut self.blocks[block as usize];
-            let mut ready = self.now;
             if std::mem::replace(&mut entry.dirty, false) {
                 entry.stored = true;
                 self.stream = self.stream.max(self.now) + self.write_us;
-                ready = self.stream;
                 self.forecast.written += 1;
+                let stamp = self.soften(block);
+                self.writing.push_back((block, stamp, self.stream));
+            } else {
+                let stamp = self.soften(block);
+                self.soft.push_back((block, stamp));
             }
-            self.taken -= 1;
-            self.make_soft(block, ready);
         }
         victims.len()
     }
 
-    fn make_soft(&mut self, block: u32, ready: f64) {
+    /// The block is out of the program, and has its frame. Gives the stamp of its entry in a queue.
+    fn soften(&mut self, block: u32) -> u32 {
         let entry = &mut self.blocks[block as usize];
         entry.state = State::Soft;
         entry.stamp = entry.stamp.wrapping_add(1);
-        self.soft.push_back((block, entry.stamp, ready));
         self.soft_len += 1;
+        entry.stamp
     }
 
     fn prefetch_after(&mut self, block: u32) {
@@ -299,20 +339,14 @@ impl<'a> Pager<'a> {
     fn read_ahead(&mut self, ahead: Ahead) {
         let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
         let mut blocks = Vec::with_capacity(ahead.count as usize);
+        self.written();
         for block in (0..ahead.count).map_while(wanted) {
             let Some(entry) = self.blocks.get(block as usize) else { break };
             if entry.state != State::Stored {
                 continue;
             }
-            if self.taken + self.soft_len >= self.frames {
-                // Frames on their way to the store cannot be had at once.
-                let ready = self.soft.iter().find(|(block, stamp, _)| {
-                    let entry = &self.blocks[*block as usize];
-                    entry.state == State::Soft && entry.stamp == *stamp
-                });
-                if ready.is_none_or(|(_, _, at)| *at > self.now) || self.reclaim().is_none() {
-                    break;
-                }
+            if self.taken + self.soft_len >= self.frames && !self.reclaim() {
+                break;
             }
             // Taken at once, so that the next one finds another frame.
             self.blocks[block as usize].state = State::Here;
@@ -332,7 +366,8 @@ impl<'a> Pager<'a> {
         }
         self.taken -= 1;
         self.blocks[marker as usize].marker = true;
-        self.make_soft(marker, arrives);
+        let stamp = self.soften(marker);
+        self.soft.push_back((marker, stamp));
     }
 
     /// The program gives blocks up.
