@@ -1,6 +1,10 @@
-//! The simulators as commands: `terapage sim ...`. One subcommand, one file.
+//! The simulators as commands: `terapage sim ...`. One subcommand, one file. `terapage advise` is here too: it simulates
+//! the pager.
 #![forbid(unsafe_code)]
 
+mod advise;
+mod policy;
+mod publish;
 mod report;
 mod convert;
 mod info;
@@ -11,9 +15,13 @@ mod trace;
 pub use trace::TraceArgs;
 mod stack;
 
+pub use advise::Advise;
+
 /// The simulators.
 #[derive(clap::Subcommand)]
 pub enum Command {
+    /// Replays a recorded program: each replacement policy against Belady's optimum, at many budgets.
+    Policy(policy::Policy),
     /// Show a study that was kept as JSON, in the terminal or as a page
     Report(report::Report),
     /// Tell what a block trace is like
@@ -32,6 +40,7 @@ impl Command {
     /// What is wrong, in one line.
     pub fn run(self) -> anyhow::Result<()> {
         match self {
+            Command::Policy(policy) => policy.run(),
             Command::Report(report) => report.run(),
             Command::Info(info) => info.run(),
             Command::Convert(convert) => convert.run(),
