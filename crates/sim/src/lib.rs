@@ -3,19 +3,18 @@
 #![forbid(unsafe_code)]
 
 mod advise;
-mod policy;
-mod publish;
-mod report;
 mod convert;
 mod info;
 mod plain;
+mod policy;
 mod progress;
+mod publish;
+mod report;
+mod stack;
 mod trace;
 
-pub use trace::TraceArgs;
-mod stack;
-
 pub use advise::Advise;
+pub use trace::TraceArgs;
 
 /// The simulators.
 #[derive(clap::Subcommand)]
