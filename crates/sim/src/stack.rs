@@ -17,7 +17,7 @@ use terapage_report::Study;
 Examples:
   terapage sim stack fig6
   terapage sim stack fig7 --without host-lock,smt
-  terapage sim stack mechanisms --html mechanisms.html
+  terapage sim stack mechanisms --json > mechanisms.json
   terapage sim stack run --stack scsi --rate 800k --multiplicity 4")]
 pub enum Stack {
     /// CPU use against IOPS, SCSI and NVMe.

@@ -51,8 +51,8 @@ impl Anchor {
 }
 
 const DEADLINE: &str = "patches to mq-deadline, linux-block, 18 Jan 2024 (16 cores, 32 threads)";
-const BFQ: &str = "commit to bfq: separate insertion lists, 2024";
-const URING: &str = "io_uring, polled, one core";
+const BFQ: &str = "commit to bfq: separate insertion lists, 2024 (on an NVMe device)";
+const URING: &str = "io_uring, polled, one core, as reported; the machine is not given";
 
 fn setup(name: &str, stack: Stack, (threads, calls_in_flight, multiplicity): (u32, u32, u32)) -> Setup {
     let load = Load {
@@ -103,7 +103,7 @@ pub fn anchors(costs: &Costs) -> Vec<Anchor> {
             quantity: Quantity::Cycles,
             published: (10_000.0, 20_000.0),
             fitted: false,
-            source: "direct I/O on Haswell: 10 to 20 thousand cycles",
+            source: "direct I/O on Haswell, as reported: 10 to 20 thousand cycles",
             setup: direct,
         },
     ];

@@ -89,7 +89,7 @@ fn one_lock(threads: u32, think: f64, hold: f64, kind: LockKind) -> Setup {
     setup.load.threads = threads;
     setup.load.calls_in_flight = 1;
     setup.load.variation = Variation::Exponential;
-    setup.measure_ns = 300_000_000;
+    setup.measure_ns = 60_000_000;
     setup
 }
 

@@ -60,7 +60,7 @@ fn table(anchors: &[Anchor], repeated: &[Repeated]) -> Table {
         };
         let digits = if anchor.quantity == Quantity::Contention { 1 } else { 0 };
         let published = if low == high { low.to_string() } else { format!("{low} to {high}") };
-        let model = format!("{:.digits$} ±{:.digits$}", spread.mean, spread.margin);
+        let model = spread.shown(1.0, digits);
         let role = if anchor.fitted { "fitted" } else { "test" };
         vec![anchor.name.into(), unit.into(), published, model, role.into()]
     };

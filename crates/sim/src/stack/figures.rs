@@ -4,7 +4,9 @@ use super::options::{Options, machine_lines, parameters};
 use super::output::progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
-use terapage_stack::{Activity, Experiment, Findings, Highest, MULTIPLICITIES, Outcome, Point, Stack};
+use terapage_stack::{
+    Activity, Experiment, Findings, Highest, MULTIPLICITIES, Outcome, Point, Spread, Stack,
+};
 
 /// The stacks of the figures.
 const STACKS: [Stack; 2] = [Stack::Scsi, Stack::Nvme];
@@ -81,8 +83,7 @@ fn kiops_axis() -> Axis {
 
 /// A value with its margin.
 fn with_margin(point: &Point, value: impl Fn(&Outcome) -> f64, digits: usize) -> String {
-    let spread = point.repeated.spread(value);
-    format!("{:.digits$} ±{:.digits$}", spread.mean, spread.margin)
+    point.repeated.spread(value).shown(1.0, digits)
 }
 
 impl Figure5 {
@@ -312,9 +313,7 @@ fn highest_table(highest: &[Highest]) -> Table {
     };
     let row = |multiplicity| {
         let (scsi, nvme) = (of(Stack::Scsi, multiplicity)?, of(Stack::Nvme, multiplicity)?);
-        let shown = |spread: terapage_stack::Spread| {
-            format!("{:.0} ±{:.0}", spread.mean / 1e3, (spread.margin / 1e3).ceil())
-        };
+        let shown = |spread: Spread| spread.shown(1e3, 0);
         let gap = format!("{:.0}", (nvme.mean - scsi.mean) / 1e3);
         Some(vec![multiplicity.to_string(), shown(scsi), shown(nvme), gap])
     };

@@ -209,13 +209,14 @@ fn result_table(repeated: &Repeated) -> Table {
     ];
     let row = |(name, unit, value): (&str, &str, Value)| {
         let spread = repeated.spread(value);
-        vec![name.into(), format!("{:.2}", spread.mean), format!("±{:.2}", spread.margin), unit.into()]
+        vec![name.into(), spread.shown(1.0, 2), unit.into()]
     };
     Table {
         title: "Result".into(),
-        columns: ["quantity", "mean", "95 %", "unit"].map(String::from).into(),
+        columns: ["quantity", "mean", "unit"].map(String::from).into(),
         rows: rows.into_iter().map(row).collect(),
-        note: "Latency counts from when the program wanted the I/O.".into(),
+        note: "± is half of the 95 % interval over the seeds. Latency counts from when the program wanted the I/O."
+            .into(),
     }
 }
 

@@ -12,7 +12,7 @@ use terapage_stack::{
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack predict
-  terapage sim stack predict --draws 400 --html predict.html")]
+  terapage sim stack predict --draws 400 --json")]
 pub struct Predict {
     /// Draws of all values that are not published.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
@@ -110,10 +110,7 @@ fn plot(curves: &Curves) -> Plot {
 
 fn curve_table(curves: &Curves) -> Table {
     let row = |(place, kiops): (usize, &u32)| {
-        let busy = curves.iter().map(|(_, repeated)| {
-            let spread = repeated[place].spread(Outcome::total_us);
-            format!("{:.2} ±{:.2}", spread.mean, spread.margin)
-        });
+        let busy = curves.iter().map(|(_, repeated)| repeated[place].spread(Outcome::total_us).shown(1.0, 2));
         std::iter::once(kiops.to_string()).chain(busy).collect()
     };
     Table {
