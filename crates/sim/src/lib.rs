@@ -5,7 +5,6 @@
 mod advise;
 mod convert;
 mod info;
-mod plain;
 mod policy;
 mod progress;
 mod publish;
