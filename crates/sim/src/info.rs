@@ -23,7 +23,7 @@ pub struct Info {
     /// Bytes of a block, in which footprint and reuse are counted
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(512..))]
     block: u32,
-    /// Blocks to follow one by one, about 60 bytes of memory each
+    /// Blocks to follow one by one, about 80 bytes of memory each
     #[arg(long, value_name = "N", default_value_t = 4 << 20)]
     track: usize,
     /// Write JSON: the study, as `terapage sim report` shows it, and beside it the profile
