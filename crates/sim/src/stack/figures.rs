@@ -1,7 +1,7 @@
 //! Figures 5, 6 and 7 of the report on SCSI and NVMe.
 
 use super::options::{Options, machine_lines, parameters};
-use super::output::progress;
+use crate::publish::progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
@@ -15,7 +15,7 @@ const STACKS: [Stack; 2] = [Stack::Scsi, Stack::Nvme];
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack fig5
-  terapage sim stack fig5 --without smt --json")]
+  terapage sim stack fig5 --without smt --json -")]
 pub struct Figure5 {
     #[command(flatten)]
     pub options: Options,
