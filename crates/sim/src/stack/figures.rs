@@ -236,7 +236,7 @@ fn busy_table(simulated: &Simulated) -> Table {
         title: "Where the time goes, us for an I/O".into(),
         columns: head.into_iter().chain(shown.map(|activity| activity.name().into())).collect(),
         rows: simulated.curve.iter().map(row).collect(),
-        note: "Queue lock, host lock: spinning. Line transfer: waiting for lines of other cores.".into(),
+        note: "Queue lock, host lock: spinning. Lines: waiting for those that other cores wrote.".into(),
     }
 }
 
