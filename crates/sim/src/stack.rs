@@ -5,11 +5,11 @@ mod figures;
 mod free;
 mod mechanisms;
 mod options;
-mod output;
 mod prediction;
 
+use crate::publish;
 use options::Options;
-use terapage_report::Study;
+use terapage_report::{Study, TextOptions, render_text_with};
 
 /// The studies of the I/O stack.
 #[derive(clap::Subcommand)]
@@ -17,7 +17,7 @@ use terapage_report::Study;
 Examples:
   terapage sim stack fig6
   terapage sim stack fig7 --without host-lock,smt
-  terapage sim stack mechanisms --json > mechanisms.json
+  terapage sim stack mechanisms --html mechanisms.html
   terapage sim stack run --stack scsi --rate 800k --multiplicity 4")]
 pub enum Stack {
     /// CPU use against IOPS, SCSI and NVMe.
@@ -42,7 +42,18 @@ impl Stack {
     /// # Errors
     /// What is wrong, in one line.
     pub fn run(self) -> anyhow::Result<()> {
-        self.options().output.show(&self.study()?)
+        let (study, outputs) = (self.study()?, &self.options().outputs);
+        if let Some(path) = &outputs.html {
+            publish::html(path, &study)?;
+        }
+        if let Some(path) = &outputs.json
+            && publish::json(path, &study)?
+        {
+            return Ok(());
+        }
+        let options =
+            TextOptions { columns: publish::columns(), parameters: false, ..TextOptions::default() };
+        publish::print(&render_text_with(&study, &options))
     }
 
     fn study(&self) -> anyhow::Result<Study> {

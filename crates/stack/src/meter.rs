@@ -38,10 +38,10 @@ impl Activity {
         match self {
             Activity::User => "user",
             Activity::Kernel => "kernel work",
-            Activity::Transfer => "line transfer",
+            Activity::Transfer => "lines",
             Activity::QueueSpin => "queue lock",
             Activity::HostSpin => "host lock",
-            Activity::OtherSpin => "other waiting",
+            Activity::OtherSpin => "other",
             Activity::Poll => "polling",
         }
     }

@@ -1,7 +1,7 @@
 //! What others have published, and what the model gives for the same.
 
 use super::options::{Options, parameters};
-use super::output::progress;
+use crate::publish::progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
@@ -12,7 +12,7 @@ use terapage_stack::{
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack anchors
-  terapage sim stack anchors --seeds 10 --json")]
+  terapage sim stack anchors --seeds 10 --json -")]
 pub struct Anchors {
     #[command(flatten)]
     pub options: Options,

@@ -1,7 +1,7 @@
 //! Figures 5, 6 and 7 of the report on SCSI and NVMe.
 
 use super::options::{Options, machine_lines, parameters};
-use super::output::progress;
+use crate::publish::progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
@@ -15,7 +15,7 @@ const STACKS: [Stack; 2] = [Stack::Scsi, Stack::Nvme];
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack fig5
-  terapage sim stack fig5 --without smt --json")]
+  terapage sim stack fig5 --without smt --json -")]
 pub struct Figure5 {
     #[command(flatten)]
     pub options: Options,
@@ -236,7 +236,7 @@ fn busy_table(simulated: &Simulated) -> Table {
         title: "Where the time goes, us for an I/O".into(),
         columns: head.into_iter().chain(shown.map(|activity| activity.name().into())).collect(),
         rows: simulated.curve.iter().map(row).collect(),
-        note: "Queue lock, host lock: spinning. Line transfer: waiting for lines of other cores.".into(),
+        note: "Queue lock, host lock: spinning. Lines: waiting for those that other cores wrote.".into(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One setup of the user's own.
 
 use super::options::{Options, parameters};
-use super::output::progress;
+use crate::publish::progress;
 use clap::Args;
 use terapage_report::{Origin, Parameter, Study, Table};
 use terapage_stack::{Activity, Arrivals, LockKind, Outcome, Repeated, Setup, Stack, machine};
@@ -11,7 +11,7 @@ use terapage_stack::{Activity, Arrivals, LockKind, Outcome, Repeated, Setup, Sta
 #[command(after_help = "Examples:
   terapage sim stack run --stack scsi --rate 800k
   terapage sim stack run --stack scsi --cores 10 --threads 20 --volumes 192 --rate 800k --multiplicity 4
-  terapage sim stack run --stack mq-scsi --hw-queues 1 --rate 600k --json
+  terapage sim stack run --stack mq-scsi --hw-queues 1 --rate 600k --json -
   terapage sim stack run --stack uring --machine polled --threads 1 --calls 4 --multiplicity 32 --volumes 1
 
 Stacks: scsi, nvme (Linux 3.10), mq-scsi, mq-nvme, uring, mq-deadline, bfq. Machines: haswell, desktop, polled.")]

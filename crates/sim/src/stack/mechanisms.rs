@@ -1,7 +1,7 @@
 //! Each mechanism switched off in turn.
 
 use super::options::{Options, machine_lines, parameters};
-use super::output::progress;
+use crate::publish::progress;
 use anyhow::bail;
 use clap::Args;
 use terapage_report::{Study, Table};
@@ -11,7 +11,7 @@ use terapage_stack::{Experiment, Findings, Mechanism, Mechanisms};
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack mechanisms
-  terapage sim stack mechanisms --seeds 3 --json")]
+  terapage sim stack mechanisms --seeds 3 --json -")]
 pub struct Switches {
     #[command(flatten)]
     pub options: Options,

@@ -1,5 +1,6 @@
 //! Options that the studies of the I/O stack share.
 
+use crate::publish::{Outputs, quoted};
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME=VALUE")]
     pub cost: Vec<String>,
     #[command(flatten)]
-    pub output: super::output::Output,
+    pub outputs: Outputs,
 }
 
 impl Options {
@@ -77,8 +78,8 @@ impl Options {
             words.push(format!("--without {}", names.join(",")));
         }
         words.push(format!("--seeds {} --seed {} --time {}", self.seeds(), self.seed, self.time));
-        words.extend(self.costs.iter().map(|path| format!("--costs {}", path.display())));
-        words.extend(self.cost.iter().map(|cost| format!("--cost {cost}")));
+        words.extend(self.costs.iter().map(|path| format!("--costs {}", quoted(&path.to_string_lossy()))));
+        words.extend(self.cost.iter().map(|cost| format!("--cost {}", quoted(cost))));
         Study { title: title.into(), command: words.join(" "), ..Study::default() }
     }
 }

@@ -1,7 +1,7 @@
 //! The multi-queue stacks at the load of the report, which it predicted and did not measure.
 
 use super::options::{Options, machine_lines, parameters};
-use super::output::progress;
+use crate::publish::progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
@@ -12,7 +12,7 @@ use terapage_stack::{
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack predict
-  terapage sim stack predict --draws 400 --json")]
+  terapage sim stack predict --draws 400 --json -")]
 pub struct Predict {
     /// Draws of all values that are not published.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
