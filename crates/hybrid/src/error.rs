@@ -66,7 +66,7 @@ pub enum Error {
     /// The source of requests failed.
     #[error("{0}")]
     Trace(Box<dyn std::error::Error + Send + Sync>),
-    /// There was no request.
-    #[error("no requests were left to measure: the trace has {0}, and all of them were warm-up")]
+    /// No request was left to measure, out of so many.
+    #[error("there is nothing to measure: {0} requests came, and all of them were warm-up")]
     Empty(u64),
 }
