@@ -63,7 +63,7 @@ fn cache(share: u64) -> Cache<FixedLatency> {
 fn main() {
     let million = std::env::args().nth(1).and_then(|argument| argument.parse().ok()).unwrap_or(8);
     let requests = requests(million * 1_000_000);
-    for share in [1, 10, 50] {
+    for share in [1, 10, 50, 130] {
         hits(&requests, "lru", LINES * share / 100);
     }
     for policy in ["auto", "s3fifo", "arc"] {
