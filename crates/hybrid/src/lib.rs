@@ -16,6 +16,7 @@ mod machine;
 mod memory;
 mod replay;
 mod simulate;
+mod survey;
 mod table;
 
 pub use cache::{Cache, CacheCounters, CacheKind, CacheOptions};
@@ -27,3 +28,4 @@ pub use latency::Latencies;
 pub use memory::{MemoryOnly, MemoryTiming};
 pub use replay::{Load, Plan, Replayed, replay};
 pub use simulate::{Outcome, Setup, Storage, simulate};
+pub use survey::{Survey, Surveyor};
