@@ -99,8 +99,8 @@ pub struct Config {
     pub dies_per_channel: u32,
     /// What the host sees; rounded up to whole mapping units.
     pub capacity_bytes: u64,
-    /// Flash beyond the capacity, as a share of it. Each die has three blocks more than that: one being written by the
-    /// host, one by the garbage collection, one in reserve.
+    /// Flash beyond the capacity, as a share of it. Each die has two blocks more than that, for the reserve and for what
+    /// is not yet written of the two open ones.
     pub over_provisioning: f64,
     /// The grain of the mapping: a divisor of the page. `None`: the page.
     pub mapping_bytes: Option<u32>,
@@ -165,8 +165,8 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.nand.check()?;
         let wrong = |field, problem: String| Err(ConfigError::Field { field, problem });
-        if !(1..=1024).contains(&self.channels) || !(1..=1024).contains(&self.dies_per_channel) {
-            let problem = format!("{} x {}: each must be 1 to 1024", self.channels, self.dies_per_channel);
+        if !(1..=1 << 16).contains(&self.dies()) {
+            let problem = format!("{} x {}: must be 1 to 65536", self.channels, self.dies_per_channel);
             return wrong("channels x dies", problem);
         }
         if !self.over_provisioning.is_finite() || !(0.01..=100.0).contains(&self.over_provisioning) {

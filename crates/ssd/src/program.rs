@@ -12,16 +12,16 @@ const FREE_BLOCKS: u32 = 2;
 
 impl Ssd {
     /// Begins a program or an erase on an idle die, or a read of the garbage collection. Says whether there was something
-    /// to do.
+    /// to do. The collection keeps step with the host's programs, and goes ahead only when they wait for it.
     pub(crate) fn program_or_collect(&mut self, now: Nanos, die: u32) -> bool {
-        let collect_first = self.collection_is_due(die) && self.collection_is_behind(die);
-        if collect_first && self.collect(now, die) {
-            return true;
+        let collecting = self.collection_is_due(die);
+        if collecting && self.collection_is_behind(die) {
+            return self.collect(now, die);
         }
-        if self.has_program(now) && self.program_host(now, die) {
-            return true;
+        if !self.has_program(now) {
+            return false;
         }
-        !collect_first && self.dies[die as usize].collection.is_some() && self.collect(now, die)
+        self.program_host(now, die) || collecting && self.collect(now, die)
     }
 
     /// Whether a block of the die is being collected; begins with one when blocks get few.
@@ -35,7 +35,7 @@ impl Ssd {
         let Some(victim) = self.blocks.take_victim(die, self.config.gc) else { return false };
         let valid = self.blocks.valid(victim);
         self.dies[die as usize].collection =
-            Some(Collection { victim, page: 0, valid, moved: 0, host_slots: 0 });
+            Some(Collection { victim, page: 0, units: 0, valid, moved: 0, host_slots: 0 });
         true
     }
 
@@ -43,8 +43,7 @@ impl Ssd {
     fn collection_is_behind(&self, die: u32) -> bool {
         let Some(collection) = self.dies[die as usize].collection else { return false };
         let gain = u64::from(self.geometry.block_slots - collection.valid);
-        u64::from(collection.host_slots) * u64::from(collection.valid) >= u64::from(collection.moved) * gain
-            || self.blocks.free_count(die) == 0
+        u64::from(collection.host_slots) * u64::from(collection.valid) > u64::from(collection.moved) * gain
     }
 
     fn program_host(&mut self, now: Nanos, die: u32) -> bool {
@@ -157,6 +156,7 @@ impl Ssd {
         while collection.page < self.geometry.pages_per_block() {
             let (planes, units) = self.valid_in_page(collection.victim, collection.page);
             if units > 0 {
+                collection.units = units;
                 self.dies[die as usize].collection = Some(collection);
                 self.counters.nand_gc_reads += u64::from(planes);
                 let sensing = self.transfer(now, die, planes, 0);
@@ -190,8 +190,7 @@ impl Ssd {
 
     pub(crate) fn gc_send(&mut self, now: Nanos, die: u32) {
         let Some(collection) = self.dies[die as usize].collection else { return };
-        let (_, units) = self.valid_in_page(collection.victim, collection.page);
-        let bytes = u64::from(units) * u64::from(self.geometry.unit_bytes);
+        let bytes = u64::from(collection.units) * u64::from(self.geometry.unit_bytes);
         let end = self.transfer(now, die, 0, bytes);
         self.occupy(now, die, Phase::GcSending, end);
     }

@@ -11,14 +11,14 @@ use crate::config::{Acknowledge, Config, ConfigError};
 use crate::counters::Counters;
 use crate::device::{Command, Device, Done, Operation};
 use crate::die::{Die, Read};
-use crate::front::{Entrance, Line};
+use crate::front::{Bus, Entrance};
 use crate::geometry::Geometry;
 use crate::map::Map;
 use crate::precondition;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// What happens.
+/// What happens. 8 bytes: the queue of events is a good part of the work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// The controller begins to work on a command.
@@ -26,10 +26,12 @@ pub(crate) enum Event {
     /// A command ends.
     End(u32),
     /// A die ends what it does, if it still is at this generation.
-    Die { die: u32, generation: u32 },
+    Die { die: u16, generation: u16 },
     /// Somebody may have waited long enough in the buffer.
     Flush,
 }
+
+const _: () = assert!(size_of::<Event>() == 8);
 
 /// A command inside the device.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +60,7 @@ pub struct Ssd {
     pub(crate) map: Map,
     pub(crate) blocks: Blocks,
     pub(crate) dies: Vec<Die>,
-    pub(crate) channels: Vec<Line>,
+    pub(crate) channels: Vec<Bus>,
     pub(crate) buffer: Buffer,
     /// Entries of the host that can be programmed.
     pub(crate) waiting: List,
@@ -88,7 +90,7 @@ impl Ssd {
             map: Map::new(geometry.units, geometry.slots()),
             blocks: Blocks::new(&geometry),
             dies: vec![Die::new(); geometry.dies as usize],
-            channels: vec![Line::default(); geometry.channels as usize],
+            channels: vec![Bus::default(); geometry.channels as usize],
             buffer: Buffer::default(),
             waiting: List::default(),
             buffer_room: buffer_units(config, &geometry)?,
@@ -120,7 +122,7 @@ impl Ssd {
         counters.wear_min = least;
         counters.wear_max = most;
         counters.wear_mean = sum as f64 / f64::from(self.geometry.blocks());
-        counters.channel_busy_ns = self.channels.iter().map(|channel| channel.busy_ns).collect();
+        counters.channel_busy_ns = self.channels.iter().map(|channel| channel.busy_ns()).collect();
         counters.die_busy_ns = self.dies.iter().map(|die| die.busy_ns).collect();
         counters
     }
@@ -238,7 +240,7 @@ impl Device for Ssd {
         match self.events.pop() {
             Some((now, Event::Begin(command))) => self.begin(now, command),
             Some((now, Event::End(command))) => self.end(now, command, done),
-            Some((now, Event::Die { die, generation })) => self.die_event(now, die, generation),
+            Some((now, Event::Die { die, generation })) => self.die_event(now, u32::from(die), generation),
             Some((now, Event::Flush)) => self.flush(now),
             None => {}
         }
