@@ -356,12 +356,14 @@ impl<D: Device> Device for Cache<D> {
     }
 
     fn foresee(&self, commands: &[Command]) {
-        for commands in commands.chunks(Directory::FORESEEN) {
-            let mut lines = [0; Directory::FORESEEN];
-            for (line, command) in lines.iter_mut().zip(commands) {
-                *line = (command.sector >> self.shift) as u32;
+        // The first line of a command and its last: most have no more.
+        let mut lines = [0; Directory::FORESEEN];
+        for commands in commands.chunks(Directory::FORESEEN / 2) {
+            for (pair, command) in lines.chunks_mut(2).zip(commands) {
+                let last = command.sector + u64::from(command.sectors.max(1)) - 1;
+                pair.copy_from_slice(&[(command.sector >> self.shift) as u32, (last >> self.shift) as u32]);
             }
-            self.directory.foresee(&lines[..commands.len()]);
+            self.directory.foresee(&lines[..commands.len() * 2]);
         }
     }
 
