@@ -89,6 +89,7 @@ fn of_trace(run: &Run) -> String {
     };
     text += &match run.setup.load {
         Load::Closed { depth } => format!(" {depth} requests are kept under way."),
+        Load::Open { speed: 1.0 } => " Requests come at their time stamps.".to_owned(),
         Load::Open { speed } => format!(" Requests come at their time stamps, {speed} times as fast."),
     };
     if run.skipped > 0 {
