@@ -33,9 +33,11 @@ test:
 	cargo build --workspace --release --locked
 	tests/programs/run-all ci
 	tests/faults/run
+	tests/report/run
 
 soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 cargo test -p terapage-model --locked --release
+	TERAPAGE_FUZZ_SEED=$$RANDOM TERAPAGE_FUZZ_CASES=200000 cargo test -p terapage-blocktrace --locked --release --test fuzz
 	tests/programs/run-all soak
 	tests/guest/run
 

@@ -1,0 +1,75 @@
+//! Where results go: the terminal, a page, a JSON file; and progress on the way.
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use terapage_report::{Study, render_html};
+
+/// Columns of the terminal: what `COLUMNS` says, or the terminal; 100 at most, and where there is none.
+pub fn columns() -> usize {
+    const MOST: usize = 100;
+    let named = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    named.or_else(terminal).filter(|columns| *columns > 0).unwrap_or(MOST).min(MOST)
+}
+
+/// Writes the page.
+pub fn html(path: &Path, study: &Study) -> anyhow::Result<()> {
+    fs::write(path, render_html(study)).with_context(|| format!("--html {}", path.display()))
+}
+
+/// Writes the data; `-` is standard output. Whether it was that.
+pub fn json(path: &Path, data: &impl Serialize) -> anyhow::Result<bool> {
+    let text = serde_json::to_string_pretty(data)? + "\n";
+    if path == Path::new("-") {
+        print(&text)?;
+        return Ok(true);
+    }
+    fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
+    Ok(false)
+}
+
+/// Writes to standard output.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Progress on standard error, if that is a terminal.
+pub fn progress(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    let style = "{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}";
+    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,%=:+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// The command line that gave these results, as a shell takes it.
+pub fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1).map(|argument| quoted(&argument.to_string_lossy()));
+    std::iter::once("terapage".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+/// Options that say where results go.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Outputs {
+    /// Write the data as JSON to this file; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Write a page with tables and plots to this file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+}
