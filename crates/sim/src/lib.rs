@@ -9,6 +9,7 @@ mod policy;
 mod progress;
 mod publish;
 mod report;
+mod ssd;
 mod stack;
 mod trace;
 
@@ -26,6 +27,8 @@ pub enum Command {
     Info(info::Info),
     /// Convert a block trace to another format
     Convert(convert::Convert),
+    /// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM
+    Ssd(Box<ssd::Ssd>),
     /// Simulate Linux's I/O stack: where CPU time goes, and which locks are to blame.
     #[command(subcommand)]
     Stack(stack::Stack),
@@ -42,6 +45,7 @@ impl Command {
             Command::Report(report) => report.run(),
             Command::Info(info) => info.run(),
             Command::Convert(convert) => convert.run(),
+            Command::Ssd(ssd) => ssd.run(),
             Command::Stack(stack) => stack.run(),
         }
     }

@@ -1,0 +1,252 @@
+//! What must be known of requests before they can be replayed: how many there are, how much they touch, and where that
+//! is to be on a device.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use terapage_blocktrace::{Kind, Request};
+
+/// The pieces of volumes that are placed as a whole.
+const PIECE: u64 = 1 << 20;
+
+/// Where the volumes of a trace lie on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// One volume after the other, each piece of 1 MiB that a request touches, in the order of addresses; what is never
+    /// touched takes no room. What lay side by side still does.
+    Packed,
+    /// One volume after the other, as far as requests reach.
+    AsIs,
+}
+
+/// What requests are like.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survey {
+    /// Requests.
+    pub requests: u64,
+    /// Reads of them.
+    pub reads: u64,
+    /// Writes of them.
+    pub writes: u64,
+    /// The byte after the last one that is touched, by volume.
+    pub extents: Vec<u64>,
+    /// Bytes of the pieces of 1 MiB that are touched.
+    pub pieces_bytes: u64,
+    /// Bytes of the lines that are read or written at least once.
+    pub footprint_bytes: u64,
+    /// The last time stamp, in nanoseconds.
+    pub last_ns: u64,
+}
+
+/// Volume and number of a piece.
+type Piece = (u16, u64);
+
+/// Takes a survey, request by request. Its memory grows with the footprint.
+#[derive(Debug)]
+pub struct Surveyor {
+    survey: Survey,
+    shift: u32,
+    /// Words of a piece's bitmap of lines.
+    words: usize,
+    pieces: HashMap<Piece, usize>,
+    bits: Vec<u64>,
+    last: (Piece, usize),
+}
+
+impl Surveyor {
+    /// For a footprint in lines of `line_bytes`, a power of two up to 1 MiB.
+    pub fn new(line_bytes: u32) -> Self {
+        let shift = line_bytes.clamp(512, 1 << 20).ilog2();
+        Surveyor {
+            survey: Survey::default(),
+            shift,
+            words: ((PIECE >> shift) as usize).div_ceil(64),
+            pieces: HashMap::new(),
+            bits: Vec::new(),
+            last: ((0, u64::MAX), 0),
+        }
+    }
+
+    /// Looks at the next request.
+    pub fn add(&mut self, request: &Request) {
+        let survey = &mut self.survey;
+        survey.requests += 1;
+        survey.last_ns = survey.last_ns.max(request.time_ns);
+        let volume = usize::from(request.volume);
+        if volume >= survey.extents.len() {
+            survey.extents.resize(volume + 1, 0);
+        }
+        survey.extents[volume] = survey.extents[volume].max(request.end());
+        match request.kind {
+            Kind::Read => survey.reads += 1,
+            Kind::Write => survey.writes += 1,
+            Kind::Trim => {
+                for piece in request.offset / PIECE..=(request.end() - 1) / PIECE {
+                    self.piece((request.volume, piece));
+                }
+                return;
+            }
+        }
+        for line in request.offset >> self.shift..=(request.end() - 1) >> self.shift {
+            self.touch(request.volume, line << self.shift);
+        }
+    }
+
+    fn touch(&mut self, volume: u16, offset: u64) {
+        let piece = self.piece((volume, offset / PIECE));
+        let at = (offset % PIECE >> self.shift) as usize;
+        let word = &mut self.bits[piece * self.words + at / 64];
+        let bit = 1 << (at % 64);
+        self.survey.footprint_bytes += u64::from(*word & bit == 0) << self.shift;
+        *word |= bit;
+    }
+
+    /// The number of a piece, in order of appearance.
+    fn piece(&mut self, piece: Piece) -> usize {
+        if self.last.0 != piece {
+            let new = self.pieces.len();
+            let number = *self.pieces.entry(piece).or_insert(new);
+            if number == new {
+                self.bits.resize(self.bits.len() + self.words, 0);
+                self.survey.pieces_bytes += PIECE;
+            }
+            self.last = (piece, number);
+        }
+        self.last.1
+    }
+
+    /// What there was, and where it lies on a device by `layout`.
+    pub fn finish(self, layout: Layout) -> (Survey, Placement) {
+        let placement = match layout {
+            Layout::Packed => Placement::packed(self.pieces),
+            Layout::AsIs => Placement::as_is(&self.survey.extents),
+        };
+        (self.survey, placement)
+    }
+}
+
+/// Where volumes, or their pieces, begin on a device.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    how: How,
+    bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum How {
+    Pieces(HashMap<Piece, u64>),
+    Volumes(Vec<u64>),
+}
+
+impl Placement {
+    fn packed(pieces: HashMap<Piece, usize>) -> Self {
+        let mut order: Vec<Piece> = pieces.into_keys().collect();
+        order.sort_unstable();
+        let bytes = order.len() as u64 * PIECE;
+        let places = order.into_iter().zip((0..).step_by(PIECE as usize));
+        Placement { how: How::Pieces(places.collect()), bytes }
+    }
+
+    fn as_is(extents: &[u64]) -> Self {
+        let mut bytes = 0;
+        let mut bases = Vec::new();
+        for extent in extents {
+            bases.push(bytes);
+            bytes += extent.next_multiple_of(PIECE);
+        }
+        Placement { how: How::Volumes(bases), bytes }
+    }
+
+    /// Bytes of a device that holds everything.
+    pub fn device_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// `request` at its place on the device. One that was not surveyed stays where it is.
+    pub fn place(&self, mut request: Request) -> Request {
+        match &self.how {
+            How::Pieces(places) => {
+                if let Some(base) = places.get(&(request.volume, request.offset / PIECE)) {
+                    request.offset = base + request.offset % PIECE;
+                }
+            }
+            How::Volumes(bases) => {
+                request.offset += bases.get(usize::from(request.volume)).copied().unwrap_or(0);
+            }
+        }
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn requests() -> impl Strategy<Value = Vec<Request>> {
+        let request = (0_u64..1 << 26, 1_u32..3_000_000, 0_u16..3, 0_u8..3);
+        let request = request.prop_map(|(offset, bytes, volume, kind)| {
+            let kind = [Kind::Read, Kind::Write, Kind::Trim][usize::from(kind)];
+            Request { time_ns: 0, offset, bytes, volume, kind }
+        });
+        prop::collection::vec(request, 1..30)
+    }
+
+    fn survey(requests: &[Request], line_bytes: u32, layout: Layout) -> (Survey, Placement) {
+        let mut surveyor = Surveyor::new(line_bytes);
+        requests.iter().for_each(|request| surveyor.add(request));
+        surveyor.finish(layout)
+    }
+
+    proptest! {
+        #[test]
+        fn the_footprint_is_that_of_a_set(requests in requests(), shift in 9_u32..15) {
+            let (survey, _) = survey(&requests, 1 << shift, Layout::Packed);
+            let touching = |request: &&Request| request.kind != Kind::Trim;
+            let lines: HashSet<(u16, u64)> = (requests.iter().filter(touching))
+                .flat_map(|request| {
+                    let lines = request.offset >> shift..=(request.end() - 1) >> shift;
+                    lines.map(|line| (request.volume, line))
+                })
+                .collect();
+            prop_assert_eq!(survey.footprint_bytes, (lines.len() as u64) << shift);
+            prop_assert_eq!(survey.requests, requests.len() as u64);
+        }
+
+        /// Bytes of the volumes that differ lie in different places, within the device, and in the same order.
+        #[test]
+        fn placing_keeps_bytes_apart_and_in_order(requests in requests(), packed in any::<bool>()) {
+            let layout = if packed { Layout::Packed } else { Layout::AsIs };
+            let (_, placement) = survey(&requests, 4096, layout);
+            let mut places: Vec<((u16, u64), u64)> = Vec::new();
+            for &request in &requests {
+                let placed = placement.place(request);
+                prop_assert!(placed.end() <= placement.device_bytes());
+                // The first and the last byte of each.
+                places.push(((request.volume, request.offset), placed.offset));
+                places.push(((request.volume, request.end() - 1), placed.end() - 1));
+            }
+            places.sort_unstable();
+            for pair in places.windows(2) {
+                prop_assert_eq!(pair[0].0 == pair[1].0, pair[0].1 == pair[1].1);
+                prop_assert!(pair[0].1 <= pair[1].1, "{:?}", pair);
+            }
+        }
+    }
+
+    #[test]
+    fn packing_leaves_out_what_is_never_touched() {
+        let at = |offset| Request { time_ns: 0, offset, bytes: 4096, volume: 0, kind: Kind::Read };
+        let requests = [at(1 << 40), at(0), at((1 << 40) + PIECE - 2048)];
+        let (found, placement) = survey(&requests, 4096, Layout::Packed);
+        assert_eq!((found.pieces_bytes, placement.device_bytes()), (3 * PIECE, 3 * PIECE));
+        assert_eq!(found.footprint_bytes, 4 * 4096);
+        let offsets: Vec<u64> = requests.iter().map(|&request| placement.place(request).offset).collect();
+        assert_eq!(offsets, [PIECE, 0, 2 * PIECE - 2048]);
+        assert_eq!(survey(&requests, 4096, Layout::AsIs).1.device_bytes(), (1 << 40) + 2 * PIECE);
+    }
+}

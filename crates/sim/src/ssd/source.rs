@@ -1,0 +1,107 @@
+//! A trace that is read several times: kept in memory if it is short, read again if it is long.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, bail};
+use terapage_blocktrace::{Error, Options, Reader, Request, open};
+use terapage_hybrid::{Layout, Placement, Survey, Surveyor};
+
+/// Requests that are kept in memory, at 24 bytes each; longer traces are read again for each run.
+const KEPT: usize = 8 << 20;
+
+/// A trace that has been surveyed.
+pub struct Source {
+    /// What it is called in reports.
+    pub name: String,
+    /// What is in it, up to the limit.
+    pub survey: Survey,
+    /// Bad records that were passed over.
+    pub skipped: u64,
+    /// Whether it was made up.
+    pub synthetic: bool,
+    path: PathBuf,
+    options: Options,
+    limit: u64,
+    placement: Placement,
+    kept: Option<Vec<Request>>,
+}
+
+impl Source {
+    /// Reads the trace at `path` once, up to `limit` requests; `tick` is told of each.
+    ///
+    /// # Errors
+    /// Those of the reader; a trace without requests.
+    pub fn survey(
+        path: &Path,
+        options: &Options,
+        limit: u64,
+        line_bytes: u32,
+        layout: Layout,
+        mut tick: impl FnMut(),
+    ) -> anyhow::Result<Source> {
+        // Its text has its cause in it.
+        let mut reader = open(path, options).map_err(|error| anyhow!("{error}"))?;
+        let stdin = path == Path::new("-");
+        let mut surveyor = Surveyor::new(line_bytes);
+        let mut kept = Some(Vec::new());
+        for _ in 0..limit {
+            let Some(request) = reader.next() else { break };
+            let request = request.map_err(|error| anyhow!("{error}"))?;
+            surveyor.add(&request);
+            tick();
+            // Standard input cannot be read again, so all of it is kept.
+            kept = kept.filter(|kept| stdin || kept.len() < KEPT);
+            if let Some(kept) = &mut kept {
+                kept.push(request);
+            }
+        }
+        let (survey, placement) = surveyor.finish(layout);
+        if survey.requests == 0 {
+            bail!("{}: there is no request in it", path.display());
+        }
+        Ok(Source {
+            name: name(path, &reader),
+            placement,
+            survey,
+            skipped: reader.counts().skipped,
+            synthetic: reader.meta().synthetic,
+            path: path.to_owned(),
+            options: options.clone(),
+            limit,
+            kept,
+        })
+    }
+
+    /// Bytes of a device that holds all its volumes.
+    pub fn device_bytes(&self) -> u64 {
+        self.placement.device_bytes()
+    }
+
+    /// Its requests, at their places on such a device.
+    ///
+    /// # Errors
+    /// If the file cannot be opened again.
+    pub fn requests(&self) -> anyhow::Result<Box<dyn Iterator<Item = Result<Request, Error>> + '_>> {
+        Ok(match &self.kept {
+            Some(kept) => Box::new(kept.iter().map(move |&request| Ok(self.placement.place(request)))),
+            None => {
+                let again = open(&self.path, &self.options);
+                let reader = again.map_err(|error| anyhow!("reading it again: {error}"))?;
+                Box::new(
+                    reader.take(self.limit as usize).map(move |request| Ok(self.placement.place(request?))),
+                )
+            }
+        })
+    }
+}
+
+/// The trace's own name, its only volume's, or its file's.
+fn name(path: &Path, reader: &Reader) -> String {
+    let meta = reader.meta();
+    match reader.volumes() {
+        _ if !meta.name.is_empty() => meta.name.clone(),
+        [volume] if !volume.is_empty() && volume.parse::<u64>().is_err() => volume.clone(),
+        _ if path == Path::new("-") => "standard input".to_owned(),
+        _ => path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+    }
+}
