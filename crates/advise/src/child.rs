@@ -1,12 +1,43 @@
 //! Programs that are run and watched: how long they took, their processor time, the most memory that they had.
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Notes SIGINT and SIGTERM for as long as it lives, so that what was set up can be taken down first.
+pub struct Stop {
+    noted: Arc<AtomicBool>,
+    ids: Vec<SigId>,
+}
+
+impl Stop {
+    /// From now on these signals are noted.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn install() -> io::Result<Stop> {
+        let mut stop = Stop { noted: Arc::default(), ids: Vec::new() };
+        for signal in [SIGINT, SIGTERM] {
+            stop.ids.push(signal_hook::flag::register(signal, stop.noted.clone())?);
+        }
+        Ok(stop)
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.ids.iter().for_each(|id| {
+            signal_hook::low_level::unregister(*id);
+        });
+    }
+}
 
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -26,14 +57,20 @@ pub struct Ended {
 }
 
 /// Runs a program to its end, and looks at it now and then. `look` is told of the seconds so far. After `limit` it is
-/// killed.
+/// killed, and when a signal came.
 ///
 /// # Errors
-/// What the operating system says to the start.
-pub fn watch(command: &mut Command, limit: Option<Duration>, mut look: impl FnMut(f64)) -> io::Result<Ended> {
+/// What the operating system says to the start; a signal.
+pub fn watch(
+    command: &mut Command,
+    limit: Option<Duration>,
+    stop: &Stop,
+    mut look: impl FnMut(f64),
+) -> io::Result<Ended> {
     let start = Instant::now();
     let mut child = command.spawn()?;
-    let (done, mut peak_bytes, mut timed_out) = (AtomicBool::new(false), 0, false);
+    let (done, mut peak_bytes) = (AtomicBool::new(false), 0);
+    let (mut killed, mut timed_out) = (false, false);
     let (mut seconds, mut cpu_s) = (0.0, 0.0);
     let id = child.id();
     thread::scope(|scope| {
@@ -45,8 +82,9 @@ pub fn watch(command: &mut Command, limit: Option<Duration>, mut look: impl FnMu
         while !done.load(Relaxed) {
             peak_bytes = peak_bytes.max(peak(id));
             look(start.elapsed().as_secs_f64());
-            if limit.is_some_and(|limit| start.elapsed() > limit) && !timed_out {
-                timed_out = true;
+            let late = limit.is_some_and(|limit| start.elapsed() > limit);
+            if (late || stop.noted.load(Relaxed)) && !killed {
+                (killed, timed_out) = (true, late);
                 if let Some(pid) = Pid::from_raw(id as i32) {
                     // It may just have ended.
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -57,6 +95,9 @@ pub fn watch(command: &mut Command, limit: Option<Duration>, mut look: impl FnMu
         (seconds, cpu_s) = waiter.join().unwrap_or((0.0, 0.0));
     });
     let status = child.wait()?;
+    if stop.noted.load(Relaxed) {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped by a signal"));
+    }
     Ok(Ended { status, seconds, cpu_s, peak_bytes, timed_out })
 }
 

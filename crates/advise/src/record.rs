@@ -5,7 +5,7 @@
 //! a soft fault and leaves a record, and nothing is read from the store. The window is made smaller as long as the
 //! recordings end in time.
 
-use crate::child::{self, Ended};
+use crate::child::{self, Ended, Stop};
 use crate::recording::{self, Recording};
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,6 +22,11 @@ const LEAST_BYTES: u64 = 8 * MIB;
 /// Parts of the program's memory that the windows are, per mille. Below a program's knee a little less makes recordings
 /// many times longer, so the steps are small.
 const WINDOWS_PER_MILLE: [u64; 8] = [500, 415, 350, 290, 240, 200, 165, 140];
+
+/// What decides which blocks are in the window. It has only to keep what is in use there, and it is told of each touch
+/// that it gets wrong: CLOCK took GNU sort of 60 MB 3 s with a window of 31 %, where the default, which is made for
+/// few soft frames, took 17 s.
+const RECORDING_POLICY: &str = "clock";
 
 /// How much longer a recording with the next window is expected to take at least.
 const GROWTH: f64 = 2.0;
@@ -88,6 +93,8 @@ pub struct Program {
     pub block_bytes: u64,
     /// How long a recording may take.
     pub timeout: Duration,
+    /// Whether to stop.
+    pub stop: Stop,
 }
 
 /// A program's native run.
@@ -127,7 +134,7 @@ impl Program {
                 Command::new(self.command.first().map_or(std::ffi::OsStr::new(""), OsString::as_os_str));
             command.args(self.command.iter().skip(1));
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.try_clone()?);
-            let ended = child::watch(&mut command, None, &mut look)
+            let ended = child::watch(&mut command, None, &self.stop, &mut look)
                 .map_err(|source| Error::Start { program: self.name(), source })?;
             if !ended.status.success() {
                 return Err(self.failed("natively", &ended, &mut errors));
@@ -192,10 +199,10 @@ impl Program {
         let mut command = Command::new(&self.terapage);
         command.env("TERAPAGE_START_BYTES", "0").env("TERAPAGE_SOFT_PER_MILLE", soft_per_mille.to_string());
         command.args(["run", "--memory", &budget.to_string(), "--block", &self.block_bytes.to_string()]);
-        command.args(["--policy", "auto", "--prefetch", "off", "--store"]).arg(&self.store);
+        command.args(["--policy", RECORDING_POLICY, "--prefetch", "off", "--store"]).arg(&self.store);
         command.arg("--trace").arg(trace).arg("--").args(&self.command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.try_clone()?);
-        let ended = child::watch(&mut command, Some(self.timeout), look)
+        let ended = child::watch(&mut command, Some(self.timeout), &self.stop, look)
             .map_err(|source| Error::Start { program: self.terapage.display().to_string(), source })?;
         if ended.timed_out {
             return Ok(None);

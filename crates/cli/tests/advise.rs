@@ -90,12 +90,12 @@ fn a_small_program_gets_advice() {
     let json =
         terapage(home, &["advise", "--store", &store, "--trace", &trace, "--native", "0.05", "--json", "-"]);
     let advice: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    let budgets = advice["advice"]["budgets"].as_array().unwrap();
+    let budgets = advice["results"]["advice"]["budgets"].as_array().unwrap();
     let slow_downs: Vec<f64> = budgets.iter().map(|budget| budget["slow_down"].as_f64().unwrap()).collect();
     // Random touches: the less memory, the slower; and with all of it hardly slower at all.
     assert!(slow_downs.windows(2).all(|pair| pair[0] > pair[1]), "{slow_downs:?}");
     assert!(slow_downs[0] > 1.5, "{slow_downs:?}");
-    let footprint = advice["advice"]["footprint_bytes"].as_u64().unwrap();
+    let footprint = advice["results"]["advice"]["footprint_bytes"].as_u64().unwrap();
     assert!((24 << 20..28 << 20).contains(&footprint), "{footprint}");
 
     let output = terapage(
@@ -103,7 +103,7 @@ fn a_small_program_gets_advice() {
         &["sim", "policy", &trace, "--budget", "50%,80%", "--block", "16K,64K", "--json", "-"],
     );
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    for block in results["blocks"].as_array().unwrap() {
+    for block in results["results"]["blocks"].as_array().unwrap() {
         for row in block["compared"]["rows"].as_array().unwrap() {
             let optimum = row["optimum"].as_f64().unwrap();
             let policies = row["policies"].as_array().unwrap();

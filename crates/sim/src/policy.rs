@@ -223,7 +223,7 @@ impl Policy {
             publish::html(path, &study)?;
         }
         if let Some(path) = &self.outputs.json
-            && publish::json(path, results)?
+            && publish::json(path, &study, results)?
         {
             return Ok(());
         }

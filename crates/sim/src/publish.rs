@@ -4,16 +4,17 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::fs;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use terapage_report::{Study, render_html};
 
-/// Columns of the terminal: what `COLUMNS` says, or the terminal; 100 at most, and where there is none.
+/// Columns of the terminal: what `COLUMNS` says, or the terminal, from 40 to 100; 100 where there is none.
 pub fn columns() -> usize {
     const MOST: usize = 100;
     let named = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    named.or_else(terminal).filter(|columns| *columns > 0).unwrap_or(MOST).min(MOST)
+    let terminal = || usize::from(console::Term::stdout().size().1);
+    let found = named.unwrap_or_else(|| if std::io::stdout().is_terminal() { terminal() } else { MOST });
+    found.clamp(40, MOST)
 }
 
 /// Writes the page.
@@ -21,9 +22,17 @@ pub fn html(path: &Path, study: &Study) -> anyhow::Result<()> {
     fs::write(path, render_html(study)).with_context(|| format!("--html {}", path.display()))
 }
 
-/// Writes the data; `-` is standard output. Whether it was that.
-pub fn json(path: &Path, data: &impl Serialize) -> anyhow::Result<bool> {
-    let text = serde_json::to_string_pretty(data)? + "\n";
+/// A study with the data that it shows: `terapage sim report` reads the one, scripts read the other.
+#[derive(Serialize)]
+struct Document<'a, T> {
+    #[serde(flatten)]
+    study: &'a Study,
+    results: &'a T,
+}
+
+/// Writes the data, as JSON of a study with `results` beside; `-` is standard output. Whether it was that.
+pub fn json(path: &Path, study: &Study, results: &impl Serialize) -> anyhow::Result<bool> {
+    let text = serde_json::to_string_pretty(&Document { study, results })? + "\n";
     if path == Path::new("-") {
         print(&text)?;
         return Ok(true);
