@@ -76,7 +76,7 @@ fn a_small_program_gets_advice() {
     let output = terapage(home, &arguments);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for part in ["knee", "slow-down", "blocks", "policy", "store", "use        terapage run --memory "] {
+    for part in ["knee", "slow-down", "64 KiB", "policy", "store", "use        terapage run --memory "] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(std::fs::read_to_string(&page).unwrap().contains("Advice for"));

@@ -4,7 +4,7 @@ mod show;
 
 use crate::policy::budget;
 use crate::publish::{self, Outputs};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -153,7 +153,7 @@ impl Advise {
         bar.set_length(question.runs() as u64);
         bar.set_position(0);
         bar.set_message("predicting");
-        let advice = question.answer(|| bar.inc(1)).map_err(|error| anyhow::anyhow!("--block: {error}"))?;
+        let advice = question.answer(|| bar.inc(1))?;
         bar.finish_and_clear();
         self.publish(&subject, &measured, advice)
     }
@@ -239,9 +239,6 @@ impl Advise {
             && publish::json(path, &show::study(&results), &results)?
         {
             return Ok(());
-        }
-        if results.advice.budgets.is_empty() {
-            bail!("--budget: no budget is named");
         }
         publish::print(&show::text(&results))
     }

@@ -29,7 +29,7 @@ fn mib(bytes: u64) -> String {
 
 fn factor(prediction: &Prediction) -> String {
     let least = (prediction.slow_down - prediction.error).max(0.5);
-    let below = if prediction.too_low { ", at least" } else { "" };
+    let below = if prediction.too_low { " +" } else { "" };
     format!(
         "{:.2} ({:.2} to {:.2}{below})",
         prediction.slow_down,
@@ -59,15 +59,19 @@ pub fn text(results: &Results) -> String {
     let _ = writeln!(text, "knee       {knee}");
     for prediction in &advice.budgets {
         let share = prediction.budget_bytes as f64 / advice.footprint_bytes.max(1) as f64 * 100.0;
-        let forecast = &prediction.forecast;
         let footprint = advice.footprint_bytes as f64 / prediction.block_bytes as f64;
+        let others: String = advice
+            .blocks
+            .iter()
+            .filter(|other| other.budget_bytes == prediction.budget_bytes)
+            .map(|other| format!("; {} {:.2}", Size(other.block_bytes), other.slow_down))
+            .collect();
         let _ = writeln!(
             text,
-            "{:>9}  {share:>4.0} %  slow-down {:<22}  page-ins {:.2}, soft faults {:.2} x data",
+            "{:>9}  {share:>4.0} %  slow-down {:<21} page-ins {:.2} x data{others}",
             mib(prediction.budget_bytes),
             factor(prediction),
-            forecast.page_ins() as f64 / footprint,
-            forecast.soft_faults as f64 / footprint,
+            prediction.forecast.page_ins() as f64 / footprint,
         );
     }
     let list = |of: &[Prediction], name: &dyn Fn(&Prediction) -> String| {
@@ -76,14 +80,12 @@ pub fn text(results: &Results) -> String {
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let at = mib(advice.choice.budget_bytes);
-    let _ =
-        writeln!(text, "blocks     at {at}: {}", list(&advice.blocks, &|p| Size(p.block_bytes).to_string()));
+    let at = format!("{}, {}", mib(advice.choice.budget_bytes), Size(advice.choice.block_bytes));
     let _ = writeln!(text, "policy     at {at}: {}", list(&advice.policies, &|p| p.policy.clone()));
     let device = &results.device;
     let _ = writeln!(
         text,
-        "store      {} ({:.0} us for 16 KiB, {:.0} MiB/s in, {:.0} out): far memory (stated, not built yet) would give {:.2}",
+        "store      {}: {:.0} us for 16 KiB, {:.0} MiB/s in, {:.0} out; far memory (stated, not built yet): {:.2}",
         device.name,
         device.latency_us(16 << 10),
         device.read_bytes_s / f64::from(1 << 20),
