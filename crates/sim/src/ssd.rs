@@ -6,16 +6,14 @@ mod source;
 mod study;
 mod workers;
 
-use std::fs;
-use std::io::{IsTerminal, Write};
-
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use terapage_hybrid::{Outcome, Setup, Survey, simulate};
-use terapage_report::{Study, TextOptions, render_html, render_text_with};
+use terapage_report::{Study, TextOptions, render_text_with};
 use terapage_ssd::Profile;
 
+use crate::publish;
 pub use arguments::Ssd;
 use source::Source;
 use workers::each;
@@ -55,19 +53,18 @@ impl Ssd {
         let runs = self.runs(&sources, &nands)?;
         let study = study::of(&self, &runs);
         if let Some(path) = &self.html {
-            fs::write(path, render_html(&study)).with_context(|| format!("{}", path.display()))?;
+            publish::html(path, &study)?;
         }
-        let text = if self.json {
-            serde_json::to_string_pretty(&Data { study: &study, runs: &runs })? + "\n"
-        } else {
-            let options = TextOptions {
-                columns: terminal_columns(),
-                parameters: self.parameters,
-                ..TextOptions::default()
-            };
-            render_text_with(&study, &options)
-        };
-        Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+        if self.json {
+            return publish::print(
+                &(serde_json::to_string_pretty(&Data { study: &study, runs: &runs })? + "\n"),
+            );
+        }
+        let (columns, parameters) = (publish::columns(), self.parameters);
+        publish::print(&render_text_with(
+            &study,
+            &TextOptions { columns, parameters, ..TextOptions::default() },
+        ))
     }
 
     fn sources(&self) -> anyhow::Result<Vec<Source>> {
@@ -124,18 +121,10 @@ fn tick(bar: &ProgressBar, seen: &mut u64) {
     }
 }
 
-/// The terminal's columns, from 40 to 100; 100 where there is no terminal.
-fn terminal_columns() -> usize {
-    if !std::io::stdout().is_terminal() {
-        return 100;
-    }
-    let (_, columns) = console::Term::stdout().size();
-    usize::from(columns).clamp(40, 100)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
+    use std::fs;
 
     use clap::Parser;
     use terapage_report::{from_json, render_text};
