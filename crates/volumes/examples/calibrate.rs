@@ -1,35 +1,33 @@
-//! Prints what a volume's generator achieves: `calibrate NAME [REQUESTS] [table.field=value ...]`.
-use terapage_volumes::{CacheSize, Generator, Volume, measure};
+//! Searches for the locality of a volume's writes that meets its known hit ratios, and prints it:
+//! `calibrate NAME REQUESTS CALLS`. What it finds goes into the profile.
+use terapage_volumes::{CacheSize, Generator, Volume, measure, minimum};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().unwrap_or_else(|| "hm_0".to_owned());
-    let mut volume = Volume::by_name(&name).unwrap();
-    let requests = arguments.next().map_or(volume.requests.value, |n| n.parse().unwrap());
-    for setting in arguments {
-        let (field, value) = setting.split_once('=').unwrap();
-        let value: f64 = value.parse().unwrap();
-        let (stream, field) = field.split_once('.').unwrap();
-        let stream = if stream == "w" { &mut volume.writes } else { &mut volume.reads };
-        match field {
-            "z" => stream.zipf_exponent.value = value,
-            "pop" => stream.popular_share.value = value,
-            "scan" => stream.scan_share.value = value,
-            "share" => stream.object_share.value = value,
-            "run" => stream.run_objects.value = value,
-            _ => panic!("{field}"),
-        }
+    let mut volume = Volume::by_name(&arguments.next().expect("a volume")).expect("a known volume");
+    let requests: usize = arguments.next().map_or(1_000_000, |n| n.parse().expect("requests"));
+    let calls = arguments.next().map_or(40, |n| n.parse().expect("calls"));
+    let caches: Vec<CacheSize> = volume.hit_ratios.iter().map(|hit| hit.cache).collect();
+    let targets: Vec<f64> = volume.hit_ratios.iter().map(|hit| hit.ratio.value).collect();
+    let whole = requests as u64 >= volume.requests.value;
+    let both = ["zipf_exponent", "popular_share", "scan_share"];
+    let writes = &volume.writes;
+    let start = [writes.zipf_exponent.value, writes.popular_share.value.ln(), writes.scan_share.value.ln()];
+    let bounds = [(0.3, 1.4), (0.02f64.ln(), 0.0), (0.002f64.ln(), 0.4f64.ln())];
+    let mut achieved = Vec::new();
+    let found = minimum(&bounds, &start, 0.15, 2e-3, calls, |point| {
+        let writes = &mut volume.writes;
+        writes.zipf_exponent.value = point[0];
+        writes.popular_share.value = point[1].exp();
+        writes.scan_share.value = point[2].exp();
+        let warm_up = if whole { 0 } else { requests as u64 / 2 };
+        let measured = measure(Generator::new(&volume, 1, 1.0).take(requests), &caches, warm_up);
+        achieved = measured.hit_ratios.iter().map(|hits| hits[0]).collect();
+        achieved.iter().zip(&targets).map(|(achieved, target)| (achieved - target).powi(2)).sum()
+    });
+    println!("{} after {} calls: error {:.2e}", volume.name, found.calls, found.value);
+    for (name, value) in both.iter().zip([found.point[0], found.point[1].exp(), found.point[2].exp()]) {
+        println!("  writes.{name} = {value:.4}");
     }
-    let mut caches: Vec<CacheSize> = volume.hit_ratios.iter().map(|hit| hit.cache).collect();
-    caches.push(CacheSize::Bytes(1 << 28));
-    let start = std::time::Instant::now();
-    let generator = Generator::new(&volume, 1, 1.0);
-    let built = start.elapsed();
-    println!("span {:.3} GB", generator.span_bytes() as f64 / 1e9);
-    let p = measure(generator.take(requests as usize), &caches, 0);
-    println!("{p:#?}");
-    for hit in &volume.hit_ratios {
-        println!("target {:?} {}", hit.cache, hit.ratio.value);
-    }
-    println!("want writes {} mean {} ; built in {built:?}, all {:?}", volume.write_share.value, volume.mean_bytes(), start.elapsed());
+    println!("  last tried {achieved:.4?}, targets {targets:.4?}");
 }

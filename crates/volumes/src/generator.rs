@@ -38,7 +38,8 @@ impl Generator {
     pub fn new(volume: &Volume, seed: u64, scale: f64) -> Generator {
         let mut random = Random::new(seed);
         let objects = |share: f64| ((volume.objects.value as f64 * scale * share) as u64).max(OBJECTS_MIN);
-        let sizes = |shape, mean| Sizes::tilted(shape, mean).expect("profiles are checked when they are read");
+        let sizes =
+            |shape, mean| Sizes::tilted(shape, mean).expect("profiles are checked when they are read");
         let write_sizes = sizes(&volume.writes.sizes.value, volume.writes.mean_bytes.value);
         let objects_written = objects(volume.writes.object_share.value);
         let (writes, end) = Layout::new(&volume.writes, &write_sizes, objects_written, 0, &mut random);
@@ -54,7 +55,8 @@ impl Generator {
         let per_write = writes.expected(volume.writes.zipf_exponent.value).requests;
         let own = reads.expected(volume.reads.zipf_exponent.value).requests;
         // By requests `read_written` of the reads are of written runs: by runs, more or less.
-        let by_run = read_written / written.requests / (read_written / written.requests + (1.0 - read_written) / own);
+        let by_run =
+            read_written / written.requests / (read_written / written.requests + (1.0 - read_written) / own);
         let per_read = by_run * written.requests + (1.0 - by_run) * own;
         let share = volume.write_share.value;
         let write = share / per_write / (share / per_write + (1.0 - share) / per_read);

@@ -50,9 +50,16 @@ pub(crate) struct Expected {
 
 impl Layout {
     /// Lays out `objects` objects from `sector` on, and returns the first sector behind them.
-    pub(crate) fn new(stream: &Stream, sizes: &Sizes, objects: u64, sector: u64, random: &mut Random) -> (Self, u64) {
+    pub(crate) fn new(
+        stream: &Stream,
+        sizes: &Sizes,
+        objects: u64,
+        sector: u64,
+        random: &mut Random,
+    ) -> (Self, u64) {
         let lengths = lengths(objects, stream.run_objects.value);
-        let popular_runs = ((lengths.len() as f64 * stream.popular_share.value) as usize).clamp(1, lengths.len());
+        let popular_runs =
+            ((lengths.len() as f64 * stream.popular_share.value) as usize).clamp(1, lengths.len());
         let weights: Vec<f64> =
             (0..popular_runs).map(|rank| ((rank + 1) as f64).powf(-stream.zipf_exponent.value)).collect();
         let phase = best_phase(sizes, &lengths, &weights, random);
@@ -96,7 +103,8 @@ impl Layout {
 
     /// What a draw gives in the mean.
     pub(crate) fn expected(&self, exponent: f64) -> Expected {
-        let (popular, all) = (self.expected_popular(exponent), self.expected_of(|_| 1.0, 0..self.runs.len() as u32));
+        let (popular, all) =
+            (self.expected_popular(exponent), self.expected_of(|_| 1.0, 0..self.runs.len() as u32));
         let scan = self.scan as f64 / 4_294_967_296.0;
         Expected {
             requests: scan * all.requests + (1.0 - scan) * popular.requests,
@@ -142,7 +150,8 @@ fn size(sizes: &Sizes, phase: f64, rank: usize) -> u32 {
 
 /// Where to begin in the sizes, so that the few runs that most requests go to have the mean size.
 fn best_phase(sizes: &Sizes, lengths: &[u16], weights: &[f64], random: &mut Random) -> f64 {
-    let mean: f64 = (0..1000).map(|i| f64::from(sizes.at((f64::from(i) + 0.5) / 1000.0))).sum::<f64>() / 1000.0;
+    let mean: f64 =
+        (0..1000).map(|i| f64::from(sizes.at((f64::from(i) + 0.5) / 1000.0))).sum::<f64>() / 1000.0;
     let (mut best, mut error_of_best) = (0.0, f64::INFINITY);
     for _ in 0..64 {
         let phase = random.unit();

@@ -128,7 +128,9 @@ impl ObjectLru {
 fn hash(offset: u64) -> u64 {
     // Offsets are multiples of 512: the product's high half mixes all of their bits.
     let product = u128::from(offset) * 0x9e37_79b9_7f4a_7c15_u128;
-    (product as u64) ^ ((product >> 64) as u64).rotate_left(32) ^ (offset >> 9).wrapping_mul(0xd6e8_feb8_6659_fd93)
+    (product as u64)
+        ^ ((product >> 64) as u64).rotate_left(32)
+        ^ (offset >> 9).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
 #[cfg(test)]

@@ -44,7 +44,10 @@ fn weights(shape: &[(u32, f64)], tilt: f64) -> Vec<(u32, f64)> {
     // Exponents count from the favoured end, so that none overflows.
     let anchor = if tilt > 0.0 { shape.iter().map(|s| s.0).max() } else { shape.iter().map(|s| s.0).min() };
     let anchor = f64::from(anchor.unwrap_or(0));
-    shape.iter().map(|&(bytes, weight)| (bytes, weight * (tilt * (f64::from(bytes) - anchor)).exp())).collect()
+    shape
+        .iter()
+        .map(|&(bytes, weight)| (bytes, weight * (tilt * (f64::from(bytes) - anchor)).exp()))
+        .collect()
 }
 
 fn mean(weighted: &[(u32, f64)]) -> f64 {

@@ -141,8 +141,8 @@ impl Volume {
     /// Names the file, the field, and what it should be.
     pub fn parse(text: &str, file: &str) -> Result<Volume, VolumeError> {
         let parsed = toml::from_str::<Volume>(text);
-        let volume =
-            parsed.map_err(|error| VolumeError::Format { file: file.to_owned(), message: error.to_string() })?;
+        let volume = parsed
+            .map_err(|error| VolumeError::Format { file: file.to_owned(), message: error.to_string() })?;
         volume.check(file)?;
         Ok(volume)
     }
@@ -167,11 +167,21 @@ impl Volume {
         check.share("write_share", self.write_share.value)?;
         check.share("reads_of_written", self.reads_of_written.value)?;
         let seconds = self.duration_s.value;
-        check.that("duration_s", seconds, seconds > 0.0 && seconds < 1e10, "more than 0 s, less than 10^10")?;
+        check.that(
+            "duration_s",
+            seconds,
+            seconds > 0.0 && seconds < 1e10,
+            "more than 0 s, less than 10^10",
+        )?;
         let variation = self.inter_arrival_cv.value;
         check.that("inter_arrival_cv", variation, (1.0..1000.0).contains(&variation), "1 to 1000")?;
         let shares = self.writes.object_share.value + self.reads.object_share.value;
-        check.that("object_share of reads and writes", shares, (shares - 1.0).abs() < 1e-9, "they add up to 1")?;
+        check.that(
+            "object_share of reads and writes",
+            shares,
+            (shares - 1.0).abs() < 1e-9,
+            "they add up to 1",
+        )?;
         self.writes.check("writes", &check)?;
         self.reads.check("reads", &check)?;
         self.hit_ratios.iter().try_for_each(|hit| check.share("hit_ratios", hit.ratio.value))
