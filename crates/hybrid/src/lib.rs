@@ -1,2 +1,24 @@
-//! Simulated SSDs with a cache in front, and the replay of requests.
+//! Simulated SSDs with a cache of storage-class memory (SCM) or DRAM in front, and the replay of requests.
+//!
+//! [`simulate`] takes a [`Setup`] and requests, and gives an [`Outcome`]. It is made of parts that can be used alone:
+//! [`Cache`] is a device over a device, [`Fronted`] a device behind a link, [`replay`] sends requests to any device, and
+//! [`HitSimulator`] counts hits without time.
 #![forbid(unsafe_code)]
+
+mod cache;
+mod directory;
+mod error;
+mod fixed;
+mod hits;
+mod latency;
+mod memory;
+mod replay;
+mod table;
+
+pub use cache::{Cache, CacheCounters, CacheKind, CacheOptions};
+pub use error::Error;
+pub use fixed::FixedLatency;
+pub use hits::{HitCounts, HitSimulator};
+pub use latency::Latencies;
+pub use memory::{MemoryOnly, MemoryTiming};
+pub use replay::{Load, Plan, Replayed, replay};

@@ -1,0 +1,80 @@
+//! What a cache has done.
+
+use serde::{Deserialize, Serialize};
+
+/// Counters of a cache; all grow, but for those that say otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheCounters {
+    /// Read commands.
+    pub reads: u64,
+    /// Read commands for which nothing had to be read from below.
+    pub read_hits: u64,
+    /// Write commands.
+    pub writes: u64,
+    /// Write commands all of whose lines were in.
+    pub write_hits: u64,
+    /// Lines that reads touched.
+    pub read_lines: u64,
+    /// Lines of them all of whose wanted sectors were valid.
+    pub read_line_hits: u64,
+    /// Lines that writes touched.
+    pub write_lines: u64,
+    /// Lines of them that were in.
+    pub write_line_hits: u64,
+    /// Sectors that the host read.
+    pub host_read_sectors: u64,
+    /// Sectors that the host wrote.
+    pub host_written_sectors: u64,
+    /// Sectors read from below.
+    pub below_read_sectors: u64,
+    /// Commands that read from below.
+    pub below_reads: u64,
+    /// Sectors written below.
+    pub below_written_sectors: u64,
+    /// Commands that wrote below.
+    pub below_writes: u64,
+    /// Sectors written below though they were clean, to fill gaps.
+    pub padded_sectors: u64,
+    /// Lines that left.
+    pub evicted: u64,
+    /// Lines that left clean: nothing was written for them.
+    pub dropped: u64,
+    /// Lines that were written below with a neighbour that left, or because they had been dirty long enough.
+    pub cleaned: u64,
+    /// Commands that waited for room.
+    pub waited: u64,
+    /// Dirty sectors, here or on their way below, now. In a volatile cache these are lost with the power.
+    pub unsafe_sectors: u64,
+    /// The most there were.
+    pub unsafe_sectors_max: u64,
+    /// Lines that are in now.
+    pub lines: u64,
+}
+
+impl CacheCounters {
+    /// What has happened since `earlier`; what is a state, not a count, stays as it is.
+    pub fn since(&self, earlier: &Self) -> Self {
+        CacheCounters {
+            reads: self.reads - earlier.reads,
+            read_hits: self.read_hits - earlier.read_hits,
+            writes: self.writes - earlier.writes,
+            write_hits: self.write_hits - earlier.write_hits,
+            read_lines: self.read_lines - earlier.read_lines,
+            read_line_hits: self.read_line_hits - earlier.read_line_hits,
+            write_lines: self.write_lines - earlier.write_lines,
+            write_line_hits: self.write_line_hits - earlier.write_line_hits,
+            host_read_sectors: self.host_read_sectors - earlier.host_read_sectors,
+            host_written_sectors: self.host_written_sectors - earlier.host_written_sectors,
+            below_read_sectors: self.below_read_sectors - earlier.below_read_sectors,
+            below_reads: self.below_reads - earlier.below_reads,
+            below_written_sectors: self.below_written_sectors - earlier.below_written_sectors,
+            below_writes: self.below_writes - earlier.below_writes,
+            padded_sectors: self.padded_sectors - earlier.padded_sectors,
+            evicted: self.evicted - earlier.evicted,
+            dropped: self.dropped - earlier.dropped,
+            cleaned: self.cleaned - earlier.cleaned,
+            waited: self.waited - earlier.waited,
+            ..*self
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a cache is like.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::memory::{MemoryTiming, SECTOR};
+
+/// What a cache does with reads, and whether it forgets when the power fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheKind {
+    /// Non-volatile write-back: all writes go to it, and what is read from below is copied to it.
+    NvWb,
+    /// Only writes go to it; reads find what was written.
+    WriteOnly,
+    /// As [`NvWb`](Self::NvWb), but what is read is copied only while more than [`CacheOptions::copy_above`] is free.
+    Space,
+    /// As [`NvWb`](Self::NvWb), but volatile: what is dirty goes below after [`CacheOptions::flush_after_ns`].
+    Dram,
+}
+
+/// A cache over a slower device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheOptions {
+    /// What it does with reads and writes.
+    pub kind: CacheKind,
+    /// Its size; rounded down to whole lines.
+    pub bytes: u64,
+    /// Bytes of a line, a power of two from 512 to 16384. Lines are found, and leave, as a whole; which of their sectors
+    /// are valid and dirty is known for each.
+    pub line_bytes: u32,
+    /// Dirty lines of one aligned unit of this many bytes go below together; a multiple of `line_bytes`.
+    pub evict_bytes: u32,
+    /// Whether clean sectors that the cache holds are written with dirty neighbours of the same unit, so that fewer
+    /// pages are written in part.
+    pub pad: bool,
+    /// Whether a read that misses brings the whole line, not only the sectors that are asked for.
+    pub whole_lines: bool,
+    /// Room is made when this share of the cache, or less, is free.
+    pub low_water: f64,
+    /// Room is made until at least this share is free.
+    pub high_water: f64,
+    /// The share that must be free for [`CacheKind::Space`] to copy what is read.
+    pub copy_above: f64,
+    /// A policy's name, see [`terapage_policy::replacement::NAMES`].
+    pub policy: String,
+    /// How fast it is.
+    pub memory: MemoryTiming,
+    /// How long a line may be dirty in a [`CacheKind::Dram`].
+    pub flush_after_ns: u64,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        CacheOptions {
+            kind: CacheKind::NvWb,
+            bytes: 64 << 20,
+            line_bytes: 4096,
+            evict_bytes: 16384,
+            pad: true,
+            whole_lines: false,
+            low_water: 0.2,
+            high_water: 0.2,
+            copy_above: 0.3,
+            policy: "lru".to_owned(),
+            memory: MemoryTiming::default(),
+            flush_after_ns: 5_000_000_000,
+        }
+    }
+}
+
+impl CacheOptions {
+    /// Lines that it has room for.
+    pub fn lines(&self) -> u64 {
+        self.bytes / u64::from(self.line_bytes.max(1))
+    }
+
+    /// Checks what can be checked without the device.
+    pub(crate) fn check(&self, device_sectors: u64) -> Result<(), Error> {
+        if !self.line_bytes.is_power_of_two() || !(512..=16384).contains(&self.line_bytes) {
+            return Err(Error::LineBytes(self.line_bytes));
+        }
+        let line = u64::from(self.line_bytes);
+        if !(1..=1 << 31).contains(&self.lines()) {
+            return Err(Error::Lines(self.lines()));
+        }
+        let unit = u64::from(self.evict_bytes);
+        if unit == 0 || unit % line != 0 || unit > 2 << 20 {
+            return Err(Error::Unit { unit, line });
+        }
+        let (low, high) = (self.low_water, self.high_water);
+        if !(0.0..1.0).contains(&low) || !(low..1.0).contains(&high) {
+            return Err(Error::Marks { low, high });
+        }
+        if !(0.0..=1.0).contains(&self.copy_above) {
+            let value = self.copy_above.to_string();
+            let rule = "it must be a share from 0 to 1";
+            return Err(Error::Value { name: "the free share above which reads are copied", value, rule });
+        }
+        if device_sectors.div_ceil(line / SECTOR) >= u64::from(u32::MAX) {
+            return Err(Error::FarLine { offset: device_sectors * SECTOR, line_bytes: self.line_bytes });
+        }
+        Ok(())
+    }
+}

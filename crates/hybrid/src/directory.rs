@@ -1,0 +1,293 @@
+//! Which lines a cache holds, and in which order they leave.
+//!
+//! All is in two flat arrays: slots of 24 bytes, linked by their numbers, and a table of 8 bytes an entry that is three
+//! quarters full. So a cached line costs 35 bytes, whatever its size.
+
+use terapage_policy::replacement::{self, Replacement};
+
+use crate::table::{NONE, Table};
+
+/// The line is in the cache (a slot can outlive it, see [`Order::Policy`]).
+const PRESENT: u8 = 1;
+/// Sectors of it are on their way from below.
+const FETCHING: u8 = 2;
+
+/// A line that is, or was, in the cache. Sectors are bits, the first the lowest.
+#[derive(Clone, Copy)]
+struct Slot {
+    line: u32,
+    older: u32,
+    newer: u32,
+    valid: u32,
+    dirty: u32,
+    state: u8,
+}
+
+/// A line that has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) line: u32,
+    pub(crate) valid: u32,
+    pub(crate) dirty: u32,
+}
+
+/// In which order lines leave.
+enum Order {
+    /// The least recently used first: the slots themselves are the list. A slot is used again when its line has left.
+    Lru { oldest: u32, newest: u32, free: u32 },
+    /// By a policy of the pager. Its block numbers are the slots, and since it may remember blocks that are gone, a line
+    /// keeps its slot for ever: memory grows with the lines that were ever in.
+    Policy(Box<dyn Replacement>),
+}
+
+/// The lines in a cache.
+pub(crate) struct Directory {
+    table: Table,
+    slots: Vec<Slot>,
+    order: Order,
+    len: usize,
+}
+
+impl Directory {
+    /// For up to `lines` lines that leave as `policy` has it; `None` when it is not known. `lru` is an own one that
+    /// costs nothing beyond the slot's links.
+    pub(crate) fn new(policy: &str, lines: usize) -> Option<Self> {
+        let order = match policy {
+            "lru" => Order::Lru { oldest: NONE, newest: NONE, free: NONE },
+            name => Order::Policy(replacement::by_name(name, lines)?),
+        };
+        Some(Directory { table: Table::with_capacity(lines), slots: Vec::with_capacity(lines), order, len: 0 })
+    }
+
+    /// Lines in the cache.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of its arrays, without what a policy of the pager keeps for itself.
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.bytes() + self.slots.capacity() * size_of::<Slot>()
+    }
+
+    /// The slot of `line` if it is in.
+    pub(crate) fn find(&self, line: u32) -> Option<u32> {
+        let slot = self.table.get(line);
+        (slot != NONE && self.slots[slot as usize].state & PRESENT != 0).then_some(slot)
+    }
+
+    /// The line in `slot` was used.
+    pub(crate) fn touch(&mut self, slot: u32) {
+        match &mut self.order {
+            Order::Lru { newest, .. } if *newest == slot => {}
+            Order::Lru { .. } => {
+                self.unlink(slot);
+                self.link_newest(slot);
+            }
+            Order::Policy(policy) => policy.touched(slot),
+        }
+    }
+
+    /// Takes in `line`, which is not in, with no valid sector.
+    pub(crate) fn insert(&mut self, line: u32) -> u32 {
+        let new = Slot { line, older: NONE, newer: NONE, valid: 0, dirty: 0, state: PRESENT };
+        let slot = self.slot_for(line, new);
+        match &mut self.order {
+            Order::Lru { .. } => self.link_newest(slot),
+            Order::Policy(policy) => policy.insert(slot),
+        }
+        self.len += 1;
+        slot
+    }
+
+    fn slot_for(&mut self, line: u32, new: Slot) -> u32 {
+        let known = match &mut self.order {
+            Order::Lru { free, .. } => {
+                let slot = *free;
+                if slot != NONE {
+                    *free = self.slots[slot as usize].newer;
+                    self.table.insert(line, slot);
+                }
+                slot
+            }
+            Order::Policy(_) => self.table.get(line),
+        };
+        if known != NONE {
+            self.slots[known as usize] = new;
+            return known;
+        }
+        let slot = self.slots.len() as u32;
+        self.slots.push(new);
+        self.table.insert(line, slot);
+        slot
+    }
+
+    /// Takes out the line that leaves next.
+    pub(crate) fn pop(&mut self) -> Option<Left> {
+        let slot = match &mut self.order {
+            Order::Lru { oldest, .. } => Some(*oldest).filter(|&slot| slot != NONE)?,
+            Order::Policy(policy) => {
+                let slot = policy.victim()?;
+                policy.gone(slot);
+                slot
+            }
+        };
+        Some(self.take(slot))
+    }
+
+    /// Takes out the line in `slot`: its bytes are no longer wanted.
+    pub(crate) fn remove(&mut self, slot: u32) -> Left {
+        if let Order::Policy(policy) = &mut self.order {
+            policy.remove(slot);
+        }
+        self.take(slot)
+    }
+
+    fn take(&mut self, slot: u32) -> Left {
+        let Slot { line, valid, dirty, .. } = self.slots[slot as usize];
+        if matches!(self.order, Order::Lru { .. }) {
+            self.unlink(slot);
+            self.table.remove(line);
+        }
+        self.slots[slot as usize].state = 0;
+        if let Order::Lru { free, .. } = &mut self.order {
+            self.slots[slot as usize].newer = *free;
+            *free = slot;
+        }
+        self.len -= 1;
+        Left { line, valid, dirty }
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let Slot { older: before, newer: after, .. } = self.slots[slot as usize];
+        let Order::Lru { oldest, newest, .. } = &mut self.order else { return };
+        match before {
+            NONE => *oldest = after,
+            _ => self.slots[before as usize].newer = after,
+        }
+        match after {
+            NONE => *newest = before,
+            _ => self.slots[after as usize].older = before,
+        }
+    }
+
+    fn link_newest(&mut self, slot: u32) {
+        let Order::Lru { oldest, newest, .. } = &mut self.order else { return };
+        let before = std::mem::replace(newest, slot);
+        match before {
+            NONE => *oldest = slot,
+            _ => self.slots[before as usize].newer = slot,
+        }
+        let entry = &mut self.slots[slot as usize];
+        (entry.older, entry.newer) = (before, NONE);
+    }
+
+    /// Its valid sectors.
+    pub(crate) fn valid(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].valid
+    }
+
+    /// Its dirty sectors.
+    pub(crate) fn dirty(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].dirty
+    }
+
+    /// Whether sectors of it are on their way from below.
+    pub(crate) fn is_fetching(&self, slot: u32) -> bool {
+        self.slots[slot as usize].state & FETCHING != 0
+    }
+
+    /// Sets or clears what [`is_fetching`](Self::is_fetching) says.
+    pub(crate) fn set_fetching(&mut self, slot: u32, fetching: bool) {
+        let state = &mut self.slots[slot as usize].state;
+        *state = if fetching { *state | FETCHING } else { *state & !FETCHING };
+    }
+
+    /// More sectors are valid.
+    pub(crate) fn add_valid(&mut self, slot: u32, sectors: u32) {
+        self.slots[slot as usize].valid |= sectors;
+    }
+
+    /// Sectors were written: they are valid and dirty. Returns how many were clean before.
+    pub(crate) fn add_dirty(&mut self, slot: u32, sectors: u32) -> u32 {
+        let entry = &mut self.slots[slot as usize];
+        let before = entry.dirty;
+        entry.valid |= sectors;
+        entry.dirty |= sectors;
+        (entry.dirty & !before).count_ones()
+    }
+
+    /// Its sectors are all clean from now on.
+    pub(crate) fn clean(&mut self, slot: u32) {
+        self.slots[slot as usize].dirty = 0;
+    }
+
+    /// Sectors are neither valid nor dirty any more. Returns how many were dirty.
+    pub(crate) fn forget(&mut self, slot: u32, sectors: u32) -> u32 {
+        let entry = &mut self.slots[slot as usize];
+        let dirty = (entry.dirty & sectors).count_ones();
+        entry.valid &= !sectors;
+        entry.dirty &= !sectors;
+        dirty
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_cached_line_costs_at_most_40_bytes() {
+        let lines = 1_000_000;
+        let mut directory = Directory::new("lru", lines).expect("lru");
+        for line in 0..3_000_000_u32 {
+            if directory.len() == lines {
+                directory.pop();
+            }
+            directory.insert(line.wrapping_mul(7919));
+        }
+        assert_eq!(directory.len(), lines);
+        let bytes = directory.bytes() as f64 / lines as f64;
+        eprintln!("{bytes:.1} bytes a cached line ({} of them in the slot)", size_of::<Slot>());
+        assert!(bytes <= 40.0, "{bytes} bytes a line");
+    }
+
+    proptest! {
+        /// The own LRU and the pager's both behave as a queue, to the line.
+        #[test]
+        fn behaves_as_a_queue(steps in prop::collection::vec((0_u8..10, 0_u32..30), 0..400)) {
+            let mut own = Directory::new("lru", 10).expect("lru");
+            let mut paged = Directory::new("lru", 10).expect("lru");
+            paged.order = Order::Policy(replacement::by_name("lru", 10).expect("lru"));
+            let mut model: VecDeque<u32> = VecDeque::new();
+            for (step, line) in steps {
+                let place = model.iter().position(|&other| other == line);
+                for directory in [&mut own, &mut paged] {
+                    prop_assert_eq!(directory.find(line).is_some(), place.is_some());
+                    match (step, directory.find(line)) {
+                        (0, _) => {
+                            prop_assert_eq!(directory.pop().map(|left| left.line), model.front().copied());
+                        }
+                        (1, Some(slot)) => prop_assert_eq!(directory.remove(slot).line, line),
+                        (1, None) => {}
+                        (_, Some(slot)) => directory.touch(slot),
+                        (_, None) => { directory.insert(line); }
+                    }
+                }
+                match (step, place) {
+                    (0, _) => { model.pop_front(); }
+                    (1, place) => { place.and_then(|place| model.remove(place)); }
+                    (_, place) => {
+                        place.and_then(|place| model.remove(place));
+                        model.push_back(line);
+                    }
+                }
+                prop_assert_eq!(own.len(), model.len());
+                prop_assert_eq!(paged.len(), model.len());
+            }
+        }
+    }
+}

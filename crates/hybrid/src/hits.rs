@@ -1,0 +1,118 @@
+//! Hit ratios of a policy, without time: as fast as the policy itself.
+
+use serde::{Deserialize, Serialize};
+use terapage_blocktrace::{Kind, Request};
+
+use crate::directory::Directory;
+use crate::error::Error;
+
+/// What a cache was asked for, and what it had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HitCounts {
+    /// Requests, trims left out.
+    pub requests: u64,
+    /// Requests all of whose lines were in the cache.
+    pub request_hits: u64,
+    /// Lines that requests touched.
+    pub lines: u64,
+    /// Lines of them that were in the cache.
+    pub line_hits: u64,
+}
+
+impl HitCounts {
+    /// Hits over lines; 0 when there were none.
+    pub fn line_hit_ratio(&self) -> f64 {
+        self.line_hits as f64 / self.lines.max(1) as f64
+    }
+
+    /// Hits over requests; 0 when there were none.
+    pub fn request_hit_ratio(&self) -> f64 {
+        self.request_hits as f64 / self.requests.max(1) as f64
+    }
+}
+
+/// A cache of whole lines that takes in whatever is read or written, under one policy, without time.
+///
+/// It is what other cache simulators run. [`Cache`](crate::Cache) knows more: which sectors of a line are valid, that
+/// room is kept free, and how long all this takes.
+pub struct HitSimulator {
+    directory: Directory,
+    lines: usize,
+    shift: u32,
+    counts: HitCounts,
+}
+
+impl HitSimulator {
+    /// A cache of `lines` lines of `line_bytes`, which is a power of two. `policy` is a name out of
+    /// [`terapage_policy::replacement::NAMES`].
+    ///
+    /// # Errors
+    /// If the policy is not known, there is not one line, or the size of a line is no power of two.
+    pub fn new(policy: &str, lines: usize, line_bytes: u32) -> Result<Self, Error> {
+        if lines == 0 || lines > u32::MAX as usize / 2 {
+            return Err(Error::Lines(lines as u64));
+        }
+        if !line_bytes.is_power_of_two() {
+            return Err(Error::LineBytes(line_bytes));
+        }
+        let directory = Directory::new(policy, lines).ok_or_else(|| Error::Policy(policy.to_owned()))?;
+        Ok(HitSimulator { directory, lines, shift: line_bytes.trailing_zeros(), counts: HitCounts::default() })
+    }
+
+    /// Lets `request` happen; returns whether all its lines were in. A trim takes whole lines out, and counts as nothing.
+    ///
+    /// # Errors
+    /// [`Error::FarLine`] if its lines are beyond number 2^32.
+    pub fn request(&mut self, request: &Request) -> Result<bool, Error> {
+        let (first, last) = (request.offset >> self.shift, (request.end() - 1) >> self.shift);
+        if last >= u64::from(u32::MAX) {
+            return Err(Error::FarLine { offset: request.offset, line_bytes: 1 << self.shift });
+        }
+        if request.kind == Kind::Trim {
+            self.trim(request);
+            return Ok(false);
+        }
+        let mut hits = 0;
+        for line in first as u32..=last as u32 {
+            hits += u64::from(self.line(line));
+        }
+        let lines = last - first + 1;
+        self.counts.requests += 1;
+        self.counts.request_hits += u64::from(hits == lines);
+        self.counts.lines += lines;
+        self.counts.line_hits += hits;
+        Ok(hits == lines)
+    }
+
+    fn line(&mut self, line: u32) -> bool {
+        if let Some(slot) = self.directory.find(line) {
+            self.directory.touch(slot);
+            return true;
+        }
+        if self.directory.len() == self.lines {
+            self.directory.pop();
+        }
+        self.directory.insert(line);
+        false
+    }
+
+    fn trim(&mut self, request: &Request) {
+        let past = (1_u64 << self.shift) - 1;
+        let (first, end) = ((request.offset + past) >> self.shift, request.end() >> self.shift);
+        for line in first..end {
+            if let Some(slot) = self.directory.find(line as u32) {
+                self.directory.remove(slot);
+            }
+        }
+    }
+
+    /// What was asked for so far, and what was in.
+    pub fn counts(&self) -> HitCounts {
+        self.counts
+    }
+
+    /// Bytes of memory that the directory takes.
+    pub fn bytes(&self) -> usize {
+        self.directory.bytes()
+    }
+}

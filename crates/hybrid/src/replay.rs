@@ -1,0 +1,301 @@
+//! Requests against a device: closed loop and open loop, streaming.
+
+use hdrhistogram::Histogram;
+use slab::Slab;
+use terapage_blocktrace::{Kind, Request};
+use terapage_event::Nanos;
+use terapage_ssd::{Command, Device, Done, Operation};
+
+use crate::error::Error;
+use crate::memory::SECTOR;
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Load {
+    /// So many are kept under way; time stamps mean nothing. One ends, the next is sent.
+    Closed {
+        /// How many.
+        depth: u32,
+    },
+    /// At their time stamps.
+    Open {
+        /// Time stamps are divided by this: 2 sends twice as fast.
+        speed: f64,
+    },
+}
+
+/// How requests are replayed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// When they are sent.
+    pub load: Load,
+    /// The first so many are sent and not measured.
+    pub warm_up: u64,
+    /// Requests beyond the device go round to its beginning; else they are an error.
+    pub wrap: bool,
+}
+
+/// What a replay measured, without the warm-up.
+pub struct Replayed {
+    /// Requests, reads and writes and trims.
+    pub requests: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// From the first request that is measured to the last end, in nanoseconds.
+    pub elapsed_ns: Nanos,
+    /// Latencies of reads, in nanoseconds.
+    pub reads: Histogram<u64>,
+    /// Latencies of writes, in nanoseconds.
+    pub writes: Histogram<u64>,
+    /// Latencies of trims, in nanoseconds.
+    pub trims: Histogram<u64>,
+    /// Requests that were under way, averaged over time.
+    pub queue_mean: f64,
+    /// The most requests that were under way.
+    pub queue_max: u64,
+    /// Requests that were under way when one was sent, itself left out.
+    pub queue_seen: Histogram<u64>,
+}
+
+/// Latencies are kept to 3 digits: an error of at most 0.1 %.
+const DIGITS: u8 = 3;
+
+/// The largest latency that can be told from longer ones: two hours and a half, far beyond any that is meaningful.
+const LATENCY_NS_MAX: u64 = 1 << 43;
+
+fn histogram() -> Histogram<u64> {
+    let mut histogram = Histogram::new_with_bounds(1, 1 << 20, DIGITS).expect("the bounds are in order");
+    histogram.auto(true);
+    histogram
+}
+
+/// A request under way.
+struct Sent {
+    time: Nanos,
+    kind: Kind,
+    measured: bool,
+}
+
+/// Replays `requests` against `device`. `measured` is called once, when the first request that is measured is about to be
+/// sent: the place to note counters.
+///
+/// Memory is bounded by the requests under way, not by how many there are.
+///
+/// # Errors
+/// Those of `requests`; a request beyond the device; no request at all.
+pub fn replay<D, I, E>(
+    device: &mut D,
+    plan: &Plan,
+    requests: I,
+    measured: impl FnMut(&D),
+) -> Result<Replayed, Error>
+where
+    D: Device,
+    I: IntoIterator<Item = Result<Request, E>>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut replay = Replay::new(device, plan, measured)?;
+    let mut requests = requests.into_iter();
+    match plan.load {
+        Load::Closed { depth } => replay.closed(depth as usize, &mut requests)?,
+        Load::Open { speed } => replay.open(speed, &mut requests)?,
+    }
+    replay.drain();
+    replay.result()
+}
+
+struct Replay<'a, D, F> {
+    device: &'a mut D,
+    plan: &'a Plan,
+    measured: F,
+    now: Nanos,
+    number: u64,
+    sent: Slab<Sent>,
+    done: Vec<Done>,
+    /// When measuring began, and up to when `queue_area` is summed.
+    begin: Nanos,
+    queue_time: Nanos,
+    queue_area: u128,
+    result: Replayed,
+}
+
+impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
+    fn new(device: &'a mut D, plan: &'a Plan, measured: F) -> Result<Self, Error> {
+        let (value, rule) = match plan.load {
+            Load::Closed { depth: 0 } => ("0".to_owned(), "a queue depth is at least 1"),
+            Load::Open { speed } if !(speed > 0.0 && speed.is_finite()) => {
+                (speed.to_string(), "a speed is greater than 0")
+            }
+            _ => (String::new(), ""),
+        };
+        if !rule.is_empty() {
+            return Err(Error::Value { name: "the load", value, rule });
+        }
+        let result = Replayed {
+            requests: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            elapsed_ns: 0,
+            reads: histogram(),
+            writes: histogram(),
+            trims: histogram(),
+            queue_mean: 0.0,
+            queue_max: 0,
+            queue_seen: histogram(),
+        };
+        Ok(Replay {
+            device,
+            plan,
+            measured,
+            now: 0,
+            number: 0,
+            sent: Slab::new(),
+            done: Vec::new(),
+            begin: 0,
+            queue_time: 0,
+            queue_area: 0,
+            result,
+        })
+    }
+
+    fn closed<I, E>(&mut self, depth: usize, requests: &mut I) -> Result<(), Error>
+    where
+        I: Iterator<Item = Result<Request, E>>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        loop {
+            while self.sent.len() < depth {
+                let Some(request) = requests.next() else { return Ok(()) };
+                self.send(&request.map_err(|error| Error::Trace(error.into()))?)?;
+            }
+            self.step();
+        }
+    }
+
+    fn open<I, E>(&mut self, speed: f64, requests: &mut I) -> Result<(), Error>
+    where
+        I: Iterator<Item = Result<Request, E>>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut first = None;
+        for request in requests {
+            let request = request.map_err(|error| Error::Trace(error.into()))?;
+            let since = request.time_ns.saturating_sub(*first.get_or_insert(request.time_ns));
+            let time = if speed == 1.0 { since } else { (since as f64 / speed) as Nanos };
+            while self.device.next_time().is_some_and(|next| next <= time) {
+                self.step();
+            }
+            self.now = self.now.max(time);
+            self.send(&request)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what is under way.
+    fn drain(&mut self) {
+        while !self.sent.is_empty() && self.device.next_time().is_some() {
+            self.step();
+        }
+        assert!(self.sent.is_empty(), "the device is idle with {} requests unanswered", self.sent.len());
+    }
+
+    fn step(&mut self) {
+        let Some(time) = self.device.next_time() else {
+            panic!("the device is idle with {} requests unanswered", self.sent.len())
+        };
+        self.now = self.now.max(time);
+        self.device.step(&mut self.done);
+        self.receive();
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), Error> {
+        let command = self.command(request)?;
+        let measured = self.number > self.plan.warm_up;
+        self.count_queue();
+        if self.number == self.plan.warm_up + 1 {
+            (self.begin, self.queue_area) = (self.now, 0);
+            (self.measured)(self.device);
+        }
+        if measured {
+            self.result.requests += 1;
+            match request.kind {
+                Kind::Read => self.result.read_bytes += u64::from(request.bytes),
+                Kind::Write => self.result.written_bytes += u64::from(request.bytes),
+                Kind::Trim => {}
+            }
+            let under_way = self.sent.len() as u64;
+            self.result.queue_max = self.result.queue_max.max(under_way + 1);
+            if matches!(self.plan.load, Load::Open { .. }) {
+                self.result.queue_seen.saturating_record(under_way);
+            }
+        }
+        let tag = self.sent.insert(Sent { time: self.now, kind: request.kind, measured }) as u64;
+        self.device.submit(self.now, Command { tag, ..command }, &mut self.done);
+        self.receive();
+        Ok(())
+    }
+
+    /// The command for `request`, whose sectors it covers.
+    fn command(&mut self, request: &Request) -> Result<Command, Error> {
+        self.number += 1;
+        let operation = match request.kind {
+            Kind::Read => Operation::Read,
+            Kind::Write => Operation::Write,
+            Kind::Trim => Operation::Trim,
+        };
+        let capacity = self.device.sectors();
+        let mut sector = request.offset / SECTOR;
+        let mut sectors = request.end().div_ceil(SECTOR) - sector;
+        if sector + sectors > capacity {
+            if !self.plan.wrap || capacity == 0 {
+                return Err(Error::Beyond {
+                    number: self.number,
+                    offset: request.offset,
+                    bytes: request.bytes,
+                    capacity: capacity * SECTOR,
+                });
+            }
+            sectors = sectors.min(capacity);
+            sector = (sector % capacity).min(capacity - sectors);
+        }
+        Ok(Command { tag: 0, operation, sector, sectors: sectors as u32 })
+    }
+
+    fn receive(&mut self) {
+        for at in 0..self.done.len() {
+            let Done { tag, time } = self.done[at];
+            debug_assert!(time <= self.now, "a command ended before its time");
+            self.count_queue();
+            let Sent { time: sent, kind, measured } = self.sent.remove(tag as usize);
+            if measured {
+                let histogram = match kind {
+                    Kind::Read => &mut self.result.reads,
+                    Kind::Write => &mut self.result.writes,
+                    Kind::Trim => &mut self.result.trims,
+                };
+                histogram.saturating_record((time - sent).min(LATENCY_NS_MAX));
+                self.result.elapsed_ns = time - self.begin;
+            }
+        }
+        self.done.clear();
+    }
+
+    /// Adds up how long the queue has had its present length.
+    fn count_queue(&mut self) {
+        self.queue_area += u128::from(self.now - self.queue_time) * self.sent.len() as u128;
+        self.queue_time = self.now;
+    }
+
+    fn result(mut self) -> Result<Replayed, Error> {
+        if self.result.requests == 0 {
+            return Err(Error::Empty(self.number));
+        }
+        if self.result.elapsed_ns > 0 {
+            self.result.queue_mean = self.queue_area as f64 / self.result.elapsed_ns as f64;
+        }
+        Ok(self.result)
+    }
+}

@@ -1,0 +1,216 @@
+//! Blocks: how much of each is valid, which are free, which one is collected next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::config::GcPolicy;
+use crate::geometry::Geometry;
+
+const NONE: u32 = u32::MAX;
+
+/// What a block is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Erased.
+    Free,
+    /// Being filled.
+    Open,
+    /// Full. In the list of its number of valid slots.
+    Closed,
+    /// Being collected.
+    Victim,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    valid: u32,
+    next: u32,
+    previous: u32,
+    erases: u32,
+    state: State,
+    /// The clock when it was closed.
+    closed: u64,
+}
+
+/// The blocks of all dies.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocks {
+    blocks: Vec<Block>,
+    per_die: u32,
+    /// For each die and number of valid slots, the first closed block.
+    heads: Vec<u32>,
+    buckets: u32,
+    /// For each die, a number of valid slots that no closed block is below.
+    lowest: Vec<u32>,
+    /// For each die its free blocks, the least worn first.
+    free: Vec<BinaryHeap<Reverse<(u32, u32)>>>,
+    /// Units that the host has had programmed: the time in which data ages.
+    clock: u64,
+}
+
+impl Blocks {
+    pub(crate) fn new(geometry: &Geometry) -> Blocks {
+        let (dies, per_die, buckets) = (geometry.dies, geometry.blocks_per_die, geometry.block_slots + 1);
+        let block = Block { valid: 0, next: NONE, previous: NONE, erases: 0, state: State::Free, closed: 0 };
+        let free = |die| (0..per_die).map(|at| Reverse((0, die * per_die + at))).collect();
+        Blocks {
+            blocks: vec![block; geometry.blocks() as usize],
+            per_die,
+            heads: vec![NONE; dies as usize * buckets as usize],
+            buckets,
+            lowest: vec![buckets; dies as usize],
+            free: (0..dies).map(free).collect(),
+            clock: 0,
+        }
+    }
+
+    pub(crate) fn valid(&self, block: u32) -> u32 {
+        self.blocks[block as usize].valid
+    }
+
+    #[cfg(test)]
+    pub(crate) fn state(&self, block: u32) -> State {
+        self.blocks[block as usize].state
+    }
+
+    pub(crate) fn free_count(&self, die: u32) -> u32 {
+        self.free[die as usize].len() as u32
+    }
+
+    /// Opens the least worn free block of `die`.
+    pub(crate) fn open(&mut self, die: u32) -> Option<u32> {
+        let Reverse((_, block)) = self.free[die as usize].pop()?;
+        self.blocks[block as usize].state = State::Open;
+        Some(block)
+    }
+
+    /// A slot of an open block has got a unit.
+    pub(crate) fn gain(&mut self, block: u32) {
+        self.blocks[block as usize].valid += 1;
+    }
+
+    /// Sets the number of valid slots of an open block.
+    pub(crate) fn set_valid(&mut self, block: u32, valid: u32) {
+        self.blocks[block as usize].valid = valid;
+    }
+
+    /// A slot of the block has lost its unit.
+    pub(crate) fn lose(&mut self, block: u32) {
+        let closed = self.blocks[block as usize].state == State::Closed;
+        if closed {
+            self.unlink(block);
+        }
+        self.blocks[block as usize].valid -= 1;
+        if closed {
+            self.link(block);
+        }
+    }
+
+    /// An open block is full.
+    pub(crate) fn close(&mut self, block: u32) {
+        let clock = self.clock;
+        let at = &mut self.blocks[block as usize];
+        (at.state, at.closed) = (State::Closed, clock);
+        self.link(block);
+    }
+
+    /// The host has had `units` programmed.
+    pub(crate) fn age(&mut self, units: u64) {
+        self.clock += units;
+    }
+
+    /// Takes the closed block of `die` that is best collected now; none if that would gain nothing.
+    pub(crate) fn take_victim(&mut self, die: u32, policy: GcPolicy) -> Option<u32> {
+        let block = match policy {
+            GcPolicy::Greedy => self.emptiest(die)?,
+            GcPolicy::CostBenefit => self.best_by_cost(die)?,
+        };
+        self.unlink(block);
+        self.blocks[block as usize].state = State::Victim;
+        Some(block)
+    }
+
+    /// The victim is erased.
+    pub(crate) fn erased(&mut self, block: u32) {
+        let at = &mut self.blocks[block as usize];
+        debug_assert_eq!((at.valid, at.state), (0, State::Victim));
+        at.state = State::Free;
+        at.erases += 1;
+        let erases = at.erases;
+        self.free[(block / self.per_die) as usize].push(Reverse((erases, block)));
+    }
+
+    /// Erases of all blocks.
+    pub(crate) fn wear(&self) -> impl Iterator<Item = u32> {
+        self.blocks.iter().map(|block| block.erases)
+    }
+
+    fn emptiest(&mut self, die: u32) -> Option<u32> {
+        let lowest = &mut self.lowest[die as usize];
+        let heads = &self.heads[(die * self.buckets) as usize..][..self.buckets as usize];
+        // A block in the last bucket is wholly valid: nothing is gained there.
+        while *lowest < self.buckets - 1 {
+            match heads[*lowest as usize] {
+                NONE => *lowest += 1,
+                block => return Some(block),
+            }
+        }
+        None
+    }
+
+    /// Looks at all blocks of the die: once for each block that is collected.
+    fn best_by_cost(&self, die: u32) -> Option<u32> {
+        let slots = f64::from(self.buckets - 1);
+        let first = die * self.per_die;
+        let score = |block: u32| {
+            let block = &self.blocks[block as usize];
+            let used = f64::from(block.valid) / slots;
+            // One more than the age, so that fewer valid slots decide among blocks that were closed just now.
+            (1.0 - used) / (2.0 * used) * (self.clock - block.closed + 1) as f64
+        };
+        (first..first + self.per_die)
+            .filter(|&block| {
+                let block = &self.blocks[block as usize];
+                block.state == State::Closed && block.valid < self.buckets - 1
+            })
+            .map(|block| (score(block), block))
+            .reduce(|best, other| if other.0 > best.0 { other } else { best })
+            .map(|(_, block)| block)
+    }
+
+    fn head(&mut self, block: u32) -> (usize, u32) {
+        let die = block / self.per_die;
+        let valid = self.blocks[block as usize].valid;
+        ((die * self.buckets + valid) as usize, die)
+    }
+
+    fn link(&mut self, block: u32) {
+        let (head, die) = self.head(block);
+        let next = std::mem::replace(&mut self.heads[head], block);
+        let at = &mut self.blocks[block as usize];
+        (at.next, at.previous) = (next, NONE);
+        let lowest = &mut self.lowest[die as usize];
+        *lowest = at.valid.min(*lowest);
+        if next != NONE {
+            self.blocks[next as usize].previous = block;
+        }
+    }
+
+    fn unlink(&mut self, block: u32) {
+        let Block { next, previous, .. } = self.blocks[block as usize];
+        if next != NONE {
+            self.blocks[next as usize].previous = previous;
+        }
+        if previous != NONE {
+            self.blocks[previous as usize].next = next;
+        } else {
+            let (head, _) = self.head(block);
+            self.heads[head] = next;
+        }
+    }
+
+    /// Says that an open block was closed so long ago: for preconditioning. Such a block is younger than `clock`.
+    pub(crate) fn set_closed(&mut self, block: u32, closed: u64) {
+        self.blocks[block as usize].closed = closed;
+    }
+}

@@ -1,0 +1,238 @@
+//! What an SSD is made of.
+
+use serde::{Deserialize, Serialize};
+use terapage_event::{MICROSECOND, MILLISECOND, Nanos};
+
+use crate::profile::{Profile, ProfileError};
+
+/// How the block that is cleaned next is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GcPolicy {
+    /// The one with the fewest valid pages.
+    Greedy,
+    /// The one with the most free space gained by page moved, times the age of its data: (1 - u) / 2u * age, as
+    /// Kawaguchi, Nishioka, Motoda (1995).
+    CostBenefit,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Acknowledge {
+    /// When it is in the write buffer: the buffer survives a loss of power.
+    Buffered,
+    /// When it is programmed: the buffer does not.
+    Programmed,
+}
+
+/// How commands come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Front {
+    /// One queue, and a link that carries one direction at a time.
+    Sata {
+        /// Commands in the device at once.
+        depth: u32,
+        /// Bandwidth of the link for data.
+        bytes_per_second: u64,
+        /// Time of the controller for a command.
+        latency_ns: Nanos,
+    },
+    /// Several queues that are served in turn, and a link with both directions.
+    Nvme {
+        /// Queues; a command goes to queue `tag % queues`.
+        queues: u32,
+        /// Commands in the device at once, from all queues.
+        depth: u32,
+        /// Bandwidth of the link, each direction.
+        bytes_per_second: u64,
+        /// Time of the controller for a command.
+        latency_ns: Nanos,
+    },
+}
+
+impl Front {
+    /// SATA at 6 Gbit/s: 32 commands, 550 MB/s of data, 20 us for a command (estimated).
+    pub fn sata() -> Front {
+        Front::Sata { depth: 32, bytes_per_second: 550_000_000, latency_ns: 20 * MICROSECOND }
+    }
+
+    /// NVMe on four lanes of PCIe 3: 8 queues, 256 commands, 3.2 GB/s, 8 us for a command (estimated).
+    pub fn nvme() -> Front {
+        let (bytes_per_second, latency_ns) = (3_200_000_000, 8 * MICROSECOND);
+        Front::Nvme { queues: 8, depth: 256, bytes_per_second, latency_ns }
+    }
+
+    /// A front that costs no time and has no limits: what is left is the flash.
+    pub fn instant() -> Front {
+        Front::Nvme { queues: 1, depth: u32::MAX, bytes_per_second: u64::MAX, latency_ns: 0 }
+    }
+}
+
+/// What the SSD holds before the first command.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precondition {
+    /// Nothing: all blocks are erased. A read of a page that was never written gives zeros without touching the flash.
+    None,
+    /// The first share of the pages, written once in order.
+    Sequential {
+        /// Of the capacity, 0 to 1.
+        filled: f64,
+    },
+    /// The first share of the pages, as uniform random writes leave them in the end.
+    Steady {
+        /// Of the capacity, 0 to 1.
+        filled: f64,
+    },
+}
+
+/// What an SSD is made of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Config {
+    /// Its chips, and the bus to them.
+    pub nand: Profile,
+    /// Buses.
+    pub channels: u32,
+    /// Dies on each bus.
+    pub dies_per_channel: u32,
+    /// What the host sees; rounded up to whole mapping units.
+    pub capacity_bytes: u64,
+    /// Flash beyond the capacity, as a share of it. Each die has three blocks more than that: one being written by the
+    /// host, one by the garbage collection, one in reserve.
+    pub over_provisioning: f64,
+    /// The grain of the mapping: a divisor of the page. `None`: the page.
+    pub mapping_bytes: Option<u32>,
+    /// What the error correction works on: reads of less than a page move whole codewords over the bus.
+    pub codeword_bytes: u32,
+    /// Which block is cleaned next.
+    pub gc: GcPolicy,
+    /// Data bytes of the write buffer. `None`: two programs of all planes for each die.
+    pub buffer_bytes: Option<u64>,
+    /// When a write is acknowledged.
+    pub acknowledge: Acknowledge,
+    /// How long a page waits in the buffer for others of its write unit, before it is programmed with padding. `None`:
+    /// as long as it takes, which needs [`Acknowledge::Buffered`].
+    pub flush_after_ns: Option<Nanos>,
+    /// Whether reads suspend a program or an erase.
+    pub suspend: bool,
+    /// Reads come before programs and erases; but after so many in a row one of those gets its turn.
+    pub read_burst: u32,
+    /// How commands come in.
+    pub front: Front,
+    /// What it holds in the beginning.
+    pub preconditioning: Precondition,
+    /// Of the preconditioning.
+    pub seed: u64,
+}
+
+impl Config {
+    /// A drive of `capacity_bytes` with these chips: 4 channels of 2 dies, 7 % over-provisioning, greedy collection, a
+    /// buffer that survives a loss of power, NVMe, in the steady state.
+    pub fn new(nand: Profile, capacity_bytes: u64) -> Config {
+        Config {
+            nand,
+            channels: 4,
+            dies_per_channel: 2,
+            capacity_bytes,
+            over_provisioning: 0.07,
+            mapping_bytes: None,
+            codeword_bytes: 4096,
+            gc: GcPolicy::Greedy,
+            buffer_bytes: None,
+            acknowledge: Acknowledge::Buffered,
+            flush_after_ns: Some(MILLISECOND),
+            suspend: false,
+            read_burst: 64,
+            front: Front::nvme(),
+            preconditioning: Precondition::Steady { filled: 1.0 },
+            seed: 1,
+        }
+    }
+
+    /// Dies of the drive.
+    pub fn dies(&self) -> u32 {
+        self.channels.saturating_mul(self.dies_per_channel)
+    }
+
+    /// The grain of the mapping.
+    pub fn unit_bytes(&self) -> u32 {
+        self.mapping_bytes.unwrap_or(self.nand.page_bytes)
+    }
+
+    /// Says whether such an SSD can be built.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.nand.check()?;
+        let wrong = |field, problem: String| Err(ConfigError::Field { field, problem });
+        if !(1..=1024).contains(&self.channels) || !(1..=1024).contains(&self.dies_per_channel) {
+            let problem = format!("{} x {}: each must be 1 to 1024", self.channels, self.dies_per_channel);
+            return wrong("channels x dies", problem);
+        }
+        if !self.over_provisioning.is_finite() || !(0.01..=100.0).contains(&self.over_provisioning) {
+            let problem = format!("{}: must be from 0.01 to 100", self.over_provisioning);
+            return wrong("over_provisioning", problem);
+        }
+        let unit = self.unit_bytes();
+        if !unit.is_power_of_two() || !(512..=self.nand.page_bytes).contains(&unit) {
+            let problem = format!(
+                "{unit} bytes: must be a power of two from 512 to the page's {}",
+                self.nand.page_bytes
+            );
+            return wrong("mapping_bytes", problem);
+        }
+        if !self.codeword_bytes.is_power_of_two() || self.codeword_bytes < 512 {
+            let problem = format!("{} bytes: must be a power of two from 512", self.codeword_bytes);
+            return wrong("codeword_bytes", problem);
+        }
+        if self.capacity_bytes == 0 {
+            return wrong("capacity_bytes", "0: an SSD holds something".to_owned());
+        }
+        if self.read_burst == 0 {
+            return wrong("read_burst", "0: must be 1 or more".to_owned());
+        }
+        if self.acknowledge == Acknowledge::Programmed && self.flush_after_ns.is_none() {
+            let problem = "none: writes that are acknowledged when programmed would wait for ever".to_owned();
+            return wrong("flush_after_ns", problem);
+        }
+        self.check_front()?;
+        match self.preconditioning {
+            Precondition::Steady { filled } | Precondition::Sequential { filled }
+                if !(0.0..=1.0).contains(&filled) =>
+            {
+                wrong("preconditioning", format!("a share of {filled}: must be from 0 to 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_front(&self) -> Result<(), ConfigError> {
+        let (queues, depth, bytes_per_second) = match self.front {
+            Front::Sata { depth, bytes_per_second, .. } => (1, depth, bytes_per_second),
+            Front::Nvme { queues, depth, bytes_per_second, .. } => (queues, depth, bytes_per_second),
+        };
+        if !(1..=65536).contains(&queues) || depth == 0 || bytes_per_second < 1_000_000 {
+            let problem = format!(
+                "{queues} queues, {depth} commands, {bytes_per_second} bytes/s: 1 to 65536, 1 or more, 1 MB/s or more"
+            );
+            return Err(ConfigError::Field { field: "front", problem });
+        }
+        Ok(())
+    }
+}
+
+/// Why an SSD cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Its chips cannot be.
+    #[error(transparent)]
+    Nand(#[from] ProfileError),
+    /// A value that cannot be.
+    #[error("SSD: {field}: {problem}")]
+    Field {
+        /// Which one.
+        field: &'static str,
+        /// What is wrong and what is right.
+        problem: String,
+    },
+}

@@ -1,0 +1,103 @@
+//! What an SSD has done.
+
+use serde::Serialize;
+use terapage_event::Nanos;
+
+/// What an SSD has done since it was built; [`Counters::since`] takes a part of its life.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Counters {
+    /// Read commands that have ended.
+    pub host_reads: u64,
+    /// Write commands that have ended.
+    pub host_writes: u64,
+    /// Trim commands that have ended.
+    pub host_trims: u64,
+    /// Bytes of the read commands.
+    pub host_read_bytes: u64,
+    /// Bytes of the write commands.
+    pub host_write_bytes: u64,
+    /// Mapping units that the host wrote, whole or in part; one that is overwritten while it waits in the buffer counts.
+    pub host_units: u64,
+    /// Mapping units that the host wrote and that were programmed.
+    pub host_units_programmed: u64,
+    /// Of the reads, mapping units that came out of the controller's memory.
+    pub buffer_hits: u64,
+    /// Of the reads, mapping units that were never written or that were trimmed.
+    pub unmapped_reads: u64,
+    /// Pages read because a command wants them.
+    pub nand_host_reads: u64,
+    /// Pages read to fill up a partial write of a mapping unit.
+    pub nand_fill_reads: u64,
+    /// Pages read by the garbage collection.
+    pub nand_gc_reads: u64,
+    /// Pages programmed, padding and all.
+    pub nand_programs: u64,
+    /// Of them, by the garbage collection.
+    pub nand_gc_programs: u64,
+    /// Of the mapping units programmed, those that held nothing.
+    pub padded_units: u64,
+    /// Mapping units that the garbage collection moved and programmed.
+    pub gc_moved_units: u64,
+    /// Blocks erased, of all planes: an erase of two planes is two.
+    pub nand_erases: u64,
+    /// Programs and erases that were suspended for a read.
+    pub suspensions: u64,
+    /// Fewest erases of a block.
+    pub wear_min: u32,
+    /// Mean erases of a block.
+    pub wear_mean: f64,
+    /// Most erases of a block.
+    pub wear_max: u32,
+    /// Time in which each channel moved data or commands.
+    pub channel_busy_ns: Vec<Nanos>,
+    /// Time in which each die worked or held data that waited for the bus.
+    pub die_busy_ns: Vec<Nanos>,
+}
+
+impl Counters {
+    /// Mapping units programmed for each one of the host: 1 when there is nothing to collect. Padding counts. 0 before
+    /// the first program.
+    pub fn write_amplification(&self) -> f64 {
+        if self.host_units_programmed == 0 {
+            return 0.0;
+        }
+        let programmed = self.host_units_programmed + self.gc_moved_units + self.padded_units;
+        programmed as f64 / self.host_units_programmed as f64
+    }
+
+    /// All pages read.
+    pub fn nand_reads(&self) -> u64 {
+        self.nand_host_reads + self.nand_fill_reads + self.nand_gc_reads
+    }
+
+    /// What was done after `earlier`. Wear stays what it is.
+    #[must_use]
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        let minus = |now: &[Nanos], then: &[Nanos]| {
+            now.iter().enumerate().map(|(at, time)| time - then.get(at).unwrap_or(&0)).collect()
+        };
+        Counters {
+            host_reads: self.host_reads - earlier.host_reads,
+            host_writes: self.host_writes - earlier.host_writes,
+            host_trims: self.host_trims - earlier.host_trims,
+            host_read_bytes: self.host_read_bytes - earlier.host_read_bytes,
+            host_write_bytes: self.host_write_bytes - earlier.host_write_bytes,
+            host_units: self.host_units - earlier.host_units,
+            host_units_programmed: self.host_units_programmed - earlier.host_units_programmed,
+            buffer_hits: self.buffer_hits - earlier.buffer_hits,
+            unmapped_reads: self.unmapped_reads - earlier.unmapped_reads,
+            nand_host_reads: self.nand_host_reads - earlier.nand_host_reads,
+            nand_fill_reads: self.nand_fill_reads - earlier.nand_fill_reads,
+            nand_gc_reads: self.nand_gc_reads - earlier.nand_gc_reads,
+            nand_programs: self.nand_programs - earlier.nand_programs,
+            nand_gc_programs: self.nand_gc_programs - earlier.nand_gc_programs,
+            padded_units: self.padded_units - earlier.padded_units,
+            gc_moved_units: self.gc_moved_units - earlier.gc_moved_units,
+            nand_erases: self.nand_erases - earlier.nand_erases,
+            suspensions: self.suspensions - earlier.suspensions,
+            channel_busy_ns: minus(&self.channel_busy_ns, &earlier.channel_busy_ns),
+            die_busy_ns: minus(&self.die_busy_ns, &earlier.die_busy_ns),
+            ..*self
+        }
+    }
+}

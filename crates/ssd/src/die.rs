@@ -1,0 +1,140 @@
+//! A die: what it does now, and what waits for it.
+
+use terapage_event::Nanos;
+
+use crate::buffer::{List, NONE};
+
+/// What a die does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    /// Takes pages from the array into its registers, for reads.
+    Sensing,
+    /// Gives the first of the pages read to the channel.
+    Sending,
+    /// Takes the data of a program and programs it.
+    Programming,
+    Erasing,
+    /// The same as the first two, for the garbage collection.
+    GcSensing,
+    GcSending,
+    /// Stops a program or an erase so that reads can go first.
+    Suspending,
+}
+
+/// A page to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Read {
+    /// A slot of the page.
+    pub slot: u32,
+    /// Bytes that go over the channel.
+    pub channel_bytes: u32,
+    /// Bytes that the host wants.
+    pub host_bytes: u32,
+    /// Who wants it.
+    pub reader: Reader,
+    pub next: u32,
+}
+
+/// Who wants a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Command(u32),
+    /// An entry of the buffer, to be filled up.
+    Entry(u32),
+}
+
+/// Reads in a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reads {
+    pub head: u32,
+    pub tail: u32,
+}
+
+/// A block that is being written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub block: u32,
+    /// The next of its slots.
+    pub used: u32,
+}
+
+/// What is being programmed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Program {
+    pub first_slot: u32,
+    pub slots: u32,
+    pub entries: List,
+    pub collected: bool,
+}
+
+/// The collection of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Collection {
+    pub victim: u32,
+    /// The next page to look at, the same in all planes.
+    pub page: u32,
+    /// Valid slots when it began.
+    pub valid: u32,
+    /// Units moved so far.
+    pub moved: u32,
+    /// Slots that the host has used of this die meanwhile.
+    pub host_slots: u32,
+}
+
+/// A program or an erase that stopped for reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suspended {
+    pub phase: Phase,
+    pub remaining_ns: Nanos,
+}
+
+/// One die.
+#[derive(Clone, Debug)]
+pub(crate) struct Die {
+    pub phase: Phase,
+    /// The events of an earlier number are void: what they stood for was suspended.
+    pub generation: u32,
+    pub busy_since: Nanos,
+    pub busy_ns: Nanos,
+    /// When the array begins to program or erase, and when it ends.
+    pub array: (Nanos, Nanos),
+    /// How often the operation that runs or is suspended was suspended.
+    pub suspensions: u32,
+    pub suspended: Option<Suspended>,
+    pub waiting: Reads,
+    pub current: Reads,
+    pub reads_in_a_row: u32,
+    pub program: Program,
+    pub host: Option<Open>,
+    pub collected: Option<Open>,
+    pub collection: Option<Collection>,
+    /// Units that were moved out of victims and are not yet programmed.
+    pub moving: List,
+    /// Units in its slots.
+    pub valid: u32,
+}
+
+impl Die {
+    pub(crate) fn new() -> Die {
+        let none = Reads { head: NONE, tail: NONE };
+        Die {
+            phase: Phase::Idle,
+            generation: 0,
+            busy_since: 0,
+            busy_ns: 0,
+            array: (0, 0),
+            suspensions: 0,
+            suspended: None,
+            waiting: none,
+            current: none,
+            reads_in_a_row: 0,
+            program: Program::default(),
+            host: None,
+            collected: None,
+            collection: None,
+            moving: List::default(),
+            valid: 0,
+        }
+    }
+}

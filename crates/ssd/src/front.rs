@@ -1,0 +1,149 @@
+//! How commands come in: queues, the limit on commands in the device, and the link that carries their data.
+
+use std::collections::VecDeque;
+
+use terapage_event::{Nanos, SECOND};
+
+use crate::config::Front;
+
+/// The time that `bytes` take at `bytes_per_second`, to the nearest nanosecond.
+pub(crate) fn transfer_ns(bytes: u64, bytes_per_second: u64) -> Nanos {
+    if bytes < 1 << 33 {
+        return (bytes * SECOND + bytes_per_second / 2) / bytes_per_second;
+    }
+    let exact = u128::from(bytes) * u128::from(SECOND) / u128::from(bytes_per_second);
+    u64::try_from(exact).unwrap_or(u64::MAX / 4)
+}
+
+/// A thing that serves one after the other, in the order in which they ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Line {
+    free_at: Nanos,
+    /// Time in which it was busy, up to the end of what it has promised.
+    pub busy_ns: Nanos,
+}
+
+impl Line {
+    /// Keeps the line busy for `time` from when it is free; gives the end.
+    pub(crate) fn reserve(&mut self, now: Nanos, time: Nanos) -> Nanos {
+        self.free_at = self.free_at.max(now) + time;
+        self.busy_ns += time;
+        self.free_at
+    }
+}
+
+/// The queues in front of the controller.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrance {
+    queues: Vec<VecDeque<u32>>,
+    waiting: usize,
+    turn: usize,
+    inside: u32,
+    depth: u32,
+    latency_ns: Nanos,
+    bytes_per_second: u64,
+    duplex: bool,
+    to_device: Line,
+    to_host: Line,
+}
+
+impl Entrance {
+    pub(crate) fn new(front: &Front) -> Entrance {
+        let (queues, depth, bytes_per_second, latency_ns, duplex) = match *front {
+            Front::Sata { depth, bytes_per_second, latency_ns } => {
+                (1, depth, bytes_per_second, latency_ns, false)
+            }
+            Front::Nvme { queues, depth, bytes_per_second, latency_ns } => {
+                (queues, depth, bytes_per_second, latency_ns, true)
+            }
+        };
+        Entrance {
+            queues: vec![VecDeque::new(); queues as usize],
+            waiting: 0,
+            turn: 0,
+            inside: 0,
+            depth,
+            latency_ns,
+            bytes_per_second,
+            duplex,
+            to_device: Line::default(),
+            to_host: Line::default(),
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, tag: u64, command: u32) {
+        let queue = (tag % self.queues.len() as u64) as usize;
+        self.queues[queue].push_back(command);
+        self.waiting += 1;
+    }
+
+    /// Takes in the next command, from the queues in turn, if there is room for it.
+    pub(crate) fn admit(&mut self) -> Option<u32> {
+        if self.inside == self.depth || self.waiting == 0 {
+            return None;
+        }
+        loop {
+            let queue = self.turn;
+            self.turn = (self.turn + 1) % self.queues.len();
+            if let Some(command) = self.queues[queue].pop_front() {
+                self.waiting -= 1;
+                self.inside += 1;
+                return Some(command);
+            }
+        }
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.inside -= 1;
+    }
+
+    /// When the controller begins to work on a command that is admitted `now` and brings `bytes`.
+    pub(crate) fn begin(&mut self, now: Nanos, bytes: u64) -> Nanos {
+        let there = if bytes == 0 {
+            now
+        } else {
+            self.to_device.reserve(now, transfer_ns(bytes, self.bytes_per_second))
+        };
+        there + self.latency_ns
+    }
+
+    /// When `bytes` that are there `now` have reached the host.
+    pub(crate) fn deliver(&mut self, now: Nanos, bytes: u64) -> Nanos {
+        let line = if self.duplex { &mut self.to_host } else { &mut self.to_device };
+        line.reserve(now, transfer_ns(bytes, self.bytes_per_second))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_take_turns() {
+        let mut entrance =
+            Entrance::new(&Front::Nvme { queues: 3, depth: 4, bytes_per_second: 1_000_000, latency_ns: 0 });
+        for (tag, command) in [(0, 0), (3, 1), (6, 2), (1, 3), (2, 4)] {
+            entrance.enqueue(tag, command);
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| entrance.admit()).collect();
+        assert_eq!(order, [0, 3, 4, 1]);
+        entrance.leave();
+        assert_eq!(entrance.admit(), Some(2));
+    }
+
+    #[test]
+    fn sata_carries_one_direction_at_a_time() {
+        let front = Front::Sata { depth: 1, bytes_per_second: 1_000_000_000, latency_ns: 5 };
+        let mut entrance = Entrance::new(&front);
+        assert_eq!(entrance.begin(0, 100), 105);
+        assert_eq!(entrance.deliver(0, 100), 200);
+        let mut entrance = Entrance::new(&Front::instant());
+        assert_eq!((entrance.begin(7, 1 << 20), entrance.deliver(7, 1 << 20)), (7, 7));
+    }
+
+    #[test]
+    fn transfers_take_their_time() {
+        assert_eq!(transfer_ns(16_384, 400_000_000), 40_960);
+        assert_eq!(transfer_ns(1 << 40, 1 << 30), 1024 * SECOND);
+    }
+}

@@ -1,0 +1,115 @@
+//! Where things are.
+//!
+//! A *unit* is the grain of the mapping: a page or a part of one. A *slot* is a place for a unit in the flash. A *block*
+//! here is the blocks of one number in all planes of a die: they are written, collected and erased together. Its slots
+//! are numbered in the order in which they are programmed: row by row, in a row plane by plane, in a plane the pages of
+//! one write unit.
+
+use crate::config::{Config, ConfigError};
+
+/// Blocks of a die beyond its share of capacity and over-provisioning: the host's open one, the open one of the garbage
+/// collection, one in reserve.
+pub(crate) const EXTRA_BLOCKS: u32 = 3;
+
+/// The shape of an SSD, and the arithmetic of its addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub channels: u32,
+    pub dies: u32,
+    pub planes: u32,
+    pub page_bytes: u32,
+    pub unit_bytes: u32,
+    /// Units in a page.
+    pub page_units: u32,
+    /// Slots of one write unit of one plane.
+    pub program_slots: u32,
+    /// Slots of one write unit of all planes.
+    pub row_slots: u32,
+    pub block_slots: u32,
+    pub blocks_per_die: u32,
+    /// Units that the host sees.
+    pub units: u32,
+    /// Valid units that a die may hold.
+    pub die_units_max: u32,
+}
+
+impl Geometry {
+    pub(crate) fn new(config: &Config) -> Result<Geometry, ConfigError> {
+        let (nand, unit_bytes, dies) = (&config.nand, config.unit_bytes(), config.dies());
+        let page_units = nand.page_bytes / unit_bytes;
+        let program_slots = nand.write_unit * page_units;
+        let row_slots = program_slots * nand.planes;
+        let block_slots = u64::from(row_slots) * u64::from(nand.pages_per_block / nand.write_unit);
+        let units = config.capacity_bytes.div_ceil(u64::from(unit_bytes));
+        let share = units as f64 * (1.0 + config.over_provisioning) / f64::from(dies);
+        let mut blocks = (share / block_slots as f64).ceil().max(1.0);
+        // A die that holds its share of the capacity has room for a program beside it.
+        while blocks * (block_slots as f64) < units as f64 / f64::from(dies) + f64::from(row_slots) + 1.0 {
+            blocks += 1.0;
+        }
+        let slots = (blocks + f64::from(EXTRA_BLOCKS)) * block_slots as f64 * f64::from(dies);
+        if slots >= f64::from(1u32 << 31) {
+            let problem = format!(
+                "{} bytes are {slots:.0} mapping units of {unit_bytes} bytes with the spare ones: at most 2^31",
+                config.capacity_bytes
+            );
+            return Err(ConfigError::Field { field: "capacity_bytes", problem });
+        }
+        Ok(Geometry {
+            channels: config.channels,
+            dies,
+            planes: nand.planes,
+            page_bytes: nand.page_bytes,
+            unit_bytes,
+            page_units,
+            program_slots,
+            row_slots,
+            block_slots: block_slots as u32,
+            blocks_per_die: blocks as u32 + EXTRA_BLOCKS,
+            units: units as u32,
+            die_units_max: blocks as u32 * block_slots as u32,
+        })
+    }
+
+    pub(crate) fn blocks(&self) -> u32 {
+        self.blocks_per_die * self.dies
+    }
+
+    pub(crate) fn slots(&self) -> u32 {
+        self.blocks() * self.block_slots
+    }
+
+    pub(crate) fn block_of(&self, slot: u32) -> u32 {
+        slot / self.block_slots
+    }
+
+    pub(crate) fn die_of(&self, block: u32) -> u32 {
+        block / self.blocks_per_die
+    }
+
+    /// Neighbouring dies are on different channels.
+    pub(crate) fn channel_of(&self, die: u32) -> u32 {
+        die % self.channels
+    }
+
+    pub(crate) fn first_slot(&self, block: u32) -> u32 {
+        block * self.block_slots
+    }
+
+    /// The number of a slot's page in its block and plane: it decides the page's type.
+    pub(crate) fn page_of(&self, slot: u32) -> u32 {
+        let within = slot % self.block_slots;
+        let write_unit = self.program_slots / self.page_units;
+        within / self.row_slots * write_unit + within % self.program_slots / self.page_units
+    }
+
+    /// The first slot of the page `page` in plane 0; those of the other planes follow at steps of `program_slots`.
+    pub(crate) fn slot_of_page(&self, block: u32, page: u32) -> u32 {
+        let write_unit = self.program_slots / self.page_units;
+        self.first_slot(block) + page / write_unit * self.row_slots + page % write_unit * self.page_units
+    }
+
+    pub(crate) fn pages_per_block(&self) -> u32 {
+        self.block_slots / self.planes / self.page_units
+    }
+}

@@ -1,0 +1,246 @@
+//! The SSD as a device: commands in, commands out, and the events between.
+
+use std::collections::VecDeque;
+
+use slab::Slab;
+use terapage_event::{Nanos, Queue};
+
+use crate::blocks::Blocks;
+use crate::buffer::{Buffer, List};
+use crate::config::{Acknowledge, Config, ConfigError};
+use crate::counters::Counters;
+use crate::device::{Command, Device, Done, Operation};
+use crate::die::{Die, Read};
+use crate::front::{Entrance, Line};
+use crate::geometry::Geometry;
+use crate::map::Map;
+use crate::precondition;
+
+const SECTOR_BYTES: u64 = 512;
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The controller begins to work on a command.
+    Begin(u32),
+    /// A command ends.
+    End(u32),
+    /// A die ends what it does, if it still is at this generation.
+    Die { die: u32, generation: u32 },
+    /// Somebody may have waited long enough in the buffer.
+    Flush,
+}
+
+/// A command inside the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Active {
+    pub tag: u64,
+    pub operation: Operation,
+    /// Its first byte and the one after its last.
+    pub bytes: (u64, u64),
+    /// The next unit of a write that is not yet in the buffer.
+    pub unit: u32,
+    /// Pieces that have not ended.
+    pub remaining: u32,
+    /// When what has ended so far has reached the host.
+    pub delivered: Nanos,
+}
+
+/// A simulated flash SSD. See [`Config`] for what it is made of.
+#[derive(Clone, Debug)]
+pub struct Ssd {
+    pub(crate) config: Config,
+    pub(crate) geometry: Geometry,
+    pub(crate) events: Queue<Event>,
+    pub(crate) entrance: Entrance,
+    pub(crate) active: Slab<Active>,
+    pub(crate) reads: Slab<Read>,
+    pub(crate) map: Map,
+    pub(crate) blocks: Blocks,
+    pub(crate) dies: Vec<Die>,
+    pub(crate) channels: Vec<Line>,
+    pub(crate) buffer: Buffer,
+    /// Entries of the host that can be programmed.
+    pub(crate) waiting: List,
+    /// Units that the buffer still has room for.
+    pub(crate) buffer_room: u32,
+    /// Writes that wait for room in the buffer.
+    pub(crate) stalled: VecDeque<u32>,
+    pub(crate) flush_armed: bool,
+    pub(crate) idle_dies: u32,
+    pub(crate) next_die: u32,
+    pub(crate) counters: Counters,
+    #[cfg(test)]
+    pub(crate) ledger: crate::tests::Ledger,
+}
+
+impl Ssd {
+    /// Builds an SSD and preconditions it.
+    pub fn new(config: &Config) -> Result<Ssd, ConfigError> {
+        config.check()?;
+        let geometry = Geometry::new(config)?;
+        let mut ssd = Ssd {
+            geometry,
+            events: Queue::with_capacity(1024),
+            entrance: Entrance::new(&config.front),
+            active: Slab::with_capacity(256),
+            reads: Slab::with_capacity(256),
+            map: Map::new(geometry.units, geometry.slots()),
+            blocks: Blocks::new(&geometry),
+            dies: vec![Die::new(); geometry.dies as usize],
+            channels: vec![Line::default(); geometry.channels as usize],
+            buffer: Buffer::default(),
+            waiting: List::default(),
+            buffer_room: buffer_units(config, &geometry)?,
+            stalled: VecDeque::new(),
+            flush_armed: false,
+            idle_dies: geometry.dies,
+            next_die: 0,
+            counters: Counters::default(),
+            #[cfg(test)]
+            ledger: crate::tests::Ledger::new(&geometry),
+            config: config.clone(),
+        };
+        precondition::fill(&mut ssd);
+        Ok(ssd)
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What it has done so far. Looks at each block, for the wear.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters.clone();
+        let (mut least, mut most, mut sum) = (u32::MAX, 0, 0u64);
+        for erases in self.blocks.wear() {
+            (least, most, sum) = (least.min(erases), most.max(erases), sum + u64::from(erases));
+        }
+        counters.wear_min = least;
+        counters.wear_max = most;
+        counters.wear_mean = sum as f64 / f64::from(self.geometry.blocks());
+        counters.channel_busy_ns = self.channels.iter().map(|channel| channel.busy_ns).collect();
+        counters.die_busy_ns = self.dies.iter().map(|die| die.busy_ns).collect();
+        counters
+    }
+
+    /// Flash beyond the capacity as a share of it, as it is after rounding to whole blocks; without the blocks that each
+    /// die has for the ones being written.
+    pub fn over_provisioning(&self) -> f64 {
+        let slots = f64::from(self.geometry.die_units_max) * f64::from(self.geometry.dies);
+        slots / f64::from(self.geometry.units) - 1.0
+    }
+
+    /// Units that are programmed together in all planes of a die, in bytes: writes of that size, aligned to it, suit it
+    /// best.
+    pub fn program_bytes(&self) -> u64 {
+        u64::from(self.geometry.row_slots) * u64::from(self.geometry.unit_bytes)
+    }
+
+    fn admit(&mut self, now: Nanos) {
+        while let Some(command) = self.entrance.admit() {
+            let active = &self.active[command as usize];
+            let bytes = match active.operation {
+                Operation::Write => active.bytes.1 - active.bytes.0,
+                Operation::Read | Operation::Trim => 0,
+            };
+            let begin = self.entrance.begin(now, bytes);
+            self.events.at(begin, Event::Begin(command));
+        }
+    }
+
+    fn begin(&mut self, now: Nanos, command: u32) {
+        match self.active[command as usize].operation {
+            Operation::Read => self.begin_read(now, command),
+            Operation::Write => self.begin_write(now, command),
+            Operation::Trim => self.trim(now, command),
+        }
+    }
+
+    /// One piece of a command has ended.
+    pub(crate) fn piece_ended(&mut self, now: Nanos, command: u32) {
+        let active = &mut self.active[command as usize];
+        active.remaining -= 1;
+        if active.remaining == 0 {
+            let end = active.delivered.max(now);
+            self.events.at(end, Event::End(command));
+        }
+    }
+
+    fn end(&mut self, now: Nanos, command: u32, done: &mut Vec<Done>) {
+        let active = self.active.remove(command as usize);
+        let bytes = active.bytes.1 - active.bytes.0;
+        match active.operation {
+            Operation::Read => {
+                self.counters.host_reads += 1;
+                self.counters.host_read_bytes += bytes;
+            }
+            Operation::Write => {
+                self.counters.host_writes += 1;
+                self.counters.host_write_bytes += bytes;
+            }
+            Operation::Trim => self.counters.host_trims += 1,
+        }
+        done.push(Done { tag: active.tag, time: now });
+        self.entrance.leave();
+        self.admit(now);
+    }
+
+    pub(crate) fn acknowledges_early(&self) -> bool {
+        self.config.acknowledge == Acknowledge::Buffered
+    }
+}
+
+fn buffer_units(config: &Config, geometry: &Geometry) -> Result<u32, ConfigError> {
+    let least = u64::from(geometry.program_slots);
+    let units = match config.buffer_bytes {
+        None => 2 * u64::from(geometry.row_slots) * u64::from(geometry.dies),
+        Some(bytes) => bytes / u64::from(geometry.unit_bytes),
+    };
+    if units < least {
+        let problem = format!(
+            "{} bytes: must hold a write unit of {} bytes",
+            config.buffer_bytes.unwrap_or(0),
+            least * u64::from(geometry.unit_bytes)
+        );
+        return Err(ConfigError::Field { field: "buffer_bytes", problem });
+    }
+    Ok(units.min(1 << 30) as u32)
+}
+
+impl Device for Ssd {
+    fn sectors(&self) -> u64 {
+        u64::from(self.geometry.units) * u64::from(self.geometry.unit_bytes) / SECTOR_BYTES
+    }
+
+    fn submit(&mut self, now: Nanos, command: Command, _done: &mut Vec<Done>) {
+        let end = command.sector.saturating_add(u64::from(command.sectors));
+        assert!(command.sectors > 0 && end <= self.sectors(), "{command:?} goes beyond the device");
+        let bytes = (command.sector * SECTOR_BYTES, end * SECTOR_BYTES);
+        let active = self.active.insert(Active {
+            tag: command.tag,
+            operation: command.operation,
+            bytes,
+            unit: (bytes.0 / u64::from(self.geometry.unit_bytes)) as u32,
+            remaining: 1,
+            delivered: 0,
+        });
+        self.entrance.enqueue(command.tag, active as u32);
+        self.admit(now);
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        self.events.next_time()
+    }
+
+    fn step(&mut self, done: &mut Vec<Done>) {
+        match self.events.pop() {
+            Some((now, Event::Begin(command))) => self.begin(now, command),
+            Some((now, Event::End(command))) => self.end(now, command, done),
+            Some((now, Event::Die { die, generation })) => self.die_event(now, die, generation),
+            Some((now, Event::Flush)) => self.flush(now),
+            None => {}
+        }
+    }
+}
