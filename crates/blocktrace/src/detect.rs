@@ -1,0 +1,57 @@
+//! The format of a trace by its first bytes.
+
+use crate::format::{Format, oraclegeneral, tera, vscsi};
+use crate::gate::Gate;
+use crate::options::Options;
+
+/// How many bytes are looked at.
+pub(crate) const HEAD_BYTES: u64 = 64 << 10;
+/// How many lines are looked at.
+const LINES: usize = 40;
+
+/// The format that the first bytes fit best.
+pub(crate) fn format_of(head: &[u8], options: &Options) -> Option<Format> {
+    if tera::fits(head) {
+        return Some(Format::Tera);
+    }
+    if memchr::memchr(0, head).is_none() {
+        return text_format_of(head, options);
+    }
+    if vscsi::version_of(head).is_some() {
+        return Some(Format::Vscsi);
+    }
+    oraclegeneral::fits(head).then_some(Format::OracleGeneral)
+}
+
+/// Each text format reads the first lines. The one that finds most wins; among equals the first of [`Format::ALL`].
+fn text_format_of(head: &[u8], options: &Options) -> Option<Format> {
+    let lines = lines(head);
+    let mut best = (0, None);
+    for format in Format::ALL {
+        let score = score(format, &lines, options);
+        if score > best.0 {
+            best = (score, Some(format));
+        }
+    }
+    best.1
+}
+
+/// The first lines that are not empty. The last one may be cut off; it counts only if it is alone.
+fn lines(head: &[u8]) -> Vec<&[u8]> {
+    let mut lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
+    if lines.len() > 1 {
+        lines.pop();
+    }
+    let lines = lines.into_iter().map(|line| line.trim_ascii_end());
+    lines.filter(|line| !line.is_empty()).take(LINES).collect()
+}
+
+/// Two for each request and one for another known record; 0 if more than half of the lines are bad.
+fn score(format: Format, lines: &[&[u8]], options: &Options) -> u64 {
+    let options = Options { disorder_ns: u64::MAX, capacity: None, volumes: Vec::new(), ..options.clone() };
+    let Some(mut parser) = format.line_parser(&options) else { return 0 };
+    let mut gate: Gate = format.gate(&options);
+    let bad = lines.iter().filter(|line| parser.line(line, &mut gate).is_err()).count() as u64;
+    let (requests, other) = (gate.counts.requests, gate.counts.other);
+    if bad > requests + other { 0 } else { 2 * requests + other }
+}

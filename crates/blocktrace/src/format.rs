@@ -1,0 +1,217 @@
+//! The formats of traces, one a file.
+
+pub(crate) mod arc;
+pub(crate) mod blkparse;
+pub(crate) mod disksim;
+pub(crate) mod fio;
+pub(crate) mod msr;
+pub(crate) mod msr_revised;
+pub(crate) mod oraclegeneral;
+pub(crate) mod spc;
+pub(crate) mod ssdsim;
+pub(crate) mod tera;
+pub(crate) mod varint;
+pub(crate) mod vscsi;
+
+use crate::error::Place;
+use crate::fault::{Checked, field};
+use crate::gate::Gate;
+use crate::input::Input;
+use crate::lines::{LineParser, Text};
+use crate::options::Options;
+use crate::reader::{Source, Stop};
+use crate::records::Binary;
+use crate::request::Kind;
+use std::fmt;
+use std::str::FromStr;
+
+/// A format of block traces. Layouts and sources: `docs/block-traces.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// CSV of the MSR Cambridge traces.
+    Msr,
+    /// The same traces as TraceTracker's authors publish them, in files called `.revised`.
+    MsrRevised,
+    /// SSDSim's and MQSim's: time in nanoseconds, device, sector, sectors, 0 for a write.
+    Ssdsim,
+    /// DiskSim's: time in milliseconds, device, block, blocks, flags.
+    Disksim,
+    /// What `blkparse` prints.
+    Blkparse,
+    /// The Storage Performance Council's, in which the UMass traces are.
+    Spc,
+    /// fio's I/O log, version 2 or 3.
+    Fio,
+    /// The traces of the ARC paper: block, blocks, ignored, request number. No times, no kinds.
+    Arc,
+    /// CloudPhysics' binary records, version 1 or 2.
+    Vscsi,
+    /// libCacheSim's binary records of time, object, size and next access. No kinds.
+    #[serde(rename = "oraclegeneral")]
+    OracleGeneral,
+    /// Terapage's own, compact, checksummed and fast.
+    Tera,
+}
+
+/// A trace that is opened.
+pub(crate) struct Opened {
+    pub source: Box<dyn Source>,
+    pub gate: Gate,
+    pub name: String,
+    pub comment: String,
+    pub synthetic: bool,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 11] = [
+        Format::Msr,
+        Format::MsrRevised,
+        Format::Ssdsim,
+        Format::Disksim,
+        Format::Blkparse,
+        Format::Spc,
+        Format::Fio,
+        Format::Arc,
+        Format::Vscsi,
+        Format::OracleGeneral,
+        Format::Tera,
+    ];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Msr => "msr",
+            Format::MsrRevised => "msr-revised",
+            Format::Ssdsim => "ssdsim",
+            Format::Disksim => "disksim",
+            Format::Blkparse => "blkparse",
+            Format::Spc => "spc",
+            Format::Fio => "fio",
+            Format::Arc => "arc",
+            Format::Vscsi => "vscsi",
+            Format::OracleGeneral => "oraclegeneral",
+            Format::Tera => "tera",
+        }
+    }
+
+    /// Whether [`Writer`](crate::Writer) writes it.
+    pub const fn is_written(self) -> bool {
+        !matches!(self, Format::MsrRevised | Format::Arc | Format::Vscsi)
+    }
+
+    /// Whether its records say when they came.
+    pub const fn has_times(self) -> bool {
+        !matches!(self, Format::Arc)
+    }
+
+    /// Whether its records say reads from writes. Without it all are taken for reads.
+    pub const fn has_kinds(self) -> bool {
+        !matches!(self, Format::Arc | Format::OracleGeneral)
+    }
+
+    /// The checks for a trace of this format.
+    pub(crate) fn gate(self, options: &Options) -> Gate {
+        let unit_bytes = u64::from(options.unit_bytes.unwrap_or(512));
+        let (tick_ns, unit_bytes) = match self {
+            Format::Msr => (100, 1),
+            Format::MsrRevised | Format::Ssdsim | Format::Disksim | Format::Blkparse | Format::Spc => {
+                (1, 512)
+            }
+            Format::Fio => (1000, 1),
+            Format::Arc => (1, unit_bytes),
+            Format::Vscsi => (1000, 512),
+            Format::OracleGeneral => (1_000_000_000, unit_bytes),
+            Format::Tera => (1, 1),
+        };
+        Gate::new(options, tick_ns, unit_bytes)
+    }
+
+    /// The parser of a format of lines, to try it.
+    pub(crate) fn line_parser(self, options: &Options) -> Option<Box<dyn LineParser>> {
+        Some(match self {
+            Format::Msr => Box::new(msr::Parser::default()),
+            Format::MsrRevised => Box::new(msr_revised::Parser),
+            Format::Ssdsim => Box::new(ssdsim::Parser),
+            Format::Disksim => Box::new(disksim::Parser),
+            Format::Blkparse => Box::new(blkparse::Parser::new(options)),
+            Format::Spc => Box::new(spc::Parser),
+            Format::Fio => Box::new(fio::Parser::default()),
+            Format::Arc => Box::new(arc::Parser::new(options)),
+            Format::Vscsi | Format::OracleGeneral | Format::Tera => return None,
+        })
+    }
+
+    /// Begins to read.
+    pub(crate) fn open(self, input: Input, head: &[u8], options: &Options) -> Result<Opened, (Place, Stop)> {
+        let gate = self.gate(options);
+        // One line each, so that each parser is compiled into its own loop.
+        let source: Box<dyn Source> = match self {
+            Format::Msr => Box::new(Text::new(input, msr::Parser::default())),
+            Format::MsrRevised => Box::new(Text::new(input, msr_revised::Parser)),
+            Format::Ssdsim => Box::new(Text::new(input, ssdsim::Parser)),
+            Format::Disksim => Box::new(Text::new(input, disksim::Parser)),
+            Format::Blkparse => Box::new(Text::new(input, blkparse::Parser::new(options))),
+            Format::Spc => Box::new(Text::new(input, spc::Parser)),
+            Format::Fio => Box::new(Text::new(input, fio::Parser::default())),
+            Format::Arc => Box::new(Text::new(input, arc::Parser::new(options))),
+            Format::Vscsi => {
+                let parser =
+                    vscsi::Parser::new(head).map_err(|fault| (Place::Byte(0), Stop::Fault(fault)))?;
+                Box::new(Binary::new(input, parser))
+            }
+            Format::OracleGeneral => Box::new(Binary::new(input, oraclegeneral::Parser)),
+            Format::Tera => return tera::open(input, gate).map_err(|stop| (Place::Byte(0), stop)),
+        };
+        Ok(Opened { source, gate, name: String::new(), comment: String::new(), synthetic: false })
+    }
+}
+
+/// `0` and `1` as SSDSim and DiskSim use them: a set lowest bit is a read.
+#[inline]
+pub(crate) fn kind_of_bit(flags: u64) -> Kind {
+    if flags & 1 == 1 { Kind::Read } else { Kind::Write }
+}
+
+/// Sectors of 512 bytes as bytes.
+#[inline]
+pub(crate) fn sectors(count: u64) -> Checked<u64> {
+    match count.checked_mul(512) {
+        Some(bytes) => Ok(bytes),
+        None => field("a number of sectors", count.to_string().as_bytes()),
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.pad(self.name())
+    }
+}
+
+/// No format has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no trace format is called {name}; there are {}", Format::ALL.map(Format::name).join(", "))]
+pub struct UnknownFormat {
+    /// The name.
+    pub name: String,
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Format, UnknownFormat> {
+        let lower = name.to_ascii_lowercase();
+        let known = match lower.as_str() {
+            "mqsim" => "ssdsim",
+            "cloudphysics" | "vscsi1" | "vscsi2" => "vscsi",
+            "revised" => "msr-revised",
+            "umass" => "spc",
+            "blktrace" => "blkparse",
+            "iolog" => "fio",
+            other => other,
+        };
+        let found = Format::ALL.into_iter().find(|format| format.name() == known);
+        found.ok_or_else(|| UnknownFormat { name: name.to_string() })
+    }
+}

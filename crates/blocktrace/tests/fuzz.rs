@@ -1,0 +1,202 @@
+//! Damaged traces: whatever the bytes, a reader gives requests that hold, or one error, and comes to an end.
+//!
+//! Small samples of every format are damaged by a seeded mutator: bits flipped, parts cut, moved, repeated, replaced by
+//! extreme numbers or by parts of other formats. `TERAPAGE_FUZZ_SEED` repeats a run, `TERAPAGE_FUZZ_CASES` makes it
+//! longer (cases of each format; 4,000 unless said otherwise).
+
+mod common;
+
+use common::{Random, requests, written};
+use std::io::Cursor;
+use terapage_blocktrace::{Compression, Format, Options, WriterOptions, read};
+
+/// A sample of each format, and what they are.
+fn samples() -> Vec<(Format, Vec<u8>)> {
+    let mut samples = Vec::new();
+    for format in Format::ALL.into_iter().filter(|format| format.is_written()) {
+        let lossy = WriterOptions { lossy: true, name: "sample".into(), ..WriterOptions::default() };
+        let requests = requests(&mut Random(11), 60, 3, 1000, true);
+        let (bytes, _) = written(&requests, format, None, &lossy, |volume| format!("hm_{volume}")).unwrap();
+        samples.push((format, bytes));
+    }
+    let revised = "0.000004981 RS 1432 128 seq 13770.6865422 0.000255738 13770.6862\n\
+        0.010347144 WS 1572960 8 rand 341.358274019 0.000137415 341.358048\n\
+        0.020573163 RS 1448 96 rand 2.0402e-05 0.000246558 0\n";
+    samples.push((Format::MsrRevised, revised.repeat(1).into_bytes()));
+    samples.push((Format::Arc, b"230027 8 0 0\n1842745 64 0 1\n216082 8 0 2\n109228 32 0 3\n".to_vec()));
+    let two =
+        "fio version 2 iolog\n/dev/a add\n/dev/a write 0 16384\n/dev/a wait 10 0\n/dev/b read 512 4096\n";
+    samples.push((Format::Fio, two.as_bytes().to_vec()));
+    for version in [1u16, 2] {
+        samples.push((Format::Vscsi, vscsi(version)));
+    }
+    if let Some(folder) = common::traces() {
+        for (format, name) in [
+            (Format::Msr, "msr-hm_0-head.csv"),
+            (Format::Ssdsim, "tpcc-small.trace"),
+            (Format::Disksim, "disksim-postmark.trace"),
+        ] {
+            let text = std::fs::read(folder.join(name)).unwrap();
+            samples.push((format, text[..text.len().min(2000)].to_vec()));
+        }
+    }
+    samples
+}
+
+fn vscsi(version: u16) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in 0..20u32 {
+        let words = [0x28u16.to_le_bytes(), (version << 8).to_le_bytes()].concat();
+        let ints: Vec<u8> = [number, 4096, 1].iter().flat_map(|int| int.to_le_bytes()).collect();
+        let parts = if version == 1 { [ints, words] } else { [words, ints] };
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        for long in [u64::from(number) * 64, u64::from(number) * 1000] {
+            bytes.extend_from_slice(&long.to_le_bytes());
+        }
+        if version == 2 {
+            bytes.extend_from_slice(&77u64.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+/// Numbers that break things.
+const EXTREMES: [&[u8]; 14] = [
+    b"0",
+    b"-1",
+    b"18446744073709551615",
+    b"18446744073709551616",
+    b"9223372036854775807",
+    b"4294967296",
+    b"99999999999999999999999999999999",
+    b"1e308",
+    b"nan",
+    b"",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff",
+    b"\0\0\0\0\0\0\0\0",
+    b"\xff\xff\xff\x7f",
+    b"\r\n\n",
+];
+
+fn mutate(random: &mut Random, bytes: &mut Vec<u8>, donor: &[u8]) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let length = random.below(bytes.len() - at + 1).min(random.below(64));
+        match random.below(8) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            1 => bytes.truncate(at),
+            2 => drop(bytes.drain(at..at + length)),
+            3 => {
+                let part = bytes[at..at + length].to_vec();
+                let to = random.below(bytes.len());
+                bytes.splice(to..to, part.repeat(1 + random.below(4)));
+            }
+            4 => {
+                let from = random.below(donor.len());
+                let part = &donor[from..(from + random.below(200)).min(donor.len())];
+                bytes.splice(at..at + length, part.iter().copied());
+            }
+            5 | 6 => {
+                drop(bytes.splice(at..at + length, EXTREMES[random.below(EXTREMES.len())].iter().copied()))
+            }
+            _ => {
+                // A whole field of a line.
+                let blank = |byte: &u8| matches!(byte, b' ' | b',' | b'\n');
+                let start = bytes[..at].iter().rposition(blank).map_or(0, |place| place + 1);
+                let end = bytes[at..].iter().position(blank).map_or(bytes.len(), |place| at + place);
+                bytes.splice(start..end.max(start), EXTREMES[random.below(EXTREMES.len())].iter().copied());
+            }
+        }
+    }
+}
+
+/// Reads all of it and looks at every request.
+fn survives(bytes: &[u8], options: &Options) {
+    let Ok(mut reader) = read("fuzz", Cursor::new(bytes.to_vec()), options) else { return };
+    // No format needs less than a byte for a request, once it is decompressed; these samples are small.
+    let limit = 4_000_000;
+    let (mut count, mut last_ns, mut errors) = (0u64, 0, 0);
+    for request in reader.by_ref() {
+        assert_eq!(errors, 0, "requests after an error");
+        let Ok(request) = request else {
+            errors += 1;
+            continue;
+        };
+        count += 1;
+        assert!(count < limit, "does it ever end?");
+        assert!(request.bytes > 0 && request.time_ns >= last_ns && request.end() <= i64::MAX as u64);
+        assert!(options.capacity.is_none_or(|capacity| request.end() <= capacity));
+        last_ns = request.time_ns;
+    }
+    let counts = reader.counts();
+    assert_eq!(counts.requests, count);
+    assert!(counts.skipped <= options.skip_bad);
+    assert!(reader.next().is_none());
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn damaged_traces_do_no_harm() {
+    let cases = number("TERAPAGE_FUZZ_CASES").unwrap_or(4000);
+    let seed = number("TERAPAGE_FUZZ_SEED").unwrap_or(20_260_101);
+    eprintln!("TERAPAGE_FUZZ_SEED={seed} TERAPAGE_FUZZ_CASES={cases}");
+    let samples = samples();
+    let mut random = Random(seed);
+    for case in 0..cases {
+        for (format, sample) in &samples {
+            let mut bytes = sample.clone();
+            let donor = &samples[random.below(samples.len())].1;
+            mutate(&mut random, &mut bytes, donor);
+            let options = Options {
+                format: [None, Some(*format)][random.below(2)],
+                skip_bad: [0, 0, 3, u64::MAX][random.below(4)],
+                capacity: [None, Some(1 << 30)][random.below(2)],
+                disorder_ns: [0, 1_000_000, u64::MAX][random.below(3)],
+                unit_bytes: [None, Some(u32::MAX)][random.below(2)],
+                ..Options::default()
+            };
+            let outcome = std::panic::catch_unwind(|| survives(&bytes, &options));
+            let shown = bytes.escape_ascii();
+            assert!(outcome.is_ok(), "seed {seed}, case {case}, {format}, {options:?}: \"{shown}\"");
+        }
+    }
+}
+
+#[test]
+fn damaged_compression_does_no_harm() {
+    let cases = number("TERAPAGE_FUZZ_CASES").unwrap_or(4000) / 10;
+    let seed = number("TERAPAGE_FUZZ_SEED").unwrap_or(20_260_101);
+    let requests = requests(&mut Random(11), 300, 3, 1000, false);
+    let mut random = Random(seed ^ 1);
+    for compression in [Compression::Gzip, Compression::Zstd, Compression::Xz] {
+        let options = WriterOptions::default();
+        let (sample, _) =
+            written(&requests, Format::Msr, Some(compression), &options, |v| v.to_string()).unwrap();
+        for case in 0..cases {
+            let mut bytes = sample.clone();
+            mutate(&mut random, &mut bytes, &sample);
+            let outcome = std::panic::catch_unwind(|| survives(&bytes, &Options::default()));
+            assert!(
+                outcome.is_ok(),
+                "seed {seed}, case {case}, {compression:?}: \"{}\"",
+                bytes.escape_ascii()
+            );
+        }
+    }
+}
+
+#[test]
+fn the_checks_notice_a_reader_that_lies() {
+    // A canary: bytes that hold a bad request must not pass as good ones.
+    let lie = std::panic::catch_unwind(|| {
+        let options = Options { capacity: Some(0), ..Options::default() };
+        let good = b"0 0 8 8 1\n".to_vec();
+        let mut reader = read("x", Cursor::new(good), &Options::default()).unwrap();
+        let request = reader.next().unwrap().unwrap();
+        assert!(options.capacity.is_none_or(|capacity| request.end() <= capacity));
+    });
+    assert!(lie.is_err());
+}
