@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// One study, one report.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Study {
     /// Its name, as a heading.
     pub title: String,
@@ -22,7 +23,8 @@ pub struct Study {
 }
 
 /// A parameter and where its value is from.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Parameter {
     /// Its name.
     pub name: String,
@@ -37,7 +39,7 @@ pub struct Parameter {
 }
 
 /// Where a value is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// It is printed somewhere.
@@ -47,13 +49,15 @@ pub enum Origin {
     /// It was fitted to published results.
     Fitted,
     /// Somebody's judgement.
+    #[default]
     Estimated,
     /// The user chose it.
     Chosen,
 }
 
 /// One plot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Plot {
     /// What it shows.
     pub title: String,
@@ -70,10 +74,11 @@ pub struct Plot {
 }
 
 /// How a plot is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlotKind {
     /// Points joined by lines.
+    #[default]
     Line,
     /// Groups of bars, one group an x value, one bar a series.
     Bar,
@@ -84,7 +89,8 @@ pub enum PlotKind {
 }
 
 /// An axis.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Axis {
     /// What it measures.
     pub name: String,
@@ -95,23 +101,26 @@ pub struct Axis {
 }
 
 /// Points that belong together.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Series {
     /// What they are.
     pub name: String,
     /// Where they are from: published ones are drawn as ghosts beside the others.
     pub mark: Mark,
-    /// The points, in the order in which they are joined.
+    /// The points, in the order in which they are joined. One whose y is not finite is a gap.
+    #[serde(with = "crate::json::points")]
     pub points: Vec<(X, f64)>,
 }
 
 /// How a series came about; each looks different, so that they are never taken for one another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
     /// Measured on a machine.
     Measured,
     /// Simulated from a real trace, or from a model alone.
+    #[default]
     Simulated,
     /// Simulated from a synthetic trace.
     Synthetic,
@@ -130,7 +139,8 @@ pub enum X {
 }
 
 /// A table.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Table {
     /// What it shows.
     pub title: String,

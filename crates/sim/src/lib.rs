@@ -1,9 +1,14 @@
 //! The simulators as commands: `terapage sim ...`. One subcommand, one file.
 #![forbid(unsafe_code)]
 
+mod report;
+
 /// The simulators.
 #[derive(clap::Subcommand)]
-pub enum Command {}
+pub enum Command {
+    /// Show a study that was kept as JSON, in the terminal or as a page
+    Report(report::Report),
+}
 
 impl Command {
     /// Runs it.
@@ -11,6 +16,8 @@ impl Command {
     /// # Errors
     /// What is wrong, in one line.
     pub fn run(self) -> anyhow::Result<()> {
-        match self {}
+        match self {
+            Command::Report(report) => report.run(),
+        }
     }
 }

@@ -1,0 +1,138 @@
+//! The plots as the page's script reads them.
+
+use crate::number::Unit;
+use crate::scale::Spread;
+use crate::study::{Mark, PlotKind, X};
+use crate::view::{AxisView, SeriesView, View};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct PlotData<'a> {
+    title: &'a str,
+    kind: PlotKind,
+    categories: Option<&'a [String]>,
+    x: AxisData<'a>,
+    y: AxisData<'a>,
+    series: Vec<SeriesData<'a>>,
+}
+
+#[derive(Serialize)]
+struct AxisData<'a> {
+    /// As the study has it, for tables.
+    name: &'a str,
+    /// With the unit of the ticks.
+    title: &'a str,
+    unit: &'a Unit,
+    /// Drawn values times this are in the study's unit.
+    divisor: f64,
+    /// 0 where the axis is linear.
+    log_base: u32,
+    low: f64,
+    high: f64,
+    ticks: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct SeriesData<'a> {
+    /// As the study has it, for tables.
+    name: &'a str,
+    label: &'a str,
+    mark: Mark,
+    slot: usize,
+    /// What is drawn; `null` at a gap.
+    points: &'a [(f64, f64)],
+    /// What the study has, where that differs from what is drawn.
+    #[serde(skip_serializing_if = "Option::is_none", with = "raw")]
+    raw: Option<&'a [(X, f64)]>,
+}
+
+mod raw {
+    use crate::study::X;
+    use serde::Serializer;
+
+    pub fn serialize<S: Serializer>(points: &Option<&[(X, f64)]>, to: S) -> Result<S::Ok, S::Error> {
+        crate::json::points::serialize(points.unwrap_or_default(), to)
+    }
+}
+
+/// The plots as JSON that can stand in a script element: no `<`, `>` or `&`.
+pub fn embedded(views: &[View]) -> String {
+    let plots: Vec<PlotData> = views.iter().map(plot).collect();
+    let json = serde_json::to_string(&plots).expect("strings and numbers always serialise");
+    let mut safe = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => safe += &format!("\\u{:04x}", letter as u32),
+            _ => safe.push(letter),
+        }
+    }
+    safe
+}
+
+fn plot<'a>(view: &'a View) -> PlotData<'a> {
+    PlotData {
+        title: &view.plot.title,
+        kind: view.plot.kind,
+        categories: view.categories.as_deref(),
+        x: axis(&view.plot.x.name, &view.x),
+        y: axis(&view.plot.y.name, &view.y),
+        series: view
+            .series
+            .iter()
+            .zip(&view.plot.series)
+            .map(|(drawn, own)| series(view, drawn, own))
+            .collect(),
+    }
+}
+
+fn axis<'a>(name: &'a str, axis: &'a AxisView) -> AxisData<'a> {
+    let log_base = match axis.scale.spread {
+        Spread::Linear => 0,
+        Spread::Decimal => 10,
+        Spread::Binary => 2,
+    };
+    AxisData {
+        name,
+        title: &axis.title,
+        unit: &axis.unit,
+        divisor: axis.divisor,
+        log_base,
+        low: axis.scale.low,
+        high: axis.scale.high,
+        ticks: axis.scale.ticks(8),
+    }
+}
+
+fn series<'a>(view: &View, drawn: &'a SeriesView, own: &'a crate::study::Series) -> SeriesData<'a> {
+    let same = view.categories.is_none()
+        && view.x.divisor == 1.0
+        && view.y.divisor == 1.0
+        && view.left_out.is_empty();
+    SeriesData {
+        name: &own.name,
+        label: &drawn.label,
+        mark: drawn.mark,
+        slot: drawn.slot,
+        points: &drawn.points,
+        raw: if same { None } else { Some(&own.points) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::{Axis, Plot, Series};
+
+    #[test]
+    fn gaps_are_null_and_markup_is_escaped() {
+        let axis = Axis { name: "<b>".into(), unit: "bytes".into(), log: false };
+        let points = vec![(X::Number(1.0), f64::NAN), (X::Number(2.0), 2048.0)];
+        let series = vec![Series { name: "</script>".into(), mark: Mark::Measured, points }];
+        let plot = Plot { y: axis, series, ..Plot::default() };
+        let json = embedded(&[View::new(&plot)]);
+        assert!(json.contains("[[1.0,null],[2.0,2.0]]"), "{json}");
+        assert!(json.contains("\"raw\":[[1.0,null],[2.0,2048.0]]"), "{json}");
+        assert!(!json.contains(['<', '>', '&']));
+        assert!(json.contains("\\u003c/script\\u003e"));
+    }
+}

@@ -1,0 +1,76 @@
+//! The table of data behind a plot.
+
+use crate::number::number;
+use crate::study::{Axis, Plot, Series, X};
+use crate::view::{View, category, word};
+use maud::{Markup, html};
+
+/// A longer table is cut: all data are in the CSV.
+const MOST_ROWS: usize = 400;
+
+/// A plot's data, in the study's units: a column for each series where all have the same places, else a row for each point.
+pub fn table(view: &View) -> Markup {
+    let plot = view.plot;
+    let (heads, rows) = if places_are_shared(&plot.series) { beside(view) } else { below(view) };
+    let total = rows.len();
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(format!("Data of {}", plot.title)) {
+            table {
+                thead { tr { @for head in &heads { th scope="col" { (head) } } } }
+                tbody {
+                    @for row in rows.iter().take(MOST_ROWS) {
+                        tr { @for cell in row { td.number { (cell) } } }
+                    }
+                }
+            }
+        }
+        @if total > MOST_ROWS { p.note { "The first " (MOST_ROWS) " of " (number(total as f64, 12)) " rows; the CSV has all." } }
+    }
+}
+
+fn with_unit(axis: &Axis, otherwise: &str) -> String {
+    let name = if axis.name.trim().is_empty() { otherwise } else { &axis.name };
+    if axis.unit.is_empty() { name.to_owned() } else { format!("{name} ({})", axis.unit) }
+}
+
+fn across(x: &X, plot: &Plot) -> String {
+    match x {
+        X::Number(value) => number(*value, 6),
+        X::Name(_) => category(x, &plot.x),
+    }
+}
+
+/// Whether all series have the same places in the same order.
+fn places_are_shared(series: &[Series]) -> bool {
+    let [first, rest @ ..] = series else { return true };
+    rest.iter().all(|other| {
+        other.points.len() == first.points.len()
+            && other.points.iter().zip(&first.points).all(|((one, _), (another, _))| one == another)
+    })
+}
+
+type Cells = (Vec<String>, Vec<Vec<String>>);
+
+fn beside(view: &View) -> Cells {
+    let plot = view.plot;
+    let mut heads = vec![with_unit(&plot.x, "x")];
+    let unit = if plot.y.unit.is_empty() { String::new() } else { format!(" ({})", plot.y.unit) };
+    heads.extend(view.series.iter().map(|series| format!("{}{unit}", series.label)));
+    let places = plot.series.first().map_or(&[][..], |series| &series.points);
+    let row = |(at, (x, _)): (usize, &(X, f64))| {
+        let values = plot.series.iter().map(|series| number(series.points[at].1, 6));
+        std::iter::once(across(x, plot)).chain(values).collect()
+    };
+    (heads, places.iter().enumerate().map(row).collect())
+}
+
+fn below(view: &View) -> Cells {
+    let plot = view.plot;
+    let heads = vec!["series".into(), "mark".into(), with_unit(&plot.x, "x"), with_unit(&plot.y, "y")];
+    let rows = plot.series.iter().flat_map(|series| {
+        series.points.iter().map(|(x, y)| {
+            vec![series.name.clone(), word(series.mark).to_owned(), across(x, plot), number(*y, 6)]
+        })
+    });
+    (heads, rows.collect())
+}

@@ -1,0 +1,62 @@
+//! Studies as JSON.
+
+use crate::study::Study;
+
+/// Why a text is not a study.
+#[derive(Debug, thiserror::Error)]
+#[error("not a study in JSON: {0}; give a file that a command wrote with --json")]
+pub struct JsonError(#[from] serde_json::Error);
+
+/// The study as JSON in one line, with a newline at its end. A number that is not finite is `null`.
+pub fn to_json(study: &Study) -> String {
+    let text = serde_json::to_string(study).expect("strings and numbers always serialise");
+    text + "\n"
+}
+
+/// Reads what [`to_json`] wrote; `null` in a point is not-a-number. Fields that are absent are empty.
+///
+/// # Errors
+/// Where the text is not JSON, or not a study.
+pub fn from_json(text: &str) -> Result<Study, JsonError> {
+    let study: Study = serde_json::from_str(text)?;
+    if study.title.is_empty() {
+        return Err(serde::de::Error::custom("it has no title")).map_err(JsonError);
+    }
+    Ok(study)
+}
+
+/// How points are written: JSON has no numbers that are not finite, so that these are `null`.
+pub(crate) mod points {
+    use crate::study::X;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Place<'a> {
+        Number(Option<f64>),
+        #[serde(borrow)]
+        Name(std::borrow::Cow<'a, str>),
+    }
+
+    pub fn serialize<S: Serializer>(points: &[(X, f64)], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(points.iter().map(|(x, y)| {
+            let x = match x {
+                X::Number(number) => Place::Number(Some(*number)),
+                X::Name(name) => Place::Name(name.into()),
+            };
+            (x, y)
+        }))
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<(X, f64)>, D::Error> {
+        let points = Vec::<(Place, Option<f64>)>::deserialize(from)?;
+        let read = |(x, y): (Place, Option<f64>)| {
+            let x = match x {
+                Place::Number(number) => X::Number(number.unwrap_or(f64::NAN)),
+                Place::Name(name) => X::Name(name.into_owned()),
+            };
+            (x, y.unwrap_or(f64::NAN))
+        };
+        Ok(points.into_iter().map(read).collect())
+    }
+}

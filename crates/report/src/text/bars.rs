@@ -1,0 +1,144 @@
+//! Bars in the terminal: they lie, each with its value.
+
+use super::paragraph::{Page, padded, width};
+use crate::study::Mark;
+use crate::view::{SeriesView, View};
+
+/// More bars than these are not drawn one by one.
+const MOST: usize = 60;
+/// Eighths of a character, filled from the left.
+const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+
+/// One bar.
+struct Bar {
+    label: String,
+    value: f64,
+    mark: Mark,
+}
+
+/// Draws bars in groups, a group for each category; without groups where there is one series.
+pub fn draw(page: &mut Page, view: &View) {
+    let names = view.categories.as_deref().unwrap_or_default();
+    let alone = view.series.len() == 1;
+    let all = groups(view, names, alone);
+    let labels =
+        all.iter().flat_map(|(_, bars)| bars).map(|bar| width(&page.clean(&bar.label))).max().unwrap_or(0);
+    let room = Room::new(page.columns(), labels.min(page.columns() / 3), view);
+    let title = [&view.y.title, &view.x.title].into_iter().filter(|title| !title.is_empty());
+    page.paragraph(&title.cloned().collect::<Vec<_>>().join(" by "), "");
+    if let [series] = &view.series[..] {
+        page.paragraph(&series.label, "");
+    }
+    let mut drawn = 0;
+    let total: usize = all.iter().map(|(_, bars)| bars.len()).sum();
+    for (name, bars) in all {
+        if drawn >= MOST {
+            break;
+        }
+        if let Some(name) = name {
+            page.paragraph(name, "");
+        }
+        drawn += bars.len();
+        bars.iter().for_each(|bar| room.draw(page, bar, view));
+    }
+    if drawn < total {
+        page.paragraph(&format!("and {} bars more", total - drawn), "");
+    }
+}
+
+/// The bars of each category, under its name unless the bars themselves bear it.
+fn groups<'a>(view: &View, names: &'a [String], alone: bool) -> Vec<(Option<&'a str>, Vec<Bar>)> {
+    let bar = |at: usize, series: &SeriesView| {
+        let (_, value) = *series.points.iter().rev().find(|(x, _)| *x == at as f64)?;
+        let label = if alone { names[at].clone() } else { format!("  {}", series.label) };
+        Some(Bar { label, value, mark: series.mark })
+    };
+    let group = |(at, name): (usize, &'a String)| {
+        let bars = view.series.iter().filter_map(|series| bar(at, series)).collect();
+        (if alone { None } else { Some(name.as_str()) }, bars)
+    };
+    names.iter().enumerate().map(group).collect()
+}
+
+/// How wide things are.
+struct Room {
+    labels: usize,
+    bars: usize,
+    /// The least and the largest value that has room.
+    low: f64,
+    high: f64,
+    log: bool,
+}
+
+impl Room {
+    fn new(columns: usize, labels: usize, view: &View) -> Room {
+        let drawn = || view.series.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
+        let values =
+            drawn().map(|y| width(&view.y.unit.value(y * view.y.divisor))).max().unwrap_or(0).min(18);
+        let scale = view.y.scale;
+        let log = scale.spread != crate::scale::Spread::Linear;
+        let finite = drawn().filter(|y| y.is_finite());
+        let (low, high) = finite.fold((0f64, 0f64), |(low, high), y| (low.min(y), high.max(y)));
+        let (low, high) = if log { (scale.low, scale.high) } else { (low, high) };
+        Room { labels, bars: columns - labels - values - 3, low, high, log }
+    }
+
+    /// Where a value lies, in columns from the left.
+    fn place(&self, value: f64) -> f64 {
+        let span = self.high - self.low;
+        let place = match self.log {
+            true => (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln()),
+            false if span > 0.0 => (value - self.low) / span,
+            false => 0.0,
+        };
+        place.clamp(0.0, 1.0) * self.bars as f64
+    }
+
+    fn draw(&self, page: &mut Page, bar: &Bar, view: &View) {
+        let indented = bar.label.starts_with("  ");
+        let indent = if indented { "  " } else { "" };
+        let label = indent.to_owned() + &page.cut(&bar.label, self.labels - indent.len());
+        let text =
+            if bar.value.is_nan() { "n/a".into() } else { view.y.unit.value(bar.value * view.y.divisor) };
+        let drawn = if bar.value.is_nan() { String::new() } else { self.bar(bar, page.ascii()) };
+        let value = page.cut(&text, 18);
+        let side = if page.ascii() { '|' } else { '│' };
+        page.line(&format!("{} {side}{drawn} {value}", padded(&label, self.labels, false)));
+    }
+
+    /// The bar itself. Where there are negative values, zero is a line within.
+    fn bar(&self, bar: &Bar, ascii: bool) -> String {
+        let full = match (bar.mark, ascii) {
+            (Mark::Published, false) => '░',
+            (Mark::Published, true) => '-',
+            (Mark::Synthetic, false) => '▒',
+            (Mark::Synthetic, true) => '=',
+            (_, false) => '█',
+            (_, true) => '#',
+        };
+        let zero = if self.log { 0.0 } else { self.place(0.0) };
+        let end = self.place(bar.value);
+        if self.low < 0.0 && !self.log {
+            return across_zero(zero.round() as usize, end.round() as usize, full, ascii);
+        }
+        let whole = end as usize;
+        let mut drawn: String = std::iter::repeat_n(full, whole).collect();
+        let eighth = ((end - whole as f64) * 8.0) as usize;
+        if full == '█' && eighth > 0 {
+            drawn.push(EIGHTHS[eighth]);
+        } else if whole == 0 && bar.value > 0.0 {
+            drawn.push(if full == '█' { EIGHTHS[1] } else { full });
+        }
+        drawn
+    }
+}
+
+fn across_zero(zero: usize, end: usize, full: char, ascii: bool) -> String {
+    let line = if ascii { '|' } else { '┆' };
+    let filled = |count: usize| std::iter::repeat_n(full, count);
+    let spaces = |count: usize| std::iter::repeat_n(' ', count);
+    if end < zero {
+        return spaces(end).chain(filled(zero - end)).chain([line]).collect();
+    }
+    spaces(zero).chain([line]).chain(filled((end - zero).saturating_sub(1))).collect()
+}

@@ -1,0 +1,143 @@
+//! Lines that are never too wide, of characters that a terminal only shows.
+
+use textwrap::{Options, wrap};
+use unicode_width::UnicodeWidthChar;
+
+/// The text as it grows.
+pub struct Page {
+    columns: usize,
+    ascii: bool,
+    lines: Vec<String>,
+}
+
+impl Page {
+    pub fn new(columns: usize, ascii: bool) -> Page {
+        Page { columns, ascii, lines: Vec::new() }
+    }
+
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub fn ascii(&self) -> bool {
+        self.ascii
+    }
+
+    /// A line that is known to fit, and to hold nothing but what is shown.
+    pub fn line(&mut self, line: &str) {
+        debug_assert!(width(line) <= self.columns, "{line}");
+        self.lines.push(line.trim_end().to_owned());
+    }
+
+    /// An empty line, unless there is one.
+    pub fn gap(&mut self) {
+        if self.lines.last().is_some_and(|line| !line.is_empty()) {
+            self.lines.push(String::new());
+        }
+    }
+
+    /// A heading with a rule below it.
+    pub fn heading(&mut self, text: &str, rule: char) {
+        self.gap();
+        let lines = self.wrapped(text, self.columns);
+        let longest = lines.iter().map(|line| width(line)).max().unwrap_or(0);
+        lines.iter().for_each(|line| self.line(line));
+        if longest > 0 {
+            self.line(&String::from(rule).repeat(longest));
+        }
+    }
+
+    /// A text, wrapped; nothing where it is empty. Lines but the first begin with `indent`.
+    pub fn paragraph(&mut self, text: &str, indent: &str) {
+        for part in text.lines() {
+            let part = self.clean(part);
+            let options = Options::new(self.columns).subsequent_indent(indent);
+            wrap(part.trim_end(), options).iter().for_each(|line| self.line(line));
+        }
+    }
+
+    /// A name and its value.
+    pub fn pair(&mut self, name: &str, value: &str) {
+        self.paragraph(&format!("{}: {}", name.replace('\n', " "), value.replace('\n', " ")), "    ");
+    }
+
+    /// A command: words are not taken apart unless they do not fit.
+    pub fn verbatim(&mut self, text: &str) {
+        for part in text.lines() {
+            let part = self.clean(part);
+            let options = Options::new(self.columns).initial_indent("  ").subsequent_indent("    ");
+            wrap(&part, options).iter().for_each(|line| self.line(line));
+        }
+    }
+
+    /// A text as lines of so many columns, at least one.
+    pub fn wrapped(&self, text: &str, columns: usize) -> Vec<String> {
+        let text = self.clean(text);
+        wrap(text.trim(), columns.max(2)).into_iter().map(|line| line.into_owned()).collect()
+    }
+
+    /// A text in one line of at most so many columns, with a sign where it was cut.
+    pub fn cut(&self, text: &str, columns: usize) -> String {
+        let text = self.clean(text);
+        let text = text.trim();
+        if width(text) <= columns {
+            return text.to_owned();
+        }
+        let sign = if self.ascii { '~' } else { '…' };
+        let mut short = String::new();
+        for letter in text.chars() {
+            if width(&short) + letter.width().unwrap_or(0) + 1 > columns {
+                break;
+            }
+            short.push(letter);
+        }
+        if columns > 0 {
+            short.push(sign);
+        }
+        short
+    }
+
+    /// Without what would move the cursor, change the order of letters or have no certain width.
+    pub fn clean(&self, text: &str) -> String {
+        let shown = |letter: char| if letter.width().is_none() { ' ' } else { letter };
+        let moves = |letter: char| matches!(letter, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}');
+        let letters = text.chars().filter(|letter| !moves(*letter)).map(shown);
+        if self.ascii { letters.map(ascii).collect() } else { letters.collect() }
+    }
+
+    pub fn finish(mut self) -> String {
+        while self.lines.last().is_some_and(String::is_empty) {
+            self.lines.pop();
+        }
+        self.lines.join("\n") + "\n"
+    }
+}
+
+/// The columns that a text takes.
+pub fn width(text: &str) -> usize {
+    text.chars().map(|letter| letter.width().unwrap_or(0)).sum()
+}
+
+/// A text and spaces, so that it takes so many columns.
+pub fn padded(text: &str, columns: usize, right: bool) -> String {
+    let spaces = " ".repeat(columns.saturating_sub(width(text)));
+    if right { spaces + text } else { text.to_owned() + &spaces }
+}
+
+/// The nearest that ASCII has; always one column for one.
+fn ascii(letter: char) -> char {
+    match letter {
+        letter if letter.is_ascii() => letter,
+        'µ' | 'μ' => 'u',
+        '×' => 'x',
+        '·' | '•' => '*',
+        '≈' => '~',
+        '≤' => '<',
+        '≥' => '>',
+        '–' | '—' | '−' | '‐' | '‑' => '-',
+        '‘' | '’' => '\'',
+        '“' | '”' => '"',
+        '\u{a0}' | '\u{202f}' | '\u{2009}' => ' ',
+        _ => '?',
+    }
+}

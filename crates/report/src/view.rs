@@ -1,0 +1,320 @@
+//! What is drawn of a plot: the same for the page and for the terminal.
+
+use crate::number::{Unit, number};
+use crate::scale::{Scale, Spread, can_be_drawn};
+use crate::study::{Axis, Mark, Plot, PlotKind, Series, X};
+use std::collections::BTreeMap;
+
+/// A plot, ready to be drawn.
+#[derive(Clone, Debug)]
+pub struct View<'a> {
+    /// What it is of.
+    pub plot: &'a Plot,
+    /// The places across where these are categories; a point's x counts them from 0.
+    pub categories: Option<Vec<String>>,
+    /// The axis across.
+    pub x: AxisView,
+    /// The axis upwards.
+    pub y: AxisView,
+    /// What is drawn.
+    pub series: Vec<SeriesView>,
+    /// A sentence about points that are not drawn; empty if all are.
+    pub left_out: String,
+}
+
+/// An axis, ready to be drawn.
+#[derive(Clone, Debug)]
+pub struct AxisView {
+    /// Its unit.
+    pub unit: Unit,
+    /// Values are divided by this before they are drawn, so that ticks are round in the unit that reads best.
+    pub divisor: f64,
+    /// Its name with the unit of its ticks: `latency (µs)`.
+    pub title: String,
+    /// Its range, after the division.
+    pub scale: Scale,
+}
+
+/// A series, ready to be drawn.
+#[derive(Clone, Debug)]
+pub struct SeriesView {
+    /// Its name, with a word about how it came about where that is not plain.
+    pub label: String,
+    /// How it came about.
+    pub mark: Mark,
+    /// Its colour and shape. Series of one name, such as simulated and published ones, have the same.
+    pub slot: usize,
+    /// Its points, as the axes divide them. The second is not-a-number at a gap.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl<'a> View<'a> {
+    /// Prepares a plot.
+    pub fn new(plot: &'a Plot) -> View<'a> {
+        let categories = categories(plot);
+        let named = categories.is_some();
+        let from_zero = plot.kind == PlotKind::Bar;
+        let points = || plot.series.iter().flat_map(|series| &series.points);
+        let across = points().filter_map(|(x, _)| if let X::Number(x) = x { Some(*x) } else { None });
+        let x = AxisView::new(&plot.x, across, false, !named);
+        let y = AxisView::new(&plot.y, points().map(|(_, y)| *y), from_zero, true);
+        let mut left_out = LeftOut::default();
+        let slots = slots(&plot.series);
+        let series = plot.series.iter().zip(slots).map(|(series, slot)| SeriesView {
+            label: label(series, plot),
+            mark: series.mark,
+            slot,
+            points: drawn(series, categories.as_deref(), &x, &y, &mut left_out),
+        });
+        let series = series.collect();
+        View { plot, categories, x, y, series, left_out: left_out.sentence() }
+    }
+
+    /// The number of points that are drawn.
+    pub fn point_count(&self) -> usize {
+        self.series.iter().flat_map(|series| &series.points).filter(|(_, y)| !y.is_nan()).count()
+    }
+}
+
+impl AxisView {
+    fn new(axis: &Axis, values: impl Iterator<Item = f64>, from_zero: bool, divide: bool) -> AxisView {
+        let values: Vec<f64> = values.filter(|value| can_be_drawn(*value, axis.log)).collect();
+        let unit = Unit::named(&axis.unit);
+        let largest = values.iter().fold(0f64, |largest, value| largest.max(value.abs()));
+        let step = unit.step(largest).filter(|_| divide && !axis.log && !unit.prefix && largest > 0.0);
+        let (divisor, symbol) = step.unwrap_or((1.0, &unit.name));
+        let in_ticks = axis.log && !unit.prefix && !unit.steps.is_empty();
+        let title = match (axis.name.trim(), symbol) {
+            (name, "") => name.to_owned(),
+            (name, _) if in_ticks && !name.is_empty() => name.to_owned(),
+            ("", symbol) => symbol.to_owned(),
+            (name, symbol) => format!("{name} ({symbol})"),
+        };
+        let spread = match (axis.log, unit.binary) {
+            (false, _) => Spread::Linear,
+            (true, false) => Spread::Decimal,
+            (true, true) => Spread::Binary,
+        };
+        let scale = Scale::fit(values.iter().map(|value| value / divisor), spread, from_zero);
+        AxisView { unit, divisor, title, scale }
+    }
+
+    /// What stands beside a tick.
+    pub fn tick(&self, tick: f64) -> String {
+        let log = self.scale.spread != Spread::Linear;
+        if log || self.unit.prefix { self.unit.short(tick) } else { number(tick, 6) }
+    }
+}
+
+/// The categories across: all names, in the order in which they come; of bars the numbers too, by size.
+fn categories(plot: &Plot) -> Option<Vec<String>> {
+    let across = || plot.series.iter().flat_map(|series| &series.points).map(|(x, _)| x);
+    let has_names = across().any(|x| matches!(x, X::Name(_)));
+    if !has_names && plot.kind != PlotKind::Bar {
+        return None;
+    }
+    let mut places: Vec<&X> = Vec::new();
+    let mut known = std::collections::HashSet::new();
+    for x in across() {
+        if known.insert(category(x, &plot.x)) {
+            places.push(x);
+        }
+    }
+    if !has_names {
+        let number = |x: &X| if let X::Number(number) = x { *number } else { f64::NAN };
+        places.sort_by(|one, other| number(one).total_cmp(&number(other)));
+    }
+    Some(places.into_iter().map(|x| category(x, &plot.x)).collect())
+}
+
+/// A place across as a category's name.
+pub fn category(x: &X, axis: &Axis) -> String {
+    match x {
+        X::Name(name) => name.clone(),
+        X::Number(number) => Unit::named(&axis.unit).value(*number),
+    }
+}
+
+/// Points that are not drawn.
+#[derive(Default)]
+struct LeftOut {
+    /// Not finite, or too large.
+    without_value: usize,
+    /// At or below zero on an axis that is logarithmic.
+    below_log: usize,
+}
+
+impl LeftOut {
+    fn sentence(&self) -> String {
+        let points = |number: usize| {
+            if number == 1 { "1 point is".to_owned() } else { format!("{number} points are") }
+        };
+        let mut sentences = Vec::new();
+        if self.below_log > 0 {
+            let points = points(self.below_log);
+            sentences.push(format!(
+                "{points} not drawn: at or below zero, which a logarithmic axis does not have."
+            ));
+        }
+        if self.without_value > 0 {
+            sentences.push(format!("{} not drawn: no finite value.", points(self.without_value)));
+        }
+        sentences.join(" ")
+    }
+}
+
+/// A series' points, divided; a y that cannot be drawn is a gap, a point whose x cannot be is left out.
+fn drawn(
+    series: &Series,
+    categories: Option<&[String]>,
+    x: &AxisView,
+    y: &AxisView,
+    left_out: &mut LeftOut,
+) -> Vec<(f64, f64)> {
+    let places: Option<BTreeMap<&str, usize>> =
+        categories.map(|names| names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect());
+    let mut fits = |value: f64, axis: &AxisView| {
+        let log = axis.scale.spread != Spread::Linear;
+        let fits = can_be_drawn(value, log);
+        left_out.below_log += usize::from(!fits && log && value <= 0.0 && value.is_finite());
+        left_out.without_value += usize::from(!fits && !(log && value <= 0.0 && value.is_finite()));
+        fits
+    };
+    let mut points = Vec::with_capacity(series.points.len());
+    for (across, up) in &series.points {
+        let across = match (&places, across) {
+            (Some(places), X::Name(name)) => places[name.as_str()] as f64,
+            (Some(places), X::Number(number)) => places[x.unit.value(*number).as_str()] as f64,
+            (None, X::Number(number)) if fits(*number, x) => *number / x.divisor,
+            (None, _) => continue,
+        };
+        points.push((across, if fits(*up, y) { up / y.divisor } else { f64::NAN }));
+    }
+    points
+}
+
+/// The word for a mark.
+pub fn word(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Measured => "measured",
+        Mark::Simulated => "simulated",
+        Mark::Synthetic => "synthetic",
+        Mark::Published => "published",
+    }
+}
+
+/// A series' name, and how it came about unless the name says so or all series of the plot are alike.
+/// Published and synthetic ones always say so.
+fn label(series: &Series, plot: &Plot) -> String {
+    let alike =
+        plot.series.iter().all(|other| matches!(other.mark, Mark::Published) || other.mark == series.mark);
+    let plain = matches!(series.mark, Mark::Measured | Mark::Simulated) && alike;
+    let word = word(series.mark);
+    match series.name.trim() {
+        "" => word.to_owned(),
+        name if plain || name.to_lowercase().contains(word) => name.to_owned(),
+        name => format!("{name} ({word})"),
+    }
+}
+
+/// A slot for each series: those of one name share it; published ones come last.
+fn slots(series: &[Series]) -> Vec<usize> {
+    let mut known: Vec<String> = Vec::new();
+    let published = |series: &&Series| series.mark == Mark::Published;
+    let in_order = series.iter().filter(|series| !published(series)).chain(series.iter().filter(published));
+    for series in in_order {
+        let stem = stem(&series.name);
+        if !known.contains(&stem) {
+            known.push(stem);
+        }
+    }
+    let place =
+        |series: &Series| known.iter().position(|stem| *stem == self::stem(&series.name)).unwrap_or(0);
+    series.iter().map(place).collect()
+}
+
+/// A name without words about how it came about.
+fn stem(name: &str) -> String {
+    let name = name.to_lowercase();
+    let words = name.split(|letter: char| letter.is_whitespace() || "(),;:".contains(letter));
+    let says_mark =
+        |word: &&str| matches!(*word, "" | "measured" | "simulated" | "synthetic" | "published" | "paper");
+    words.filter(|word| !says_mark(word)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(name: &str, mark: Mark, points: &[(f64, f64)]) -> Series {
+        Series { name: name.into(), mark, points: points.iter().map(|(x, y)| (X::Number(*x), *y)).collect() }
+    }
+
+    #[test]
+    fn published_series_share_the_slot_of_their_namesakes() {
+        let plot = Plot {
+            series: vec![
+                series("NVMe (published)", Mark::Published, &[]),
+                series("SCSI", Mark::Simulated, &[]),
+                series("NVMe", Mark::Simulated, &[]),
+                series("blk-mq", Mark::Synthetic, &[]),
+            ],
+            ..Plot::default()
+        };
+        let view = View::new(&plot);
+        let slots: Vec<usize> = view.series.iter().map(|series| series.slot).collect();
+        assert_eq!(slots, [1, 0, 1, 2]);
+        let labels: Vec<&str> = view.series.iter().map(|series| series.label.as_str()).collect();
+        assert_eq!(
+            labels,
+            ["NVMe (published)", "SCSI (simulated)", "NVMe (simulated)", "blk-mq (synthetic)"]
+        );
+    }
+
+    #[test]
+    fn axes_are_in_the_unit_that_reads_best() {
+        let plot = Plot {
+            x: Axis { name: "size".into(), unit: "bytes".into(), log: true },
+            y: Axis { name: "latency".into(), unit: "ns".into(), log: false },
+            series: vec![series("a", Mark::Measured, &[(4096.0, 100_000.0), (65536.0, 200_000.0)])],
+            ..Plot::default()
+        };
+        let view = View::new(&plot);
+        assert_eq!((view.x.title.as_str(), view.y.title.as_str()), ("size", "latency (µs)"));
+        assert_eq!(view.x.tick(65536.0), "64 KiB");
+        assert_eq!(view.series[0].points[1], (65536.0, 200.0));
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_said() {
+        let plot = Plot {
+            y: Axis { log: true, ..Axis::default() },
+            series: vec![series(
+                "a",
+                Mark::Measured,
+                &[(1.0, 0.0), (2.0, f64::NAN), (f64::INFINITY, 1.0), (3.0, 1.0)],
+            )],
+            ..Plot::default()
+        };
+        let view = View::new(&plot);
+        assert_eq!(view.point_count(), 1);
+        assert!(view.left_out.contains("1 point is not drawn: at or below zero"), "{}", view.left_out);
+        assert!(view.left_out.contains("2 points are not drawn: no finite value"), "{}", view.left_out);
+    }
+
+    #[test]
+    fn bars_of_numbers_are_in_order() {
+        let plot = Plot {
+            kind: PlotKind::Bar,
+            x: Axis { unit: "bytes".into(), ..Axis::default() },
+            series: vec![
+                series("a", Mark::Measured, &[(65536.0, 1.0), (4096.0, 2.0)]),
+                series("b", Mark::Measured, &[(16384.0, 3.0)]),
+            ],
+            ..Plot::default()
+        };
+        let view = View::new(&plot);
+        assert_eq!(view.categories, Some(vec!["4 KiB".into(), "16 KiB".into(), "64 KiB".into()]));
+        assert_eq!(view.series[1].points, [(1.0, 3.0)]);
+    }
+}

@@ -1,0 +1,70 @@
+//! `terapage sim report`: a study that was kept as JSON, shown again.
+
+use anyhow::Context;
+use clap::Args;
+use std::fs;
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use terapage_report::{Study, TextOptions, from_json, render_html, render_text_with};
+
+/// What `terapage sim report` is given.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  terapage sim report study.json
+  terapage sim report study.json -o study.html
+  terapage sim paper fig3 --json | terapage sim report - -o fig3.html")]
+pub struct Report {
+    /// What a study's command wrote with --json; - for standard input
+    study: PathBuf,
+    /// Write one self-contained HTML page to this file
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+    /// Only ASCII characters in the terminal
+    #[arg(long)]
+    ascii: bool,
+    /// Columns of the text [default: the terminal's, at most 100]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(40..=1000))]
+    columns: Option<u16>,
+}
+
+impl Report {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Where the study cannot be read, is none, or the page cannot be written.
+    pub fn run(self) -> anyhow::Result<()> {
+        let study = read(&self.study)?;
+        match &self.output {
+            Some(path) => write(path, &render_html(&study)),
+            None => {
+                let columns = self.columns.map_or_else(terminal_columns, usize::from);
+                let options = TextOptions { columns, ascii: self.ascii, ..TextOptions::default() };
+                Ok(std::io::stdout().write_all(render_text_with(&study, &options).as_bytes())?)
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Study> {
+    let shown = path.display();
+    let mut text = String::new();
+    if path == Path::new("-") {
+        std::io::stdin().read_to_string(&mut text).context("standard input")?;
+    } else {
+        text = fs::read_to_string(path).with_context(|| format!("{shown}"))?;
+    }
+    from_json(&text).with_context(|| format!("{shown}"))
+}
+
+fn write(path: &Path, page: &str) -> anyhow::Result<()> {
+    fs::write(path, page).with_context(|| format!("{}", path.display()))
+}
+
+/// The terminal's columns, from 40 to 100; 100 where there is no terminal.
+fn terminal_columns() -> usize {
+    if !std::io::stdout().is_terminal() {
+        return 100;
+    }
+    let (_, columns) = console::Term::stdout().size();
+    usize::from(columns).clamp(40, 100)
+}
