@@ -56,7 +56,12 @@ impl Directory {
             "lru" => Order::Lru { oldest: NONE, newest: NONE, free: NONE },
             name => Order::Policy(replacement::by_name(name, lines)?),
         };
-        Some(Directory { table: Table::with_capacity(lines), slots: Vec::with_capacity(lines), order, len: 0 })
+        Some(Directory {
+            table: Table::with_capacity(lines),
+            slots: Vec::with_capacity(lines),
+            order,
+            len: 0,
+        })
     }
 
     /// Lines in the cache.

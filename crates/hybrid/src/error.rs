@@ -23,7 +23,9 @@ pub enum Error {
         line_bytes: u32,
     },
     /// An eviction unit that lines do not fill.
-    #[error("an eviction unit of {unit} bytes: it must be a multiple of the line's {line} bytes, at most 2 MiB")]
+    #[error(
+        "an eviction unit of {unit} bytes: it must be a multiple of the line's {line} bytes, at most 2 MiB"
+    )]
     Unit {
         /// The unit's bytes.
         unit: u64,
@@ -31,7 +33,9 @@ pub enum Error {
         line: u64,
     },
     /// Water marks that cannot be kept.
-    #[error("water marks {low} and {high}: 0 <= low <= high < 1 must hold (shares of the cache that are free)")]
+    #[error(
+        "water marks {low} and {high}: 0 <= low <= high < 1 must hold (shares of the cache that are free)"
+    )]
     Marks {
         /// Eviction begins.
         low: f64,
@@ -63,6 +67,9 @@ pub enum Error {
         /// The device's bytes.
         capacity: u64,
     },
+    /// The SSD cannot be built.
+    #[error(transparent)]
+    Ssd(#[from] terapage_ssd::ConfigError),
     /// The source of requests failed.
     #[error("{0}")]
     Trace(Box<dyn std::error::Error + Send + Sync>),

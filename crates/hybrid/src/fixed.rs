@@ -29,7 +29,10 @@ impl Device for FixedLatency {
     }
 
     fn submit(&mut self, now: Nanos, command: Command, _done: &mut Vec<Done>) {
-        assert!(command.sector + u64::from(command.sectors) <= self.sectors, "{command:?} is beyond the device");
+        assert!(
+            command.sector + u64::from(command.sectors) <= self.sectors,
+            "{command:?} is beyond the device"
+        );
         let mut begin = now;
         if self.servers > 0 {
             if self.ends.len() == self.servers {

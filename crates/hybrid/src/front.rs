@@ -211,7 +211,10 @@ mod tests {
         let front = Front::Sata { depth: 32, bytes_per_second: 512_000_000_000, latency_ns: 7 };
         assert_eq!(ends(&front, &[(Operation::Read, 8)]), [(0, 115)]);
         assert_eq!(ends(&front, &[(Operation::Write, 8)]), [(0, 115)]);
-        assert_eq!(ends(&Front::instant(), &[(Operation::Write, 8), (Operation::Read, 4)]), [(1, 100), (0, 100)]);
+        assert_eq!(
+            ends(&Front::instant(), &[(Operation::Write, 8), (Operation::Read, 4)]),
+            [(0, 100), (1, 100)]
+        );
     }
 
     #[test]
@@ -226,7 +229,7 @@ mod tests {
         let both = [(Operation::Write, 50), (Operation::Read, 1), (Operation::Write, 100)];
         let rate = 512_000_000_000;
         let sata = Front::Sata { depth: 32, bytes_per_second: rate, latency_ns: 0 };
-        assert_eq!(ends(&sata, &both), [(1, 151), (0, 150), (2, 250)].map(|(tag, time)| (tag, time)));
+        assert_eq!(ends(&sata, &both), [(0, 150), (1, 151), (2, 250)]);
         let nvme = Front::Nvme { queues: 1, depth: 32, bytes_per_second: rate, latency_ns: 0 };
         assert_eq!(ends(&nvme, &both), [(1, 101), (0, 150), (2, 250)]);
     }

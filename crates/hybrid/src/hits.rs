@@ -56,7 +56,12 @@ impl HitSimulator {
             return Err(Error::LineBytes(line_bytes));
         }
         let directory = Directory::new(policy, lines).ok_or_else(|| Error::Policy(policy.to_owned()))?;
-        Ok(HitSimulator { directory, lines, shift: line_bytes.trailing_zeros(), counts: HitCounts::default() })
+        Ok(HitSimulator {
+            directory,
+            lines,
+            shift: line_bytes.trailing_zeros(),
+            counts: HitCounts::default(),
+        })
     }
 
     /// Lets `request` happen; returns whether all its lines were in. A trim takes whole lines out, and counts as nothing.

@@ -123,7 +123,10 @@ impl Device for MemoryOnly {
     }
 
     fn submit(&mut self, now: Nanos, command: Command, _done: &mut Vec<Done>) {
-        assert!(command.sector + u64::from(command.sectors) <= self.sectors, "{command:?} is beyond the device");
+        assert!(
+            command.sector + u64::from(command.sectors) <= self.sectors,
+            "{command:?} is beyond the device"
+        );
         let end = match command.operation {
             Operation::Trim => now,
             Operation::Read | Operation::Write => self.memory.access(now, command.sectors),

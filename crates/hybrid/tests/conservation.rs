@@ -81,7 +81,8 @@ fn options() -> impl Strategy<Value = CacheOptions> {
         Just(CacheKind::Space),
         Just(CacheKind::Dram)
     ];
-    let policy = prop_oneof![Just("lru"), Just("auto"), Just("fifo"), Just("s3fifo"), Just("2q"), Just("arc")];
+    let policy =
+        prop_oneof![Just("lru"), Just("auto"), Just("fifo"), Just("s3fifo"), Just("2q"), Just("arc")];
     let marks = prop_oneof![Just((0.2, 0.2)), Just((0.0, 0.0)), Just((0.1, 0.6))];
     (kind, policy, marks, 1_u64..40, 0_u32..6, 1_u32..5, any::<(bool, bool)>()).prop_map(
         |(kind, policy, (low_water, high_water), lines, shift, unit, (pad, whole_lines))| {

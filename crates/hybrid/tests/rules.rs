@@ -92,7 +92,11 @@ fn the_free_fifth_takes_a_burst_and_then_writes_wait() {
 fn what_is_read_is_copied_and_leaves_without_a_write() {
     let mut rig = Rig::new(&options());
     assert_eq!(rig.line(Operation::Read, 5), BELOW_NS);
-    assert_eq!(rig.line(Operation::Read, 5), 800 + 800, "the copy is being written when the second read comes");
+    assert_eq!(
+        rig.line(Operation::Read, 5),
+        800 + 800,
+        "the copy is being written when the second read comes"
+    );
     for line in 100..180 {
         rig.line(Operation::Read, line);
     }
