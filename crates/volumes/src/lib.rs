@@ -5,19 +5,27 @@
 
 mod alias;
 mod arrivals;
+mod case;
 mod generator;
 mod layout;
 mod lru;
 mod measure;
 mod minimum;
 mod origin;
+mod parallel;
+pub mod published;
 mod random;
+pub mod settings;
 mod sizes;
 mod volume;
+mod workload;
 
+pub use case::{Amount, Case, CaseError, Layers};
 pub use generator::Generator;
 pub use lru::ObjectLru;
 pub use measure::{Properties, measure};
 pub use minimum::{Minimum, minimum};
 pub use origin::{Origin, Sourced};
+pub use parallel::{cores, in_parallel};
 pub use volume::{CacheSize, HitRatio, Stream, Volume, VolumeError, names};
+pub use workload::{Requests, Workload};
