@@ -63,13 +63,17 @@ pub struct Replayed {
 /// Latencies are kept to 3 digits: an error of at most 0.1 %.
 const DIGITS: u8 = 3;
 
-/// The largest latency that can be told from longer ones: two hours and a half, far beyond any that is meaningful.
-const LATENCY_NS_MAX: u64 = 1 << 43;
+/// Larger values, more than two hours, are taken as this: a histogram's memory grows with the logarithm of its values.
+const VALUE_MAX: u64 = 1 << 43;
 
 fn histogram() -> Histogram<u64> {
     let mut histogram = Histogram::new_with_bounds(1, 1 << 20, DIGITS).expect("the bounds are in order");
     histogram.auto(true);
     histogram
+}
+
+fn record(histogram: &mut Histogram<u64>, value: u64) {
+    histogram.record(value.min(VALUE_MAX)).expect("the histogram grows");
 }
 
 /// A request under way.
@@ -229,7 +233,7 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
             let under_way = self.sent.len() as u64;
             self.result.queue_max = self.result.queue_max.max(under_way + 1);
             if matches!(self.plan.load, Load::Open { .. }) {
-                self.result.queue_seen.saturating_record(under_way);
+                record(&mut self.result.queue_seen, under_way);
             }
         }
         let tag = self.sent.insert(Sent { time: self.now, kind: request.kind, measured }) as u64;
@@ -276,7 +280,7 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
                     Kind::Write => &mut self.result.writes,
                     Kind::Trim => &mut self.result.trims,
                 };
-                histogram.saturating_record((time - sent).min(LATENCY_NS_MAX));
+                record(histogram, time - sent);
                 self.result.elapsed_ns = time - self.begin;
             }
         }

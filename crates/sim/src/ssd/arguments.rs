@@ -1,0 +1,306 @@
+//! The flags, and the setup that they describe.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use terapage_blocktrace::{Format, Options};
+use terapage_config::Size;
+use terapage_hybrid::{CacheKind, CacheOptions, Load, MemoryTiming, Setup, Storage};
+use terapage_policy::replacement::NAMES;
+use terapage_ssd::{Config, Front, GcPolicy, Precondition, Profile};
+
+use super::quantity::{CacheSize, Share, Time};
+use super::source::Source;
+
+/// The profiles that `--nand all` compares: the four of the paper, the one that others are compared with first.
+pub const PAPER: [&str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
+
+/// The least capacity of an SSD that takes it from the trace: below, its dies would have a handful of blocks.
+const CAPACITY_MIN: u64 = 1 << 30;
+
+/// What is between the host and the flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheArgument {
+    /// SCM; writes go to it, what is read is copied to it
+    NvWb,
+    /// SCM; writes alone go to it
+    WriteOnly,
+    /// SCM; what is read is copied while much is free (--copy-above)
+    Space,
+    /// As nv-wb, of DRAM: what is dirty is flushed, and lost with the power before
+    Dram,
+    /// No flash: all is SCM
+    ScmOnly,
+    /// No cache: all is flash
+    None,
+}
+
+/// How the host is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FrontArgument {
+    /// One queue of 32, 550 MB/s, 20 us a command
+    Sata,
+    /// 8 queues, 3.2 GB/s each way, 8 us a command
+    Nvme,
+}
+
+/// Which block the garbage collection takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GcArgument {
+    /// The one with the fewest valid pages
+    Greedy,
+    /// By space gained, pages moved and age
+    CostBenefit,
+}
+
+/// What the flash holds before the first request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PreconditionArgument {
+    /// Full, as random writes leave it in the end
+    Steady,
+    /// Full, written once in order
+    Sequential,
+    /// Nothing
+    Fresh,
+}
+
+/// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM: IOPS, latencies, hits, what reaches
+/// the flash.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  terapage sim ssd --nand all hm_0.csv.gz
+  terapage sim ssd --nand 3d-ct-tlc --scm 5%nand --scm-latency 1us --depth 1 hm_0.csv.gz
+  terapage sim ssd --cache none --open --speed 2 --front sata trace.csv
+  terapage sim ssd --nand all --requests 2000000 --html report.html prxy_0.csv hm_0.csv
+
+docs/sim-ssd.md says what is simulated, and where each default is from.")]
+pub struct Ssd {
+    /// Block traces, compressed or not; - is standard input, which is kept in memory (24 bytes a request)
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+    /// The chips: a profile's name, a .toml file, several with commas, or all for the four of the paper
+    #[arg(long, value_name = "NAME", default_value = "3d-ct-tlc", value_delimiter = ',')]
+    pub nand: Vec<String>,
+    /// What is between host and flash
+    #[arg(long, value_enum, default_value = "nv-wb")]
+    pub cache: CacheArgument,
+    /// Size of the cache: 5% of the bytes that the trace touches, 5%nand of the capacity, or bytes (64M); 0 for none
+    #[arg(long, value_name = "SIZE", default_value = "10%")]
+    pub scm: CacheSize,
+    /// Time of the cache for 512 bytes
+    #[arg(long, value_name = "TIME", default_value = "100ns")]
+    pub scm_latency: Time,
+    /// Banks of the cache that work side by side
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub scm_banks: u32,
+    /// Bytes a second to and from the cache; 0 is without limit
+    #[arg(long, value_name = "BYTES", default_value = "0")]
+    pub scm_bandwidth: Size,
+    /// Which lines leave the cache
+    #[arg(long, value_name = "NAME", default_value = "lru", value_parser = NAMES.to_vec())]
+    pub policy: String,
+    /// Bytes of a line of the cache, 512 to 16K
+    #[arg(long, value_name = "BYTES", default_value = "4K")]
+    pub line: Size,
+    /// Bytes of an aligned unit whose dirty lines are evicted together [default: the flash's page]
+    #[arg(long, value_name = "BYTES")]
+    pub evict: Option<Size>,
+    /// Write dirty sectors alone, without clean neighbours that the cache holds
+    #[arg(long)]
+    pub no_padding: bool,
+    /// Read whole lines where sectors are missing
+    #[arg(long)]
+    pub whole_lines: bool,
+    /// Evict when this share of the cache, or less, is free
+    #[arg(long, value_name = "SHARE", default_value = "20%")]
+    pub low_water: Share,
+    /// Evict until this share is free [default: the low-water mark]
+    #[arg(long, value_name = "SHARE")]
+    pub high_water: Option<Share>,
+    /// With --cache space: copy what is read while more than this share is free
+    #[arg(long, value_name = "SHARE", default_value = "30%")]
+    pub copy_above: Share,
+    /// With --cache dram: flush what has been dirty for so long
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub flush_after: Time,
+    /// Keep so many requests under way
+    #[arg(long, value_name = "N", default_value_t = 32, conflicts_with = "open")]
+    pub depth: u32,
+    /// Send requests at their time stamps instead
+    #[arg(long)]
+    pub open: bool,
+    /// With --open: divide time stamps by this
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "open")]
+    pub speed: f64,
+    /// Bytes of the SSD [default: as far as the trace reaches, at least 1G]
+    #[arg(long, value_name = "BYTES")]
+    pub capacity: Option<Size>,
+    /// Let requests beyond the capacity go round to its beginning
+    #[arg(long)]
+    pub wrap: bool,
+    /// Buses to the flash
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub channels: u32,
+    /// Dies on each bus
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub dies: u32,
+    /// Flash beyond the capacity, as a share of it
+    #[arg(long, value_name = "SHARE", default_value = "7%")]
+    pub over_provisioning: Share,
+    /// Garbage collection
+    #[arg(long, value_enum, default_value = "greedy")]
+    pub gc: GcArgument,
+    /// What the flash holds in the beginning
+    #[arg(long, value_enum, default_value = "steady")]
+    pub precondition: PreconditionArgument,
+    /// How the host is connected
+    #[arg(long, value_enum, default_value = "nvme")]
+    pub front: FrontArgument,
+    /// Share of the requests that is not measured
+    #[arg(long, value_name = "SHARE", default_value = "0%")]
+    pub warm_up: Share,
+    /// Requests of each trace, at most
+    #[arg(long, value_name = "N")]
+    pub requests: Option<u64>,
+    /// Seed of what is random: the state of the flash in the beginning
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// The traces' format; without it the first bytes tell
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// Replay this volume only; can be given several times
+    #[arg(long = "volume", value_name = "NAME")]
+    pub volumes: Vec<String>,
+    /// Skip up to so many bad records; they are counted in the result
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_bad: u64,
+    /// Take times that go back by at most this as simultaneous with the request before
+    #[arg(long, value_name = "TIME", default_value = "0ns")]
+    pub disorder: Time,
+    /// Write JSON: the study, as `terapage sim report` shows it, and beside it all that was counted
+    #[arg(long)]
+    pub json: bool,
+    /// Write a report of one self-contained page to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Show all parameters and where they are from
+    #[arg(long)]
+    pub parameters: bool,
+}
+
+impl Ssd {
+    /// How the traces are read.
+    pub(super) fn options(&self) -> Options {
+        Options {
+            format: self.format,
+            skip_bad: self.skip_bad,
+            volumes: self.volumes.clone(),
+            disorder_ns: self.disorder.ns,
+            ..Options::default()
+        }
+    }
+
+    pub(super) fn profiles(&self) -> anyhow::Result<Vec<Profile>> {
+        let mut profiles: Vec<Profile> = Vec::new();
+        for name in &self.nand {
+            let names: &[&str] = if name == "all" { &PAPER } else { &[name] };
+            for name in names {
+                let profile = Profile::find(name)?;
+                if !profiles.iter().any(|known| known.name == profile.name) {
+                    profiles.push(profile);
+                }
+            }
+        }
+        Ok(profiles)
+    }
+
+    pub(super) fn line_bytes(&self) -> anyhow::Result<u32> {
+        let Size(bytes) = self.line;
+        match u32::try_from(bytes) {
+            Ok(bytes) if bytes.is_power_of_two() && (512..=16384).contains(&bytes) => Ok(bytes),
+            _ => bail!("--line {}: a line must be a power of two from 512 to 16K", self.line),
+        }
+    }
+
+    /// The SSD with `nand` for the trace of `source`.
+    pub(super) fn setup(&self, nand: &Profile, source: &Source) -> anyhow::Result<Setup> {
+        let requests = source.survey.requests;
+        let ssd = self.ssd(nand, source.survey.device_bytes());
+        Ok(Setup {
+            storage: self.storage(&ssd, source)?,
+            ssd,
+            load: match self.open {
+                true => Load::Open { speed: self.speed },
+                false => Load::Closed { depth: self.depth },
+            },
+            warm_up: (requests as f64 * self.warm_up.0).floor() as u64,
+            wrap: self.wrap,
+        })
+    }
+
+    fn ssd(&self, nand: &Profile, reach: u64) -> Config {
+        let capacity = self.capacity.map_or(reach.max(CAPACITY_MIN), |Size(bytes)| bytes);
+        Config {
+            channels: self.channels,
+            dies_per_channel: self.dies,
+            over_provisioning: self.over_provisioning.0,
+            gc: match self.gc {
+                GcArgument::Greedy => GcPolicy::Greedy,
+                GcArgument::CostBenefit => GcPolicy::CostBenefit,
+            },
+            front: match self.front {
+                FrontArgument::Sata => Front::sata(),
+                FrontArgument::Nvme => Front::nvme(),
+            },
+            preconditioning: match self.precondition {
+                PreconditionArgument::Steady => Precondition::Steady { filled: 1.0 },
+                PreconditionArgument::Sequential => Precondition::Sequential { filled: 1.0 },
+                PreconditionArgument::Fresh => Precondition::None,
+            },
+            seed: self.seed,
+            ..Config::new(nand.clone(), capacity)
+        }
+    }
+
+    fn storage(&self, ssd: &Config, source: &Source) -> anyhow::Result<Storage> {
+        let memory = MemoryTiming {
+            latency_ns: self.scm_latency.ns,
+            banks: self.scm_banks,
+            bandwidth: self.scm_bandwidth.0,
+        };
+        let kind = match self.cache {
+            CacheArgument::NvWb => CacheKind::NvWb,
+            CacheArgument::WriteOnly => CacheKind::WriteOnly,
+            CacheArgument::Space => CacheKind::Space,
+            CacheArgument::Dram => CacheKind::Dram,
+            CacheArgument::ScmOnly => return Ok(Storage::Scm(memory)),
+            CacheArgument::None => return Ok(Storage::Nand),
+        };
+        let bytes = self.scm.bytes(source.survey.footprint_bytes, ssd.capacity_bytes);
+        let line_bytes = self.line_bytes()?;
+        if bytes == 0 && self.scm == CacheSize::Bytes(0) {
+            return Ok(Storage::Nand);
+        }
+        // A share of a small trace can be less than a line; a cache has one.
+        let bytes = match self.scm {
+            CacheSize::Bytes(bytes) => bytes,
+            _ => bytes.max(u64::from(line_bytes)),
+        };
+        let evict = self.evict.map_or(u64::from(ssd.nand.page_bytes.max(line_bytes)), |Size(bytes)| bytes);
+        Ok(Storage::Cached(CacheOptions {
+            kind,
+            bytes,
+            line_bytes,
+            evict_bytes: u32::try_from(evict).context("--evict: the unit is too large")?,
+            pad: !self.no_padding,
+            whole_lines: self.whole_lines,
+            low_water: self.low_water.0,
+            high_water: self.high_water.unwrap_or(self.low_water).0,
+            copy_above: self.copy_above.0,
+            policy: self.policy.clone(),
+            memory,
+            flush_after_ns: self.flush_after.ns,
+        }))
+    }
+}

@@ -1,0 +1,102 @@
+//! A trace that is read several times: kept in memory if it is short, read again if it is long.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use terapage_blocktrace::{Error, Options, Reader, Request, open};
+use terapage_hybrid::{Survey, Surveyor};
+
+/// Requests that are kept in memory, at 24 bytes each; longer traces are read again for each run.
+const KEPT: usize = 8 << 20;
+
+/// A trace that has been surveyed.
+pub struct Source {
+    /// What it is called in reports.
+    pub name: String,
+    /// What is in it, up to the limit.
+    pub survey: Survey,
+    /// Bad records that were passed over.
+    pub skipped: u64,
+    /// Whether it was made up.
+    pub synthetic: bool,
+    path: PathBuf,
+    options: Options,
+    limit: u64,
+    bases: Vec<u64>,
+    kept: Option<Vec<Request>>,
+}
+
+impl Source {
+    /// Reads the trace at `path` once, up to `limit` requests; `tick` is told of each.
+    ///
+    /// # Errors
+    /// Those of the reader; a trace without requests.
+    pub fn survey(
+        path: &Path,
+        options: &Options,
+        limit: u64,
+        line_bytes: u32,
+        mut tick: impl FnMut(),
+    ) -> anyhow::Result<Source> {
+        let mut reader = open(path, options)?;
+        let stdin = path == Path::new("-");
+        let mut surveyor = Surveyor::new(line_bytes);
+        let mut kept = Some(Vec::new());
+        for _ in 0..limit {
+            let Some(request) = reader.next() else { break };
+            let request = request?;
+            surveyor.add(&request);
+            tick();
+            // Standard input cannot be read again, so all of it is kept.
+            kept = kept.filter(|kept| stdin || kept.len() < KEPT);
+            if let Some(kept) = &mut kept {
+                kept.push(request);
+            }
+        }
+        let survey = surveyor.finish();
+        if survey.requests == 0 {
+            bail!("{}: there is no request in it", path.display());
+        }
+        Ok(Source {
+            name: name(path, &reader),
+            bases: survey.bases(),
+            survey,
+            skipped: reader.counts().skipped,
+            synthetic: reader.meta().synthetic,
+            path: path.to_owned(),
+            options: options.clone(),
+            limit,
+            kept,
+        })
+    }
+
+    /// Its requests, placed on one device that holds all its volumes.
+    ///
+    /// # Errors
+    /// If the file cannot be opened again.
+    pub fn requests(&self) -> anyhow::Result<Box<dyn Iterator<Item = Result<Request, Error>> + '_>> {
+        let place = |mut request: Request| {
+            request.offset += self.bases.get(usize::from(request.volume)).copied().unwrap_or(0);
+            request
+        };
+        Ok(match &self.kept {
+            Some(kept) => Box::new(kept.iter().map(move |&request| Ok(place(request)))),
+            None => {
+                let again = open(&self.path, &self.options);
+                let reader = again.with_context(|| format!("{}: reading it again", self.path.display()))?;
+                Box::new(reader.take(self.limit as usize).map(move |request| request.map(place)))
+            }
+        })
+    }
+}
+
+/// The trace's own name, its only volume's, or its file's.
+fn name(path: &Path, reader: &Reader) -> String {
+    let meta = reader.meta();
+    match reader.volumes() {
+        _ if !meta.name.is_empty() => meta.name.clone(),
+        [volume] if !volume.is_empty() && volume.parse::<u64>().is_err() => volume.clone(),
+        _ if path == Path::new("-") => "standard input".to_owned(),
+        _ => path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+    }
+}

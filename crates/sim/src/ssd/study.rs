@@ -1,0 +1,232 @@
+//! The runs as a study.
+
+mod parameters;
+
+use terapage_config::Size;
+use terapage_hybrid::{CacheKind, Latencies, Load, Storage};
+use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
+
+use super::{Run, Ssd};
+
+/// Distributions of more runs than this cannot be told apart in one plot.
+const CURVES: usize = 8;
+
+/// The study of `runs`, which are in the order of traces, and for each trace in that of profiles.
+pub fn of(arguments: &Ssd, runs: &[Run]) -> Study {
+    let several = runs.iter().any(|run| run.nand != runs[0].nand);
+    let mut plots = Vec::new();
+    if several {
+        plots.push(normalised(runs));
+    }
+    if runs.len() <= CURVES {
+        plots.push(distributions(runs));
+    }
+    Study {
+        title: title(runs),
+        summary: summary(runs),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        machine: Vec::new(),
+        parameters: parameters::of(arguments, runs),
+        plots,
+        tables: vec![throughput(runs, several), latencies(runs)],
+    }
+}
+
+fn title(runs: &[Run]) -> String {
+    let mut traces: Vec<&str> = runs.iter().map(|run| run.trace.as_str()).collect();
+    traces.dedup();
+    let what = match &runs[0].setup.storage {
+        Storage::Nand => "SSD of NAND flash",
+        Storage::Scm(_) => "SSD of SCM",
+        Storage::Cached(cache) if cache.kind == CacheKind::Dram => "SSD of NAND flash with a DRAM cache",
+        Storage::Cached(_) => "Hybrid SSD of SCM and NAND flash",
+    };
+    format!("{what}: {}", traces.join(", "))
+}
+
+/// The first run of each trace.
+fn first_runs(runs: &[Run]) -> impl Iterator<Item = (&Run, &[Run])> {
+    runs.chunk_by(|one, other| one.trace == other.trace && one.survey == other.survey)
+        .map(|group| (&group[0], group))
+}
+
+fn summary(runs: &[Run]) -> Vec<String> {
+    let mut summary: Vec<String> = first_runs(runs).map(|(run, _)| of_trace(run)).collect();
+    for (first, group) in first_runs(runs) {
+        let best = group.iter().max_by(|one, other| one.outcome.iops.total_cmp(&other.outcome.iops));
+        if let Some(best) = best.filter(|_| group.len() > 1) {
+            summary.push(format!(
+                "{}: {} does most IOPS, {:+.1} % against {}.",
+                first.trace,
+                best.nand,
+                gain(best, first) * 100.0,
+                first.nand
+            ));
+        }
+    }
+    summary.extend(lost(runs));
+    summary
+}
+
+fn of_trace(run: &Run) -> String {
+    let survey = &run.survey;
+    let written = survey.writes as f64 / survey.requests as f64 * 100.0;
+    let mut text = format!(
+        "{}{}: {} requests, {written:.1} % of them writes, touch {} and reach up to {}.",
+        run.trace,
+        if run.synthetic { " (synthetic)" } else { "" },
+        survey.requests,
+        Size(survey.footprint_bytes),
+        Size(survey.device_bytes()),
+    );
+    text += &match &run.setup.storage {
+        Storage::Cached(cache) => {
+            let share = cache.bytes as f64 / survey.footprint_bytes.max(1) as f64 * 100.0;
+            let of = Size(run.setup.ssd.capacity_bytes);
+            format!(" An SSD of {of} has a cache of {}, {share:.1} % of what is touched.", Size(cache.bytes))
+        }
+        _ => format!(" The SSD has {}.", Size(run.setup.ssd.capacity_bytes)),
+    };
+    text += &match run.setup.load {
+        Load::Closed { depth } => format!(" {depth} requests are kept under way."),
+        Load::Open { speed } => format!(" Requests come at their time stamps, {speed} times as fast."),
+    };
+    if run.skipped > 0 {
+        text += &format!(" {} bad records were skipped.", run.skipped);
+    }
+    text
+}
+
+/// What a volatile cache would have lost.
+fn lost(runs: &[Run]) -> Option<String> {
+    let volatile =
+        |run: &&Run| matches!(&run.setup.storage, Storage::Cached(cache) if cache.kind == CacheKind::Dram);
+    let most = runs.iter().filter(volatile).filter_map(|run| run.outcome.cache);
+    let sectors = most.map(|cache| cache.unsafe_sectors_max).max()?;
+    let bytes = Size(sectors * 512);
+    Some(format!(
+        "Up to {bytes} were acknowledged and in DRAM alone: that much the power would have taken with it."
+    ))
+}
+
+fn gain(run: &Run, first: &Run) -> f64 {
+    run.outcome.iops / first.outcome.iops - 1.0
+}
+
+fn mark(run: &Run) -> Mark {
+    if run.synthetic { Mark::Synthetic } else { Mark::Simulated }
+}
+
+fn normalised(runs: &[Run]) -> Plot {
+    let mut series: Vec<Series> = Vec::new();
+    for (first, group) in first_runs(runs) {
+        for run in group {
+            let point = (X::Name(run.trace.clone()), run.outcome.iops / first.outcome.iops);
+            match series.iter_mut().find(|known| known.name == run.nand && known.mark == mark(run)) {
+                Some(known) => known.points.push(point),
+                None => series.push(Series { name: run.nand.clone(), mark: mark(run), points: vec![point] }),
+            }
+        }
+    }
+    Plot {
+        title: format!("IOPS, with {} as 1", runs[0].nand),
+        kind: PlotKind::Bar,
+        x: Axis { name: "trace".to_owned(), ..Axis::default() },
+        y: Axis { name: "normalised IOPS".to_owned(), ..Axis::default() },
+        series,
+        note: String::new(),
+    }
+}
+
+fn distributions(runs: &[Run]) -> Plot {
+    let one_trace = runs.iter().all(|run| run.trace == runs[0].trace);
+    let series = runs.iter().map(|run| Series {
+        name: if one_trace { run.nand.clone() } else { format!("{}, {}", run.trace, run.nand) },
+        mark: mark(run),
+        points: (run.outcome.distribution.iter())
+            .map(|&(share, ns)| (X::Number(ns as f64 / 1000.0), share * 100.0))
+            .collect(),
+    });
+    Plot {
+        title: "Latency".to_owned(),
+        kind: PlotKind::Line,
+        x: Axis { name: "latency".to_owned(), unit: "us".to_owned(), log: true },
+        y: Axis { name: "requests within it".to_owned(), unit: "%".to_owned(), log: false },
+        series: series.collect(),
+        note: String::new(),
+    }
+}
+
+/// The names of a row.
+fn names(run: &Run, runs: &[Run]) -> Vec<String> {
+    match runs.iter().all(|other| other.trace == runs[0].trace) {
+        true => vec![run.nand.clone()],
+        false => vec![run.trace.clone(), run.nand.clone()],
+    }
+}
+
+fn columns(runs: &[Run], rest: &[&str]) -> Vec<String> {
+    let names: &[&str] = if names(&runs[0], runs).len() == 1 { &["NAND"] } else { &["trace", "NAND"] };
+    names.iter().chain(rest).map(|&column| column.to_owned()).collect()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", share * 100.0)
+}
+
+fn throughput(runs: &[Run], several: bool) -> Table {
+    let mut rows = Vec::new();
+    for (first, group) in first_runs(runs) {
+        for run in group {
+            let out = &run.outcome;
+            let mut row = names(run, runs);
+            row.push(format!("{:.0}", out.iops));
+            if several {
+                row.push(format!("{:+.1}", gain(run, first) * 100.0));
+            }
+            row.push(format!("{:.1}", out.mib_per_s));
+            row.extend([out.read_hit_ratio(), out.write_hit_ratio()].map(percent));
+            row.extend([out.nand_read_share(), out.nand_write_share()].map(percent));
+            row.push(format!("{:.2}", out.write_amplification()));
+            rows.push(row);
+        }
+    }
+    let mut heads =
+        vec!["IOPS", "MiB/s", "read hits %", "write hits %", "NAND reads %", "NAND writes %", "WA"];
+    if several {
+        heads.insert(1, "gain %");
+    }
+    Table {
+        title: "Throughput".to_owned(),
+        columns: columns(runs, &heads),
+        rows,
+        note: "Hits: of the lines that requests touch, those in the cache. NAND reads, writes: bytes from and to \
+               flash for each byte of the host. WA: mapping units programmed for each one written to flash."
+            .to_owned(),
+    }
+}
+
+fn latencies(runs: &[Run]) -> Table {
+    let us = |ns: f64| format!("{:.1}", ns / 1000.0);
+    let mut rows = Vec::new();
+    for run in runs {
+        for (what, latency) in [("read", &run.outcome.read_latency), ("write", &run.outcome.write_latency)] {
+            let &Latencies { count, mean_ns, p50_ns, p99_ns, p999_ns, p9999_ns, max_ns, .. } = latency;
+            if count == 0 {
+                continue;
+            }
+            let mut row = names(run, runs);
+            row.extend([what.to_owned(), us(mean_ns)]);
+            row.extend([p50_ns, p99_ns, p999_ns, p9999_ns, max_ns].map(|ns| us(ns as f64)));
+            rows.push(row);
+        }
+    }
+    let under_way = runs.iter().map(|run| run.outcome.queue_mean).fold(0.0, f64::max);
+    let most = runs.iter().map(|run| run.outcome.queue_max).max().unwrap_or(0);
+    Table {
+        title: "Latency in us".to_owned(),
+        columns: columns(runs, &["of a", "mean", "50 %", "99 %", "99.9 %", "99.99 %", "max"]),
+        rows,
+        note: format!("Up to {under_way:.1} requests were under way on average, {most} at most."),
+    }
+}
