@@ -99,8 +99,8 @@ pub struct Config {
     pub dies_per_channel: u32,
     /// What the host sees; rounded up to whole mapping units.
     pub capacity_bytes: u64,
-    /// Flash beyond the capacity, as a share of it. Each die has three blocks more than that: one being written by the
-    /// host, one by the garbage collection, one in reserve.
+    /// Flash beyond the capacity, as a share of it. Each die has two blocks more than that, for the reserve and for what
+    /// is not yet written of the two open ones.
     pub over_provisioning: f64,
     /// The grain of the mapping: a divisor of the page. `None`: the page.
     pub mapping_bytes: Option<u32>,

@@ -32,6 +32,38 @@ impl Line {
     }
 }
 
+/// The bus of a channel. Data go in the order in which they ask. Commands are short and go before data that wait, but
+/// not before what is on the bus: otherwise dies would get their commands all at once, when the last of their data has
+/// gone, and the bus would be idle while they work.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bus {
+    data: Line,
+    /// The ends of the data transfers under way and promised.
+    ends: VecDeque<Nanos>,
+}
+
+impl Bus {
+    /// When `commands` and, after them, data have gone. Data that were promised an end keep it; later ones wait for the
+    /// commands as well.
+    pub(crate) fn reserve(&mut self, now: Nanos, commands: Nanos, data: Nanos) -> Nanos {
+        while self.ends.front().is_some_and(|&end| end <= now) {
+            self.ends.pop_front();
+        }
+        if data == 0 {
+            let start = self.ends.front().copied().unwrap_or(now);
+            self.data.reserve(now, commands);
+            return start + commands;
+        }
+        let end = self.data.reserve(now, commands + data);
+        self.ends.push_back(end);
+        end
+    }
+
+    pub(crate) fn busy_ns(&self) -> Nanos {
+        self.data.busy_ns
+    }
+}
+
 /// The queues in front of the controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Entrance {
@@ -139,6 +171,17 @@ mod tests {
         assert_eq!(entrance.deliver(0, 100), 200);
         let mut entrance = Entrance::new(&Front::instant());
         assert_eq!((entrance.begin(7, 1 << 20), entrance.deliver(7, 1 << 20)), (7, 7));
+    }
+
+    #[test]
+    fn commands_go_before_data_that_wait() {
+        let mut bus = Bus::default();
+        assert_eq!(bus.reserve(0, 0, 100), 100);
+        assert_eq!(bus.reserve(10, 0, 100), 200);
+        assert_eq!(bus.reserve(20, 5, 0), 105);
+        assert_eq!(bus.reserve(20, 0, 100), 305);
+        assert_eq!(bus.reserve(150, 5, 0), 205);
+        assert_eq!(bus.busy_ns(), 310);
     }
 
     #[test]

@@ -7,9 +7,9 @@
 
 use crate::config::{Config, ConfigError};
 
-/// Blocks of a die beyond its share of capacity and over-provisioning: the host's open one, the open one of the garbage
-/// collection, one in reserve.
-pub(crate) const EXTRA_BLOCKS: u32 = 3;
+/// Blocks of a die beyond its share of capacity and over-provisioning: one is in reserve; two are open, one for the host
+/// and one for the garbage collection, and these hold as much as one block in the mean.
+pub(crate) const EXTRA_BLOCKS: u32 = 2;
 
 /// The shape of an SSD, and the arithmetic of its addresses.
 #[derive(Clone, Copy, Debug)]

@@ -86,13 +86,17 @@ fn steady_die(ssd: &mut Ssd, die: u32, mut unit: u32, units: u32, random: &mut S
     // The open blocks: young, so that all of what is written is still valid. Together they are as full as one block.
     let host = random.random_range(0..rows) * geometry.row_slots;
     for (collected, used) in [(false, host), (true, slots - geometry.row_slots - host)] {
-        let used = used.min(left / geometry.row_slots * geometry.row_slots);
-        if let (true, Some(block)) = (used > 0, ssd.blocks.open(die)) {
-            for at in 0..used {
+        let held = used.min(left);
+        if held == 0 {
+            continue;
+        }
+        if let Some(block) = ssd.blocks.open(die) {
+            for at in 0..held {
                 put(ssd, unit, geometry.first_slot(block) + at);
                 unit += 1;
             }
-            left -= used;
+            left -= held;
+            let used = held.next_multiple_of(geometry.program_slots);
             let state = &mut ssd.dies[die as usize];
             let open = if collected { &mut state.collected } else { &mut state.host };
             *open = Some(Open { block, used });

@@ -151,6 +151,9 @@ struct File {
 }
 
 impl Profile {
+    /// The four chips that Fukuchi, Sakaki, Matsui, Takeuchi compare; the first is what the others are measured against.
+    pub const PAPER: [&'static str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
+
     /// The names of the profiles that come with the crate: the four of the paper first.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
@@ -371,6 +374,7 @@ mod tests {
 
     #[test]
     fn each_profile_loads_and_bears_its_name() {
+        assert!(Profile::names().take(4).eq(Profile::PAPER));
         for name in Profile::names() {
             let profile = Profile::by_name(name).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(profile.name, name);

@@ -12,16 +12,16 @@ const FREE_BLOCKS: u32 = 2;
 
 impl Ssd {
     /// Begins a program or an erase on an idle die, or a read of the garbage collection. Says whether there was something
-    /// to do.
+    /// to do. The collection keeps step with the host's programs, and goes ahead only when they wait for it.
     pub(crate) fn program_or_collect(&mut self, now: Nanos, die: u32) -> bool {
-        let collect_first = self.collection_is_due(die) && self.collection_is_behind(die);
-        if collect_first && self.collect(now, die) {
-            return true;
+        let collecting = self.collection_is_due(die);
+        if collecting && self.collection_is_behind(die) {
+            return self.collect(now, die);
         }
-        if self.has_program(now) && self.program_host(now, die) {
-            return true;
+        if !self.has_program(now) {
+            return false;
         }
-        !collect_first && self.dies[die as usize].collection.is_some() && self.collect(now, die)
+        self.program_host(now, die) || collecting && self.collect(now, die)
     }
 
     /// Whether a block of the die is being collected; begins with one when blocks get few.
@@ -43,8 +43,7 @@ impl Ssd {
     fn collection_is_behind(&self, die: u32) -> bool {
         let Some(collection) = self.dies[die as usize].collection else { return false };
         let gain = u64::from(self.geometry.block_slots - collection.valid);
-        u64::from(collection.host_slots) * u64::from(collection.valid) >= u64::from(collection.moved) * gain
-            || self.blocks.free_count(die) == 0
+        u64::from(collection.host_slots) * u64::from(collection.valid) > u64::from(collection.moved) * gain
     }
 
     fn program_host(&mut self, now: Nanos, die: u32) -> bool {

@@ -1,7 +1,7 @@
 //! What a die does next, and how long that takes.
 //!
-//! Channels serve in the order in which they are asked, so the end of a transfer is known when it is asked for, and needs
-//! no event of its own unless the die waits for it.
+//! The end of a transfer over a channel is known when it is asked for, so it needs no event of its own unless the die
+//! waits for it.
 
 use terapage_event::Nanos;
 
@@ -50,7 +50,9 @@ impl Ssd {
             let die = self.next_die;
             self.next_die = if die + 1 == self.geometry.dies { 0 } else { die + 1 };
             tried += 1;
-            if self.dies[die as usize].phase == Phase::Idle && self.program_or_collect(now, die) {
+            let state = &self.dies[die as usize];
+            let free = state.phase == Phase::Idle && state.suspended.is_none();
+            if free && self.program_or_collect(now, die) {
                 tried = 0;
             }
         }
@@ -141,7 +143,7 @@ impl Ssd {
     pub(crate) fn transfer(&mut self, now: Nanos, die: u32, planes: u32, bytes: u64) -> Nanos {
         let command = self.config.nand.command_ns * u64::from(planes);
         let data = if bytes == 0 { 0 } else { transfer_ns(bytes, self.config.nand.bus_bytes_per_second) };
-        self.channels[self.geometry.channel_of(die) as usize].reserve(now, command + data)
+        self.channels[self.geometry.channel_of(die) as usize].reserve(now, command, data)
     }
 
     pub(crate) fn read_ns(&self, slot: u32) -> Nanos {

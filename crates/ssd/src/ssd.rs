@@ -11,7 +11,7 @@ use crate::config::{Acknowledge, Config, ConfigError};
 use crate::counters::Counters;
 use crate::device::{Command, Device, Done, Operation};
 use crate::die::{Die, Read};
-use crate::front::{Entrance, Line};
+use crate::front::{Bus, Entrance};
 use crate::geometry::Geometry;
 use crate::map::Map;
 use crate::precondition;
@@ -58,7 +58,7 @@ pub struct Ssd {
     pub(crate) map: Map,
     pub(crate) blocks: Blocks,
     pub(crate) dies: Vec<Die>,
-    pub(crate) channels: Vec<Line>,
+    pub(crate) channels: Vec<Bus>,
     pub(crate) buffer: Buffer,
     /// Entries of the host that can be programmed.
     pub(crate) waiting: List,
@@ -88,7 +88,7 @@ impl Ssd {
             map: Map::new(geometry.units, geometry.slots()),
             blocks: Blocks::new(&geometry),
             dies: vec![Die::new(); geometry.dies as usize],
-            channels: vec![Line::default(); geometry.channels as usize],
+            channels: vec![Bus::default(); geometry.channels as usize],
             buffer: Buffer::default(),
             waiting: List::default(),
             buffer_room: buffer_units(config, &geometry)?,
@@ -120,7 +120,7 @@ impl Ssd {
         counters.wear_min = least;
         counters.wear_max = most;
         counters.wear_mean = sum as f64 / f64::from(self.geometry.blocks());
-        counters.channel_busy_ns = self.channels.iter().map(|channel| channel.busy_ns).collect();
+        counters.channel_busy_ns = self.channels.iter().map(|channel| channel.busy_ns()).collect();
         counters.die_busy_ns = self.dies.iter().map(|die| die.busy_ns).collect();
         counters
     }

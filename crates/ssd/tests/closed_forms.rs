@@ -1,0 +1,179 @@
+//! The model against what theory says of it.
+
+mod support;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use support::{closed_loop, open_loop, plain_chip};
+use terapage_event::SECOND;
+use terapage_ssd::analytic::{Steady, md1_waiting, write_amplification};
+use terapage_ssd::{Acknowledge, Config, Device, Front, GcPolicy, Operation, Precondition, Ssd};
+
+const PAGE_SECTORS: u32 = 8;
+
+#[track_caller]
+fn close(what: &str, measured: f64, expected: f64, share: f64) {
+    let off = measured / expected - 1.0;
+    eprintln!("{what}: {measured:.5} measured, {expected:.5} expected, {:+.2} %", off * 100.0);
+    assert!(off.abs() <= share, "{what}: {measured} is not within {share} of {expected}");
+}
+
+fn one_die() -> Config {
+    let mut config = Config::new(plain_chip(), 16 << 20);
+    (config.channels, config.dies_per_channel) = (1, 1);
+    config.front = Front::instant();
+    config.preconditioning = Precondition::None;
+    config
+}
+
+#[test]
+fn writes_back_to_back_take_the_program_time() {
+    for acknowledge in [Acknowledge::Buffered, Acknowledge::Programmed] {
+        let mut config = one_die();
+        config.acknowledge = acknowledge;
+        let mut ssd = Ssd::new(&config).unwrap();
+        let writes = 4000;
+        let pages = ssd.sectors() / u64::from(PAGE_SECTORS);
+        let end = closed_loop(&mut ssd, 1, writes, |at| {
+            (Operation::Write, at % pages * u64::from(PAGE_SECTORS), PAGE_SECTORS)
+        });
+        close("writes per tPROG", writes as f64 * 750_000.0 / end as f64, 1.0, 0.01);
+    }
+}
+
+#[test]
+fn one_shot_programs_take_one_program_time_for_a_write_unit() {
+    let mut config = one_die();
+    config.nand.write_unit = 4;
+    let mut ssd = Ssd::new(&config).unwrap();
+    let end = closed_loop(&mut ssd, 16, 4000, |at| (Operation::Write, at % 4096 * 8, PAGE_SECTORS));
+    close("pages per tPROG", 4000.0 * 750_000.0 / end as f64, 4.0, 0.01);
+}
+
+#[test]
+fn planes_program_together() {
+    let mut config = one_die();
+    (config.nand.planes, config.nand.pages_per_block) = (4, 16);
+    let mut ssd = Ssd::new(&config).unwrap();
+    let end = closed_loop(&mut ssd, 32, 4000, |at| (Operation::Write, at % 4096 * 8, PAGE_SECTORS));
+    close("pages per tPROG", 4000.0 * 750_000.0 / end as f64, 4.0, 0.01);
+}
+
+#[test]
+fn reads_come_as_fast_as_the_bus() {
+    let mut config = one_die();
+    config.dies_per_channel = 16;
+    config.capacity_bytes = 64 << 20;
+    config.nand.bus_bytes_per_second = 200_000_000;
+    config.preconditioning = Precondition::Sequential { filled: 1.0 };
+    let mut ssd = Ssd::new(&config).unwrap();
+    let mut random = SmallRng::seed_from_u64(3);
+    let reads = 20_000;
+    let end = closed_loop(&mut ssd, 256, reads, |_| {
+        (Operation::Read, random.random_range(0..16_384) * 8, PAGE_SECTORS)
+    });
+    let bandwidth = reads as f64 * 4096.0 / (end as f64 / SECOND as f64);
+    close("bytes/s of the bus", bandwidth, 200e6, 0.01);
+    let busy = ssd.counters().channel_busy_ns[0];
+    close("share of time the bus is busy", busy as f64 / end as f64, 1.0, 0.01);
+}
+
+#[test]
+fn random_arrivals_wait_as_md1_says() {
+    let service = 75_000.0 + 1000.0;
+    for (load, reads) in [(0.3, 400_000), (0.5, 800_000), (0.8, 3_000_000)] {
+        let mut config = one_die();
+        config.preconditioning = Precondition::Sequential { filled: 1.0 };
+        let mut ssd = Ssd::new(&config).unwrap();
+        let mut random = SmallRng::seed_from_u64(4);
+        let mut time = 0.0;
+        let commands = (0..reads).map(|_| {
+            time -= (1.0 - random.random::<f64>()).ln() * service / load;
+            (time as u64, Operation::Read, random.random_range(0..4096) * 8, PAGE_SECTORS)
+        });
+        let latencies = open_loop(&mut ssd, commands);
+        let mean = latencies.iter().sum::<u64>() as f64 / latencies.len() as f64;
+        close(&format!("waiting at load {load}"), mean / service - 1.0, md1_waiting(load), 0.02);
+    }
+}
+
+/// Uniform random writes of pages, `rounds` times the capacity; gives the write amplification of each round.
+fn random_writes(config: &Config, rounds: u32) -> (Ssd, Vec<f64>) {
+    let mut ssd = Ssd::new(config).unwrap();
+    let mut random = SmallRng::seed_from_u64(5);
+    let pages = ssd.sectors() / u64::from(PAGE_SECTORS);
+    let mut rates = Vec::new();
+    for _ in 0..rounds {
+        let before = ssd.counters();
+        closed_loop(&mut ssd, 32, pages, |_| {
+            (Operation::Write, random.random_range(0..pages) * 8, PAGE_SECTORS)
+        });
+        rates.push(ssd.counters().since(&before).write_amplification());
+    }
+    (ssd, rates)
+}
+
+fn many_blocks(over_provisioning: f64) -> Config {
+    let mut config = Config::new(plain_chip(), 1 << 30);
+    (config.channels, config.dies_per_channel) = (2, 1);
+    config.nand.pages_per_block = 256;
+    config.over_provisioning = over_provisioning;
+    config.front = Front::instant();
+    config
+}
+
+#[test]
+fn greedy_collection_amplifies_writes_as_published() {
+    for spare in [0.07, 0.15, 0.28, 0.5] {
+        let (ssd, rates) = random_writes(&many_blocks(spare), 2);
+        let published = write_amplification(ssd.over_provisioning());
+        for (round, rate) in rates.iter().enumerate() {
+            close(&format!("over-provisioning {spare}, round {round}"), *rate, published, 0.05);
+            let finite = Steady::new(256, 1.0 + ssd.over_provisioning()).write_amplification();
+            close("  for blocks of 256 pages", *rate, finite, 0.01);
+        }
+    }
+}
+
+#[test]
+fn small_blocks_follow_the_mean_field() {
+    let mut config = many_blocks(0.15);
+    (config.nand.pages_per_block, config.capacity_bytes) = (16, 128 << 20);
+    let (ssd, rates) = random_writes(&config, 3);
+    let expected = Steady::new(16, 1.0 + ssd.over_provisioning()).write_amplification();
+    close("blocks of 16 pages", rates[2], expected, 0.01);
+}
+
+#[test]
+fn a_drive_that_was_filled_in_order_comes_to_the_same_state() {
+    let mut config = many_blocks(0.15);
+    config.preconditioning = Precondition::Sequential { filled: 1.0 };
+    config.capacity_bytes = 512 << 20;
+    let (ssd, rates) = random_writes(&config, 5);
+    close("fifth round", rates[4], write_amplification(ssd.over_provisioning()), 0.05);
+}
+
+#[test]
+fn cost_benefit_is_not_worse_than_greedy_when_some_pages_are_hot() {
+    let run = |gc| {
+        let mut config = many_blocks(0.15);
+        (config.gc, config.capacity_bytes) = (gc, 128 << 20);
+        let mut ssd = Ssd::new(&config).unwrap();
+        let mut random = SmallRng::seed_from_u64(6);
+        let pages = ssd.sectors() / 8;
+        let mut write = |_| {
+            // A tenth of the pages takes nine tenths of the writes.
+            let hot = random.random_bool(0.9);
+            let page =
+                if hot { random.random_range(0..pages / 10) } else { random.random_range(pages / 10..pages) };
+            (Operation::Write, page * 8, PAGE_SECTORS)
+        };
+        closed_loop(&mut ssd, 32, pages * 5, &mut write);
+        let before = ssd.counters();
+        closed_loop(&mut ssd, 32, pages * 3, &mut write);
+        ssd.counters().since(&before).write_amplification()
+    };
+    let (greedy, cost_benefit) = (run(GcPolicy::Greedy), run(GcPolicy::CostBenefit));
+    eprintln!("greedy {greedy:.3}, cost-benefit {cost_benefit:.3}");
+    assert!(cost_benefit < greedy);
+}
