@@ -3,7 +3,7 @@
 use crate::workload::Workload;
 use serde::Serialize;
 use terapage_hybrid::{CacheOptions, Load, MemoryTiming, Outcome, Setup, Storage, simulate};
-use terapage_ssd::{Config, Front, Profile, ProfileError};
+use terapage_ssd::{Config, Front, Precondition, Profile, ProfileError};
 
 /// The flash is at least as large: blocks have megabytes, and each die needs several of them.
 const CAPACITY_BYTES_MIN: u64 = 256 << 20;
@@ -62,7 +62,8 @@ pub struct Case {
     pub scm: Amount,
     /// When requests are sent.
     pub load: Load,
-    /// Requests that are simulated, those of the warm-up too; a shorter workload gives what it has.
+    /// Requests that are simulated, those of the warm-up too; [`Workload::stretch`] times as many of some workloads. A
+    /// shorter workload gives what it has.
     pub requests: u64,
     /// The share of them that are not measured.
     pub warm_up: f64,
@@ -79,6 +80,9 @@ impl Case {
         // The paper compares SSDs, not links: the time of requests is that of SCM and flash.
         ssd.front = Front::instant();
         ssd.over_provisioning = 0.25;
+        // Every page was written once, in order: reads find what they look for, and there is room before blocks must be
+        // cleaned. What the paper's simulation began with is not known.
+        ssd.preconditioning = Precondition::Sequential { filled: 1.0 };
         Case {
             ssd,
             capacity_bytes: None,
@@ -109,7 +113,7 @@ impl Case {
     /// If the setup is impossible or the requests cannot be had.
     pub fn run(&self, workload: &Workload) -> Result<Outcome, CaseError> {
         let (requests, span_bytes) = workload.requests(self.seed, self.scale)?;
-        let requests_max = self.requests.min(workload.len());
+        let requests_max = self.requests.saturating_mul(workload.stretch()).min(workload.len());
         let setup = self.setup(span_bytes, requests_max);
         let taken = requests.take(usize::try_from(requests_max).unwrap_or(usize::MAX));
         simulate(&setup, taken)

@@ -4,6 +4,7 @@ use crate::alias::Alias;
 use crate::random::{Random, threshold};
 use crate::sizes::Sizes;
 use crate::volume::Stream;
+use std::sync::Arc;
 
 /// Objects of a run at most.
 const RUN_OBJECTS_MAX: f64 = 64.0;
@@ -26,13 +27,13 @@ pub(crate) struct Run {
     pub(crate) objects: u16,
 }
 
-/// A stream's objects.
+/// A stream's objects. Copies share them, and each has a scan of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    runs: Vec<Run>,
+    runs: Arc<[Run]>,
     /// Popular runs, the most popular one first.
-    popular: Vec<u32>,
-    alias: Alias,
+    popular: Arc<[u32]>,
+    alias: Arc<Alias>,
     /// How likely a run is taken by the scan, for 32 random bits.
     scan: u64,
     /// The run at which the scan is.
@@ -80,7 +81,8 @@ impl Layout {
         }
         let cursor = random.below(runs.len() as u32) as usize;
         let scan = threshold(stream.scan_share.value);
-        (Layout { runs, popular, alias: Alias::new(&weights), scan, cursor }, next)
+        let alias = Arc::new(Alias::new(&weights));
+        (Layout { runs: runs.into(), popular: popular.into(), alias, scan, cursor }, next)
     }
 
     /// Draws a run: of the scan, or a popular one.

@@ -6,6 +6,10 @@
 mod alias;
 mod arrivals;
 mod case;
+pub mod estimate;
+pub mod fit;
+mod fitted;
+mod gains;
 mod generator;
 mod layout;
 mod lru;
@@ -21,6 +25,8 @@ mod volume;
 mod workload;
 
 pub use case::{Amount, Case, CaseError, Layers};
+pub use fitted::{Fitted, FittedError};
+pub use gains::{correlation, flash_read_share, gain_percent, pairs_in_order, simulate_all};
 pub use generator::Generator;
 pub use lru::ObjectLru;
 pub use measure::{Properties, measure};

@@ -51,10 +51,15 @@ mod tests {
     fn each_job_is_done_once() {
         let jobs: Vec<u32> = (0..100).collect();
         let mut results = vec![0; 100];
-        in_parallel(&jobs, 4, |job| job * 2, |number, result| {
-            results[number] += result;
-            Ok::<_, Infallible>(())
-        })
+        in_parallel(
+            &jobs,
+            4,
+            |job| job * 2,
+            |number, result| {
+                results[number] += result;
+                Ok::<_, Infallible>(())
+            },
+        )
         .unwrap();
         assert_eq!(results, (0..100).map(|job| job * 2).collect::<Vec<_>>());
     }
@@ -63,10 +68,15 @@ mod tests {
     fn it_ends_when_a_result_is_refused() {
         let jobs: Vec<u32> = (0..1000).collect();
         let mut seen = 0;
-        let end = in_parallel(&jobs, 2, |job| *job, |_, _| {
-            seen += 1;
-            if seen == 3 { Err("enough") } else { Ok(()) }
-        });
+        let end = in_parallel(
+            &jobs,
+            2,
+            |job| *job,
+            |_, _| {
+                seen += 1;
+                if seen == 3 { Err("enough") } else { Ok(()) }
+            },
+        );
         assert_eq!((end, seen), (Err("enough"), 3));
     }
 }

@@ -3,6 +3,7 @@
 use crate::generator::Generator;
 use crate::volume::{Volume, VolumeError};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use terapage_blocktrace::{Error, Options, Request, open};
 use terapage_hybrid::{Survey, Surveyor};
 
@@ -16,9 +17,12 @@ pub struct Workload {
 
 #[derive(Clone, Debug)]
 enum Source {
-    Synthetic(Box<Volume>),
+    Synthetic { volume: Box<Volume>, made: Made },
     Trace { path: PathBuf, survey: Survey, synthetic: bool },
 }
+
+/// The generator that was made last, with its seed and scale: to lay out objects takes longer than a short simulation.
+type Made = Arc<Mutex<Option<(u64, f64, Generator)>>>;
 
 /// Requests, one after the other.
 pub type Requests = Box<dyn Iterator<Item = Result<Request, Error>> + Send>;
@@ -30,7 +34,7 @@ impl Workload {
     /// If there is none of that name.
     pub fn synthetic(name: &str) -> Result<Workload, VolumeError> {
         let volume = Box::new(Volume::by_name(name)?);
-        Ok(Workload { name: name.to_owned(), source: Source::Synthetic(volume) })
+        Ok(Workload { name: name.to_owned(), source: Source::Synthetic { volume, made: Made::default() } })
     }
 
     /// A trace, called `name`. It is read once, to see how far it reaches.
@@ -51,7 +55,7 @@ impl Workload {
     /// Whether its requests are made up: a generator's, or a trace's that says so.
     pub fn is_synthetic(&self) -> bool {
         match &self.source {
-            Source::Synthetic(_) => true,
+            Source::Synthetic { .. } => true,
             Source::Trace { synthetic, .. } => *synthetic,
         }
     }
@@ -59,7 +63,7 @@ impl Workload {
     /// How many requests there are.
     pub fn len(&self) -> u64 {
         match &self.source {
-            Source::Synthetic(volume) => volume.requests.value,
+            Source::Synthetic { volume, .. } => volume.requests.value,
             Source::Trace { survey, .. } => survey.requests,
         }
     }
@@ -69,10 +73,21 @@ impl Workload {
         self.len() == 0
     }
 
+    /// How many times as many requests as others it takes to fill an SCM: 4 for generators whose requests nearly all hit,
+    /// else 1. A trace is never longer than it is.
+    pub fn stretch(&self) -> u64 {
+        match &self.source {
+            Source::Synthetic { volume, .. } if volume.hit_ratios.iter().any(|hit| hit.ratio.value > 0.9) => {
+                4
+            }
+            _ => 1,
+        }
+    }
+
     /// The trace's path; a generator has none.
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
-            Source::Synthetic(_) => None,
+            Source::Synthetic { .. } => None,
             Source::Trace { path, .. } => Some(path),
         }
     }
@@ -84,8 +99,13 @@ impl Workload {
     /// If the trace cannot be opened any more.
     pub fn requests(&self, seed: u64, scale: f64) -> Result<(Requests, u64), Error> {
         match &self.source {
-            Source::Synthetic(volume) => {
-                let generator = Generator::new(volume, seed, scale);
+            Source::Synthetic { volume, made } => {
+                let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = made.as_ref().filter(|known| (known.0, known.1) == (seed, scale));
+                let generator = match known {
+                    Some((_, _, generator)) => generator.clone(),
+                    None => made.insert((seed, scale, Generator::new(volume, seed, scale))).2.clone(),
+                };
                 let bytes = generator.span_bytes();
                 Ok((Box::new(generator.map(Ok)), bytes))
             }
