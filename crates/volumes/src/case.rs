@@ -137,6 +137,23 @@ impl Case {
         Setup { ssd, storage, load: self.load, warm_up, wrap: self.capacity_bytes.is_some() }
     }
 
+    /// About how many bytes of this machine's memory a simulation with `workload` takes: tables of pages, blocks and
+    /// lines, and the generator's objects.
+    ///
+    /// # Errors
+    /// If the workload cannot be had.
+    pub fn memory_bytes(&self, workload: &Workload) -> Result<u64, CaseError> {
+        let (_, span_bytes) = workload.requests(self.seed, self.scale)?;
+        let setup = self.setup(span_bytes, self.requests);
+        let units = setup.ssd.capacity_bytes as f64 * (1.0 + setup.ssd.over_provisioning)
+            / f64::from(setup.ssd.unit_bytes().max(512));
+        let lines = match &setup.storage {
+            Storage::Cached(cache) => cache.lines() as f64,
+            _ => 0.0,
+        };
+        Ok((units * 16.0 + lines * 40.0 + workload.objects() as f64 * self.scale * 24.0) as u64 + (8 << 20))
+    }
+
     fn memory(&self) -> MemoryTiming {
         self.cache.memory
     }

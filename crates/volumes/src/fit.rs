@@ -83,7 +83,8 @@ impl Plan {
 /// What a fit found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fit {
-    /// Each structure with the sum of the squared residuals, in squared percentage points, at first.
+    /// Each structure with the sum of the squared residuals, in squared percentage points, at first; those of gains of
+    /// the wrong sign count twenty times.
     pub structures: Vec<(Structure, f64)>,
     /// The best of them.
     pub structure: Structure,
@@ -165,6 +166,12 @@ pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> R
     })
 }
 
+/// The squared residual; that of a gain of the wrong sign counts twenty times, since signs are published as well.
+fn cost(gain: f64, published: f64) -> f64 {
+    let square = (gain - published).powi(2);
+    if gain * published > 0.0 { square } else { 20.0 * square }
+}
+
 /// The standard deviation of rounding to a tenth.
 const ROUNDING: f64 = 0.029;
 
@@ -192,7 +199,7 @@ impl Model<'_> {
         let bounds: Vec<(f64, f64)> = UNKNOWNS.iter().map(|unknown| unknown.bounds).collect();
         minimum(&bounds, start, 0.12, 2e-3, calls, |point| {
             let gains = self.gains(structure, point, requests);
-            gains.iter().zip(GAINS).map(|(gain, target)| (gain - target.percent).powi(2)).sum()
+            gains.iter().zip(GAINS).map(|(gain, target)| cost(*gain, target.percent)).sum()
         })
     }
 

@@ -21,6 +21,7 @@ pub mod published;
 mod random;
 pub mod settings;
 mod sizes;
+pub mod sweep;
 mod volume;
 mod workload;
 

@@ -73,6 +73,14 @@ impl Workload {
         self.len() == 0
     }
 
+    /// Objects of a generator's volume; a trace is read as it is, and has none.
+    pub fn objects(&self) -> u64 {
+        match &self.source {
+            Source::Synthetic { volume, .. } => volume.objects.value,
+            Source::Trace { .. } => 0,
+        }
+    }
+
     /// How many times as many requests as others it takes to fill an SCM: 4 for generators whose requests nearly all hit,
     /// else 1. A trace is never longer than it is.
     pub fn stretch(&self) -> u64 {
