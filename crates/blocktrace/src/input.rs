@@ -27,7 +27,7 @@ pub(crate) fn open(path: &Path) -> Result<(Input, Option<u64>), Problem> {
     if metadata.is_dir() {
         return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
     }
-    Ok((Box::new(file), metadata.is_file().then(|| metadata.len())))
+    Ok((Box::new(file), metadata.is_file().then_some(metadata.len())))
 }
 
 /// Decompresses what begins like a compressed file.

@@ -14,6 +14,7 @@ mod gate;
 mod input;
 mod lines;
 mod options;
+mod profile;
 
 mod reader;
 mod records;
@@ -28,6 +29,7 @@ pub use fault::Fault;
 pub use format::{Format, UnknownFormat};
 pub use gate::Counts;
 pub use options::Options;
+pub use profile::{ALIGNMENTS, Histogram, Mix, Profile, ProfileOptions, Profiler, Window};
 
 pub use reader::{Meta, Reader, open, read};
 pub use request::{Kind, Request};

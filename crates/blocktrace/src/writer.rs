@@ -77,7 +77,7 @@ impl Item<'_> {
     }
 
     fn is_whole(&self) -> bool {
-        self.offset % 512 == 0 && self.bytes % 512 == 0
+        self.offset.is_multiple_of(512) && self.bytes.is_multiple_of(512)
     }
 
     /// As many whole sectors as it touches.

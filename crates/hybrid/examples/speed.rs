@@ -11,8 +11,10 @@ use std::time::Instant;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use terapage_blocktrace::{Kind, Request};
 use terapage_hybrid::{
-    Cache, CacheOptions, FixedLatency, HitSimulator, Load, MemoryOnly, MemoryTiming, Plan, replay,
+    Cache, CacheOptions, FixedLatency, HitSimulator, Load, MemoryOnly, MemoryTiming, Plan, Setup, replay,
+    simulate,
 };
+use terapage_ssd::{Config, Profile};
 
 const LINES: u64 = 1 << 20;
 
@@ -42,7 +44,12 @@ fn hits(requests: &[Request], policy: &str, lines: u64) {
     let counts = simulator.counts();
     let bytes = simulator.bytes() as f64 / lines as f64;
     let more = format!("hit ratio {:.4}, {bytes:.1} bytes a line", counts.line_hit_ratio());
-    report(&format!("hits: {policy}, {} % of the lines", lines * 100 / LINES), requests.len(), begin, &more);
+    report(
+        &format!("hits: {policy}, {:.0} % of the lines", lines as f64 * 100.0 / LINES as f64),
+        requests.len(),
+        begin,
+        &more,
+    );
 }
 
 fn timed<D: terapage_ssd::Device>(what: &str, mut device: D, requests: &[Request], load: Load) {
@@ -60,6 +67,17 @@ fn cache(share: u64) -> Cache<FixedLatency> {
         .expect("good options")
 }
 
+/// The whole engine: link, cache, flash.
+fn whole(what: &str, cache_bytes: u64, requests: &[Request], load: Load) {
+    let nand = Profile::by_name("3d-ct-tlc").expect("it comes with the crate");
+    let cache = CacheOptions { bytes: cache_bytes, ..CacheOptions::default() };
+    let setup = Setup { load, ..Setup::new(Config::new(nand, LINES * 4096), cache) };
+    let begin = Instant::now();
+    let given = requests.iter().map(|&request| Ok::<_, Infallible>(request));
+    let out = simulate(&setup, given).expect("a good setup");
+    report(what, requests.len(), begin, &format!("simulated IOPS {:.0}", out.iops));
+}
+
 fn main() {
     let million = std::env::args().nth(1).and_then(|argument| argument.parse().ok()).unwrap_or(8);
     let requests = requests(million * 1_000_000);
@@ -75,4 +93,6 @@ fn main() {
     timed("timed: all cached, depth 32", cache(130), &requests, closed);
     timed("timed: all cached, by time stamps", cache(130), &requests, Load::Open { speed: 1.0 });
     timed("timed: 10 % cached over a fixed latency", cache(10), &requests, closed);
+    whole("simulate: all cached, NVMe, depth 32", LINES * 4096 * 130 / 100, &requests, closed);
+    whole("simulate: 10 % cached over flash, depth 32", LINES * 4096 / 10, &requests, closed);
 }

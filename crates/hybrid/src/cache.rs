@@ -355,6 +355,16 @@ impl<D: Device> Device for Cache<D> {
         self.settle(now, done);
     }
 
+    fn foresee(&self, commands: &[Command]) {
+        for commands in commands.chunks(Directory::FORESEEN) {
+            let mut lines = [0; Directory::FORESEEN];
+            for (line, command) in lines.iter_mut().zip(commands) {
+                *line = (command.sector >> self.shift) as u32;
+            }
+            self.directory.foresee(&lines[..commands.len()]);
+        }
+    }
+
     fn next_time(&self) -> Option<Nanos> {
         match (self.events.next_time(), self.below.next_time()) {
             (Some(own), Some(below)) => Some(own.min(below)),

@@ -49,6 +49,9 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
+    /// Lines that [`foresee`](Self::foresee) looks at.
+    pub(crate) const FORESEEN: usize = 16;
+
     /// For up to `lines` lines that leave as `policy` has it; `None` when it is not known. `lru` is an own one that
     /// costs nothing beyond the slot's links.
     pub(crate) fn new(policy: &str, lines: usize) -> Option<Self> {
@@ -78,6 +81,24 @@ impl Directory {
     pub(crate) fn find(&self, line: u32) -> Option<u32> {
         let slot = self.table.get(line);
         (slot != NONE && self.slots[slot as usize].state & PRESENT != 0).then_some(slot)
+    }
+
+    /// Loads what lookups of `lines` will need into the processor's caches. One lookup is three loads that wait for one
+    /// another; here those of all lines are under way together.
+    pub(crate) fn foresee(&self, lines: &[u32]) {
+        let mut slots = [NONE; Self::FORESEEN];
+        for (slot, &line) in slots.iter_mut().zip(lines) {
+            *slot = self.table.guess(line);
+        }
+        let mut links = [(NONE, NONE); Self::FORESEEN];
+        for (link, &slot) in links.iter_mut().zip(&slots) {
+            *link = self.slots.get(slot as usize).map_or((NONE, NONE), |slot| (slot.older, slot.newer));
+        }
+        let line = |slot: u32| self.slots.get(slot as usize).map_or(0, |slot| slot.line);
+        let sum = links
+            .iter()
+            .fold(0, |sum: u32, &(older, newer)| sum.wrapping_add(line(older)).wrapping_add(line(newer)));
+        std::hint::black_box(sum);
     }
 
     /// The line in `slot` was used.

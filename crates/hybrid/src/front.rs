@@ -169,6 +169,10 @@ impl<D: Device> Device for Fronted<D> {
         self.arrive(now, done);
     }
 
+    fn foresee(&self, commands: &[Command]) {
+        self.inner.foresee(commands);
+    }
+
     fn next_time(&self) -> Option<Nanos> {
         match (self.own_time(), self.inner.next_time()) {
             (Some(own), Some(inner)) => Some(own.min(inner)),

@@ -28,4 +28,4 @@ pub use latency::Latencies;
 pub use memory::{MemoryOnly, MemoryTiming};
 pub use replay::{Load, Plan, Replayed, replay};
 pub use simulate::{Outcome, Setup, Storage, simulate};
-pub use survey::{Survey, Surveyor};
+pub use survey::{Layout, Placement, Survey, Surveyor};

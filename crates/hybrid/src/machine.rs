@@ -49,6 +49,12 @@ impl<S: Device> Device for Machine<S> {
         }
     }
 
+    fn foresee(&self, commands: &[Command]) {
+        if let Machine::Cached(cache) = self {
+            cache.foresee(commands);
+        }
+    }
+
     fn next_time(&self) -> Option<Nanos> {
         match self {
             Machine::Nand(device) => device.next_time(),

@@ -66,10 +66,25 @@ const DIGITS: u8 = 3;
 /// Larger values, more than two hours, are taken as this: a histogram's memory grows with the logarithm of its values.
 const VALUE_MAX: u64 = 1 << 43;
 
+/// Requests that are read at once.
+const AHEAD: usize = 16;
+
 fn histogram() -> Histogram<u64> {
     let mut histogram = Histogram::new_with_bounds(1, 1 << 20, DIGITS).expect("the bounds are in order");
     histogram.auto(true);
     histogram
+}
+
+/// The command for `request`, whose sectors it covers.
+fn command(tag: u64, request: &Request) -> Command {
+    let operation = match request.kind {
+        Kind::Read => Operation::Read,
+        Kind::Write => Operation::Write,
+        Kind::Trim => Operation::Trim,
+    };
+    let sector = request.offset / SECTOR;
+    let sectors = (request.end().div_ceil(SECTOR) - sector) as u32;
+    Command { tag, operation, sector, sectors }
 }
 
 fn record(histogram: &mut Histogram<u64>, value: u64) {
@@ -117,6 +132,11 @@ struct Replay<'a, D, F> {
     measured: F,
     now: Nanos,
     number: u64,
+    /// Requests that were read and not sent, from number `taken` on, and what came instead of the one after them.
+    ahead: Vec<Request>,
+    taken: usize,
+    failed: Option<Error>,
+    commands: Vec<Command>,
     sent: Slab<Sent>,
     done: Vec<Done>,
     /// When measuring began, and up to when `queue_area` is summed.
@@ -156,6 +176,10 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
             measured,
             now: 0,
             number: 0,
+            ahead: Vec::with_capacity(AHEAD),
+            taken: 0,
+            failed: None,
+            commands: Vec::with_capacity(AHEAD),
             sent: Slab::new(),
             done: Vec::new(),
             begin: 0,
@@ -172,8 +196,8 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
     {
         loop {
             while self.sent.len() < depth {
-                let Some(request) = requests.next() else { return Ok(()) };
-                self.send(&request.map_err(|error| Error::Trace(error.into()))?)?;
+                let Some(request) = self.next(requests)? else { return Ok(()) };
+                self.send(&request)?;
             }
             self.step();
         }
@@ -185,8 +209,7 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let mut first = None;
-        for request in requests {
-            let request = request.map_err(|error| Error::Trace(error.into()))?;
+        while let Some(request) = self.next(requests)? {
             let since = request.time_ns.saturating_sub(*first.get_or_insert(request.time_ns));
             let time = if speed == 1.0 { since } else { (since as f64 / speed) as Nanos };
             while self.device.next_time().is_some_and(|next| next <= time) {
@@ -196,6 +219,37 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
             self.send(&request)?;
         }
         Ok(())
+    }
+
+    /// The next request. They are taken in batches, of which the device is told.
+    fn next<I, E>(&mut self, requests: &mut I) -> Result<Option<Request>, Error>
+    where
+        I: Iterator<Item = Result<Request, E>>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        if self.ahead.len() == self.taken && self.failed.is_none() {
+            self.taken = 0;
+            self.ahead.clear();
+            for request in requests.take(AHEAD) {
+                match request {
+                    Ok(request) => self.ahead.push(request),
+                    Err(error) => {
+                        self.failed = Some(Error::Trace(error.into()));
+                        break;
+                    }
+                }
+            }
+            self.commands.clear();
+            self.commands.extend(self.ahead.iter().map(|request| command(0, request)));
+            self.device.foresee(&self.commands);
+        }
+        match self.ahead.get(self.taken) {
+            Some(&request) => {
+                self.taken += 1;
+                Ok(Some(request))
+            }
+            None => self.failed.take().map_or(Ok(None), Err),
+        }
     }
 
     /// Waits for what is under way.
@@ -242,18 +296,12 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
         Ok(())
     }
 
-    /// The command for `request`, whose sectors it covers.
+    /// The command for the next request, within the device.
     fn command(&mut self, request: &Request) -> Result<Command, Error> {
         self.number += 1;
-        let operation = match request.kind {
-            Kind::Read => Operation::Read,
-            Kind::Write => Operation::Write,
-            Kind::Trim => Operation::Trim,
-        };
+        let mut command = command(0, request);
         let capacity = self.device.sectors();
-        let mut sector = request.offset / SECTOR;
-        let mut sectors = request.end().div_ceil(SECTOR) - sector;
-        if sector + sectors > capacity {
+        if command.sector + u64::from(command.sectors) > capacity {
             if !self.plan.wrap || capacity == 0 {
                 return Err(Error::Beyond {
                     number: self.number,
@@ -262,10 +310,11 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
                     capacity: capacity * SECTOR,
                 });
             }
-            sectors = sectors.min(capacity);
-            sector = (sector % capacity).min(capacity - sectors);
+            let sectors = u64::from(command.sectors).min(capacity);
+            command.sector = (command.sector % capacity).min(capacity - sectors);
+            command.sectors = sectors as u32;
         }
-        Ok(Command { tag: 0, operation, sector, sectors: sectors as u32 })
+        Ok(command)
     }
 
     fn receive(&mut self) {

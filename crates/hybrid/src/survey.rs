@@ -1,16 +1,26 @@
-//! What must be known of requests before they can be replayed: how many, how far they reach, how much they touch.
+//! What must be known of requests before they can be replayed: how many there are, how much they touch, and where that
+//! is to be on a device.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use terapage_blocktrace::{Kind, Request};
 
-/// Where volumes begin on a device that holds several: at multiples of this.
-const ALIGNMENT: u64 = 1 << 20;
-/// Words of a bitmap of lines.
-const WORDS: usize = 64;
+/// The pieces of volumes that are placed as a whole.
+const PIECE: u64 = 1 << 20;
 
-/// What requests are like. Volumes lie on the device one after the other, in order of appearance.
+/// Where the volumes of a trace lie on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// One volume after the other, each piece of 1 MiB that a request touches, in the order of addresses; what is never
+    /// touched takes no room. What lay side by side still does.
+    Packed,
+    /// One volume after the other, as far as requests reach.
+    AsIs,
+}
+
+/// What requests are like.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
     /// Requests.
@@ -21,50 +31,40 @@ pub struct Survey {
     pub writes: u64,
     /// The byte after the last one that is touched, by volume.
     pub extents: Vec<u64>,
+    /// Bytes of the pieces of 1 MiB that are touched.
+    pub pieces_bytes: u64,
     /// Bytes of the lines that are read or written at least once.
     pub footprint_bytes: u64,
     /// The last time stamp, in nanoseconds.
     pub last_ns: u64,
 }
 
-impl Survey {
-    /// Where each volume begins.
-    pub fn bases(&self) -> Vec<u64> {
-        let mut next = 0;
-        let place = |extent: &u64| {
-            let base = next;
-            next += extent.next_multiple_of(ALIGNMENT);
-            base
-        };
-        self.extents.iter().map(place).collect()
-    }
-
-    /// Bytes of a device that holds all volumes.
-    pub fn device_bytes(&self) -> u64 {
-        self.extents.iter().map(|extent| extent.next_multiple_of(ALIGNMENT)).sum()
-    }
-}
+/// Volume and number of a piece.
+type Piece = (u16, u64);
 
 /// Takes a survey, request by request. Its memory grows with the footprint.
 #[derive(Debug)]
 pub struct Surveyor {
     survey: Survey,
     shift: u32,
-    /// Bitmaps of lines that were touched, by volume and the upper bits of the line's number.
-    maps: HashMap<(u16, u64), usize>,
-    bits: Vec<[u64; WORDS]>,
-    last: (u16, u64, usize),
+    /// Words of a piece's bitmap of lines.
+    words: usize,
+    pieces: HashMap<Piece, usize>,
+    bits: Vec<u64>,
+    last: (Piece, usize),
 }
 
 impl Surveyor {
-    /// For a footprint in lines of `line_bytes`, a power of two.
+    /// For a footprint in lines of `line_bytes`, a power of two up to 1 MiB.
     pub fn new(line_bytes: u32) -> Self {
+        let shift = line_bytes.clamp(512, 1 << 20).ilog2();
         Surveyor {
             survey: Survey::default(),
-            shift: line_bytes.max(512).ilog2(),
-            maps: HashMap::new(),
+            shift,
+            words: ((PIECE >> shift) as usize).div_ceil(64),
+            pieces: HashMap::new(),
             bits: Vec::new(),
-            last: (0, u64::MAX, 0),
+            last: ((0, u64::MAX), 0),
         }
     }
 
@@ -81,33 +81,101 @@ impl Surveyor {
         match request.kind {
             Kind::Read => survey.reads += 1,
             Kind::Write => survey.writes += 1,
-            Kind::Trim => return,
+            Kind::Trim => {
+                for piece in request.offset / PIECE..=(request.end() - 1) / PIECE {
+                    self.piece((request.volume, piece));
+                }
+                return;
+            }
         }
         for line in request.offset >> self.shift..=(request.end() - 1) >> self.shift {
-            self.touch(request.volume, line);
+            self.touch(request.volume, line << self.shift);
         }
     }
 
-    fn touch(&mut self, volume: u16, line: u64) {
-        let lines = WORDS as u64 * 64;
-        let chunk = line / lines;
-        if (self.last.0, self.last.1) != (volume, chunk) {
-            let map = *self.maps.entry((volume, chunk)).or_insert_with(|| {
-                self.bits.push([0; WORDS]);
-                self.bits.len() - 1
-            });
-            self.last = (volume, chunk, map);
-        }
-        let at = (line % lines) as usize;
-        let word = &mut self.bits[self.last.2][at / 64];
+    fn touch(&mut self, volume: u16, offset: u64) {
+        let piece = self.piece((volume, offset / PIECE));
+        let at = (offset % PIECE >> self.shift) as usize;
+        let word = &mut self.bits[piece * self.words + at / 64];
         let bit = 1 << (at % 64);
         self.survey.footprint_bytes += u64::from(*word & bit == 0) << self.shift;
         *word |= bit;
     }
 
-    /// What there was.
-    pub fn finish(self) -> Survey {
-        self.survey
+    /// The number of a piece, in order of appearance.
+    fn piece(&mut self, piece: Piece) -> usize {
+        if self.last.0 != piece {
+            let new = self.pieces.len();
+            let number = *self.pieces.entry(piece).or_insert(new);
+            if number == new {
+                self.bits.resize(self.bits.len() + self.words, 0);
+                self.survey.pieces_bytes += PIECE;
+            }
+            self.last = (piece, number);
+        }
+        self.last.1
+    }
+
+    /// What there was, and where it lies on a device by `layout`.
+    pub fn finish(self, layout: Layout) -> (Survey, Placement) {
+        let placement = match layout {
+            Layout::Packed => Placement::packed(self.pieces),
+            Layout::AsIs => Placement::as_is(&self.survey.extents),
+        };
+        (self.survey, placement)
+    }
+}
+
+/// Where volumes, or their pieces, begin on a device.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    how: How,
+    bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum How {
+    Pieces(HashMap<Piece, u64>),
+    Volumes(Vec<u64>),
+}
+
+impl Placement {
+    fn packed(pieces: HashMap<Piece, usize>) -> Self {
+        let mut order: Vec<Piece> = pieces.into_keys().collect();
+        order.sort_unstable();
+        let bytes = order.len() as u64 * PIECE;
+        let places = order.into_iter().zip((0..).step_by(PIECE as usize));
+        Placement { how: How::Pieces(places.collect()), bytes }
+    }
+
+    fn as_is(extents: &[u64]) -> Self {
+        let mut bytes = 0;
+        let mut bases = Vec::new();
+        for extent in extents {
+            bases.push(bytes);
+            bytes += extent.next_multiple_of(PIECE);
+        }
+        Placement { how: How::Volumes(bases), bytes }
+    }
+
+    /// Bytes of a device that holds everything.
+    pub fn device_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// `request` at its place on the device. One that was not surveyed stays where it is.
+    pub fn place(&self, mut request: Request) -> Request {
+        match &self.how {
+            How::Pieces(places) => {
+                if let Some(base) = places.get(&(request.volume, request.offset / PIECE)) {
+                    request.offset = base + request.offset % PIECE;
+                }
+            }
+            How::Volumes(bases) => {
+                request.offset += bases.get(usize::from(request.volume)).copied().unwrap_or(0);
+            }
+        }
+        request
     }
 }
 
@@ -119,31 +187,66 @@ mod tests {
 
     use super::*;
 
+    fn requests() -> impl Strategy<Value = Vec<Request>> {
+        let request = (0_u64..1 << 26, 1_u32..3_000_000, 0_u16..3, 0_u8..3);
+        let request = request.prop_map(|(offset, bytes, volume, kind)| {
+            let kind = [Kind::Read, Kind::Write, Kind::Trim][usize::from(kind)];
+            Request { time_ns: 0, offset, bytes, volume, kind }
+        });
+        prop::collection::vec(request, 1..30)
+    }
+
+    fn survey(requests: &[Request], line_bytes: u32, layout: Layout) -> (Survey, Placement) {
+        let mut surveyor = Surveyor::new(line_bytes);
+        requests.iter().for_each(|request| surveyor.add(request));
+        surveyor.finish(layout)
+    }
+
     proptest! {
         #[test]
-        fn the_footprint_is_that_of_a_set(
-            requests in prop::collection::vec((0_u64..1 << 26, 1_u32..100_000, 0_u16..3, 0_u8..3), 0..100),
-        ) {
-            let mut surveyor = Surveyor::new(4096);
-            let mut lines = HashSet::new();
-            let mut extents = [0_u64; 3];
-            for &(offset, bytes, volume, kind) in &requests {
-                let kind = [Kind::Read, Kind::Write, Kind::Trim][usize::from(kind)];
-                let request = Request { time_ns: 0, offset, bytes, volume, kind };
-                surveyor.add(&request);
-                extents[usize::from(volume)] = extents[usize::from(volume)].max(request.end());
-                if kind != Kind::Trim {
-                    lines.extend((offset / 4096..request.end().div_ceil(4096)).map(|line| (volume, line)));
-                }
-            }
-            let survey = surveyor.finish();
-            prop_assert_eq!(survey.footprint_bytes, lines.len() as u64 * 4096);
+        fn the_footprint_is_that_of_a_set(requests in requests(), shift in 9_u32..15) {
+            let (survey, _) = survey(&requests, 1 << shift, Layout::Packed);
+            let touching = |request: &&Request| request.kind != Kind::Trim;
+            let lines: HashSet<(u16, u64)> = (requests.iter().filter(touching))
+                .flat_map(|request| {
+                    let lines = request.offset >> shift..=(request.end() - 1) >> shift;
+                    lines.map(|line| (request.volume, line))
+                })
+                .collect();
+            prop_assert_eq!(survey.footprint_bytes, (lines.len() as u64) << shift);
             prop_assert_eq!(survey.requests, requests.len() as u64);
-            for (volume, base) in survey.bases().iter().enumerate() {
-                prop_assert_eq!(survey.extents[volume], extents[volume]);
-                let end = survey.bases().get(volume + 1).copied().unwrap_or(survey.device_bytes());
-                prop_assert!(base + extents[volume] <= end);
+        }
+
+        /// Bytes of the volumes that differ lie in different places, within the device, and in the same order.
+        #[test]
+        fn placing_keeps_bytes_apart_and_in_order(requests in requests(), packed in any::<bool>()) {
+            let layout = if packed { Layout::Packed } else { Layout::AsIs };
+            let (_, placement) = survey(&requests, 4096, layout);
+            let mut places: Vec<((u16, u64), u64)> = Vec::new();
+            for &request in &requests {
+                let placed = placement.place(request);
+                prop_assert!(placed.end() <= placement.device_bytes());
+                // The first and the last byte of each.
+                places.push(((request.volume, request.offset), placed.offset));
+                places.push(((request.volume, request.end() - 1), placed.end() - 1));
+            }
+            places.sort_unstable();
+            for pair in places.windows(2) {
+                prop_assert_eq!(pair[0].0 == pair[1].0, pair[0].1 == pair[1].1);
+                prop_assert!(pair[0].1 <= pair[1].1, "{:?}", pair);
             }
         }
+    }
+
+    #[test]
+    fn packing_leaves_out_what_is_never_touched() {
+        let at = |offset| Request { time_ns: 0, offset, bytes: 4096, volume: 0, kind: Kind::Read };
+        let requests = [at(1 << 40), at(0), at((1 << 40) + PIECE - 2048)];
+        let (found, placement) = survey(&requests, 4096, Layout::Packed);
+        assert_eq!((found.pieces_bytes, placement.device_bytes()), (3 * PIECE, 3 * PIECE));
+        assert_eq!(found.footprint_bytes, 4 * 4096);
+        let offsets: Vec<u64> = requests.iter().map(|&request| placement.place(request).offset).collect();
+        assert_eq!(offsets, [PIECE, 0, 2 * PIECE - 2048]);
+        assert_eq!(survey(&requests, 4096, Layout::AsIs).1.device_bytes(), (1 << 40) + 2 * PIECE);
     }
 }

@@ -46,6 +46,11 @@ impl Table {
         (self.entries[self.place(line)] as u32).wrapping_sub(1)
     }
 
+    /// What is at the home of `line`: most often its slot. For looking ahead: it may be another's, or [`NONE`].
+    pub(crate) fn guess(&self, line: u32) -> u32 {
+        (self.entries[self.home(line)] as u32).wrapping_sub(1)
+    }
+
     /// Puts `line`, which is not in the table, at `slot`.
     pub(crate) fn insert(&mut self, line: u32, slot: u32) {
         if (self.len + 1) * 16 > self.entries.len() * 13 {

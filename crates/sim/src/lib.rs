@@ -1,29 +1,40 @@
 //! The simulators as commands: `terapage sim ...`. One subcommand, one file.
 #![forbid(unsafe_code)]
 
+mod convert;
 mod fit;
+mod info;
 mod paper;
+mod plain;
+mod progress;
 mod report;
 mod show;
 mod ssd;
 mod sweep;
+mod trace;
 mod volume;
+
+pub use trace::TraceArgs;
 
 /// The simulators.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Fit the unknowns of the hybrid SSD paper to the gains that it printed
-    Fit(fit::FitCommand),
-    /// Draw the hybrid SSD paper's figures again, beside what was published
-    Paper(paper::Paper),
-    /// Show a study that was kept as JSON, in the terminal or as a page
-    Report(report::Report),
-    /// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM
-    Ssd(Box<ssd::Ssd>),
-    /// Simulate every combination of parameters; go on where an earlier sweep ended
-    Sweep(sweep::SweepCommand),
+    /// Tell what a block trace is like
+    Info(info::Info),
+    /// Convert a block trace to another format
+    Convert(convert::Convert),
     /// Describe or write synthetic stand-ins for the MSR Cambridge volumes
     Volume(volume::VolumeCommand),
+    /// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM
+    Ssd(Box<ssd::Ssd>),
+    /// Draw the hybrid SSD paper's figures again, beside what was published
+    Paper(paper::Paper),
+    /// Fit the unknowns of the hybrid SSD paper to the gains that it printed
+    Fit(fit::FitCommand),
+    /// Simulate every combination of parameters; go on where an earlier sweep ended
+    Sweep(sweep::SweepCommand),
+    /// Show a study that was kept as JSON, in the terminal or as a page
+    Report(report::Report),
 }
 
 impl Command {
@@ -33,12 +44,14 @@ impl Command {
     /// What is wrong, in one line.
     pub fn run(self) -> anyhow::Result<()> {
         match self {
-            Command::Fit(fit) => fit.run(),
-            Command::Paper(paper) => paper.run(),
-            Command::Report(report) => report.run(),
-            Command::Ssd(ssd) => ssd.run(),
-            Command::Sweep(sweep) => sweep.run(),
+            Command::Info(info) => info.run(),
+            Command::Convert(convert) => convert.run(),
             Command::Volume(volume) => volume.run(),
+            Command::Ssd(ssd) => ssd.run(),
+            Command::Paper(paper) => paper.run(),
+            Command::Fit(fit) => fit.run(),
+            Command::Sweep(sweep) => sweep.run(),
+            Command::Report(report) => report.run(),
         }
     }
 }

@@ -29,6 +29,7 @@ struct Run {
     trace: String,
     synthetic: bool,
     survey: Survey,
+    device_bytes: u64,
     skipped: u64,
     nand: String,
     setup: Setup,
@@ -74,7 +75,7 @@ impl Ssd {
         let (options, limit) = (self.options(), self.requests.unwrap_or(u64::MAX));
         each(&self.traces, |path| {
             let mut seen = 0;
-            Source::survey(path, &options, limit, self.line_bytes()?, || tick(&bar, &mut seen))
+            Source::survey(path, &options, limit, self.line_bytes()?, self.layout(), || tick(&bar, &mut seen))
         })
     }
 
@@ -93,6 +94,7 @@ impl Ssd {
                 trace: source.name.clone(),
                 synthetic: source.synthetic,
                 survey: source.survey.clone(),
+                device_bytes: source.device_bytes(),
                 skipped: source.skipped,
                 nand: nand.name.clone(),
                 setup,

@@ -165,8 +165,8 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.nand.check()?;
         let wrong = |field, problem: String| Err(ConfigError::Field { field, problem });
-        if !(1..=1024).contains(&self.channels) || !(1..=1024).contains(&self.dies_per_channel) {
-            let problem = format!("{} x {}: each must be 1 to 1024", self.channels, self.dies_per_channel);
+        if !(1..=1 << 16).contains(&self.dies()) {
+            let problem = format!("{} x {}: must be 1 to 65536", self.channels, self.dies_per_channel);
             return wrong("channels x dies", problem);
         }
         if !self.over_provisioning.is_finite() || !(0.01..=100.0).contains(&self.over_provisioning) {

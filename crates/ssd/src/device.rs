@@ -51,6 +51,10 @@ pub trait Device {
     /// If the command goes beyond the device: senders check that first, with an error of their own.
     fn submit(&mut self, now: Nanos, command: Command, done: &mut Vec<Done>);
 
+    /// These commands will come soon. A device may look up what they will need, all at once, so that it is in the
+    /// processor's caches by then; nothing that can be seen changes.
+    fn foresee(&self, _commands: &[Command]) {}
+
     /// When its next event is due; `None` when it is idle.
     fn next_time(&self) -> Option<Nanos>;
 

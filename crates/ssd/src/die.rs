@@ -74,6 +74,8 @@ pub(crate) struct Collection {
     pub victim: u32,
     /// The next page to look at, the same in all planes.
     pub page: u32,
+    /// Valid units of that page when it was read.
+    pub units: u32,
     /// Valid slots when it began.
     pub valid: u32,
     /// Units moved so far.
@@ -94,7 +96,7 @@ pub(crate) struct Suspended {
 pub(crate) struct Die {
     pub phase: Phase,
     /// The events of an earlier number are void: what they stood for was suspended.
-    pub generation: u32,
+    pub generation: u16,
     pub busy_since: Nanos,
     pub busy_ns: Nanos,
     /// When the array begins to program or erase, and when it ends.

@@ -35,7 +35,7 @@ impl Ssd {
         let Some(victim) = self.blocks.take_victim(die, self.config.gc) else { return false };
         let valid = self.blocks.valid(victim);
         self.dies[die as usize].collection =
-            Some(Collection { victim, page: 0, valid, moved: 0, host_slots: 0 });
+            Some(Collection { victim, page: 0, units: 0, valid, moved: 0, host_slots: 0 });
         true
     }
 
@@ -156,6 +156,7 @@ impl Ssd {
         while collection.page < self.geometry.pages_per_block() {
             let (planes, units) = self.valid_in_page(collection.victim, collection.page);
             if units > 0 {
+                collection.units = units;
                 self.dies[die as usize].collection = Some(collection);
                 self.counters.nand_gc_reads += u64::from(planes);
                 let sensing = self.transfer(now, die, planes, 0);
@@ -189,8 +190,7 @@ impl Ssd {
 
     pub(crate) fn gc_send(&mut self, now: Nanos, die: u32) {
         let Some(collection) = self.dies[die as usize].collection else { return };
-        let (_, units) = self.valid_in_page(collection.victim, collection.page);
-        let bytes = u64::from(units) * u64::from(self.geometry.unit_bytes);
+        let bytes = u64::from(collection.units) * u64::from(self.geometry.unit_bytes);
         let end = self.transfer(now, die, 0, bytes);
         self.occupy(now, die, Phase::GcSending, end);
     }

@@ -79,7 +79,7 @@ impl Ssd {
         }
     }
 
-    pub(crate) fn die_event(&mut self, now: Nanos, die: u32, generation: u32) {
+    pub(crate) fn die_event(&mut self, now: Nanos, die: u32, generation: u16) {
         if self.dies[die as usize].generation != generation {
             return;
         }
@@ -120,7 +120,7 @@ impl Ssd {
         }
         state.phase = phase;
         let generation = state.generation;
-        self.events.at(end, Event::Die { die, generation });
+        self.events.at(end, Event::Die { die: die as u16, generation });
     }
 
     /// The die has ended what it did.

@@ -74,7 +74,6 @@ impl Parser {
 /// Writes version 3; each volume is a file that is added and opened before its first request.
 #[derive(Default)]
 pub(crate) struct Writer {
-    begun: bool,
     opened: Vec<bool>,
 }
 

@@ -104,7 +104,7 @@ impl Encoder for Writer {
         if item.kind == Kind::Trim {
             return Err(Misfit::Trim);
         }
-        if item.offset % 512 != 0 {
+        if !item.offset.is_multiple_of(512) {
             return Err(Misfit::Unaligned);
         }
         let seconds = u32::try_from(item.time_ns / 1_000_000_000).map_err(|_| Misfit::Time)?;

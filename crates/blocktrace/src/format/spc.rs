@@ -50,7 +50,7 @@ pub(crate) struct Writer;
 
 impl Encoder for Writer {
     fn put(&mut self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<(), Misfit> {
-        if item.offset % 512 != 0 {
+        if !item.offset.is_multiple_of(512) {
             return Err(Misfit::Unaligned);
         }
         let letter = match item.kind {

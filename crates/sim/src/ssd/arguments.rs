@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use terapage_blocktrace::{Format, Options};
 use terapage_config::Size;
-use terapage_hybrid::{CacheKind, CacheOptions, Load, MemoryTiming, Setup, Storage};
+use terapage_hybrid::{CacheKind, CacheOptions, Layout, Load, MemoryTiming, Setup, Storage};
 use terapage_policy::replacement::NAMES;
 use terapage_ssd::{Config, Front, GcPolicy, Precondition, Profile};
 
@@ -34,6 +34,15 @@ pub enum CacheArgument {
     ScmOnly,
     /// No cache: all is flash
     None,
+}
+
+/// Where the volumes of a trace lie on the SSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LayoutArgument {
+    /// The pieces of 1 MiB that the trace touches, in the order of addresses
+    Packed,
+    /// As in the trace
+    AsIs,
 }
 
 /// How the host is connected.
@@ -133,7 +142,10 @@ pub struct Ssd {
     /// With --open: divide time stamps by this
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "open")]
     pub speed: f64,
-    /// Bytes of the SSD [default: as far as the trace reaches, at least 1G]
+    /// Where the volumes of a trace lie on the SSD
+    #[arg(long, value_enum, default_value = "packed")]
+    pub layout: LayoutArgument,
+    /// Bytes of the SSD [default: what the layout needs, at least 1G]
     #[arg(long, value_name = "BYTES")]
     pub capacity: Option<Size>,
     /// Let requests beyond the capacity go round to its beginning
@@ -215,6 +227,13 @@ impl Ssd {
         Ok(profiles)
     }
 
+    pub(super) fn layout(&self) -> Layout {
+        match self.layout {
+            LayoutArgument::Packed => Layout::Packed,
+            LayoutArgument::AsIs => Layout::AsIs,
+        }
+    }
+
     pub(super) fn line_bytes(&self) -> anyhow::Result<u32> {
         let Size(bytes) = self.line;
         match u32::try_from(bytes) {
@@ -226,7 +245,7 @@ impl Ssd {
     /// The SSD with `nand` for the trace of `source`.
     pub(super) fn setup(&self, nand: &Profile, source: &Source) -> anyhow::Result<Setup> {
         let requests = source.survey.requests;
-        let ssd = self.ssd(nand, source.survey.device_bytes());
+        let ssd = self.ssd(nand, source.device_bytes());
         Ok(Setup {
             storage: self.storage(&ssd, source)?,
             ssd,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use terapage_blocktrace::{Error, Options, Reader, Request, open};
-use terapage_hybrid::{Survey, Surveyor};
+use terapage_hybrid::{Layout, Placement, Survey, Surveyor};
 
 /// Requests that are kept in memory, at 24 bytes each; longer traces are read again for each run.
 const KEPT: usize = 8 << 20;
@@ -22,7 +22,7 @@ pub struct Source {
     path: PathBuf,
     options: Options,
     limit: u64,
-    bases: Vec<u64>,
+    placement: Placement,
     kept: Option<Vec<Request>>,
 }
 
@@ -36,6 +36,7 @@ impl Source {
         options: &Options,
         limit: u64,
         line_bytes: u32,
+        layout: Layout,
         mut tick: impl FnMut(),
     ) -> anyhow::Result<Source> {
         let mut reader = open(path, options)?;
@@ -53,13 +54,13 @@ impl Source {
                 kept.push(request);
             }
         }
-        let survey = surveyor.finish();
+        let (survey, placement) = surveyor.finish(layout);
         if survey.requests == 0 {
             bail!("{}: there is no request in it", path.display());
         }
         Ok(Source {
             name: name(path, &reader),
-            bases: survey.bases(),
+            placement,
             survey,
             skipped: reader.counts().skipped,
             synthetic: reader.meta().synthetic,
@@ -70,21 +71,24 @@ impl Source {
         })
     }
 
-    /// Its requests, placed on one device that holds all its volumes.
+    /// Bytes of a device that holds all its volumes.
+    pub fn device_bytes(&self) -> u64 {
+        self.placement.device_bytes()
+    }
+
+    /// Its requests, at their places on such a device.
     ///
     /// # Errors
     /// If the file cannot be opened again.
     pub fn requests(&self) -> anyhow::Result<Box<dyn Iterator<Item = Result<Request, Error>> + '_>> {
-        let place = |mut request: Request| {
-            request.offset += self.bases.get(usize::from(request.volume)).copied().unwrap_or(0);
-            request
-        };
         Ok(match &self.kept {
-            Some(kept) => Box::new(kept.iter().map(move |&request| Ok(place(request)))),
+            Some(kept) => Box::new(kept.iter().map(move |&request| Ok(self.placement.place(request)))),
             None => {
                 let again = open(&self.path, &self.options);
                 let reader = again.with_context(|| format!("{}: reading it again", self.path.display()))?;
-                Box::new(reader.take(self.limit as usize).map(move |request| request.map(place)))
+                Box::new(
+                    reader.take(self.limit as usize).map(move |request| Ok(self.placement.place(request?))),
+                )
             }
         })
     }

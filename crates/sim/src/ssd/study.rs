@@ -72,12 +72,12 @@ fn of_trace(run: &Run) -> String {
     let survey = &run.survey;
     let written = survey.writes as f64 / survey.requests as f64 * 100.0;
     let mut text = format!(
-        "{}{}: {} requests, {written:.1} % of them writes, touch {} and reach up to {}.",
+        "{}{}: {} requests, {written:.1} % of them writes, touch {}, in pieces of 1 MiB {}.",
         run.trace,
         if run.synthetic { " (synthetic)" } else { "" },
         survey.requests,
         Size(survey.footprint_bytes),
-        Size(survey.device_bytes()),
+        Size(survey.pieces_bytes),
     );
     text += &match &run.setup.storage {
         Storage::Cached(cache) => {

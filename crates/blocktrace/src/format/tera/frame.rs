@@ -105,7 +105,7 @@ fn encode(state: &mut State, time_ticks: u64, record: Record, volume: usize, out
     };
     out.push(0);
     let jump = record.address.wrapping_sub(*state.end(volume)) as i64;
-    let unit = if record.bytes % 512 == 0 && jump % 512 == 0 { 512 } else { 1 };
+    let unit = if record.bytes.is_multiple_of(512) && jump % 512 == 0 { 512 } else { 1 };
     head |= if unit == 512 { SECTORS } else { 0 };
     if volume != state.volume {
         head |= VOLUME;

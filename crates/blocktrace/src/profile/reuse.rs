@@ -1,0 +1,354 @@
+//! Reuse distances and what an LRU cache would miss.
+//!
+//! The distance of a reference is the number of distinct blocks since the last one to the same block (Mattson et al.:
+//! "Evaluation techniques for storage hierarchies", 1970), counted with a tree of sums over the times of last use
+//! (Fenwick, 1994). It is exact as long as the blocks can be followed one by one. Beyond that only blocks whose hash is
+//! below a limit are followed, and the limit is halved whenever there are too many: SHARDS with a fixed number of
+//! samples (Waldspurger et al.: "Efficient MRC Construction with SHARDS", FAST 2015, sections 3.2 and 3.3), with its
+//! correction for the references that the sample has too few or too many of (SHARDS_adj).
+
+use super::histogram::{bucket_of, low_of};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// 64 even bits for a block. Vigna's splitmix64.
+#[inline]
+pub(super) fn hash(volume: u16, block: u64) -> u64 {
+    let mut mixed = (block ^ u64::from(volume) << 48).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// A block that is followed.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// The slot of its last use.
+    slot: u32,
+    read: bool,
+    written: bool,
+}
+
+/// Follows blocks.
+pub(super) struct Reuse {
+    tracked_max: usize,
+    // Blocks whose hash, shifted right by 64 less this, is 0 are followed: one in `2^halvings`.
+    halvings: u32,
+    seen: HashMap<(u64, u16), Seen, BuildHasherDefault<Mixer>>,
+    order: Order,
+    // By bucket of distance, in blocks of the whole trace; and first touches.
+    distances: Vec<f64>,
+    first_touches: f64,
+    references: u64,
+}
+
+/// Numbers of distinct blocks.
+pub(super) struct Blocks {
+    pub sampled: u64,
+    pub all: f64,
+    pub read: f64,
+    pub written: f64,
+}
+
+impl Reuse {
+    /// Follows at most so many blocks.
+    pub fn new(tracked_max: usize) -> Reuse {
+        let tracked_max = tracked_max.clamp(16, 1 << 30);
+        Reuse {
+            tracked_max,
+            halvings: 0,
+            seen: HashMap::default(),
+            order: Order::default(),
+            distances: Vec::new(),
+            first_touches: 0.0,
+            references: 0,
+        }
+    }
+
+    /// A reference to a block; `hash` is [`hash`] of it.
+    #[inline]
+    pub fn touch(&mut self, volume: u16, block: u64, hash: u64, write: bool) {
+        self.references += 1;
+        if self.is_followed(hash) {
+            self.follow((block, volume), write);
+        }
+    }
+
+    #[inline]
+    fn is_followed(&self, hash: u64) -> bool {
+        self.halvings == 0 || hash >> (64 - self.halvings) == 0
+    }
+
+    fn follow(&mut self, key: (u64, u16), write: bool) {
+        if self.order.is_full() {
+            self.renumber();
+        }
+        match self.seen.get_mut(&key) {
+            Some(seen) => {
+                let distance = self.order.move_to_end(seen.slot);
+                seen.slot = self.order.last();
+                seen.written |= write;
+                seen.read |= !write;
+                let bucket = bucket_of(u64::from(distance) << self.halvings);
+                if self.distances.len() <= bucket {
+                    self.distances.resize(bucket + 1, 0.0);
+                }
+                self.distances[bucket] += 1.0;
+            }
+            None => {
+                self.first_touches += 1.0;
+                let slot = self.order.append();
+                self.seen.insert(key, Seen { slot, read: !write, written: write });
+                if self.seen.len() > self.tracked_max {
+                    self.thin_out();
+                }
+            }
+        }
+    }
+
+    /// Follows half of the blocks from now on; what was counted so far counts half, as SHARDS has it.
+    fn thin_out(&mut self) {
+        while self.seen.len() > self.tracked_max && self.halvings < 63 {
+            self.halvings += 1;
+            let shift = 64 - self.halvings;
+            self.seen.retain(|(block, volume), _| hash(*volume, *block) >> shift == 0);
+            self.distances.iter_mut().for_each(|count| *count /= 2.0);
+            self.first_touches /= 2.0;
+        }
+        self.renumber();
+    }
+
+    /// Gives the blocks the first slots, in the order of their last use.
+    fn renumber(&mut self) {
+        let mut slots: Vec<&mut u32> = self.seen.values_mut().map(|seen| &mut seen.slot).collect();
+        slots.sort_unstable();
+        let count = slots.len();
+        slots.into_iter().zip(0..).for_each(|(slot, number)| *slot = number);
+        self.order.restart(count);
+    }
+
+    /// The share of blocks that are followed.
+    pub fn rate(&self) -> f64 {
+        (-f64::from(self.halvings)).exp2()
+    }
+
+    /// References to all blocks, followed or not.
+    pub fn references(&self) -> u64 {
+        self.references
+    }
+
+    /// How many distinct blocks there are.
+    pub fn blocks(&self) -> Blocks {
+        let scaled = |count: usize| count as f64 / self.rate();
+        Blocks {
+            sampled: self.seen.len() as u64,
+            all: scaled(self.seen.len()),
+            read: scaled(self.seen.values().filter(|seen| seen.read).count()),
+            written: scaled(self.seen.values().filter(|seen| seen.written).count()),
+        }
+    }
+
+    /// Sizes in blocks, each the least of a bucket, and the references that came back after so many blocks.
+    pub fn distances(&self) -> Vec<(f64, f64)> {
+        let scale = 1.0 / self.rate();
+        let filled = self.distances.iter().enumerate().filter(|(_, count)| **count > 0.0);
+        filled.map(|(bucket, count)| (low_of(bucket) as f64, count * scale)).collect()
+    }
+
+    /// Cache sizes in blocks, rising, and what an LRU cache of that size misses, as a share of all references.
+    pub fn miss_ratios(&self) -> Vec<(f64, f64)> {
+        if self.references == 0 {
+            return Vec::new();
+        }
+        // A distance d is a hit in a cache of more than d blocks. What the sample has too few or too many references
+        // of, against its share, is of the blocks that are used most: they hit in any cache.
+        let expected = self.references as f64 * self.rate();
+        let seen = self.distances.iter().sum::<f64>() + self.first_touches;
+        let mut hits = expected - seen;
+        let mut ratios = vec![(0.0, 1.0)];
+        for (bucket, count) in self.distances.iter().enumerate() {
+            hits += count;
+            if *count > 0.0 {
+                ratios.push((low_of(bucket + 1) as f64, (1.0 - hits / expected).clamp(0.0, 1.0)));
+            }
+        }
+        ratios
+    }
+}
+
+/// Blocks in the order of their last use: slots with a mark, and sums of marks in a Fenwick tree.
+#[derive(Default)]
+struct Order {
+    tree: Vec<u32>,
+    next: u32,
+    marks: u32,
+}
+
+/// The least number of slots.
+const SLOTS_MIN: usize = 1 << 10;
+
+impl Order {
+    fn is_full(&self) -> bool {
+        self.next as usize == self.tree.len()
+    }
+
+    /// The first `count` slots are marked from now on, and there is room for as many again.
+    fn restart(&mut self, count: usize) {
+        let slots = (2 * count).max(SLOTS_MIN).next_power_of_two();
+        self.tree.clear();
+        self.tree.resize(slots, 0);
+        for slot in 1..=slots {
+            self.tree[slot - 1] += u32::from(slot <= count);
+            let parent = slot + (slot & slot.wrapping_neg());
+            if parent <= slots {
+                self.tree[parent - 1] += self.tree[slot - 1];
+            }
+        }
+        (self.next, self.marks) = (count as u32, count as u32);
+    }
+
+    /// The slot that was marked last.
+    fn last(&self) -> u32 {
+        self.next - 1
+    }
+
+    /// Marks the next slot.
+    fn append(&mut self) -> u32 {
+        self.add(self.next, 1);
+        self.marks += 1;
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Takes the mark from a slot to the next one; says how many marks were passed.
+    fn move_to_end(&mut self, slot: u32) -> u32 {
+        let passed = self.marks - self.sum(slot);
+        self.add(slot, u32::MAX);
+        self.marks -= 1;
+        self.append();
+        passed
+    }
+
+    /// Adds to a slot; `u32::MAX` takes one away.
+    fn add(&mut self, slot: u32, by: u32) {
+        let mut place = slot as usize + 1;
+        while place <= self.tree.len() {
+            self.tree[place - 1] = self.tree[place - 1].wrapping_add(by);
+            place += place & place.wrapping_neg();
+        }
+    }
+
+    /// Marks up to and with a slot.
+    fn sum(&self, slot: u32) -> u32 {
+        let (mut place, mut sum) = (slot as usize + 1, 0u32);
+        while place > 0 {
+            sum = sum.wrapping_add(self.tree[place - 1]);
+            place &= place - 1;
+        }
+        sum
+    }
+}
+
+/// Hashes numbers; the standard library's hasher takes several times as long.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
+        self.0 ^= self.0 >> 29;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn touch(reuse: &mut Reuse, block: u64) {
+        reuse.touch(0, block, hash(0, block), block.is_multiple_of(2));
+    }
+
+    /// Misses of an LRU cache, from first principles.
+    fn misses(blocks: &[u64], size: usize) -> usize {
+        let mut cache: Vec<u64> = Vec::new();
+        let mut misses = 0;
+        for block in blocks {
+            match cache.iter().position(|cached| cached == block) {
+                Some(place) => drop(cache.remove(place)),
+                None => misses += 1,
+            }
+            cache.insert(0, *block);
+            cache.truncate(size);
+        }
+        misses
+    }
+
+    proptest! {
+        #[test]
+        fn miss_ratios_are_those_of_a_cache(blocks in prop::collection::vec(0u64..60, 1..3000)) {
+            let mut reuse = Reuse::new(1000);
+            blocks.iter().for_each(|block| touch(&mut reuse, *block));
+            for (size, ratio) in reuse.miss_ratios() {
+                let expected = misses(&blocks, size as usize) as f64 / blocks.len() as f64;
+                prop_assert!((ratio - expected).abs() < 1e-9, "{} blocks: {} for {}", size, ratio, expected);
+            }
+            let mut distinct = blocks.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            prop_assert_eq!(reuse.blocks().all, distinct.len() as f64);
+            let even = distinct.iter().filter(|block| *block % 2 == 0).count();
+            prop_assert_eq!(reuse.blocks().written, even as f64);
+        }
+    }
+
+    /// Blocks whose popularity falls with the power of their rank.
+    fn skewed(count: u64, blocks: f64) -> impl Iterator<Item = u64> {
+        (0..count).map(move |number| {
+            let uniform = hash(1, number) as f64 / u64::MAX as f64;
+            blocks.powf(uniform) as u64
+        })
+    }
+
+    #[test]
+    fn a_sample_comes_close() {
+        let (mut exact, mut sampled) = (Reuse::new(1 << 20), Reuse::new(1 << 12));
+        for block in skewed(1_000_000, 200_000.0) {
+            touch(&mut exact, block);
+            touch(&mut sampled, block);
+        }
+        assert_eq!(exact.rate(), 1.0);
+        assert!(sampled.rate() <= 1.0 / 32.0);
+        let footprint = exact.blocks().all;
+        assert!((sampled.blocks().all / footprint - 1.0).abs() < 0.1);
+        let ratio_at = |reuse: &Reuse, size: f64| {
+            reuse
+                .miss_ratios()
+                .into_iter()
+                .take_while(|(at, _)| *at <= size)
+                .last()
+                .map_or(1.0, |(_, ratio)| ratio)
+        };
+        let mut errors = Vec::new();
+        for eighth in 1..=8 {
+            let size = footprint * f64::from(eighth) / 8.0;
+            errors.push((ratio_at(&exact, size) - ratio_at(&sampled, size)).abs());
+        }
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        assert!(mean < 0.03, "{errors:?}");
+    }
+}

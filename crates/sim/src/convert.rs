@@ -1,0 +1,120 @@
+//! `terapage sim convert`: a block trace in another format.
+
+use crate::progress::Progress;
+use crate::trace::TraceArgs;
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+use terapage_blocktrace::{Counts, Format, Losses, Reader, Writer, WriterOptions};
+
+/// Convert a block trace to another format.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  terapage sim convert prxy_1.csv.gz prxy_1.tera
+  terapage sim convert --volume hm_1 hm.csv hm_1.trace.zst --to ssdsim
+  terapage sim convert trace.blkparse - --to fio
+
+OUT is compressed by its suffix (.gz, .zst, .xz). It appears when it is whole; on an
+error nothing stays behind. What does not fit into the format is an error that names
+the request; --lossy makes it fit and says what was lost.")]
+pub struct Convert {
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// The file to write; - is standard output
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// The format to write: tera, msr, ssdsim, disksim, blkparse, spc, fio, oraclegeneral [default: by OUT's suffix,
+    /// or tera]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+    /// Make fit what does not: leave out trims, grow to whole sectors, drop kinds and volumes
+    #[arg(long)]
+    lossy: bool,
+    /// The name that a tera trace has; kept from a tera trace
+    #[arg(long)]
+    name: Option<String>,
+    /// What a tera trace says of itself; kept from a tera trace
+    #[arg(long)]
+    comment: Option<String>,
+    /// Mark a tera trace as synthetic: made up, not recorded; kept from a tera trace
+    #[arg(long)]
+    synthetic: bool,
+}
+
+impl Convert {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The trace's, that a request does not fit, or that the file cannot be written.
+    pub fn run(self) -> anyhow::Result<()> {
+        let format = self.format()?;
+        let mut reader = self.trace.open()?;
+        if same_file(&self.trace.path, &self.out) {
+            bail!("{}: is read and to be written; write to another file", self.out.display());
+        }
+        let mut writer = Writer::create(&self.out, format, &self.options(&reader))?;
+        let mut progress = Progress::new(&reader);
+        while let Some(request) = reader.next() {
+            let request = request?;
+            let volume = reader.volumes().get(usize::from(request.volume));
+            writer
+                .write(&request, volume.map_or("", String::as_str))
+                .with_context(|| format!("as {format}"))?;
+            progress.step(&reader);
+        }
+        let losses = writer.finish()?;
+        drop(progress);
+        tell(format, &losses, &reader.counts());
+        Ok(())
+    }
+
+    /// As asked, or by the last suffix that is none of a compression.
+    fn format(&self) -> anyhow::Result<Format> {
+        let format = self.to.unwrap_or_else(|| {
+            let packed = terapage_blocktrace::Compression::of_name(&self.out).is_some();
+            let plain = if packed { self.out.with_extension("") } else { self.out.clone() };
+            let suffix = plain.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
+            suffix.parse().unwrap_or(Format::Tera)
+        });
+        if !format.is_written() {
+            bail!(
+                "{format} traces are read, not written; write tera, msr, ssdsim, disksim, blkparse, spc, fio or oraclegeneral"
+            );
+        }
+        Ok(format)
+    }
+
+    fn options(&self, reader: &Reader) -> WriterOptions {
+        let meta = reader.meta();
+        WriterOptions {
+            name: self.name.clone().unwrap_or_else(|| meta.name.clone()),
+            comment: self.comment.clone().unwrap_or_else(|| meta.comment.clone()),
+            synthetic: self.synthetic || meta.synthetic,
+            lossy: self.lossy,
+        }
+    }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    let (a, b) = (a.canonicalize(), b.canonicalize());
+    matches!((a, b), (Ok(a), Ok(b)) if a == b)
+}
+
+/// What became of the requests, on standard error: standard output may be the trace.
+fn tell(format: Format, losses: &Losses, counts: &Counts) {
+    let mut parts = vec![format!("{} requests as {format}", losses.requests)];
+    for (count, what) in [
+        (counts.skipped, "bad records skipped"),
+        (counts.late, "times that went back taken as simultaneous"),
+        (counts.unwanted, "requests to other volumes left out"),
+        (counts.other, "records that are no requests for data left out"),
+        (losses.times_cut, "times cut off to the format's unit"),
+        (losses.trims, "trims left out"),
+        (losses.grown, "requests grown to whole sectors"),
+        (losses.kinds, "writes that are not told from reads"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    eprintln!("{}", parts.join("; "));
+}
