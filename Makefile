@@ -33,6 +33,7 @@ test:
 	cargo build --workspace --release --locked
 	tests/programs/run-all ci
 	tests/faults/run
+	tests/report/run
 
 soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 cargo test -p terapage-model --locked --release

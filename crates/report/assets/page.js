@@ -2,7 +2,8 @@
 (() => {
   const PLOTS = JSON.parse(document.getElementById("plots").textContent);
   const ROOT = document.documentElement;
-  const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
+  // ECharts writes it into attributes of SVG as it is: no double quotes.
+  const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif";
   const SVG = "http://www.w3.org/2000/svg";
 
   // Six colours that stay apart for colour-blind eyes (after Okabe and Ito), lighter ones on dark.
@@ -28,6 +29,17 @@
   const FEW = 60;
   // More points than these are drawn on a canvas: SVG gets slow.
   const MANY = 4000;
+
+  // ---- What is drawn: points divided as their axes are, with gaps where an axis has no place for them.
+  const placed = (axis, value) => {
+    const fits = Number.isFinite(value) && Math.abs(value) <= 1e300 && (!axis.log_base || value >= 1e-300);
+    return fits ? value / axis.divisor : null;
+  };
+  for (const { x, y, series } of PLOTS) {
+    for (const one of series) {
+      one.drawn ??= one.points.map((point) => [placed(x, point[0]), placed(y, point[1])]).filter(([across]) => across !== null);
+    }
+  }
 
   // ---- Numbers, as the terminal shows them.
   const digits = (value, count) => {
@@ -96,14 +108,17 @@
     pen.font = `12px ${FONT}`;
     return pen.measureText(text).width;
   };
-  const categoryLabels = (names, width) => {
+  // Long names are cut in their middle: their end may tell them apart.
+  const shortened = (name) => (name.length > 22 ? `${name.slice(0, 13)}…${name.slice(-8)}` : name);
+  const categoryLabels = (all, width) => {
+    const names = all.map(shortened);
     const slot = (width - 70) / names.length;
     const widest = (texts) => Math.max(0, ...texts.map(textWidth));
     if (widest(names) + 8 <= slot) return { interval: 0, rotate: 0 };
     if (names.every((name) => widest(name.split(/\s+/)) + 8 <= slot && textWidth(name) < 2.5 * slot)) {
       return { interval: 0, rotate: 0, width: slot - 6, overflow: "break" };
     }
-    return { interval: slot < 16 ? Math.ceil(16 / slot) - 1 : 0, rotate: slot < 26 ? 90 : 40, width: 130, overflow: "truncate" };
+    return { interval: slot < 16 ? Math.ceil(16 / slot) - 1 : 0, rotate: slot < 26 ? 90 : 40 };
   };
   const axisOption = (axis, theme) => ({
     name: axis.title,
@@ -124,10 +139,11 @@
     return { ...option, type: "value", min: axis.low, max: axis.high };
   };
   const acrossAxis = (plot, theme, width) => {
-    const common = { nameLocation: "middle", nameGap: 30 };
-    if (!plot.categories) return { ...valueAxis(plot.x, theme), ...common, splitLine: { show: false } };
-    const option = axisOption(plot.x, theme);
-    delete option.axisLabel.formatter;
+    const common = { nameLocation: "middle", nameGap: 32 };
+    const option = plot.categories ? axisOption(plot.x, theme) : valueAxis(plot.x, theme);
+    option.axisLabel.margin = 10;
+    if (!plot.categories) return { ...option, ...common, splitLine: { show: false } };
+    option.axisLabel.formatter = (name) => shortened(name);
     Object.assign(option.axisLabel, categoryLabels(plot.categories, width), { hideOverlap: false });
     option.axisTick = { show: plot.categories.length > 1, lineStyle: { color: theme.axis } };
     return { ...option, ...common, type: "category", data: plot.categories, splitLine: { show: false } };
@@ -137,12 +153,13 @@
     const hatch = { symbol: "rect", symbolSize: 1, color: theme.card, dashArrayX: [1, 0], dashArrayY: [2, 4], rotation: -Math.PI / 4 };
     return {
       type: "bar", name: series.label, barMaxWidth: 56, barGap: "8%", barCategoryGap: "32%",
-      data: series.points.map(([x, y]) => ({ value: [x, y], label: { position: y < 0 ? "bottom" : "top" } })),
+      data: series.drawn.map(([x, y]) => ({ value: [x, y], label: { position: y < 0 ? "bottom" : "top" } })),
       itemStyle: {
         color: ghost ? "transparent" : colour, borderColor: colour, borderWidth: ghost ? 1.4 : 1,
         borderType: ghost ? "dashed" : "solid", opacity: series.mark === "simulated" ? 0.8 : 1,
-        decal: series.mark === "synthetic" ? hatch : "none",
+        decal: series.mark === "synthetic" ? hatch : null,
       },
+      markLine: { silent: true, symbol: "none", label: { show: false }, data: plot.y.low < 0 ? [{ yAxis: 0 }] : [], lineStyle: { color: theme.axis, type: "solid", width: 1 } },
       label: { show: labelled, color: theme.soft, fontFamily: FONT, fontSize: 11, formatter: ({ value }) => short(plot.y.unit, value[1] * plot.y.divisor) },
       labelLayout: { hideOverlap: true },
       emphasis: { focus: "series" },
@@ -150,28 +167,30 @@
   };
   const pointSeries = (plot, series, theme) => {
     const { ghost, colour, symbol, dash, hollow, width } = look(series, theme);
-    const dense = series.points.length > FEW && plot.kind !== "scatter";
+    const dense = series.drawn.length > FEW && plot.kind !== "scatter";
     const common = {
       name: series.label, symbol, symbolSize: plot.kind === "scatter" ? 8 : 7, z: ghost ? 2 : 3,
       itemStyle: { color: hollow ? theme.card : colour, borderColor: colour, borderWidth: 1.6, borderType: plot.kind === "scatter" && series.mark === "synthetic" ? [2, 1.5] : "solid" },
       emphasis: { focus: "series" },
     };
-    if (plot.kind === "scatter") return [{ ...common, type: "scatter", data: series.points }];
+    if (plot.kind === "scatter") return [{ ...common, type: "scatter", data: series.drawn }];
     const line = {
-      ...common, type: "line", data: series.points, step: plot.kind === "step" ? "end" : false, showSymbol: !dense,
-      lineStyle: { color: colour, width, type: dash }, sampling: series.points.length > MANY ? "lttb" : undefined,
+      ...common, type: "line", data: series.drawn, step: plot.kind === "step" ? "end" : false, showSymbol: !dense,
+      lineStyle: { color: colour, width, type: dash }, sampling: series.drawn.length > MANY ? "lttb" : undefined,
     };
-    if (!dense) return [line];
+    if (!dense || plot.series.length === 1) return [line];
     // A few symbols tell dense lines apart. They are a series of their own, that the tooltip leaves out.
-    const gap = Math.ceil(series.points.length / 8);
-    const some = series.points.filter((_, at) => at % gap === Math.floor((gap * (series.slot % 6 + 0.5)) / 6));
+    const gap = Math.ceil(series.drawn.length / 8);
+    const some = series.drawn.filter((_, at) => at % gap === Math.floor((gap * (series.slot % 6 + 0.5)) / 6));
     return [line, { ...common, id: `${series.slot}-${series.mark}-symbols`, type: "line", data: some, silent: true, lineStyle: { opacity: 0 }, z: 4, tooltip: { show: false } }];
   };
   const tooltip = (plot, theme) => {
     const across = (x) => (plot.categories ? plot.categories[x] : inUnit(plot.x.unit, x * plot.x.divisor));
-    const row = ({ seriesName, value }) => {
+    const row = ({ seriesName, value }, alike) => {
       const series = plot.series.find(({ label }) => label === seriesName);
-      return `<div>${swatch(plot.kind, series, theme).outerHTML}<span>${escaped(seriesName)}</span><em>${escaped(inUnit(plot.y.unit, value[1] * plot.y.divisor))}</em></div>`;
+      const place = alike ? "" : ` at ${across(value[0])}`;
+      const number = inUnit(plot.y.unit, value[1] * plot.y.divisor);
+      return `<div>${swatch(plot.kind, series, theme).outerHTML}<span>${escaped(seriesName + place)}</span><em>${escaped(number)}</em></div>`;
     };
     return {
       trigger: plot.kind === "scatter" ? "item" : "axis", confine: true, transitionDuration: 0,
@@ -180,9 +199,9 @@
       formatter: (hit) => {
         const rows = [hit].flat().filter(({ seriesId, value }) => !seriesId.endsWith("-symbols") && value && Number.isFinite(value[1]));
         if (!rows.length) return "";
-        // Lines of other places across have their own nearest points: each says its x where these differ.
+        // Each line shows its own nearest point: these say where they are, unless that is the same for all.
         const alike = rows.every(({ value }) => value[0] === rows[0].value[0]);
-        const body = rows.map((one) => (alike ? row(one) : row({ ...one, seriesName: one.seriesName })));
+        const body = rows.map((one) => row(one, alike));
         const name = plot.categories ? "" : plot.x.name ? `${plot.x.name}: ` : "";
         return `<div class="tip"><b>${escaped(name + across(rows[0].value[0]))}</b>${body.join("")}</div>`;
       },
@@ -190,12 +209,11 @@
   };
   const option = (plot, theme, width) => {
     const bars = plot.kind === "bar";
-    const labelled = bars && plot.series.reduce((sum, { points }) => sum + points.length, 0) <= Math.min(26, width / 30);
+    const labelled = bars && plot.series.reduce((sum, { drawn }) => sum + drawn.length, 0) <= width / 38;
     const zoom = { type: "inside", filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseMove: "shift", moveOnMouseWheel: false, preventDefaultMouseMove: false };
     return {
       animation: false, backgroundColor: "transparent", textStyle: { fontFamily: FONT },
-      aria: { enabled: true, label: { enabled: false }, decal: { show: true } },
-      grid: { left: 4, right: 24, top: plot.y.title ? 36 : 16, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "all" },
+      grid: { left: 4, right: 24, top: 12, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "all" },
       legend: { show: false },
       toolbox: { show: true, top: -60, showTitle: false, feature: { dataZoom: { filterMode: "none", yAxisIndex: bars ? false : "all", brushStyle: { color: theme.axis, opacity: 0.25 } } } },
       dataZoom: [{ ...zoom, xAxisIndex: 0 }, { ...zoom, yAxisIndex: 0, zoomOnMouseWheel: bars ? false : "ctrl" }],
@@ -221,7 +239,7 @@
       return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     const head = ({ name, unit }, otherwise) => (name || otherwise) + (unit.name ? ` (${unit.name})` : "");
-    const rows = plot.series.flatMap(({ name, mark, points, raw }) => (raw ?? points).map(([x, y]) => [name, mark, x, y]));
+    const rows = plot.series.flatMap(({ name, mark, points }) => points.map(([x, y]) => [name, mark, x, y]));
     const all = [["series", "mark", head(plot.x, "x"), head(plot.y, "y")], ...rows];
     return all.map((row) => row.map(cell).join(",") + "\r\n").join("");
   };
@@ -230,12 +248,12 @@
     const names = [...new Set(plot.series.map(({ label }) => label))];
     const rows = Math.ceil(names.reduce((sum, name) => sum + textWidth(name) + 60, 0) / (width - 60));
     const top = 52 + 24 * rows;
-    const height = 480 + top;
+    const height = 460 + top;
     const full = option(plot, theme, width);
     full.backgroundColor = theme.card;
     full.title = { text: plot.title, left: 20, top: 14, textStyle: { color: theme.ink, fontFamily: FONT, fontSize: 17, width: width - 40, overflow: "truncate" } };
     full.legend = { show: true, data: names, selected, left: 16, top: 46, itemWidth: 30, textStyle: { color: theme.ink, fontFamily: FONT } };
-    full.grid = { ...full.grid, left: 20, right: 30, bottom: 20, top: top + 30 };
+    full.grid = { ...full.grid, left: 20, right: 30, bottom: 20, top: top + 8 };
     delete full.toolbox;
     const place = document.createElement("div");
     const chart = renderer === "svg"
@@ -261,7 +279,7 @@
       this.place = place;
       this.figure = place.closest("figure");
       this.selected = {};
-      const points = this.plot.series.reduce((sum, series) => sum + series.points.length, 0);
+      const points = this.plot.series.reduce((sum, series) => sum + series.drawn.length, 0);
       this.chart = echarts.init(place, null, { renderer: points > MANY ? "canvas" : "svg" });
       this.chart.on("finished", () => this.finished());
       this.chart.on("datazoom", () => this.zoomed());
@@ -283,7 +301,7 @@
       this.chart.setOption(full, { notMerge: true });
       this.button("reset").hidden = true;
       this.legend();
-      if (matchMedia("(pointer: fine)").matches) {
+      if (!matchMedia("(pointer: coarse)").matches) {
         this.chart.dispatchAction({ type: "takeGlobalCursor", key: "dataZoomSelect", dataZoomSelectActive: true });
       }
     }
@@ -325,17 +343,17 @@
       ROOT.dataset.plotsDrawn = drawn.size;
     }
     paper(on) {
-      this.chart.resize(on ? { width: Math.min(680, 680), height: 300 } : { width: "auto", height: "auto" });
+      this.chart.resize(on ? { width: 680, height: 300 } : { width: "auto", height: "auto" });
       this.draw();
       this.chart.getZr().flush();
     }
   }
 
+  const kinds = ["line", "bar"].filter((kind) => PLOTS.some((plot) => (plot.kind === "bar") === (kind === "bar")));
   const swatches = () => {
     for (const place of document.querySelectorAll(".swatch")) {
-      const shown = theme();
       const series = { mark: place.dataset.mark, slot: 0 };
-      place.replaceChildren(swatch("line", series, shown), ...(["synthetic", "published", "simulated"].includes(series.mark) ? [] : []));
+      place.replaceChildren(...kinds.map((kind) => swatch(kind, series, theme())));
     }
   };
   const redraw = () => {

@@ -5,7 +5,7 @@ use crate::study::Study;
 /// Why a text is not a study.
 #[derive(Debug, thiserror::Error)]
 #[error("not a study in JSON: {0}; give a file that a command wrote with --json")]
-pub struct JsonError(#[from] serde_json::Error);
+pub struct JsonError(serde_json::Error);
 
 /// The study as JSON in one line, with a newline at its end. A number that is not finite is `null`.
 pub fn to_json(study: &Study) -> String {
@@ -18,9 +18,9 @@ pub fn to_json(study: &Study) -> String {
 /// # Errors
 /// Where the text is not JSON, or not a study.
 pub fn from_json(text: &str) -> Result<Study, JsonError> {
-    let study: Study = serde_json::from_str(text)?;
+    let study: Study = serde_json::from_str(text).map_err(JsonError)?;
     if study.title.is_empty() {
-        return Err(serde::de::Error::custom("it has no title")).map_err(JsonError);
+        return Err(JsonError(serde::de::Error::custom("it has no title")));
     }
     Ok(study)
 }
@@ -38,8 +38,8 @@ pub(crate) mod points {
         Name(std::borrow::Cow<'a, str>),
     }
 
-    pub fn serialize<S: Serializer>(points: &[(X, f64)], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(points.iter().map(|(x, y)| {
+    pub fn serialize<S: Serializer>(points: impl AsRef<[(X, f64)]>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(points.as_ref().iter().map(|(x, y)| {
             let x = match x {
                 X::Number(number) => Place::Number(Some(*number)),
                 X::Name(name) => Place::Name(name.into()),

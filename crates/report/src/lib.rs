@@ -1,4 +1,21 @@
 //! Studies: what was asked, with which parameters, and what came out; as one self-contained page, or in the terminal.
+//!
+//! ```
+//! use terapage_report::{Axis, Mark, Plot, Series, Study, X, render_html, render_text, to_json};
+//!
+//! let points = vec![(X::Number(4096.0), 52e6), (X::Number(65536.0), 610e6)];
+//! let plot = Plot {
+//!     title: "Bandwidth by transfer size".into(),
+//!     x: Axis { name: "transfer size".into(), unit: "bytes".into(), log: true },
+//!     y: Axis { name: "bandwidth".into(), unit: "B/s".into(), log: false },
+//!     series: vec![Series { name: "SSD".into(), mark: Mark::Simulated, points }],
+//!     ..Plot::default()
+//! };
+//! let study = Study { title: "An SSD".into(), plots: vec![plot], ..Study::default() };
+//! println!("{}", render_text(&study, 80));
+//! let (page, data) = (render_html(&study), to_json(&study));
+//! # assert!(page.contains("Bandwidth by transfer size") && data.contains("4096"));
+//! ```
 #![forbid(unsafe_code)]
 
 mod html;

@@ -88,6 +88,7 @@ impl AxisView {
             (name, "") => name.to_owned(),
             (name, _) if in_ticks && !name.is_empty() => name.to_owned(),
             ("", symbol) => symbol.to_owned(),
+            (name, symbol) if name == symbol => name.to_owned(),
             (name, symbol) => format!("{name} ({symbol})"),
         };
         let spread = match (axis.log, unit.binary) {
@@ -176,8 +177,11 @@ fn drawn(
     let mut fits = |value: f64, axis: &AxisView| {
         let log = axis.scale.spread != Spread::Linear;
         let fits = can_be_drawn(value, log);
-        left_out.below_log += usize::from(!fits && log && value <= 0.0 && value.is_finite());
-        left_out.without_value += usize::from(!fits && !(log && value <= 0.0 && value.is_finite()));
+        match log && value <= 0.0 && value.is_finite() {
+            _ if fits => {}
+            true => left_out.below_log += 1,
+            false => left_out.without_value += 1,
+        }
         fits
     };
     let mut points = Vec::with_capacity(series.points.len());

@@ -39,20 +39,11 @@ struct SeriesData<'a> {
     label: &'a str,
     mark: Mark,
     slot: usize,
-    /// What is drawn; `null` at a gap.
-    points: &'a [(f64, f64)],
-    /// What the study has, where that differs from what is drawn.
-    #[serde(skip_serializing_if = "Option::is_none", with = "raw")]
-    raw: Option<&'a [(X, f64)]>,
-}
-
-mod raw {
-    use crate::study::X;
-    use serde::Serializer;
-
-    pub fn serialize<S: Serializer>(points: &Option<&[(X, f64)]>, to: S) -> Result<S::Ok, S::Error> {
-        crate::json::points::serialize(points.unwrap_or_default(), to)
-    }
+    /// What the study has: the script divides it and leaves out what cannot be drawn.
+    #[serde(with = "crate::json::points")]
+    points: &'a [(X, f64)],
+    /// Where the places across are categories: what is drawn instead, `null` at a gap.
+    drawn: Option<&'a [(f64, f64)]>,
 }
 
 /// The plots as JSON that can stand in a script element: no `<`, `>` or `&`.
@@ -104,17 +95,13 @@ fn axis<'a>(name: &'a str, axis: &'a AxisView) -> AxisData<'a> {
 }
 
 fn series<'a>(view: &View, drawn: &'a SeriesView, own: &'a crate::study::Series) -> SeriesData<'a> {
-    let same = view.categories.is_none()
-        && view.x.divisor == 1.0
-        && view.y.divisor == 1.0
-        && view.left_out.is_empty();
     SeriesData {
         name: &own.name,
         label: &drawn.label,
         mark: drawn.mark,
         slot: drawn.slot,
-        points: &drawn.points,
-        raw: if same { None } else { Some(&own.points) },
+        points: &own.points,
+        drawn: view.categories.as_ref().map(|_| &drawn.points[..]),
     }
 }
 
@@ -130,8 +117,8 @@ mod tests {
         let series = vec![Series { name: "</script>".into(), mark: Mark::Measured, points }];
         let plot = Plot { y: axis, series, ..Plot::default() };
         let json = embedded(&[View::new(&plot)]);
-        assert!(json.contains("[[1.0,null],[2.0,2.0]]"), "{json}");
-        assert!(json.contains("\"raw\":[[1.0,null],[2.0,2048.0]]"), "{json}");
+        assert!(json.contains("\"points\":[[1.0,null],[2.0,2048.0]]"), "{json}");
+        assert!(json.contains("\"divisor\":1024.0"), "{json}");
         assert!(!json.contains(['<', '>', '&']));
         assert!(json.contains("\\u003c/script\\u003e"));
     }

@@ -80,7 +80,9 @@ impl Room {
         let finite = drawn().filter(|y| y.is_finite());
         let (low, high) = finite.fold((0f64, 0f64), |(low, high), y| (low.min(y), high.max(y)));
         let (low, high) = if log { (scale.low, scale.high) } else { (low, high) };
-        Room { labels, bars: columns - labels - values - 3, low, high, log }
+        // Zero takes a column where it is a line within.
+        let bars = columns - labels - values - if low < 0.0 { 4 } else { 3 };
+        Room { labels, bars, low, high, log }
     }
 
     /// Where a value lies, in columns from the left.

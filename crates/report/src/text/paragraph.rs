@@ -36,9 +36,12 @@ impl Page {
         }
     }
 
-    /// A heading with a rule below it.
+    /// A heading with a rule below it; nothing but a gap where it is empty.
     pub fn heading(&mut self, text: &str, rule: char) {
         self.gap();
+        if text.trim().is_empty() {
+            return;
+        }
         let lines = self.wrapped(text, self.columns);
         let longest = lines.iter().map(|line| width(line)).max().unwrap_or(0);
         lines.iter().for_each(|line| self.line(line));
@@ -76,7 +79,7 @@ impl Page {
         wrap(text.trim(), columns.max(2)).into_iter().map(|line| line.into_owned()).collect()
     }
 
-    /// A text in one line of at most so many columns, with a sign where it was cut.
+    /// A text in one line of at most so many columns, with a sign in its middle where it was cut: its end may tell it apart.
     pub fn cut(&self, text: &str, columns: usize) -> String {
         let text = self.clean(text);
         let text = text.trim();
@@ -84,17 +87,11 @@ impl Page {
             return text.to_owned();
         }
         let sign = if self.ascii { '~' } else { '…' };
-        let mut short = String::new();
-        for letter in text.chars() {
-            if width(&short) + letter.width().unwrap_or(0) + 1 > columns {
-                break;
-            }
-            short.push(letter);
-        }
-        if columns > 0 {
-            short.push(sign);
-        }
-        short
+        let spare = columns.saturating_sub(1);
+        let begin: String = first(text.chars(), spare - spare / 3).collect();
+        let end: Vec<char> = first(text.chars().rev(), spare / 3).collect();
+        let sign = if columns > 0 { Some(sign) } else { None };
+        begin.chars().chain(sign).chain(end.into_iter().rev()).collect()
     }
 
     /// Without what would move the cursor, change the order of letters or have no certain width.
@@ -111,6 +108,16 @@ impl Page {
         }
         self.lines.join("\n") + "\n"
     }
+}
+
+/// As many characters as so many columns have room for.
+fn first(text: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
+    text.scan(0, |taken, letter| {
+        *taken += letter.width().unwrap_or(0);
+        Some((*taken, letter))
+    })
+    .take_while(move |(taken, _)| *taken <= columns)
+    .map(|(_, letter)| letter)
 }
 
 /// The columns that a text takes.
