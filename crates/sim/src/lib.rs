@@ -4,14 +4,20 @@
 
 mod advise;
 mod convert;
+mod fit;
 mod info;
 mod policy;
+mod paper;
+mod plain;
 mod progress;
 mod publish;
 mod report;
+mod show;
 mod ssd;
 mod stack;
+mod sweep;
 mod trace;
+mod volume;
 
 pub use advise::Advise;
 pub use trace::TraceArgs;
@@ -27,11 +33,21 @@ pub enum Command {
     Info(info::Info),
     /// Convert a block trace to another format
     Convert(convert::Convert),
+    /// Describe or write synthetic stand-ins for the MSR Cambridge volumes
+    Volume(volume::VolumeCommand),
     /// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM
     Ssd(Box<ssd::Ssd>),
     /// Simulate Linux's I/O stack: where CPU time goes, and which locks are to blame.
     #[command(subcommand)]
     Stack(stack::Stack),
+    /// Draw the hybrid SSD paper's figures again, beside what was published
+    Paper(paper::Paper),
+    /// Fit the unknowns of the hybrid SSD paper to the gains that it printed
+    Fit(fit::FitCommand),
+    /// Simulate every combination of parameters; go on where an earlier sweep ended
+    Sweep(sweep::SweepCommand),
+    /// Show a study that was kept as JSON, in the terminal or as a page
+    Report(report::Report),
 }
 
 impl Command {
@@ -45,8 +61,13 @@ impl Command {
             Command::Report(report) => report.run(),
             Command::Info(info) => info.run(),
             Command::Convert(convert) => convert.run(),
+            Command::Volume(volume) => volume.run(),
             Command::Ssd(ssd) => ssd.run(),
             Command::Stack(stack) => stack.run(),
+            Command::Paper(paper) => paper.run(),
+            Command::Fit(fit) => fit.run(),
+            Command::Sweep(sweep) => sweep.run(),
+            Command::Report(report) => report.run(),
         }
     }
 }

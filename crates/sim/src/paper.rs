@@ -1,0 +1,259 @@
+//! `terapage sim paper`: the figures of the paper on hybrid SSDs with four kinds of NAND.
+
+mod fig3;
+mod fig5;
+mod fig6;
+mod table2;
+
+use crate::show::{Show, bar, command_line};
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use terapage_hybrid::Outcome;
+use terapage_report::{Mark, Origin, Parameter, Study};
+use terapage_volumes::published::{GAINS, NANDS};
+use terapage_volumes::{Amount, Case, Fitted, Workload, cores, settings, simulate_all};
+
+/// What `terapage sim paper` is given.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  terapage sim paper table2
+  terapage sim paper fig3 --html fig3.html
+  terapage sim paper fig5 --reverse
+  terapage sim paper table2 --trace hm_0=hm_0.csv.gz --trace prxy_0=prxy_0.csv.gz
+  terapage sim paper table2 --unfitted --set over-provisioning=7%
+
+Without --trace requests are synthetic, and shown as such.
+The parameters that --set takes are listed by: terapage sim sweep --list")]
+pub struct Paper {
+    /// What to draw
+    figure: Figure,
+    /// A real trace of a volume
+    #[arg(long, value_name = "VOLUME=FILE")]
+    trace: Vec<String>,
+    /// Requests of each volume; volumes whose requests nearly all hit get four times as many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..))]
+    requests: Option<u64>,
+    /// The seed of synthetic requests
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Change a parameter for all kinds of NAND, after the fitted values
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Fitted values of a file that `terapage sim fit --write` wrote [default: the ones that are built in]
+    #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
+    fitted: Option<PathBuf>,
+    /// Take the profiles as they are, without fitted values
+    #[arg(long)]
+    unfitted: bool,
+    /// fig5: put the characteristics of 2D FG MLC into 3D CT TLC instead
+    #[arg(long)]
+    reverse: bool,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// A figure or table of the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    /// IOPS of four kinds of NAND by volume, relative to 2D FG MLC
+    Fig3,
+    /// One characteristic of 3D CT TLC at a time: block size, latency, write unit
+    Fig5,
+    /// The gain of 3D CT TLC against the share of reads in what reaches the flash
+    Fig6,
+    /// The gains of 3D CT TLC, with their signs and order
+    Table2,
+}
+
+/// What all figures begin with.
+struct Bench {
+    base: Case,
+    fitted: Fitted,
+    changes: Vec<(String, String)>,
+    workloads: Vec<Workload>,
+}
+
+impl Paper {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// If a trace, a setting or a setup is wrong.
+    pub fn run(self) -> anyhow::Result<()> {
+        let bench = self.bench()?;
+        let mut study = match self.figure {
+            Figure::Fig3 => fig3::study(&bench)?,
+            Figure::Fig5 => fig5::study(&bench, self.reverse)?,
+            Figure::Fig6 => fig6::study(&bench)?,
+            Figure::Table2 => table2::study(&bench)?,
+        };
+        study.command = command_line();
+        study.summary.push(bench.origin_of_requests());
+        study.parameters = bench.parameters();
+        self.show.study(&study)
+    }
+
+    fn bench(&self) -> anyhow::Result<Bench> {
+        let mut base = Case { seed: self.seed, ..Case::default() };
+        if let Some(requests) = self.requests {
+            base.requests = requests;
+        }
+        let fitted = match &self.fitted {
+            Some(path) => read_fitted(path)?,
+            None if self.unfitted => Fitted::default(),
+            None => Fitted::built_in(),
+        };
+        let changes = self.set.iter().map(|text| pair(text, "--set")).collect::<Result<_, _>>()?;
+        let workloads = workloads(&self.trace)?;
+        Ok(Bench { base, fitted, changes, workloads })
+    }
+}
+
+/// Reads what `terapage sim fit --write` wrote.
+pub fn read_fitted(path: &Path) -> anyhow::Result<Fitted> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--fitted {}", path.display()))?;
+    Ok(Fitted::parse(&text, &path.display().to_string())?)
+}
+
+/// A text that has the form NAME=VALUE.
+pub fn pair(text: &str, option: &str) -> anyhow::Result<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => bail!("{option} {text}: NAME=VALUE is expected"),
+    }
+}
+
+/// The paper's seven volumes: of traces where given (VOLUME=FILE), else synthetic.
+fn workloads(traces: &[String]) -> anyhow::Result<Vec<Workload>> {
+    let traces: Vec<(String, String)> =
+        traces.iter().map(|text| pair(text, "--trace")).collect::<Result<_, _>>()?;
+    let known = |name: &str| GAINS.iter().any(|gain| gain.volume == name);
+    if let Some((name, _)) = traces.iter().find(|(name, _)| !known(name)) {
+        let names: Vec<&str> = GAINS.iter().map(|gain| gain.volume).collect();
+        bail!("--trace {name}: the paper has no such volume; it has {}", names.join(", "));
+    }
+    let one = |volume: &str| match traces.iter().find(|(name, _)| name == volume) {
+        Some((_, path)) => Ok(Workload::trace(volume, Path::new(path))?),
+        None => Ok(Workload::synthetic(volume)?),
+    };
+    GAINS.iter().map(|gain| one(gain.volume)).collect()
+}
+
+impl Bench {
+    /// The paper's SSD with such chips.
+    fn case(&self, nand: &str) -> anyhow::Result<Case> {
+        let mut case = self.fitted.case(&self.base, nand)?;
+        settings::apply(&mut case, &self.changes)?;
+        Ok(case)
+    }
+
+    /// Outcomes by volume, then by case.
+    fn outcomes(&self, cases: &[Case]) -> anyhow::Result<Vec<Vec<Outcome>>> {
+        let bar = bar("simulating", (cases.len() * self.workloads.len()) as u64);
+        let outcomes = simulate_all(cases, &self.workloads, cores(), || bar.inc(1));
+        bar.finish_and_clear();
+        Ok(outcomes?)
+    }
+
+    /// Names of volumes and how their results are marked.
+    fn volumes(&self) -> impl Iterator<Item = (&str, Mark)> {
+        self.workloads.iter().map(|workload| {
+            (workload.name.as_str(), if workload.is_synthetic() { Mark::Synthetic } else { Mark::Simulated })
+        })
+    }
+
+    fn origin_of_requests(&self) -> String {
+        let names = |synthetic: bool| {
+            let of = self.workloads.iter().filter(|workload| workload.is_synthetic() == synthetic);
+            of.map(|workload| workload.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (synthetic, real) = (names(true), names(false));
+        let fit = if self.fitted.source.is_empty() {
+            ""
+        } else {
+            "Parameters were fitted to Table 2, so that it proves nothing \
+            about the model that they come out alike; what was not fitted may. "
+        };
+        match (synthetic.is_empty(), real.is_empty()) {
+            (false, true) => format!("{fit}All requests are synthetic: generators stand in for the traces."),
+            (true, false) => format!("{fit}All requests are of real traces."),
+            _ => format!("{fit}Synthetic requests: {synthetic}. Real traces: {real}."),
+        }
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let mut all = Vec::new();
+        let mut add = |name: String, value: &str, origin: Origin, source: &str| {
+            let (value, source) = (value.to_owned(), source.to_owned());
+            all.push(Parameter { name, value, unit: String::new(), origin, source });
+        };
+        let base = &self.base;
+        let fitted = self.fitted.common.iter().map(|(name, value)| (name.clone(), value));
+        let of_chips = self.fitted.chips.iter().flat_map(|(nand, values)| {
+            values.iter().map(move |(name, value)| (format!("{nand}: {name}"), value))
+        });
+        for (name, value) in fitted.chain(of_chips) {
+            add(name, value, Origin::Fitted, &self.fitted.source);
+        }
+        for (name, value) in &self.changes {
+            add(name.clone(), value, Origin::Chosen, "--set");
+        }
+        if let Amount::Share(share) = base.scm
+            && !self.fitted.common.contains_key("scm")
+        {
+            add("scm".to_owned(), &format!("{}%", share * 100.0), Origin::Estimated, "1 to 10 % is usual");
+        }
+        let assumed = "not in the paper";
+        let over = format!("{}%", base.ssd.over_provisioning * 100.0);
+        add(
+            "over-provisioning".to_owned(),
+            &over,
+            Origin::Estimated,
+            "at most 25 % in an earlier paper of the group",
+        );
+        add("precondition".to_owned(), "sequential", Origin::Estimated, assumed);
+        add("depth".to_owned(), "1", Origin::Estimated, assumed);
+        add("front".to_owned(), "instant", Origin::Estimated, "SSDs are compared, not links");
+        let free = format!("{}%", base.cache.low_water * 100.0);
+        add("low-water".to_owned(), &free, Origin::Published, "the paper's text");
+        let latency = format!("{}ns", base.cache.memory.latency_ns);
+        add("scm-latency".to_owned(), &latency, Origin::Published, "papers on NV-WB: 100 ns for 512 bytes");
+        add(
+            "requests".to_owned(),
+            &base.requests.to_string(),
+            Origin::Chosen,
+            "--requests; 4 times as many for prxy_0, prxy_1",
+        );
+        add("warm-up".to_owned(), &format!("{}%", base.warm_up * 100.0), Origin::Chosen, "not measured");
+        add("seed".to_owned(), &base.seed.to_string(), Origin::Chosen, "--seed");
+        all
+    }
+}
+
+/// A study with a heading of the paper.
+fn headed(title: &str) -> Study {
+    Study { title: format!("{title} (Fukuchi, Sakaki, Matsui, Takeuchi)"), ..Study::default() }
+}
+
+/// A percentage with its sign; what rounds to nothing has none.
+fn signed(percent: f64) -> String {
+    if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") }
+}
+
+/// What tables call a kind of NAND.
+fn title(nand: &str) -> String {
+    terapage_ssd::Profile::by_name(nand)
+        .map_or_else(|_| nand.to_owned(), |chips| chips.title.trim_end_matches(" (paper)").to_owned())
+}
+
+/// What results of requests so marked are called.
+fn called(mark: Mark) -> &'static str {
+    if mark == Mark::Synthetic { "synthetic" } else { "real trace" }
+}
+
+/// The four kinds of NAND, 2D FG MLC first.
+fn nands() -> [&'static str; 4] {
+    NANDS
+}

@@ -1,0 +1,120 @@
+//! Figure 5: one characteristic of the chips at a time.
+
+use super::{Bench, called, headed, signed};
+use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
+use terapage_ssd::Profile;
+use terapage_volumes::published::LATENCY_PERCENT_MAX;
+use terapage_volumes::{Case, gain_percent};
+
+/// The paper's cases.
+const CASES: [(&str, fn(&mut Profile, &Profile)); 3] = [
+    ("case 1: block size", |chips, other| {
+        let unit = chips.write_unit.max(1);
+        chips.pages_per_block = other.pages_per_block.next_multiple_of(unit);
+    }),
+    ("case 2: latency", |chips, other| {
+        // The time of a page, whatever the write unit: that is case 3.
+        let page_ns = other.program_ns_per_page();
+        chips.program_ns = vec![(page_ns * f64::from(chips.write_unit)) as u64];
+        chips.read_ns.clone_from(&other.read_ns);
+        chips.erase_ns = other.erase_ns;
+        chips.bus_bytes_per_second = other.bus_bytes_per_second;
+    }),
+    ("case 3: write unit", |chips, other| chips.set_write_unit(other.write_unit)),
+];
+
+pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
+    let (mlc, ct) = (bench.case("2d-fg-mlc")?, bench.case("3d-ct-tlc")?);
+    let (from, mut into) = if reverse { (&ct, mlc.clone()) } else { (&mlc, ct.clone()) };
+    // A fit may leave 3D CT TLC without the write unit that such chips have; case 3 asks for it.
+    let unit = Profile::by_name("3d-ct-tlc")?.write_unit;
+    let same = ct.ssd.nand.write_unit == mlc.ssd.nand.write_unit;
+    if same && !reverse {
+        into.ssd.nand.set_write_unit(unit);
+    }
+    let changed = |change: fn(&mut Profile, &Profile)| {
+        let mut case: Case = from.clone();
+        change(&mut case.ssd.nand, &into.ssd.nand);
+        case
+    };
+    let mut cases = vec![from.clone()];
+    cases.extend(CASES.iter().map(|(_, change)| changed(*change)));
+    if same && reverse {
+        // There is nothing to take back; the base has the unit, for this case alone.
+        cases[3].ssd.nand.set_write_unit(unit);
+    }
+    let outcomes = bench.outcomes(&cases)?;
+    let changes: Vec<Vec<f64>> =
+        outcomes.iter().map(|all| (1..4).map(|case| gain_percent(&all[0], &all[case])).collect()).collect();
+    let mut study = headed(if reverse {
+        "Figure 5: one characteristic of 2D FG MLC at a time put into 3D CT TLC"
+    } else {
+        "Figure 5: one characteristic of 3D CT TLC at a time put into 2D FG MLC"
+    });
+    study.summary = findings(bench, &changes);
+    if same {
+        study.summary.push(format!(
+            "The fit found that the gains want a write unit of one page; case 3 is simulated with {unit} pages, as the profile of \
+             the chip has, in the time of {unit} pages."
+        ));
+    }
+    study.plots = vec![plot(bench, &changes)];
+    study.tables = vec![table(bench, &changes)];
+    Ok(study)
+}
+
+fn findings(bench: &Bench, changes: &[Vec<f64>]) -> Vec<String> {
+    let largest = |case: usize| {
+        let all = changes.iter().zip(bench.volumes()).map(|(change, (volume, _))| (change[case], volume));
+        all.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())).unwrap_or((0.0, "none"))
+    };
+    let [block, latency, unit] = [0, 1, 2].map(largest);
+    vec![
+        format!("Published: block size hardly matters. Here {} % at most ({}).", signed(block.0), block.1),
+        format!(
+            "Published: latency matters most, up to {LATENCY_PERCENT_MAX} %. Here up to {} % ({}).",
+            signed(latency.0),
+            latency.1
+        ),
+        format!(
+            "Published: the write unit matters little but for proj_3. Here up to {} % ({}).",
+            signed(unit.0),
+            unit.1
+        ),
+    ]
+}
+
+fn plot(bench: &Bench, changes: &[Vec<f64>]) -> Plot {
+    let mut series = Vec::new();
+    for mark in [Mark::Synthetic, Mark::Simulated] {
+        for (case, (name, _)) in CASES.iter().enumerate() {
+            let of = bench.volumes().zip(changes).filter(|((_, of), _)| *of == mark);
+            let points: Vec<(X, f64)> =
+                of.map(|((volume, _), change)| (X::Name(volume.to_owned()), change[case])).collect();
+            if !points.is_empty() {
+                series.push(Series { name: format!("{name}, {}", called(mark)), mark, points });
+            }
+        }
+    }
+    Plot {
+        title: "Change of IOPS by one characteristic".to_owned(),
+        kind: PlotKind::Bar,
+        x: Axis { name: "volume".to_owned(), ..Axis::default() },
+        y: Axis { name: "change of IOPS".to_owned(), unit: "%".to_owned(), log: false },
+        series,
+        note: "The bars of Figure 5 are not in the text; what it says of them is above.".to_owned(),
+    }
+}
+
+fn table(bench: &Bench, changes: &[Vec<f64>]) -> Table {
+    let rows = changes.iter().zip(bench.volumes()).map(|(change, (volume, mark))| {
+        let mut row = vec![volume.to_owned()];
+        row.extend(change.iter().map(|percent| signed(*percent)));
+        row.push(called(mark).to_owned());
+        row
+    });
+    let mut columns = vec!["volume".to_owned()];
+    columns.extend(CASES.iter().map(|(name, _)| format!("{name}, %")));
+    columns.push("requests".to_owned());
+    Table { title: "Change of IOPS".to_owned(), columns, rows: rows.collect(), note: String::new() }
+}

@@ -1,0 +1,221 @@
+//! `terapage sim sweep`: every combination of parameters.
+
+use crate::paper::{pair, read_fitted};
+use crate::show::bar;
+use anyhow::{Context, bail};
+use clap::Args;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use terapage_config::Size;
+use terapage_hybrid::Outcome;
+use terapage_volumes::settings::{self, PARAMETERS};
+use terapage_volumes::sweep::{Point, Row, before, points};
+use terapage_volumes::{Case, Fitted, Workload, cores, in_parallel};
+
+/// What `terapage sim sweep` is given.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  terapage sim sweep --set scm=0.5%,1%,2%,5%,10%,20% --set nand=2d-fg-mlc,3d-ct-tlc --volume prxy_0 -o out.jsonl
+  terapage sim sweep --set policy=lru,s3-fifo,arc --set scm=2% --volume hm_0,proj_0 -o out.jsonl
+  terapage sim sweep --set depth=1,4,16 --trace mine.csv.gz -o out.jsonl
+  terapage sim sweep --list
+
+Each line of the output is one result, as JSON. A sweep that was stopped goes on when it is begun again with the same output:
+what is there is not simulated again.")]
+pub struct SweepCommand {
+    /// A parameter and its values; several are combined
+    #[arg(long, value_name = "NAME=VALUE,VALUE...")]
+    set: Vec<String>,
+    /// Synthetic volumes, or `all`
+    #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',')]
+    volume: Vec<String>,
+    /// A block trace
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    trace: Vec<PathBuf>,
+    /// Results are appended to this file, one a line
+    #[arg(short, long, value_name = "FILE", required_unless_present = "list", value_hint = clap::ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// Memory that simulations may take together
+    #[arg(long, value_name = "SIZE", default_value = "4G")]
+    memory: Size,
+    /// Simulations at the same time [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Fitted values of a file, for what is not set [default: the ones that are built in]
+    #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
+    fitted: Option<PathBuf>,
+    /// Take the profiles as they are, without fitted values
+    #[arg(long)]
+    unfitted: bool,
+    /// List the parameters
+    #[arg(long)]
+    list: bool,
+}
+
+/// A point and what it needs.
+struct Job<'a> {
+    point: Point,
+    case: Case,
+    workload: &'a Workload,
+}
+
+impl SweepCommand {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// If a parameter is not known, a value is wrong, or the output cannot be gone on with.
+    pub fn run(self) -> anyhow::Result<()> {
+        let Some(output) = self.output.as_deref().filter(|_| !self.list) else { return list() };
+        let workloads = self.workloads()?;
+        let named = |workload: &Workload| {
+            (workload.name.clone(), workload.path().map(|path| path.display().to_string()))
+        };
+        let names: Vec<_> = workloads.iter().map(named).collect();
+        let all = points(&self.axes()?, &names, !self.unfitted)?;
+        // Every value is looked at before the first simulation.
+        let each = workloads.iter().flat_map(|workload| {
+            let name = named(workload);
+            let of = all.iter().filter(move |point| (&point.volume, &point.trace) == (&name.0, &name.1));
+            of.map(move |point| (workload, point))
+        });
+        let fitted = self.fitted_values()?;
+        let jobs = each.map(|(workload, point)| {
+            let case = case(&fitted, point)?;
+            Ok(Job { point: point.clone(), case, workload })
+        });
+        let jobs: Vec<Job> = jobs.collect::<anyhow::Result<_>>()?;
+        let (mut file, done) = open(output)?;
+        let total = jobs.len();
+        let jobs: Vec<Job> = jobs.into_iter().filter(|job| !done.contains(&job.point)).collect();
+        let threads = self.threads(&jobs)?;
+        eprintln!(
+            "terapage: {total} points, {} of them there already; {threads} at the same time",
+            total - jobs.len()
+        );
+        let bar = bar("sweeping", jobs.len() as u64);
+        in_parallel(
+            &jobs,
+            threads,
+            |job| job.case.run(job.workload),
+            |number, outcome| {
+                write(&mut file, &jobs[number], outcome?).with_context(|| format!("{}", output.display()))?;
+                bar.inc(1);
+                Ok::<(), anyhow::Error>(())
+            },
+        )?;
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn axes(&self) -> anyhow::Result<Vec<(String, Vec<String>)>> {
+        let axis = |text: &String| {
+            let (name, values) = pair(text, "--set")?;
+            Ok((name, values.split(',').map(str::to_owned).collect()))
+        };
+        self.set.iter().map(axis).collect()
+    }
+
+    fn workloads(&self) -> anyhow::Result<Vec<Workload>> {
+        let mut all = Vec::new();
+        for name in &self.volume {
+            if name == "all" {
+                for name in terapage_volumes::names() {
+                    all.push(Workload::synthetic(name)?);
+                }
+            } else {
+                all.push(Workload::synthetic(name)?);
+            }
+        }
+        for path in &self.trace {
+            let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            all.push(Workload::trace(&name, path)?);
+        }
+        if all.is_empty() {
+            bail!("there are no requests to sweep with; give --volume NAME or --trace FILE");
+        }
+        Ok(all)
+    }
+
+    fn fitted_values(&self) -> anyhow::Result<Fitted> {
+        match &self.fitted {
+            Some(path) => read_fitted(path),
+            None if self.unfitted => Ok(Fitted::default()),
+            None => Ok(Fitted::built_in()),
+        }
+    }
+
+    /// As many simulations as cores and memory allow.
+    fn threads(&self, jobs: &[Job]) -> anyhow::Result<usize> {
+        let mut largest = 1;
+        for job in jobs {
+            let bytes = job.case.memory_bytes(job.workload)?;
+            if bytes > self.memory.0 {
+                let (need, cap) = (bytes >> 20, self.memory.0 >> 20);
+                bail!(
+                    "{} with {:?} takes about {need} MiB, and --memory is {cap} MiB",
+                    job.point.volume,
+                    job.point.settings
+                );
+            }
+            largest = largest.max(bytes);
+        }
+        let fits = usize::try_from(self.memory.0 / largest).unwrap_or(usize::MAX);
+        Ok(self.threads.unwrap_or_else(cores).clamp(1, fits.max(1)))
+    }
+}
+
+fn list() -> anyhow::Result<()> {
+    let width = PARAMETERS.iter().map(|parameter| parameter.name.len()).max().unwrap_or(0);
+    let lines: String = PARAMETERS
+        .iter()
+        .map(|parameter| format!("{:width$}  {}\n", parameter.name, parameter.about))
+        .collect();
+    Ok(std::io::stdout().lock().write_all(lines.as_bytes())?)
+}
+
+fn case(fitted: &Fitted, point: &Point) -> anyhow::Result<Case> {
+    let nand = point.settings.get("nand").map_or("2d-fg-mlc", String::as_str);
+    let mut case = fitted.case(&Case::default(), nand)?;
+    let settings: Vec<(String, String)> = point
+        .settings
+        .iter()
+        .filter(|(name, _)| *name != "nand")
+        .map(|(n, v)| (n.clone(), v.clone()))
+        .collect();
+    settings::apply(&mut case, &settings)?;
+    Ok(case)
+}
+
+/// Opens the output to go on with it. A last line that was cut short is dropped, and that is said.
+fn open(path: &Path) -> anyhow::Result<(File, BTreeSet<Point>)> {
+    let shown = path.display();
+    let text = match std::fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        text => text.with_context(|| format!("{shown}"))?,
+    };
+    let before = before(&text).with_context(|| format!("{shown}"))?;
+    let mut options = OpenOptions::new();
+    let file = options.create(true).append(true).open(path).with_context(|| format!("{shown}"))?;
+    if before.cut_bytes > 0 {
+        eprintln!("terapage: {shown}: the last line was cut short after {} bytes; dropped", before.cut_bytes);
+        file.set_len(before.whole_bytes as u64).with_context(|| format!("{shown}"))?;
+    }
+    Ok((file, before.points.into_iter().collect()))
+}
+
+/// Writes a line in one go, so that only the last can be cut short.
+fn write(file: &mut File, job: &Job, mut outcome: Outcome) -> anyhow::Result<()> {
+    outcome.distribution.clear();
+    let row = Row {
+        point: &job.point,
+        synthetic: job.workload.is_synthetic(),
+        nand_read_share: outcome.nand_read_share(),
+        nand_write_share: outcome.nand_write_share(),
+        hit_ratio: outcome.hit_ratio(),
+        write_amplification: outcome.write_amplification(),
+        outcome: &outcome,
+    };
+    Ok(file.write_all((serde_json::to_string(&row)? + "\n").as_bytes())?)
+}

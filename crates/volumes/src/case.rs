@@ -1,0 +1,166 @@
+//! One simulation: a hybrid SSD described apart from the requests, so that it fits any volume.
+
+use crate::workload::Workload;
+use serde::Serialize;
+use terapage_hybrid::{CacheOptions, Load, MemoryTiming, Outcome, Setup, Storage, simulate};
+use terapage_ssd::{Config, Front, Precondition, Profile, ProfileError};
+
+/// The flash is at least as large: blocks have megabytes, and each die needs several of them.
+const CAPACITY_BYTES_MIN: u64 = 256 << 20;
+
+/// Why a simulation did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// The requests cannot be had.
+    #[error(transparent)]
+    Trace(#[from] terapage_blocktrace::Error),
+    /// The setup is impossible, or the requests are.
+    #[error("{workload}: {error}")]
+    Simulation {
+        /// Which requests.
+        workload: String,
+        /// What is wrong.
+        error: terapage_hybrid::Error,
+    },
+}
+
+/// So many bytes, or such a share of the flash.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Amount {
+    /// Bytes.
+    Bytes(u64),
+    /// A share of the flash's capacity.
+    Share(f64),
+}
+
+/// What data live on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layers {
+    /// Flash behind a cache.
+    Cached,
+    /// Flash alone.
+    Nand,
+    /// SCM alone.
+    Scm,
+}
+
+/// A simulation, but for its workload. [`Case::default`] is what the paper is taken to have simulated: each of its
+/// values is a parameter, see [`settings`](crate::settings).
+#[derive(Clone, Debug, Serialize)]
+pub struct Case {
+    /// The flash; its capacity is that of the workload, unless [`Case::capacity_bytes`] says otherwise.
+    pub ssd: Config,
+    /// The capacity of the flash; `None` is what the workload reaches, at least 256 MiB.
+    pub capacity_bytes: Option<u64>,
+    /// What there is.
+    pub layers: Layers,
+    /// The cache; its size comes from [`Case::scm`].
+    pub cache: CacheOptions,
+    /// The size of the SCM.
+    pub scm: Amount,
+    /// When requests are sent.
+    pub load: Load,
+    /// Requests that are simulated, those of the warm-up too; [`Workload::stretch`] times as many of some workloads. A
+    /// shorter workload gives what it has.
+    pub requests: u64,
+    /// The share of them that are not measured.
+    pub warm_up: f64,
+    /// The seed of generators.
+    pub seed: u64,
+    /// The scale of generators, see [`Generator::new`](crate::Generator::new).
+    pub scale: f64,
+}
+
+impl Case {
+    /// A hybrid SSD with such chips.
+    pub fn new(nand: Profile) -> Case {
+        let mut ssd = Config::new(nand, CAPACITY_BYTES_MIN);
+        // The paper compares SSDs, not links: the time of requests is that of SCM and flash.
+        ssd.front = Front::instant();
+        ssd.over_provisioning = 0.25;
+        // Every page was written once, in order: reads find what they look for, and there is room before blocks must be
+        // cleaned. What the paper's simulation began with is not known.
+        ssd.preconditioning = Precondition::Sequential { filled: 1.0 };
+        Case {
+            ssd,
+            capacity_bytes: None,
+            layers: Layers::Cached,
+            cache: CacheOptions::default(),
+            scm: Amount::Share(0.05),
+            load: Load::Closed { depth: 1 },
+            requests: 200_000,
+            warm_up: 0.5,
+            seed: 1,
+            scale: 1.0,
+        }
+    }
+
+    /// The same with other chips.
+    ///
+    /// # Errors
+    /// If there are none of that name.
+    pub fn with_nand(&self, name: &str) -> Result<Case, ProfileError> {
+        let mut case = self.clone();
+        case.ssd.nand = Profile::find(name)?;
+        Ok(case)
+    }
+
+    /// Simulates `workload`.
+    ///
+    /// # Errors
+    /// If the setup is impossible or the requests cannot be had.
+    pub fn run(&self, workload: &Workload) -> Result<Outcome, CaseError> {
+        let (requests, span_bytes) = workload.requests(self.seed, self.scale)?;
+        let requests_max = self.requests.saturating_mul(workload.stretch()).min(workload.len());
+        let setup = self.setup(span_bytes, requests_max);
+        let taken = requests.take(usize::try_from(requests_max).unwrap_or(usize::MAX));
+        simulate(&setup, taken)
+            .map_err(|error| CaseError::Simulation { workload: workload.name.clone(), error })
+    }
+
+    /// The whole setup, for requests that reach `span_bytes`.
+    pub fn setup(&self, span_bytes: u64, requests: u64) -> Setup {
+        let mut ssd = self.ssd.clone();
+        ssd.capacity_bytes = self.capacity_bytes.unwrap_or(span_bytes.max(CAPACITY_BYTES_MIN));
+        let bytes = match self.scm {
+            Amount::Bytes(bytes) => bytes,
+            Amount::Share(share) => (ssd.capacity_bytes as f64 * share) as u64,
+        };
+        let storage = match self.layers {
+            Layers::Cached => Storage::Cached(CacheOptions { bytes, ..self.cache.clone() }),
+            Layers::Nand => Storage::Nand,
+            Layers::Scm => Storage::Scm(self.memory()),
+        };
+        let warm_up = (requests as f64 * self.warm_up) as u64;
+        Setup { ssd, storage, load: self.load, warm_up, wrap: self.capacity_bytes.is_some() }
+    }
+
+    /// About how many bytes of this machine's memory a simulation with `workload` takes: tables of pages, blocks and
+    /// lines, and the generator's objects.
+    ///
+    /// # Errors
+    /// If the workload cannot be had.
+    pub fn memory_bytes(&self, workload: &Workload) -> Result<u64, CaseError> {
+        let (_, span_bytes) = workload.requests(self.seed, self.scale)?;
+        let setup = self.setup(span_bytes, self.requests);
+        let units = setup.ssd.capacity_bytes as f64 * (1.0 + setup.ssd.over_provisioning)
+            / f64::from(setup.ssd.unit_bytes().max(512));
+        let lines = match &setup.storage {
+            Storage::Cached(cache) => cache.lines() as f64,
+            _ => 0.0,
+        };
+        Ok((units * 16.0 + lines * 40.0 + workload.objects() as f64 * self.scale * 24.0) as u64 + (8 << 20))
+    }
+
+    fn memory(&self) -> MemoryTiming {
+        self.cache.memory
+    }
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Case::new(Profile::by_name("2d-fg-mlc").expect("it is built in"))
+    }
+}

@@ -1,0 +1,102 @@
+//! How well data determine the parameters that were fitted to them.
+
+/// What is known of a fitted parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Uncertainty {
+    /// Its standard error; infinite if the data say nothing of it.
+    pub standard_error: f64,
+    /// Half of the interval that holds the true value with a probability of 95 %, if the model is right and near enough
+    /// to a linear one.
+    pub half_interval: f64,
+}
+
+/// Uncertainties of parameters and their correlations, from the residuals of a least-squares fit and its Jacobian: by
+/// residual, then by parameter. The variance of the data is taken from the residuals, and is at least `floor` squared
+/// (what rounding alone would do). `None` if the data cannot tell the parameters apart at all.
+pub fn uncertainties(
+    jacobian: &[Vec<f64>],
+    residuals: &[f64],
+    floor: f64,
+) -> Option<(Vec<Uncertainty>, Vec<Vec<f64>>)> {
+    let parameters = jacobian.first()?.len();
+    let freedom = residuals.len().checked_sub(parameters).filter(|&freedom| freedom > 0)?;
+    let squares: f64 = residuals.iter().map(|residual| residual * residual).sum();
+    let variance = (squares / freedom as f64).max(floor * floor);
+    // Parameters differ in size: each column is brought to length 1 first.
+    let lengths: Vec<f64> =
+        (0..parameters).map(|p| jacobian.iter().map(|row| row[p] * row[p]).sum::<f64>().sqrt()).collect();
+    if lengths.contains(&0.0) {
+        return None;
+    }
+    let product = |a: usize, b: usize| {
+        jacobian.iter().map(|row| row[a] * row[b]).sum::<f64>() / (lengths[a] * lengths[b])
+    };
+    let normal: Vec<Vec<f64>> =
+        (0..parameters).map(|a| (0..parameters).map(|b| product(a, b)).collect()).collect();
+    let inverse = inverse(normal)?;
+    let error = |p: usize| (variance * inverse[p][p]).sqrt() / lengths[p];
+    let uncertainties = (0..parameters)
+        .map(|p| Uncertainty { standard_error: error(p), half_interval: student(freedom) * error(p) });
+    let correlation = |a: usize, b: usize| inverse[a][b] / (inverse[a][a] * inverse[b][b]).sqrt();
+    let correlations = (0..parameters).map(|a| (0..parameters).map(|b| correlation(a, b)).collect());
+    Some((uncertainties.collect(), correlations.collect()))
+}
+
+/// The 97.5 % point of Student's t distribution, from its table.
+fn student(freedom: usize) -> f64 {
+    const TABLE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+    TABLE.get(freedom - 1).copied().unwrap_or(1.96)
+}
+
+/// The inverse of a symmetric matrix, by Gauss and Jordan; `None` if it has none to speak of.
+fn inverse(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
+    let n = matrix.len();
+    let mut inverse: Vec<Vec<f64>> =
+        (0..n).map(|a| (0..n).map(|b| f64::from(u8::from(a == b))).collect()).collect();
+    for column in 0..n {
+        let pivot =
+            (column..n).max_by(|&a, &b| matrix[a][column].abs().total_cmp(&matrix[b][column].abs()))?;
+        if matrix[pivot][column].abs() < 1e-10 {
+            return None;
+        }
+        matrix.swap(column, pivot);
+        inverse.swap(column, pivot);
+        let factor = 1.0 / matrix[column][column];
+        matrix[column].iter_mut().chain(inverse[column].iter_mut()).for_each(|x| *x *= factor);
+        for row in (0..n).filter(|&row| row != column) {
+            let factor = matrix[row][column];
+            for b in 0..n {
+                matrix[row][b] -= factor * matrix[column][b];
+                inverse[row][b] -= factor * inverse[column][b];
+            }
+        }
+    }
+    Some(inverse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_straight_line_has_the_errors_of_the_textbook() {
+        // y = a + b x at x = 0..4, residuals of a known sum of squares.
+        let jacobian: Vec<Vec<f64>> = (0..5).map(|x| vec![1.0, f64::from(x)]).collect();
+        let residuals = [0.1, -0.2, 0.1, 0.2, -0.2];
+        let (found, correlations) = uncertainties(&jacobian, &residuals, 0.0).unwrap();
+        let variance: f64 = residuals.iter().map(|r| r * r).sum::<f64>() / 3.0;
+        // Var b = s2 / Sxx = s2 / 10; Var a = s2 (1/5 + 4/10); corr = -xbar / sqrt(mean x2) = -2 / sqrt 6.
+        assert!((found[1].standard_error - (variance / 10.0).sqrt()).abs() < 1e-12);
+        assert!((found[0].standard_error - (variance * 0.6).sqrt()).abs() < 1e-12);
+        assert!((correlations[0][1] + 2.0 / 6.0f64.sqrt()).abs() < 1e-12);
+        assert!((found[0].half_interval / found[0].standard_error - 3.182).abs() < 1e-12);
+    }
+
+    #[test]
+    fn parameters_that_do_the_same_are_not_determined() {
+        let jacobian: Vec<Vec<f64>> = (0..5).map(|x| vec![f64::from(x), 2.0 * f64::from(x)]).collect();
+        assert!(uncertainties(&jacobian, &[0.1; 5], 0.0).is_none());
+        assert!(uncertainties(&[vec![0.0], vec![0.0]], &[0.1; 2], 0.0).is_none());
+        assert!(uncertainties(&[vec![1.0, 0.0], vec![0.0, 1.0]], &[0.1; 2], 0.0).is_none());
+    }
+}

@@ -1,0 +1,294 @@
+//! The unknown parameters of the paper's simulation, fitted to its seven gains.
+
+use crate::case::{Case, CaseError};
+use crate::estimate::{Uncertainty, uncertainties};
+use crate::gains::{gain_percent, simulate_all};
+use crate::minimum::minimum;
+use crate::published::{FG_TLC_PERCENT, GAINS};
+use crate::workload::Workload;
+use serde::Serialize;
+
+/// A parameter of the fit that can have any value in its range.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Unknown {
+    /// Its name.
+    pub name: &'static str,
+    /// The name of its setting.
+    pub setting: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The least and the greatest value that the fit tries.
+    pub bounds: (f64, f64),
+    /// Where it begins.
+    pub start: f64,
+}
+
+/// The unknowns: the size of the SCM, and three properties of 3D CT TLC. The others of that chip are its profile's, and 2D
+/// FG MLC is its profile.
+pub const UNKNOWNS: [Unknown; 4] = [
+    Unknown { name: "SCM / NAND", setting: "scm", unit: "%", bounds: (1.0, 10.0), start: 5.0 },
+    Unknown {
+        name: "3D CT TLC program time of a page",
+        setting: "program",
+        unit: "us",
+        bounds: (550.0, 800.0),
+        start: 700.0,
+    },
+    Unknown { name: "3D CT TLC read time", setting: "read", unit: "us", bounds: (60.0, 95.0), start: 78.0 },
+    Unknown { name: "3D CT TLC bus", setting: "bus", unit: "MB/s", bounds: (330.0, 600.0), start: 430.0 },
+];
+
+/// A parameter of the fit that is one of few: each is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Structure {
+    /// Channels of the SSD.
+    pub channels: u32,
+    /// Dies of a channel.
+    pub dies: u32,
+    /// Pages that 3D CT TLC programs at once.
+    pub write_unit: u32,
+}
+
+/// How a fit is done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Everything that is not fitted.
+    pub base: Case,
+    /// What is tried.
+    pub structures: Vec<Structure>,
+    /// Calls for each structure at first.
+    pub calls_first: usize,
+    /// Calls for the best one.
+    pub calls: usize,
+    /// Threads that simulate.
+    pub threads: usize,
+}
+
+impl Plan {
+    /// The usual one.
+    pub fn new(base: Case, threads: usize) -> Plan {
+        let shapes = [(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1), (4, 2, 1), (1, 1, 3), (2, 2, 3)];
+        let structures =
+            shapes.map(|(channels, dies, write_unit)| Structure { channels, dies, write_unit }).to_vec();
+        Plan { base, structures, calls_first: 9, calls: 50, threads }
+    }
+
+    /// Simulations that it takes, about.
+    pub fn simulations(&self) -> u64 {
+        let calls = self.structures.len() * (self.calls_first + 2) + self.calls + 2 * UNKNOWNS.len() + 1;
+        (calls * GAINS.len() * 2 + 2 * READING_STEPS * GAINS.len()) as u64
+    }
+}
+
+/// What a fit found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fit {
+    /// Each structure with the sum of the squared residuals, in squared percentage points, at first; those of gains of
+    /// the wrong sign count twenty times.
+    pub structures: Vec<(Structure, f64)>,
+    /// The best of them.
+    pub structure: Structure,
+    /// The value of each of [`UNKNOWNS`].
+    pub values: Vec<f64>,
+    /// How well each is determined; `None` if the data cannot tell them apart.
+    #[serde(skip)]
+    pub uncertainties: Option<Vec<Uncertainty>>,
+    /// Their correlations.
+    pub correlations: Vec<Vec<f64>>,
+    /// The gains, in percent, in the order of [`GAINS`].
+    pub gains: Vec<f64>,
+    /// Change of each gain in percentage points when an unknown grows by one unit.
+    pub jacobian: Vec<Vec<f64>>,
+    /// Sum of the squared residuals, in squared percentage points.
+    pub squares: f64,
+    /// Both readings of the paper's 54 %.
+    pub readings: Vec<Reading>,
+}
+
+/// A reading of "up to 54 %" for 3D FG TLC.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reading {
+    /// What it says.
+    pub text: &'static str,
+    /// The gain of the volume that falls most, in percent.
+    pub percent: f64,
+    /// The program time of a page that gives it, in microseconds; `None` if none in the range does.
+    pub program_us: Option<f64>,
+    /// The volume that falls most.
+    pub volume: String,
+}
+
+/// Steps of the search for a reading's program time.
+const READING_STEPS: usize = 9;
+/// Where that search looks, in microseconds.
+const READING_US: (f64, f64) = (700.0, 6000.0);
+
+/// Fits [`UNKNOWNS`] and a [`Structure`] to [`GAINS`]. `workloads` are its volumes, in its order. `progress` is called after
+/// each simulation.
+///
+/// # Errors
+/// The first simulation that fails.
+pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> Result<Fit, CaseError> {
+    let mut error = None;
+    let mut model = Model { plan, workloads, progress: &mut progress, error: &mut error };
+    let start: Vec<f64> = UNKNOWNS.iter().map(|unknown| unknown.start).collect();
+    let mut first: Vec<(Structure, f64, Vec<f64>)> = Vec::new();
+    for &structure in &plan.structures {
+        let found = model.search(structure, &start, plan.calls_first, plan.base.requests);
+        first.push((structure, found.value, found.point));
+    }
+    let best = first.iter().min_by(|a, b| a.1.total_cmp(&b.1)).cloned();
+    let (structure, _, start) =
+        best.unwrap_or((Structure { channels: 1, dies: 1, write_unit: 1 }, 0.0, start));
+    let requests = plan.base.requests;
+    let found = model.search(structure, &start, plan.calls, requests);
+    let gains = model.gains(structure, &found.point, requests);
+    let jacobian = model.jacobian(structure, &found.point, requests);
+    let readings = model.readings(structure, &found.point);
+    if let Some(error) = error {
+        return Err(error);
+    }
+    let residuals: Vec<f64> = gains.iter().zip(GAINS).map(|(gain, target)| gain - target.percent).collect();
+    let (uncertainties, correlations) = match uncertainties(&jacobian, &residuals, ROUNDING) {
+        Some((uncertainties, correlations)) => (Some(uncertainties), correlations),
+        None => (None, Vec::new()),
+    };
+    Ok(Fit {
+        structures: first.iter().map(|(structure, squares, _)| (*structure, *squares)).collect(),
+        structure,
+        values: found.point,
+        uncertainties,
+        correlations,
+        squares: residuals.iter().map(|residual| residual * residual).sum(),
+        gains,
+        jacobian,
+        readings,
+    })
+}
+
+/// The squared residual; that of a gain of the wrong sign counts twenty times, since signs are published as well.
+fn cost(gain: f64, published: f64) -> f64 {
+    let square = (gain - published).powi(2);
+    if gain * published > 0.0 { square } else { 20.0 * square }
+}
+
+/// The standard deviation of rounding to a tenth.
+const ROUNDING: f64 = 0.029;
+
+impl Fit {
+    /// Whether the data determine an unknown: its interval is less than half of the range that was searched, and its
+    /// value is not at the end of that.
+    pub fn is_determined(&self, unknown: usize) -> bool {
+        let (low, high) = UNKNOWNS[unknown].bounds;
+        let value = self.values[unknown];
+        let inside = value > low + 0.01 * (high - low) && value < high - 0.01 * (high - low);
+        let half = self.uncertainties.as_ref().map_or(f64::INFINITY, |all| all[unknown].half_interval);
+        inside && 2.0 * half < 0.5 * (high - low)
+    }
+}
+
+struct Model<'a> {
+    plan: &'a Plan,
+    workloads: &'a [Workload],
+    progress: &'a mut dyn FnMut(),
+    error: &'a mut Option<CaseError>,
+}
+
+impl Model<'_> {
+    fn search(&mut self, structure: Structure, start: &[f64], calls: usize, requests: u64) -> crate::Minimum {
+        let bounds: Vec<(f64, f64)> = UNKNOWNS.iter().map(|unknown| unknown.bounds).collect();
+        minimum(&bounds, start, 0.12, 2e-3, calls, |point| {
+            let gains = self.gains(structure, point, requests);
+            gains.iter().zip(GAINS).map(|(gain, target)| cost(*gain, target.percent)).sum()
+        })
+    }
+
+    /// The seven gains; after an error, which is kept, they are meaningless.
+    fn gains(&mut self, structure: Structure, point: &[f64], requests: u64) -> Vec<f64> {
+        let cases =
+            [self.case(structure, point, requests, false), self.case(structure, point, requests, true)];
+        self.outcomes(&cases).iter().map(|both| gain_percent(&both[0], &both[1])).collect()
+    }
+
+    fn outcomes(&mut self, cases: &[Case]) -> Vec<Vec<terapage_hybrid::Outcome>> {
+        if self.error.is_some() {
+            return Vec::new();
+        }
+        let outcomes = simulate_all(cases, self.workloads, self.plan.threads, &mut *self.progress);
+        outcomes.unwrap_or_else(|error| {
+            *self.error = Some(error);
+            Vec::new()
+        })
+    }
+
+    fn case(&self, structure: Structure, point: &[f64], requests: u64, ct: bool) -> Case {
+        let mut case = self.plan.base.clone();
+        case.requests = requests;
+        case.ssd.channels = structure.channels;
+        case.ssd.dies_per_channel = structure.dies;
+        case.scm = crate::Amount::Share(point[0] / 100.0);
+        if ct {
+            if let Ok(chips) = terapage_ssd::Profile::by_name("3d-ct-tlc") {
+                case.ssd.nand = chips;
+            }
+            let nand = &mut case.ssd.nand;
+            nand.set_write_unit(structure.write_unit);
+            nand.program_ns = vec![(point[1] * 1e3 * f64::from(structure.write_unit)) as u64];
+            nand.read_ns = vec![(point[2] * 1e3) as u64];
+            nand.bus_bytes_per_second = (point[3] * 1e6) as u64;
+        }
+        case
+    }
+
+    /// By central differences, over steps of a fiftieth of each range: less is lost in what the gains jump when a request
+    /// comes before another.
+    fn jacobian(&mut self, structure: Structure, point: &[f64], requests: u64) -> Vec<Vec<f64>> {
+        let mut columns = Vec::new();
+        for (number, unknown) in UNKNOWNS.iter().enumerate() {
+            let (low, high) = unknown.bounds;
+            let step = 0.04 * (high - low);
+            let (mut below, mut above) = (point.to_vec(), point.to_vec());
+            below[number] = (point[number] - step).max(low);
+            above[number] = (point[number] + step).min(high);
+            let (lower, upper) =
+                (self.gains(structure, &below, requests), self.gains(structure, &above, requests));
+            let width = above[number] - below[number];
+            columns.push(upper.iter().zip(&lower).map(|(u, l)| (u - l) / width).collect::<Vec<f64>>());
+        }
+        (0..columns[0].len()).map(|row| columns.iter().map(|column| column[row]).collect()).collect()
+    }
+
+    /// The program times of 3D FG TLC that both readings ask for, by bisection: slower programs, fewer IOPS.
+    fn readings(&mut self, structure: Structure, point: &[f64]) -> Vec<Reading> {
+        let texts =
+            [("falls by 54 % at most", -FG_TLC_PERCENT), ("falls to 54 % at most", FG_TLC_PERCENT - 100.0)];
+        let requests = self.plan.base.requests / 2;
+        let base = self.case(structure, point, requests, false);
+        let bases = self.outcomes(std::slice::from_ref(&base));
+        let mut readings = Vec::new();
+        for (text, percent) in texts {
+            let (mut low, mut high) = READING_US;
+            let mut volume = String::new();
+            for _ in 0..READING_STEPS {
+                let middle = (low * high).sqrt();
+                let mut case = base.clone();
+                if let Ok(chips) = terapage_ssd::Profile::by_name("3d-fg-tlc") {
+                    case.ssd.nand = chips;
+                }
+                let unit = u64::from(case.ssd.nand.write_unit);
+                case.ssd.nand.program_ns = vec![(middle * 1e3) as u64 * unit];
+                let outcomes = self.outcomes(&[case]);
+                let gains =
+                    bases.iter().zip(&outcomes).map(|(base, other)| gain_percent(&base[0], &other[0]));
+                let names = self.workloads.iter().map(|workload| &workload.name);
+                let Some((worst, name)) = gains.zip(names).min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
+                volume.clone_from(name);
+                if worst < percent { high = middle } else { low = middle }
+            }
+            let found = low > READING_US.0 && high < READING_US.1;
+            let program_us = found.then_some((low * high).sqrt());
+            readings.push(Reading { text, percent, program_us, volume });
+        }
+        readings
+    }
+}

@@ -1,0 +1,95 @@
+//! Gains: the IOPS of one kind of NAND over those of another, volume by volume.
+
+use crate::case::{Case, CaseError};
+use crate::parallel::in_parallel;
+use crate::workload::Workload;
+use terapage_hybrid::Outcome;
+
+/// Simulates each case with each workload on `threads` threads: outcomes by workload, then by case. `progress` is called
+/// after each.
+///
+/// # Errors
+/// The first that fails.
+pub fn simulate_all(
+    cases: &[Case],
+    workloads: &[Workload],
+    threads: usize,
+    mut progress: impl FnMut(),
+) -> Result<Vec<Vec<Outcome>>, CaseError> {
+    let jobs: Vec<(&Workload, &Case)> =
+        workloads.iter().flat_map(|workload| cases.iter().map(move |case| (workload, case))).collect();
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; jobs.len()];
+    in_parallel(
+        &jobs,
+        threads,
+        |(workload, case)| case.run(workload),
+        |number, outcome| {
+            outcomes[number] = Some(outcome?);
+            progress();
+            Ok::<(), CaseError>(())
+        },
+    )?;
+    let mut outcomes = outcomes.into_iter().flatten();
+    Ok(workloads.iter().map(|_| outcomes.by_ref().take(cases.len()).collect()).collect())
+}
+
+/// What `outcome` has more IOPS than `base`, in percent.
+pub fn gain_percent(base: &Outcome, outcome: &Outcome) -> f64 {
+    (outcome.iops / base.iops - 1.0) * 100.0
+}
+
+/// What share of the bytes that pass between cache and flash are read from it, 0..1.
+pub fn flash_read_share(outcome: &Outcome) -> f64 {
+    outcome.cache.as_ref().map_or(0.0, |cache| {
+        let (read, written) = (cache.below_read_sectors as f64, cache.below_written_sectors as f64);
+        if read + written > 0.0 { read / (read + written) } else { 0.0 }
+    })
+}
+
+/// Of all pairs of values, how many are in the same order in both lists, and how many pairs there are. Pairs that are
+/// equal in `published` are left out.
+pub fn pairs_in_order(published: &[f64], simulated: &[f64]) -> (usize, usize) {
+    let (mut agree, mut all) = (0, 0);
+    for first in 0..published.len() {
+        for second in first + 1..published.len() {
+            let (wanted, found) =
+                (published[first] - published[second], simulated[first] - simulated[second]);
+            if wanted != 0.0 {
+                all += 1;
+                agree += usize::from(wanted * found > 0.0);
+            }
+        }
+    }
+    (agree, all)
+}
+
+/// Pearson's correlation of pairs; 0 for fewer than two, or where nothing varies.
+pub fn correlation(pairs: &[(f64, f64)]) -> f64 {
+    let n = pairs.len() as f64;
+    let mean = |pick: fn(&(f64, f64)) -> f64| pairs.iter().map(pick).sum::<f64>() / n;
+    let (x, y) = (mean(|pair| pair.0), mean(|pair| pair.1));
+    let sum = |product: &dyn Fn(f64, f64) -> f64| {
+        pairs.iter().map(|pair| product(pair.0 - x, pair.1 - y)).sum::<f64>()
+    };
+    let spread = (sum(&|dx, _| dx * dx) * sum(&|_, dy| dy * dy)).sqrt();
+    if pairs.len() > 1 && spread > 0.0 { sum(&|dx, dy| dx * dy) / spread } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_counted_by_their_order() {
+        assert_eq!(pairs_in_order(&[1.0, 2.0, 3.0], &[0.1, 0.2, 0.3]), (3, 3));
+        assert_eq!(pairs_in_order(&[1.0, 2.0, 3.0], &[0.2, 0.1, 0.3]), (2, 3));
+        assert_eq!(pairs_in_order(&[1.0, 1.0, 3.0], &[0.2, 0.1, 0.3]), (2, 2));
+    }
+
+    #[test]
+    fn correlations_of_lines_are_one() {
+        let line: Vec<(f64, f64)> = (0..5).map(|x| (f64::from(x), 3.0 - 2.0 * f64::from(x))).collect();
+        assert!((correlation(&line) + 1.0).abs() < 1e-12);
+        assert_eq!(correlation(&[(1.0, 2.0)]), 0.0);
+    }
+}

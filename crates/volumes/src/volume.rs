@@ -1,0 +1,228 @@
+//! What is known of a volume, and what is assumed.
+
+use crate::origin::Sourced;
+use serde::{Deserialize, Serialize};
+
+/// The volumes that are built in, with their profiles.
+const BUILT_IN: [(&str, &str); 7] = [
+    ("prxy_0", include_str!("../profiles/prxy_0.toml")),
+    ("proj_0", include_str!("../profiles/proj_0.toml")),
+    ("hm_0", include_str!("../profiles/hm_0.toml")),
+    ("web_1", include_str!("../profiles/web_1.toml")),
+    ("prxy_1", include_str!("../profiles/prxy_1.toml")),
+    ("proj_3", include_str!("../profiles/proj_3.toml")),
+    ("src2_1", include_str!("../profiles/src2_1.toml")),
+];
+
+/// Why a volume cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// There is no volume of that name.
+    #[error("there is no volume {name}; there are {}", names().join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// A profile is not TOML, or lacks a field.
+    #[error("{file}: {}", message.trim().replace('\n', " "))]
+    Format {
+        /// The profile's name.
+        file: String,
+        /// What the parser says.
+        message: String,
+    },
+    /// A value is impossible.
+    #[error("{file}: {field} is {value}; {expected}")]
+    Value {
+        /// The profile's name.
+        file: String,
+        /// Which value.
+        field: String,
+        /// What it is.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+/// A volume of the MSR Cambridge traces (Narayanan, Donnelly, Rowstron: Write Off-Loading, FAST 2008) as the generator
+/// imitates it.
+///
+/// Its unit of locality is the object: the bytes from one first byte on, always asked for whole. Objects that lie one
+/// after the other form a run; a run is asked for in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// Its name: host and disk.
+    pub name: String,
+    /// What the host did.
+    pub description: String,
+    /// Requests of the whole trace.
+    pub requests: Sourced<u64>,
+    /// Which part of the requests are writes, 0..1.
+    pub write_share: Sourced<f64>,
+    /// Objects of the whole trace, that is, different first bytes of requests.
+    pub objects: Sourced<u64>,
+    /// How long the trace is, in seconds.
+    pub duration_s: Sourced<f64>,
+    /// Coefficient of variation of the times between requests; at least 1.
+    pub inter_arrival_cv: Sourced<f64>,
+    /// Mean bytes of all requests, where that is what is known; else it follows from reads and writes.
+    pub mean_bytes: Option<Sourced<f64>>,
+    /// Which part of the reads ask for what the popular writes wrote, 0..1.
+    pub reads_of_written: Sourced<f64>,
+    /// How it writes.
+    pub writes: Stream,
+    /// How it reads.
+    pub reads: Stream,
+    /// Hit ratios that an LRU cache of whole objects should have.
+    pub hit_ratios: Vec<HitRatio>,
+}
+
+/// How a volume reads, or writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stream {
+    /// Mean bytes of a request.
+    pub mean_bytes: Sourced<f64>,
+    /// Sizes in bytes and their weights; the weights are tilted until the mean is met.
+    pub sizes: Sourced<Vec<(u32, f64)>>,
+    /// Which part of the volume's objects are its own, 0..1; that of reads and that of writes add up to 1.
+    pub object_share: Sourced<f64>,
+    /// Which part of its objects are popular, 0..1.
+    pub popular_share: Sourced<f64>,
+    /// How much the popular ones differ: the exponent of Zipf's law.
+    pub zipf_exponent: Sourced<f64>,
+    /// Which part of its requests pass over all of its objects, run by run, again and again, 0..1.
+    pub scan_share: Sourced<f64>,
+    /// Mean objects of a run; at least 1.
+    pub run_objects: Sourced<f64>,
+}
+
+/// What a cache should hit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HitRatio {
+    /// How large the cache is.
+    pub cache: CacheSize,
+    /// Hits by requests, first touches counted as misses.
+    pub ratio: Sourced<f64>,
+}
+
+/// The size of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheSize {
+    /// So many bytes of objects.
+    Bytes(u64),
+    /// So many objects, whatever their sizes.
+    Objects(u64),
+}
+
+/// The names of the volumes that are built in: write-heavy ones first, as in the paper's Table 2.
+pub fn names() -> Vec<&'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name).collect()
+}
+
+impl Volume {
+    /// A volume that is built in.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unknown`] names those that there are.
+    pub fn by_name(name: &str) -> Result<Volume, VolumeError> {
+        let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+        let (_, text) = found.ok_or_else(|| VolumeError::Unknown { name: name.to_owned() })?;
+        Volume::parse(text, &format!("{name}.toml"))
+    }
+
+    /// A volume from the TOML text of a profile; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// Names the file, the field, and what it should be.
+    pub fn parse(text: &str, file: &str) -> Result<Volume, VolumeError> {
+        let parsed = toml::from_str::<Volume>(text);
+        let volume = parsed
+            .map_err(|error| VolumeError::Format { file: file.to_owned(), message: error.to_string() })?;
+        volume.check(file)?;
+        Ok(volume)
+    }
+
+    /// The mean bytes of its requests.
+    pub fn mean_bytes(&self) -> f64 {
+        let writes = self.write_share.value;
+        let streams = writes * self.writes.mean_bytes.value + (1.0 - writes) * self.reads.mean_bytes.value;
+        self.mean_bytes.as_ref().map_or(streams, |known| known.value)
+    }
+
+    fn check(&self, file: &str) -> Result<(), VolumeError> {
+        let check = Check { file };
+        check.that(
+            "requests",
+            self.requests.value as f64,
+            (1.0..=1e12).contains(&(self.requests.value as f64)),
+            "1 to 10^12",
+        )?;
+        let objects = self.objects.value as f64;
+        check.that("objects", objects, (16.0..=1e8).contains(&objects), "16 to 10^8")?;
+        check.share("write_share", self.write_share.value)?;
+        check.share("reads_of_written", self.reads_of_written.value)?;
+        let seconds = self.duration_s.value;
+        check.that(
+            "duration_s",
+            seconds,
+            seconds > 0.0 && seconds < 1e10,
+            "more than 0 s, less than 10^10",
+        )?;
+        let variation = self.inter_arrival_cv.value;
+        check.that("inter_arrival_cv", variation, (1.0..1000.0).contains(&variation), "1 to 1000")?;
+        let shares = self.writes.object_share.value + self.reads.object_share.value;
+        check.that(
+            "object_share of reads and writes",
+            shares,
+            (shares - 1.0).abs() < 1e-9,
+            "they add up to 1",
+        )?;
+        self.writes.check("writes", &check)?;
+        self.reads.check("reads", &check)?;
+        self.hit_ratios.iter().try_for_each(|hit| check.share("hit_ratios", hit.ratio.value))
+    }
+}
+
+impl Stream {
+    fn check(&self, stream: &str, check: &Check) -> Result<(), VolumeError> {
+        let field = |name: &str| format!("{stream}.{name}");
+        check.share(&field("object_share"), self.object_share.value)?;
+        check.share(&field("popular_share"), self.popular_share.value)?;
+        check.share(&field("scan_share"), self.scan_share.value)?;
+        let exponent = self.zipf_exponent.value;
+        check.that(&field("zipf_exponent"), exponent, (0.0..=4.0).contains(&exponent), "0 to 4")?;
+        let run = self.run_objects.value;
+        check.that(&field("run_objects"), run, (1.0..=32.0).contains(&run), "1 to 32")?;
+        for &(bytes, weight) in &self.sizes.value {
+            let whole = bytes > 0 && bytes % 512 == 0 && bytes <= 16 << 20;
+            check.that(&field("sizes"), f64::from(bytes), whole, "sectors of 512 bytes, at most 16 MiB")?;
+            check.that(&field("sizes"), weight, weight > 0.0 && weight < 1e9, "weights are more than 0")?;
+        }
+        let mean = self.mean_bytes.value;
+        let possible = crate::sizes::Sizes::tilted(&self.sizes.value, mean).is_some();
+        check.that(&field("mean_bytes"), mean, possible, "it lies between the smallest and the largest size")
+    }
+}
+
+struct Check<'a> {
+    file: &'a str,
+}
+
+impl Check<'_> {
+    fn that(&self, field: &str, value: f64, holds: bool, expected: &'static str) -> Result<(), VolumeError> {
+        if holds {
+            return Ok(());
+        }
+        let (file, field) = (self.file.to_owned(), field.to_owned());
+        Err(VolumeError::Value { file, field, value: value.to_string(), expected })
+    }
+
+    fn share(&self, field: &str, value: f64) -> Result<(), VolumeError> {
+        self.that(field, value, (0.0..=1.0).contains(&value), "a share is 0 to 1")
+    }
+}

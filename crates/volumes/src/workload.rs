@@ -1,0 +1,131 @@
+//! Requests to simulate: made up, or from a trace.
+
+use crate::generator::Generator;
+use crate::volume::{Volume, VolumeError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use terapage_blocktrace::{Error, Options, Request, open};
+use terapage_hybrid::{Survey, Surveyor};
+
+/// Where requests come from.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// What it is called: a volume's name.
+    pub name: String,
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Synthetic { volume: Box<Volume>, made: Made },
+    Trace { path: PathBuf, survey: Survey, synthetic: bool },
+}
+
+/// The generator that was made last, with its seed and scale: to lay out objects takes longer than a short simulation.
+type Made = Arc<Mutex<Option<(u64, f64, Generator)>>>;
+
+/// Requests, one after the other.
+pub type Requests = Box<dyn Iterator<Item = Result<Request, Error>> + Send>;
+
+impl Workload {
+    /// The generator of a volume that is built in.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn synthetic(name: &str) -> Result<Workload, VolumeError> {
+        let volume = Box::new(Volume::by_name(name)?);
+        Ok(Workload { name: name.to_owned(), source: Source::Synthetic { volume, made: Made::default() } })
+    }
+
+    /// A trace, called `name`. It is read once, to see how far it reaches.
+    ///
+    /// # Errors
+    /// What is wrong with the trace.
+    pub fn trace(name: &str, path: &Path) -> Result<Workload, Error> {
+        let reader = open(path, &Options::default())?;
+        let synthetic = reader.meta().synthetic;
+        let mut surveyor = Surveyor::new(4096);
+        for request in reader {
+            surveyor.add(&request?);
+        }
+        let source = Source::Trace { path: path.to_owned(), survey: surveyor.finish(), synthetic };
+        Ok(Workload { name: name.to_owned(), source })
+    }
+
+    /// Whether its requests are made up: a generator's, or a trace's that says so.
+    pub fn is_synthetic(&self) -> bool {
+        match &self.source {
+            Source::Synthetic { .. } => true,
+            Source::Trace { synthetic, .. } => *synthetic,
+        }
+    }
+
+    /// How many requests there are.
+    pub fn len(&self) -> u64 {
+        match &self.source {
+            Source::Synthetic { volume, .. } => volume.requests.value,
+            Source::Trace { survey, .. } => survey.requests,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Objects of a generator's volume; a trace is read as it is, and has none.
+    pub fn objects(&self) -> u64 {
+        match &self.source {
+            Source::Synthetic { volume, .. } => volume.objects.value,
+            Source::Trace { .. } => 0,
+        }
+    }
+
+    /// How many times as many requests as others it takes to fill an SCM: 4 for generators whose requests nearly all hit,
+    /// else 1. A trace is never longer than it is.
+    pub fn stretch(&self) -> u64 {
+        match &self.source {
+            Source::Synthetic { volume, .. } if volume.hit_ratios.iter().any(|hit| hit.ratio.value > 0.9) => {
+                4
+            }
+            _ => 1,
+        }
+    }
+
+    /// The trace's path; a generator has none.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.source {
+            Source::Synthetic { .. } => None,
+            Source::Trace { path, .. } => Some(path),
+        }
+    }
+
+    /// Its requests from the first one on, and the bytes of a device that holds them. A generator takes its `seed` and
+    /// `scale` (see [`Generator::new`]) and never ends; a trace takes neither.
+    ///
+    /// # Errors
+    /// If the trace cannot be opened any more.
+    pub fn requests(&self, seed: u64, scale: f64) -> Result<(Requests, u64), Error> {
+        match &self.source {
+            Source::Synthetic { volume, made } => {
+                let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = made.as_ref().filter(|known| (known.0, known.1) == (seed, scale));
+                let generator = match known {
+                    Some((_, _, generator)) => generator.clone(),
+                    None => made.insert((seed, scale, Generator::new(volume, seed, scale))).2.clone(),
+                };
+                let bytes = generator.span_bytes();
+                Ok((Box::new(generator.map(Ok)), bytes))
+            }
+            Source::Trace { path, survey, .. } => {
+                let bases = survey.bases();
+                let placed = move |request: Result<Request, Error>| {
+                    let mut request = request?;
+                    request.offset += bases.get(usize::from(request.volume)).copied().unwrap_or(0);
+                    Ok(request)
+                };
+                Ok((Box::new(open(path, &Options::default())?.map(placed)), survey.device_bytes()))
+            }
+        }
+    }
+}
