@@ -6,9 +6,8 @@ mod advise;
 mod convert;
 mod fit;
 mod info;
-mod policy;
 mod paper;
-mod plain;
+mod policy;
 mod progress;
 mod publish;
 mod report;
@@ -46,8 +45,6 @@ pub enum Command {
     Fit(fit::FitCommand),
     /// Simulate every combination of parameters; go on where an earlier sweep ended
     Sweep(sweep::SweepCommand),
-    /// Show a study that was kept as JSON, in the terminal or as a page
-    Report(report::Report),
 }
 
 impl Command {
@@ -67,7 +64,6 @@ impl Command {
             Command::Paper(paper) => paper.run(),
             Command::Fit(fit) => fit.run(),
             Command::Sweep(sweep) => sweep.run(),
-            Command::Report(report) => report.run(),
         }
     }
 }

@@ -49,6 +49,15 @@ pub struct Fitted {
 }
 
 impl Fitted {
+    /// Values for all chips, and for some, each by parameter.
+    pub fn new(
+        source: String,
+        common: BTreeMap<String, String>,
+        chips: BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Fitted {
+        Fitted { source, common, chips, file: String::new() }
+    }
+
     /// The one that is built in: what `terapage sim fit` found.
     pub fn built_in() -> Fitted {
         Fitted::parse(BUILT_IN, "fitted.toml").expect("a test reads it")

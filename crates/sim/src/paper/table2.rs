@@ -1,19 +1,44 @@
 //! Table 2: the gains of 3D CT TLC over 2D FG MLC.
 
 use super::{Bench, called, headed, signed};
+use terapage_hybrid::Outcome;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::published::{GAINS, SOURCE};
-use terapage_volumes::{gain_percent, pairs_in_order};
+use terapage_volumes::{Case, gain_percent, pairs_in_order};
 
-pub(super) fn study(bench: &Bench) -> anyhow::Result<Study> {
-    let cases = [bench.case("2d-fg-mlc")?, bench.case("3d-ct-tlc")?];
+/// A gain over several seeds.
+struct Gain {
+    mean: f64,
+    /// The standard deviation; none for one seed and for traces.
+    spread: Option<f64>,
+}
+
+pub(super) fn study(bench: &Bench, seeds: u64) -> anyhow::Result<Study> {
+    let mut cases = Vec::new();
+    for seed in bench.base.seed..bench.base.seed + seeds {
+        for nand in ["2d-fg-mlc", "3d-ct-tlc"] {
+            cases.push(Case { seed, ..bench.case(nand)? });
+        }
+    }
     let outcomes = bench.outcomes(&cases)?;
-    let gains: Vec<f64> = outcomes.iter().map(|both| gain_percent(&both[0], &both[1])).collect();
+    let gains: Vec<Gain> =
+        outcomes.iter().zip(bench.volumes()).map(|(all, (_, mark))| over_seeds(all, mark)).collect();
+    let means: Vec<f64> = gains.iter().map(|gain| gain.mean).collect();
     let mut study = headed("Table 2: gains of SCM with 3D CT TLC over SCM with 2D FG MLC");
-    study.summary = vec![verdict(&gains)];
+    study.summary = vec![verdict(&means)];
     study.tables = vec![table(bench, &gains)];
-    study.plots = vec![plot(bench, &gains)];
+    study.plots = vec![plot(bench, &means)];
     Ok(study)
+}
+
+/// The mean gain of pairs of outcomes. Traces have no seeds: each pair is the same.
+fn over_seeds(outcomes: &[Outcome], mark: Mark) -> Gain {
+    let gains: Vec<f64> = outcomes.chunks(2).map(|both| gain_percent(&both[0], &both[1])).collect();
+    let n = gains.len() as f64;
+    let mean = gains.iter().sum::<f64>() / n;
+    let squares: f64 = gains.iter().map(|gain| (gain - mean).powi(2)).sum();
+    let varies = mark == Mark::Synthetic && gains.len() > 1;
+    Gain { mean, spread: varies.then(|| (squares / (n - 1.0)).sqrt()) }
 }
 
 /// What can be said of signs, order and distance.
@@ -45,25 +70,31 @@ fn verdict(gains: &[f64]) -> String {
     format!("{signs} {order} The largest difference is {most:.1} percentage points, of {volume}.")
 }
 
-fn table(bench: &Bench, gains: &[f64]) -> Table {
-    let rows = GAINS.iter().zip(gains).zip(bench.volumes()).map(|((gain, &found), (_, mark))| {
+fn table(bench: &Bench, gains: &[Gain]) -> Table {
+    let rows = GAINS.iter().zip(gains).zip(bench.volumes()).map(|((gain, found), (_, mark))| {
+        let spread = found.spread.map_or_else(|| "-".to_owned(), |spread| format!("{spread:.2}"));
+        let found = found.mean;
         let sign = if gain.percent * found > 0.0 { "as published" } else { "WRONG" };
         vec![
             gain.volume.to_owned(),
             if gain.write_intensive { "writes" } else { "reads" }.to_owned(),
             signed(gain.percent),
             signed(found),
+            spread,
             signed(found - gain.percent),
             sign.to_owned(),
             called(mark).to_owned(),
         ]
     });
-    let columns = ["volume", "mostly", "published, %", "simulated, %", "difference", "sign", "requests"];
+    let columns =
+        ["volume", "mostly", "published, %", "simulated, %", "+- (seeds)", "difference", "sign", "requests"];
     Table {
         title: "Gain in IOPS".to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: rows.collect(),
-        note: format!("Published: {SOURCE}. Differences are in percentage points."),
+        note: format!(
+            "Published: {SOURCE}. Differences are in percentage points; +- is the standard deviation over seeds."
+        ),
     }
 }
 
