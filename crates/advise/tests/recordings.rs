@@ -245,7 +245,7 @@ fn prefetch_hides_latency_of_streams_and_costs_bandwidth() {
     let recording = open(&passes(16_000, 4, PageOut::Clean));
     let compute = compute_us(&recording, 1e5);
     let setup =
-        |prefetch: &str| Setup { shift: 0, frames: 1000, policy: "auto".into(), prefetch: prefetch.into() };
+        |prefetch: &str| Setup { shift: 0, frames: 4000, policy: "auto".into(), prefetch: prefetch.into() };
     let timing = Timing { native_us: 1e5, ..machine() };
     let (off, on) = (
         replay(&recording, &compute, &setup("off"), &timing),
