@@ -204,19 +204,19 @@ fn machine() -> Timing {
     }
 }
 
-/// Passes over `blocks` blocks that write.
-fn passes(blocks: u32, count: usize) -> Vec<Event> {
+/// Passes over `blocks` blocks; all write, or the first one alone.
+fn passes(blocks: u32, count: usize, later: PageOut) -> Vec<Event> {
     let mut events: Vec<Event> =
         (0..blocks).flat_map(|block| [first(block), out(block, PageOut::Dirty)]).collect();
     for _ in 1..count {
-        events.extend((0..blocks).flat_map(|block| [hard(block), out(block, PageOut::Dirty)]));
+        events.extend((0..blocks).flat_map(|block| [hard(block), out(block, later)]));
     }
     events
 }
 
 #[test]
 fn the_programs_own_time_adds_up() {
-    let recording = open(&passes(50, 4));
+    let recording = open(&passes(50, 4, PageOut::Dirty));
     let compute = compute_us(&recording, 1e6);
     let sum: f64 = compute.iter().map(|us| f64::from(*us)).sum();
     assert_eq!(compute.len(), recording.steps.len());
@@ -225,7 +225,7 @@ fn the_programs_own_time_adds_up() {
 
 #[test]
 fn what_fits_is_never_read() {
-    let recording = open(&passes(200, 5));
+    let recording = open(&passes(200, 5, PageOut::Dirty));
     let compute = compute_us(&recording, 1e6);
     let setup = |frames| Setup { shift: 0, frames, policy: "auto".into(), prefetch: "off".into() };
     let roomy = replay(&recording, &compute, &setup(1000), &machine());
@@ -242,10 +242,10 @@ fn what_fits_is_never_read() {
 
 #[test]
 fn prefetch_hides_latency_of_streams_and_costs_bandwidth() {
-    let recording = open(&passes(4000, 4));
+    let recording = open(&passes(16_000, 4, PageOut::Clean));
     let compute = compute_us(&recording, 1e5);
     let setup =
-        |prefetch: &str| Setup { shift: 0, frames: 1000, policy: "auto".into(), prefetch: prefetch.into() };
+        |prefetch: &str| Setup { shift: 0, frames: 4000, policy: "auto".into(), prefetch: prefetch.into() };
     let timing = Timing { native_us: 1e5, ..machine() };
     let (off, on) = (
         replay(&recording, &compute, &setup("off"), &timing),
@@ -286,7 +286,7 @@ fn the_replay_reads_what_the_soft_model_reads() {
 
 #[test]
 fn comparisons_bracket_the_optimum() {
-    let recording = open(&passes(300, 6));
+    let recording = open(&passes(300, 6, PageOut::Clean));
     let comparison = Comparison {
         frames: vec![50, 100, 200],
         policies: replacement::NAMES.iter().map(|name| (*name).to_owned()).collect(),

@@ -15,14 +15,18 @@ const AHEAD_BYTES: u64 = 16 << 20;
 const WRITING_BYTES: u64 = 32 << 20;
 /// How long the pager's thread looks for more work before it sleeps, microseconds.
 const SPIN_US: f64 = 100.0;
-/// Blocks that the pager pages out at once at least, unless its batches are smaller.
-const SHORT: usize = 8;
+/// Looks for work that pay, less twice those that do not, are counted up to this.
+const LUCK_MAX: u32 = 16;
+/// Blocks that are taken out to be watched after one page-out, at most.
+const WATCH_BATCH: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Zero,
     Here,
     Soft,
+    /// In memory, out of the program to see whether it is touched.
+    Watched,
     Stored,
 }
 
@@ -69,6 +73,9 @@ pub struct Pager<'a> {
     soft_len: usize,
     /// Until when the pager's thread looks for work, and takes a processor.
     awake: f64,
+    /// How often looking for work has paid lately, and how often the thread had none.
+    luck: u32,
+    sleeps: u32,
     /// What the program's own time grows by meanwhile.
     crowded: f64,
     pub now: f64,
@@ -106,6 +113,8 @@ impl<'a> Pager<'a> {
             writing: VecDeque::new(),
             soft_len: 0,
             awake: 0.0,
+            luck: LUCK_MAX,
+            sleeps: 0,
             crowded: timing.parallelism.max(1.0) / timing.overlap(),
             now: 0.0,
             stream: 0.0,
@@ -129,9 +138,24 @@ impl<'a> Pager<'a> {
     /// A thread waits for the pager; the others go on.
     fn wait(&mut self, us: f64) -> f64 {
         let us = us / self.timing.overlap();
+        self.look(self.now);
         self.now += us;
-        self.awake = self.now + SPIN_US;
+        self.awake = self.now + if self.tries() { SPIN_US } else { 0.0 };
         us
+    }
+
+    /// Whether the pager's thread looks for more work before it sleeps: as long as that mostly pays.
+    fn tries(&self) -> bool {
+        self.luck > LUCK_MAX / 2 || self.sleeps.is_multiple_of(32)
+    }
+
+    /// Work has come at `at`.
+    fn look(&mut self, at: f64) {
+        if self.tries() {
+            self.luck =
+                if at <= self.awake { (self.luck + 1).min(LUCK_MAX) } else { self.luck.saturating_sub(2) };
+        }
+        self.sleeps = self.sleeps.wrapping_add(1);
     }
 
     pub fn step(&mut self, step: &Step) {
@@ -172,6 +196,7 @@ impl<'a> Pager<'a> {
             }
             State::Here => {}
             State::Soft => self.soft_fault(block),
+            State::Watched => self.watched_fault(block),
             State::Stored => self.hard_fault(block),
             State::Zero => self.first_touch(block, ahead),
         }
@@ -179,25 +204,34 @@ impl<'a> Pager<'a> {
 
     /// A touch of a block that still has its frame.
     fn soft_fault(&mut self, block: u32) {
-        let entry = self.blocks[block as usize];
-        // What was read ahead may not have arrived.
-        let waited = self.wait((entry.arrives - self.now).max(0.0));
-        self.forecast.stream_us += waited;
         let waited = self.wait(self.timing.costs.soft_us);
         self.forecast.soft_us += waited;
         self.soft_len -= 1;
-        let entry = &mut self.blocks[block as usize];
-        let marker = entry.marker;
-        (entry.state, entry.marker, entry.arrives) = (State::Here, false, 0.0);
         self.taken += 1;
-        if marker {
+        self.blocks[block as usize].state = State::Here;
+        self.forecast.soft_faults += 1;
+        self.policy.rescue(block);
+    }
+
+    /// A touch of a block that was taken out to see it.
+    fn watched_fault(&mut self, block: u32) {
+        // What was read ahead may not have arrived.
+        let late = (self.blocks[block as usize].arrives - self.now).max(0.0);
+        if late > 0.0 {
+            let waited = self.wait(late);
+            self.forecast.stream_us += waited;
+        }
+        let waited = self.wait(self.timing.costs.soft_us);
+        self.forecast.soft_us += waited;
+        let entry = &mut self.blocks[block as usize];
+        (entry.state, entry.arrives) = (State::Here, 0.0);
+        if std::mem::replace(&mut entry.marker, false) {
             self.forecast.markers += 1;
-            self.policy.insert(block);
             self.prefetch.outcome(1, 0);
             self.prefetch_after(block);
         } else {
             self.forecast.soft_faults += 1;
-            self.policy.rescue(block);
+            self.policy.seen(block);
         }
     }
 
@@ -270,13 +304,8 @@ impl<'a> Pager<'a> {
             }
             entry.state = if entry.stored { State::Stored } else { State::Zero };
             entry.arrives = 0.0;
-            let marker = std::mem::replace(&mut entry.marker, false);
             self.soft_len -= 1;
-            if marker {
-                self.prefetch.outcome(0, 1);
-            } else {
-                self.policy.gone(block);
-            }
+            self.policy.gone(block);
             return true;
         }
         false
@@ -286,7 +315,7 @@ impl<'a> Pager<'a> {
     fn balance(&mut self) {
         loop {
             let missing = (self.ready + self.taken).saturating_sub(self.frames);
-            if missing < self.batch.min(SHORT) {
+            if missing < self.batch.min(self.ready / 4).max(1) {
                 return;
             }
             self.written();
@@ -303,6 +332,9 @@ impl<'a> Pager<'a> {
         for &block in &victims {
             self.taken -= 1;
             let entry = &mut self.blocks[block as usize];
+            if std::mem::replace(&mut entry.marker, false) {
+                self.prefetch.outcome(0, 1);
+            }
             if std::mem::replace(&mut entry.dirty, false) {
                 entry.stored = true;
                 self.stream = self.stream.max(self.now) + self.write_us;
@@ -314,7 +346,19 @@ impl<'a> Pager<'a> {
                 self.soft.push_back((block, stamp));
             }
         }
+        self.watch();
         victims.len()
+    }
+
+    /// Takes out of the program what the policy wants to see touched.
+    fn watch(&mut self) {
+        for _ in 0..WATCH_BATCH {
+            let Some(block) = self.policy.watch() else { return };
+            let entry = &mut self.blocks[block as usize];
+            if entry.state == State::Here && entry.arrives <= self.now {
+                entry.state = State::Watched;
+            }
+        }
     }
 
     /// The block is out of the program, and has its frame. Gives the stamp of its entry in a queue.
@@ -360,14 +404,10 @@ impl<'a> Pager<'a> {
         self.forecast.prefetched += blocks.len() as u64;
         for &block in &blocks {
             self.blocks[block as usize].arrives = arrives;
-            if block != marker {
-                self.policy.insert(block);
-            }
+            self.policy.insert(block);
         }
-        self.taken -= 1;
-        self.blocks[marker as usize].marker = true;
-        let stamp = self.soften(marker);
-        self.soft.push_back((marker, stamp));
+        let marker = &mut self.blocks[marker as usize];
+        (marker.state, marker.marker) = (State::Watched, true);
     }
 
     /// The program gives blocks up.
@@ -375,7 +415,7 @@ impl<'a> Pager<'a> {
         for block in self.merger.within(block, count) {
             let Some(entry) = self.blocks.get_mut(block as usize) else { return };
             match entry.state {
-                State::Here => self.taken -= 1,
+                State::Here | State::Watched => self.taken -= 1,
                 State::Soft => self.soft_len -= 1,
                 State::Zero | State::Stored => {}
             }
