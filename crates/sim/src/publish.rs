@@ -42,20 +42,12 @@ pub fn json_study(path: &Path, study: &Study) -> anyhow::Result<bool> {
 
 fn document(path: &Path, document: &impl Serialize) -> anyhow::Result<bool> {
     let text = serde_json::to_string_pretty(document)? + "\n";
-/// Writes data as JSON; `-` is standard output. Whether it was that.
-pub fn json(path: &Path, data: &impl Serialize) -> anyhow::Result<bool> {
-    let text = serde_json::to_string_pretty(data)? + "\n";
     if path == Path::new("-") {
         print(&text)?;
         return Ok(true);
     }
     fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
     Ok(false)
-}
-
-/// Writes a study as JSON, with `results` beside; `-` is standard output. Whether it was that.
-pub fn json_with(path: &Path, study: &Study, results: &impl Serialize) -> anyhow::Result<bool> {
-    json(path, &Document { study, results })
 }
 
 /// Writes to standard output.
