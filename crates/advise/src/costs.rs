@@ -221,7 +221,9 @@ impl Bench {
         // 5. Streams, in and out; then again without looking for work, for the processor time.
         let streams = |spin| Budget { bytes: DATA / 3, soft_per_mille: 20, prefetch: "auto", spin };
         let stream = stepped(self.run(&scan(DATA), Some(&streams(true))))?;
-        let (read_bytes_s, write_bytes_s) = rates(&stream.passes, device);
+        let waiting_us = stream.count("hard_faults") * demand_us;
+        let passes = without_waiting(&stream.passes, waiting_us / 1e6, stream.count("hard_faults") * block);
+        let (read_bytes_s, write_bytes_s) = rates(&passes, device);
         let idle = stepped(self.run(&scan(DATA), Some(&streams(false))))?;
         let block_cpu_us =
             (idle.cpu_s - native.cpu_s).max(0.0) * 1e6 * block / idle.page_in_bytes().max(block);
@@ -293,6 +295,22 @@ fn read_json(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
+/// Passes less the page-ins on demand that all of them had, `seconds` and `bytes`, in proportion to what each read. At
+/// least half of a pass is left.
+fn without_waiting(passes: &[Pass], seconds: f64, bytes: f64) -> Vec<Pass> {
+    let all: f64 = passes.iter().map(|pass| pass.moved().0).sum();
+    let less = |pass: &Pass| {
+        let read = pass.moved().0;
+        let share = if all > 0.0 { read / all } else { 0.0 };
+        Pass {
+            seconds: (pass.seconds - share * seconds).max(pass.seconds / 2.0),
+            page_in_bytes: Some((read - share * bytes).max(read / 2.0) as u64),
+            ..pass.clone()
+        }
+    };
+    passes.iter().map(less).collect()
+}
+
 /// Bytes a second read and written in streams: the rates that explain the times of all passes that read best, by
 /// least squares. The device's own where the passes do not tell.
 fn rates(passes: &[Pass], device: &Device) -> (f64, f64) {
@@ -332,6 +350,16 @@ mod tests {
         let (read, write) = rates(&passes, &device);
         assert!((read - 1000.0).abs() < 1e-6 && (write - 500.0).abs() < 1e-6, "{read} {write}");
         assert_eq!(rates(&[pass(1.0, 0, 5)], &device), (5.0, 6.0));
+    }
+
+    #[test]
+    fn waits_are_taken_out_of_passes_by_what_they_read() {
+        let passes = [pass(3.0, 3000, 5), pass(2.0, 1000, 0), pass(1.0, 0, 9)];
+        let left = super::without_waiting(&passes, 2.0, 400.0);
+        let seconds: Vec<f64> = left.iter().map(|pass| pass.seconds).collect();
+        assert_eq!(seconds, [1.5, 1.5, 1.0]);
+        assert_eq!(left[0].moved(), (2700.0, 5.0));
+        assert_eq!(left[1].moved(), (900.0, 0.0));
     }
 
     #[test]

@@ -236,7 +236,7 @@ impl Advise {
             publish::html(path, &show::study(&results))?;
         }
         if let Some(path) = &self.outputs.json
-            && publish::json_with(path, &show::study(&results), &results)?
+            && publish::json(path, &show::study(&results), &results)?
         {
             return Ok(());
         }

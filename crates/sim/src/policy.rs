@@ -223,7 +223,7 @@ impl Policy {
             publish::html(path, &study)?;
         }
         if let Some(path) = &self.outputs.json
-            && publish::json_with(path, &study, results)?
+            && publish::json(path, &study, results)?
         {
             return Ok(());
         }

@@ -33,17 +33,24 @@ struct Document<'a, T> {
 /// Writes data as JSON; `-` is standard output. Whether it was that.
 pub fn json(path: &Path, data: &impl Serialize) -> anyhow::Result<bool> {
     let text = serde_json::to_string_pretty(data)? + "\n";
+/// Writes the data, as JSON of a study with `results` beside; `-` is standard output. Whether it was that.
+pub fn json(path: &Path, study: &Study, results: &impl Serialize) -> anyhow::Result<bool> {
+    document(path, &Document { study, results })
+}
+
+/// Writes a study as JSON; `-` is standard output. Whether it was that.
+pub fn json_study(path: &Path, study: &Study) -> anyhow::Result<bool> {
+    document(path, study)
+}
+
+fn document(path: &Path, document: &impl Serialize) -> anyhow::Result<bool> {
+    let text = serde_json::to_string_pretty(document)? + "\n";
     if path == Path::new("-") {
         print(&text)?;
         return Ok(true);
     }
     fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
     Ok(false)
-}
-
-/// Writes a study as JSON, with `results` beside; `-` is standard output. Whether it was that.
-pub fn json_with(path: &Path, study: &Study, results: &impl Serialize) -> anyhow::Result<bool> {
-    json(path, &Document { study, results })
 }
 
 /// Writes to standard output.
