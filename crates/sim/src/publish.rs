@@ -30,9 +30,6 @@ struct Document<'a, T> {
     results: &'a T,
 }
 
-/// Writes data as JSON; `-` is standard output. Whether it was that.
-pub fn json(path: &Path, data: &impl Serialize) -> anyhow::Result<bool> {
-    let text = serde_json::to_string_pretty(data)? + "\n";
 /// Writes the data, as JSON of a study with `results` beside; `-` is standard output. Whether it was that.
 pub fn json(path: &Path, study: &Study, results: &impl Serialize) -> anyhow::Result<bool> {
     document(path, &Document { study, results })
