@@ -47,7 +47,7 @@ impl Stack {
             publish::html(path, &study)?;
         }
         if let Some(path) = &outputs.json
-            && publish::json(path, &study)?
+            && publish::json_study(path, &study)?
         {
             return Ok(());
         }
