@@ -5,6 +5,7 @@ use anyhow::Context;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use terapage_config::Size;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::fit::{Fit, Plan, UNKNOWNS, fit};
 use terapage_volumes::published::{GAINS, SOURCE};
@@ -14,12 +15,12 @@ use terapage_volumes::{Case, Fitted, Workload, cores};
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim fit
-  terapage sim fit --requests 50000 --seed 3
+  terapage sim fit --traffic 2G --seed 3
   terapage sim fit --write mine.toml && terapage sim paper table2 --fitted mine.toml")]
 pub struct FitCommand {
-    /// Requests of each volume in each simulation; volumes whose requests nearly all hit get four times as many
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1000..))]
-    requests: u64,
+    /// Bytes that the requests of each volume read and write, in each simulation
+    #[arg(long, value_name = "SIZE", default_value = "3G")]
+    traffic: Size,
     /// The seed of the synthetic requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -36,7 +37,7 @@ impl FitCommand {
     /// # Errors
     /// If a simulation fails or a file cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
-        let base = Case { requests: self.requests, seed: self.seed, ..Case::default() };
+        let base = Case { traffic_bytes: self.traffic.0, seed: self.seed, ..Case::default() };
         let plan = Plan::new(base, cores());
         let workloads =
             GAINS.iter().map(|gain| Workload::synthetic(gain.volume)).collect::<Result<Vec<_>, _>>()?;
@@ -73,10 +74,10 @@ impl FitCommand {
             chips.insert("3d-fg-tlc".to_owned(), program);
         }
         let source = format!(
-            "fitted to {SOURCE}, on synthetic volumes of {} requests, seed {}; 3D FG TLC so that it falls by 54 %",
-            self.requests, self.seed
+            "fitted to {SOURCE}, on synthetic volumes, traffic {}, seed {}; 3D FG TLC so that it falls by 54 %",
+            self.traffic, self.seed
         );
-        Fitted { source, common, chips, ..Fitted::default() }
+        Fitted::new(source, common, chips)
     }
 
     fn study(&self, found: &Fit) -> Study {
@@ -165,11 +166,12 @@ fn table(title: &str, columns: &[&str], rows: Vec<Vec<String>>, note: String) ->
 }
 
 fn residuals(found: &Fit) -> Table {
-    let rows = found.gains.iter().zip(GAINS).map(|(gain, target)| {
+    let rows = found.gains.iter().zip(&found.spreads).zip(GAINS).map(|((gain, spread), target)| {
         vec![
             target.volume.to_owned(),
             format!("{:+.1}", target.percent),
             format!("{gain:+.2}"),
+            format!("{spread:.2}"),
             format!("{:+.2}", gain - target.percent),
         ]
     });
@@ -179,7 +181,7 @@ fn residuals(found: &Fit) -> Table {
         found.squares,
         (found.squares / freedom as f64).sqrt()
     );
-    table("Gains", &["volume", "published, %", "fitted, %", "residual"], rows.collect(), note)
+    table("Gains", &["volume", "published, %", "fitted, %", "+- (seeds)", "residual"], rows.collect(), note)
 }
 
 fn determination(found: &Fit) -> Table {

@@ -9,6 +9,7 @@ use crate::show::{Show, bar, command_line};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
+use terapage_config::Size;
 use terapage_hybrid::Outcome;
 use terapage_report::{Mark, Origin, Parameter, Study};
 use terapage_volumes::published::{GAINS, NANDS};
@@ -31,12 +32,15 @@ pub struct Paper {
     /// A real trace of a volume
     #[arg(long, value_name = "VOLUME=FILE")]
     trace: Vec<String>,
-    /// Requests of each volume; volumes whose requests nearly all hit get four times as many
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..))]
-    requests: Option<u64>,
+    /// Bytes that the requests of each synthetic volume read and write; traces are taken whole
+    #[arg(long, value_name = "SIZE")]
+    traffic: Option<Size>,
     /// The seed of synthetic requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// table2: simulate synthetic volumes with so many seeds, for means and their spread
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    seeds: u64,
     /// Change a parameter for all kinds of NAND, after the fitted values
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -85,7 +89,7 @@ impl Paper {
             Figure::Fig3 => fig3::study(&bench)?,
             Figure::Fig5 => fig5::study(&bench, self.reverse)?,
             Figure::Fig6 => fig6::study(&bench)?,
-            Figure::Table2 => table2::study(&bench)?,
+            Figure::Table2 => table2::study(&bench, self.seeds)?,
         };
         study.command = command_line();
         study.summary.push(bench.origin_of_requests());
@@ -95,8 +99,8 @@ impl Paper {
 
     fn bench(&self) -> anyhow::Result<Bench> {
         let mut base = Case { seed: self.seed, ..Case::default() };
-        if let Some(requests) = self.requests {
-            base.requests = requests;
+        if let Some(traffic) = self.traffic {
+            base.traffic_bytes = traffic.0;
         }
         let fitted = match &self.fitted {
             Some(path) => read_fitted(path)?,
@@ -220,12 +224,7 @@ impl Bench {
         add("low-water".to_owned(), &free, Origin::Published, "the paper's text");
         let latency = format!("{}ns", base.cache.memory.latency_ns);
         add("scm-latency".to_owned(), &latency, Origin::Published, "papers on NV-WB: 100 ns for 512 bytes");
-        add(
-            "requests".to_owned(),
-            &base.requests.to_string(),
-            Origin::Chosen,
-            "--requests; 4 times as many for prxy_0, prxy_1",
-        );
+        add("traffic".to_owned(), &Size(base.traffic_bytes).to_string(), Origin::Chosen, "--traffic");
         add("warm-up".to_owned(), &format!("{}%", base.warm_up * 100.0), Origin::Chosen, "not measured");
         add("seed".to_owned(), &base.seed.to_string(), Origin::Chosen, "--seed");
         all

@@ -62,9 +62,11 @@ pub struct Case {
     pub scm: Amount,
     /// When requests are sent.
     pub load: Load,
-    /// Requests that are simulated, those of the warm-up too; [`Workload::stretch`] times as many of some workloads. A
-    /// shorter workload gives what it has.
-    pub requests: u64,
+    /// Bytes that a generator's requests read and write together, those of the warm-up too. SCM fills with bytes: so each
+    /// volume comes as far, whatever the size of its requests. Traces are simulated as a whole.
+    pub traffic_bytes: u64,
+    /// Simulate exactly so many requests of any workload; a shorter one gives what it has.
+    pub requests: Option<u64>,
     /// The share of them that are not measured.
     pub warm_up: f64,
     /// The seed of generators.
@@ -90,7 +92,8 @@ impl Case {
             cache: CacheOptions::default(),
             scm: Amount::Share(0.05),
             load: Load::Closed { depth: 1 },
-            requests: 200_000,
+            traffic_bytes: 3 << 30,
+            requests: None,
             warm_up: 0.5,
             seed: 1,
             scale: 1.0,
@@ -113,7 +116,8 @@ impl Case {
     /// If the setup is impossible or the requests cannot be had.
     pub fn run(&self, workload: &Workload) -> Result<Outcome, CaseError> {
         let (requests, span_bytes) = workload.requests(self.seed, self.scale)?;
-        let requests_max = self.requests.saturating_mul(workload.stretch()).min(workload.len());
+        let requests_max = self.requests.unwrap_or_else(|| workload.requests_for(self.traffic_bytes));
+        let requests_max = requests_max.min(workload.len());
         let setup = self.setup(span_bytes, requests_max);
         let taken = requests.take(usize::try_from(requests_max).unwrap_or(usize::MAX));
         simulate(&setup, taken)
@@ -144,7 +148,7 @@ impl Case {
     /// If the workload cannot be had.
     pub fn memory_bytes(&self, workload: &Workload) -> Result<u64, CaseError> {
         let (_, span_bytes) = workload.requests(self.seed, self.scale)?;
-        let setup = self.setup(span_bytes, self.requests);
+        let setup = self.setup(span_bytes, 0);
         let units = setup.ssd.capacity_bytes as f64 * (1.0 + setup.ssd.over_provisioning)
             / f64::from(setup.ssd.unit_bytes().max(512));
         let lines = match &setup.storage {

@@ -22,7 +22,32 @@ pub fn uncertainties(
     let freedom = residuals.len().checked_sub(parameters).filter(|&freedom| freedom > 0)?;
     let squares: f64 = residuals.iter().map(|residual| residual * residual).sum();
     let variance = (squares / freedom as f64).max(floor * floor);
-    // Parameters differ in size: each column is brought to length 1 first.
+    let (inverse, lengths) = inverse_normal(jacobian)?;
+    let error = |p: usize| (variance * inverse[p][p]).sqrt() / lengths[p];
+    let uncertainties = (0..parameters)
+        .map(|p| Uncertainty { standard_error: error(p), half_interval: student(freedom) * error(p) });
+    let correlation = |a: usize, b: usize| inverse[a][b] / (inverse[a][a] * inverse[b][b]).sqrt();
+    let correlations = (0..parameters).map(|a| (0..parameters).map(|b| correlation(a, b)).collect());
+    Some((uncertainties.collect(), correlations.collect()))
+}
+
+/// The change of the parameters that takes the residuals (model less data) to their least sum of squares, if the model is
+/// linear: a step of Gauss and Newton. `None` if the data cannot tell the parameters apart.
+pub fn least_squares_step(jacobian: &[Vec<f64>], residuals: &[f64]) -> Option<Vec<f64>> {
+    let (inverse, lengths) = inverse_normal(jacobian)?;
+    let downhill: Vec<f64> = (0..lengths.len())
+        .map(|p| {
+            -jacobian.iter().zip(residuals).map(|(row, residual)| row[p] * residual).sum::<f64>() / lengths[p]
+        })
+        .collect();
+    let step = |p: usize| inverse[p].iter().zip(&downhill).map(|(a, b)| a * b).sum::<f64>() / lengths[p];
+    Some((0..lengths.len()).map(step).collect())
+}
+
+/// The inverse of the normal matrix of a Jacobian whose columns are brought to length 1 first, since parameters differ in
+/// size, and those lengths.
+fn inverse_normal(jacobian: &[Vec<f64>]) -> Option<(Vec<Vec<f64>>, Vec<f64>)> {
+    let parameters = jacobian.first()?.len();
     let lengths: Vec<f64> =
         (0..parameters).map(|p| jacobian.iter().map(|row| row[p] * row[p]).sum::<f64>().sqrt()).collect();
     if lengths.contains(&0.0) {
@@ -31,15 +56,8 @@ pub fn uncertainties(
     let product = |a: usize, b: usize| {
         jacobian.iter().map(|row| row[a] * row[b]).sum::<f64>() / (lengths[a] * lengths[b])
     };
-    let normal: Vec<Vec<f64>> =
-        (0..parameters).map(|a| (0..parameters).map(|b| product(a, b)).collect()).collect();
-    let inverse = inverse(normal)?;
-    let error = |p: usize| (variance * inverse[p][p]).sqrt() / lengths[p];
-    let uncertainties = (0..parameters)
-        .map(|p| Uncertainty { standard_error: error(p), half_interval: student(freedom) * error(p) });
-    let correlation = |a: usize, b: usize| inverse[a][b] / (inverse[a][a] * inverse[b][b]).sqrt();
-    let correlations = (0..parameters).map(|a| (0..parameters).map(|b| correlation(a, b)).collect());
-    Some((uncertainties.collect(), correlations.collect()))
+    let normal = (0..parameters).map(|a| (0..parameters).map(|b| product(a, b)).collect()).collect();
+    Some((inverse(normal)?, lengths))
 }
 
 /// The 97.5 % point of Student's t distribution, from its table.
@@ -90,6 +108,14 @@ mod tests {
         assert!((found[0].standard_error - (variance * 0.6).sqrt()).abs() < 1e-12);
         assert!((correlations[0][1] + 2.0 / 6.0f64.sqrt()).abs() < 1e-12);
         assert!((found[0].half_interval / found[0].standard_error - 3.182).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_step_solves_a_linear_problem() {
+        // The line through (0, 1), (1, 3), (2, 5), (3, 7) is 1 + 2 x; the model starts at 0 + 0 x.
+        let jacobian: Vec<Vec<f64>> = (0..4).map(|x| vec![1.0, 100.0 * f64::from(x)]).collect();
+        let step = least_squares_step(&jacobian, &[-1.0, -3.0, -5.0, -7.0]).unwrap();
+        assert!((step[0] - 1.0).abs() < 1e-9 && (step[1] - 0.02).abs() < 1e-11, "{step:?}");
     }
 
     #[test]

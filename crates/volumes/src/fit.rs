@@ -1,8 +1,8 @@
 //! The unknown parameters of the paper's simulation, fitted to its seven gains.
 
 use crate::case::{Case, CaseError};
-use crate::estimate::{Uncertainty, uncertainties};
-use crate::gains::{gain_percent, simulate_all};
+use crate::estimate::{Uncertainty, least_squares_step, uncertainties};
+use crate::gains::{MeanGain, gain_percent, simulate_all};
 use crate::minimum::minimum;
 use crate::published::{FG_TLC_PERCENT, GAINS};
 use crate::workload::Workload;
@@ -58,8 +58,8 @@ pub struct Plan {
     pub structures: Vec<Structure>,
     /// Calls for each structure at first.
     pub calls_first: usize,
-    /// Calls for the best one.
-    pub calls: usize,
+    /// Seeds for the best one: its gains are means over them, since single ones jump by tenths of a percentage point.
+    pub seeds: u64,
     /// Threads that simulate.
     pub threads: usize,
 }
@@ -67,15 +67,16 @@ pub struct Plan {
 impl Plan {
     /// The usual one.
     pub fn new(base: Case, threads: usize) -> Plan {
-        let shapes = [(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1), (4, 2, 1), (1, 1, 3), (2, 2, 3)];
+        let shapes = [(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1), (4, 2, 1), (1, 2, 3)];
         let structures =
             shapes.map(|(channels, dies, write_unit)| Structure { channels, dies, write_unit }).to_vec();
-        Plan { base, structures, calls_first: 9, calls: 50, threads }
+        Plan { base, structures, calls_first: 9, seeds: 3, threads }
     }
 
     /// Simulations that it takes, about.
     pub fn simulations(&self) -> u64 {
-        let calls = self.structures.len() * (self.calls_first + 2) + self.calls + 2 * UNKNOWNS.len() + 1;
+        let steps = STEPS_MAX * (2 * UNKNOWNS.len() + 2);
+        let calls = self.structures.len() * (self.calls_first + 2) + steps * self.seeds as usize;
         (calls * GAINS.len() * 2 + 2 * READING_STEPS * GAINS.len()) as u64
     }
 }
@@ -83,8 +84,8 @@ impl Plan {
 /// What a fit found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fit {
-    /// Each structure with the sum of the squared residuals, in squared percentage points, at first; those of gains of
-    /// the wrong sign count twenty times.
+    /// Each structure with the sum of the squared residuals, in squared percentage points, at first; gains of the
+    /// wrong sign count more.
     pub structures: Vec<(Structure, f64)>,
     /// The best of them.
     pub structure: Structure,
@@ -97,6 +98,8 @@ pub struct Fit {
     pub correlations: Vec<Vec<f64>>,
     /// The gains, in percent, in the order of [`GAINS`].
     pub gains: Vec<f64>,
+    /// Their standard deviations over seeds, in percentage points.
+    pub spreads: Vec<f64>,
     /// Change of each gain in percentage points when an unknown grows by one unit.
     pub jacobian: Vec<Vec<f64>>,
     /// Sum of the squared residuals, in squared percentage points.
@@ -134,21 +137,26 @@ pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> R
     let start: Vec<f64> = UNKNOWNS.iter().map(|unknown| unknown.start).collect();
     let mut first: Vec<(Structure, f64, Vec<f64>)> = Vec::new();
     for &structure in &plan.structures {
-        let found = model.search(structure, &start, plan.calls_first, plan.base.requests);
+        let found = model.search(structure, &start, plan.calls_first);
         first.push((structure, found.value, found.point));
     }
     let best = first.iter().min_by(|a, b| a.1.total_cmp(&b.1)).cloned();
-    let (structure, _, start) =
+    let (structure, _, mut point) =
         best.unwrap_or((Structure { channels: 1, dies: 1, write_unit: 1 }, 0.0, start));
-    let requests = plan.base.requests;
-    let found = model.search(structure, &start, plan.calls, requests);
-    let gains = model.gains(structure, &found.point, requests);
-    let jacobian = model.jacobian(structure, &found.point, requests);
-    let readings = model.readings(structure, &found.point);
+    let mut gains = model.gains(structure, &point, plan.seeds);
+    let mut jacobian = model.jacobian(structure, &point);
+    for _ in 0..STEPS_MAX {
+        let Some(better) = model.step(structure, &point, &means(&gains), &jacobian) else { break };
+        (point, gains) = better;
+        jacobian = model.jacobian(structure, &point);
+    }
+    let readings = model.readings(structure, &point);
     if let Some(error) = error {
         return Err(error);
     }
-    let residuals: Vec<f64> = gains.iter().zip(GAINS).map(|(gain, target)| gain - target.percent).collect();
+    let spreads = gains.iter().map(|gain| gain.spread).collect();
+    let gains = means(&gains);
+    let residuals = residuals(&gains);
     let (uncertainties, correlations) = match uncertainties(&jacobian, &residuals, ROUNDING) {
         Some((uncertainties, correlations)) => (Some(uncertainties), correlations),
         None => (None, Vec::new()),
@@ -156,20 +164,37 @@ pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> R
     Ok(Fit {
         structures: first.iter().map(|(structure, squares, _)| (*structure, *squares)).collect(),
         structure,
-        values: found.point,
+        values: point,
         uncertainties,
         correlations,
         squares: residuals.iter().map(|residual| residual * residual).sum(),
         gains,
+        spreads,
         jacobian,
         readings,
     })
 }
 
-/// The squared residual; that of a gain of the wrong sign counts twenty times, since signs are published as well.
+/// Steps of Gauss and Newton after the search.
+const STEPS_MAX: usize = 3;
+
+fn means(gains: &[MeanGain]) -> Vec<f64> {
+    gains.iter().map(|gain| gain.mean).collect()
+}
+
+fn residuals(gains: &[f64]) -> Vec<f64> {
+    gains.iter().zip(GAINS).map(|(gain, target)| gain - target.percent).collect()
+}
+
+fn total_cost(gains: &[f64]) -> f64 {
+    gains.iter().zip(GAINS).map(|(gain, target)| cost(*gain, target.percent)).sum()
+}
+
+/// The squared residual. Signs are published as well: a gain of the wrong sign costs half a squared percentage point more,
+/// and its square counts twenty times.
 fn cost(gain: f64, published: f64) -> f64 {
     let square = (gain - published).powi(2);
-    if gain * published > 0.0 { square } else { 20.0 * square }
+    if gain * published > 0.0 { square } else { 0.5 + 20.0 * square }
 }
 
 /// The standard deviation of rounding to a tenth.
@@ -195,19 +220,20 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
-    fn search(&mut self, structure: Structure, start: &[f64], calls: usize, requests: u64) -> crate::Minimum {
+    fn search(&mut self, structure: Structure, start: &[f64], calls: usize) -> crate::Minimum {
         let bounds: Vec<(f64, f64)> = UNKNOWNS.iter().map(|unknown| unknown.bounds).collect();
         minimum(&bounds, start, 0.12, 2e-3, calls, |point| {
-            let gains = self.gains(structure, point, requests);
-            gains.iter().zip(GAINS).map(|(gain, target)| cost(*gain, target.percent)).sum()
+            total_cost(&means(&self.gains(structure, point, 1)))
         })
     }
 
-    /// The seven gains; after an error, which is kept, they are meaningless.
-    fn gains(&mut self, structure: Structure, point: &[f64], requests: u64) -> Vec<f64> {
-        let cases =
-            [self.case(structure, point, requests, false), self.case(structure, point, requests, true)];
-        self.outcomes(&cases).iter().map(|both| gain_percent(&both[0], &both[1])).collect()
+    /// The seven gains over so many seeds; after an error, which is kept, they are meaningless.
+    fn gains(&mut self, structure: Structure, point: &[f64], seeds: u64) -> Vec<MeanGain> {
+        let first = self.plan.base.seed;
+        let cases: Vec<Case> = (first..first + seeds)
+            .flat_map(|seed| [false, true].map(|ct| Case { seed, ..self.case(structure, point, ct) }))
+            .collect();
+        self.outcomes(&cases).iter().map(|outcomes| MeanGain::of(outcomes)).collect()
     }
 
     fn outcomes(&mut self, cases: &[Case]) -> Vec<Vec<terapage_hybrid::Outcome>> {
@@ -221,9 +247,8 @@ impl Model<'_> {
         })
     }
 
-    fn case(&self, structure: Structure, point: &[f64], requests: u64, ct: bool) -> Case {
+    fn case(&self, structure: Structure, point: &[f64], ct: bool) -> Case {
         let mut case = self.plan.base.clone();
-        case.requests = requests;
         case.ssd.channels = structure.channels;
         case.ssd.dies_per_channel = structure.dies;
         case.scm = crate::Amount::Share(point[0] / 100.0);
@@ -240,18 +265,45 @@ impl Model<'_> {
         case
     }
 
-    /// By central differences, over steps of a fiftieth of each range: less is lost in what the gains jump when a request
+    /// A better point and its gains, towards where the least sum of squares would be if the gains were linear.
+    fn step(
+        &mut self,
+        structure: Structure,
+        point: &[f64],
+        gains: &[f64],
+        jacobian: &[Vec<f64>],
+    ) -> Option<(Vec<f64>, Vec<MeanGain>)> {
+        let step = least_squares_step(jacobian, &residuals(gains))?;
+        for part in [1.0, 0.5, 0.25] {
+            let moved = point.iter().zip(&step).zip(UNKNOWNS);
+            let next: Vec<f64> = moved
+                .map(|((at, step), Unknown { bounds: (low, high), .. })| {
+                    // The gains are linear only nearby.
+                    let far = 0.12 * (high - low);
+                    (at + part * step.clamp(-far, far)).clamp(low, high)
+                })
+                .collect();
+            let gains_next = self.gains(structure, &next, self.plan.seeds);
+            if self.error.is_none() && total_cost(&means(&gains_next)) < total_cost(gains) {
+                return Some((next, gains_next));
+            }
+        }
+        None
+    }
+
+    /// By central differences, over an eighth of each range: less is lost in what the gains jump when a request
     /// comes before another.
-    fn jacobian(&mut self, structure: Structure, point: &[f64], requests: u64) -> Vec<Vec<f64>> {
+    fn jacobian(&mut self, structure: Structure, point: &[f64]) -> Vec<Vec<f64>> {
         let mut columns = Vec::new();
         for (number, unknown) in UNKNOWNS.iter().enumerate() {
             let (low, high) = unknown.bounds;
-            let step = 0.04 * (high - low);
+            let step = 0.0625 * (high - low);
             let (mut below, mut above) = (point.to_vec(), point.to_vec());
             below[number] = (point[number] - step).max(low);
             above[number] = (point[number] + step).min(high);
-            let (lower, upper) =
-                (self.gains(structure, &below, requests), self.gains(structure, &above, requests));
+            let seeds = self.plan.seeds;
+            let lower = means(&self.gains(structure, &below, seeds));
+            let upper = means(&self.gains(structure, &above, seeds));
             let width = above[number] - below[number];
             columns.push(upper.iter().zip(&lower).map(|(u, l)| (u - l) / width).collect::<Vec<f64>>());
         }
@@ -262,8 +314,7 @@ impl Model<'_> {
     fn readings(&mut self, structure: Structure, point: &[f64]) -> Vec<Reading> {
         let texts =
             [("falls by 54 % at most", -FG_TLC_PERCENT), ("falls to 54 % at most", FG_TLC_PERCENT - 100.0)];
-        let requests = self.plan.base.requests / 2;
-        let base = self.case(structure, point, requests, false);
+        let base = self.case(structure, point, false);
         let bases = self.outcomes(std::slice::from_ref(&base));
         let mut readings = Vec::new();
         for (text, percent) in texts {

@@ -49,6 +49,15 @@ pub struct Fitted {
 }
 
 impl Fitted {
+    /// Values for all chips, and for some, each by parameter.
+    pub fn new(
+        source: String,
+        common: BTreeMap<String, String>,
+        chips: BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Fitted {
+        Fitted { source, common, chips, file: String::new() }
+    }
+
     /// The one that is built in: what `terapage sim fit` found.
     pub fn built_in() -> Fitted {
         Fitted::parse(BUILT_IN, "fitted.toml").expect("a test reads it")
@@ -63,8 +72,11 @@ impl Fitted {
         let mut fitted = parsed
             .map_err(|error| FittedError::Format { file: file.to_owned(), message: error.to_string() })?;
         fitted.file = file.to_owned();
-        let chips: Vec<String> = fitted.chips.keys().cloned().collect();
-        chips.iter().try_for_each(|nand| fitted.case(&Case::default(), nand).map(drop))?;
+        // Values for all chips are tried with chips that have none of their own.
+        fitted.case(&Case::default(), "2d-fg-mlc")?;
+        for nand in fitted.chips.keys() {
+            fitted.case(&Case::default(), nand)?;
+        }
         Ok(fitted)
     }
 

@@ -331,10 +331,18 @@ pub const PARAMETERS: &[Parameter] = &[
         },
     },
     Parameter {
-        name: "requests",
-        about: "requests that are simulated (200000, 2M)",
+        name: "traffic",
+        about: "bytes that a synthetic volume's requests read and write (3G)",
         apply: |case, text| {
-            case.requests = count(text)?;
+            case.traffic_bytes = size(text)?;
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "requests",
+        about: "simulate exactly so many requests (200000, 2M)",
+        apply: |case, text| {
+            case.requests = Some(count(text)?);
             Ok(())
         },
     },

@@ -2,10 +2,11 @@
 
 use crate::generator::Generator;
 use crate::volume::{Volume, VolumeError};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use terapage_blocktrace::{Error, Options, Request, open};
-use terapage_hybrid::{Survey, Surveyor};
+use terapage_hybrid::{Layout, Placement, Surveyor};
 
 /// Where requests come from.
 #[derive(Clone, Debug)]
@@ -18,11 +19,13 @@ pub struct Workload {
 #[derive(Clone, Debug)]
 enum Source {
     Synthetic { volume: Box<Volume>, made: Made },
-    Trace { path: PathBuf, survey: Survey, synthetic: bool },
+    Trace { path: PathBuf, requests: u64, placement: Arc<Placement>, synthetic: bool },
 }
 
-/// The generator that was made last, with its seed and scale: to lay out objects takes longer than a short simulation.
-type Made = Arc<Mutex<Option<(u64, f64, Generator)>>>;
+/// The generators that were made last, with their seeds and scales: to lay out objects takes longer than a short simulation.
+type Made = Arc<Mutex<VecDeque<(u64, f64, Generator)>>>;
+/// How many of them are kept.
+const MADE_MAX: usize = 4;
 
 /// Requests, one after the other.
 pub type Requests = Box<dyn Iterator<Item = Result<Request, Error>> + Send>;
@@ -37,7 +40,7 @@ impl Workload {
         Ok(Workload { name: name.to_owned(), source: Source::Synthetic { volume, made: Made::default() } })
     }
 
-    /// A trace, called `name`. It is read once, to see how far it reaches.
+    /// A trace, called `name`. It is read once, to see what it touches: pieces of 1 MiB that nothing touches take no room.
     ///
     /// # Errors
     /// What is wrong with the trace.
@@ -48,7 +51,9 @@ impl Workload {
         for request in reader {
             surveyor.add(&request?);
         }
-        let source = Source::Trace { path: path.to_owned(), survey: surveyor.finish(), synthetic };
+        let (survey, placement) = surveyor.finish(Layout::Packed);
+        let (requests, placement) = (survey.requests, Arc::new(placement));
+        let source = Source::Trace { path: path.to_owned(), requests, placement, synthetic };
         Ok(Workload { name: name.to_owned(), source })
     }
 
@@ -60,11 +65,16 @@ impl Workload {
         }
     }
 
+    /// Whether a generator makes its requests.
+    pub fn is_generated(&self) -> bool {
+        matches!(&self.source, Source::Synthetic { .. })
+    }
+
     /// How many requests there are.
     pub fn len(&self) -> u64 {
         match &self.source {
             Source::Synthetic { volume, .. } => volume.requests.value,
-            Source::Trace { survey, .. } => survey.requests,
+            Source::Trace { requests, .. } => *requests,
         }
     }
 
@@ -81,14 +91,14 @@ impl Workload {
         }
     }
 
-    /// How many times as many requests as others it takes to fill an SCM: 4 for generators whose requests nearly all hit,
-    /// else 1. A trace is never longer than it is.
-    pub fn stretch(&self) -> u64 {
+    /// The requests with which a generator reads and writes `bytes` in the mean, at most those of its volume. A trace has as
+    /// many as it has.
+    pub fn requests_for(&self, bytes: u64) -> u64 {
         match &self.source {
-            Source::Synthetic { volume, .. } if volume.hit_ratios.iter().any(|hit| hit.ratio.value > 0.9) => {
-                4
+            Source::Synthetic { volume, .. } => {
+                ((bytes as f64 / volume.mean_bytes()) as u64).clamp(1, self.len())
             }
-            _ => 1,
+            Source::Trace { .. } => self.len(),
         }
     }
 
@@ -109,22 +119,22 @@ impl Workload {
         match &self.source {
             Source::Synthetic { volume, made } => {
                 let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-                let known = made.as_ref().filter(|known| (known.0, known.1) == (seed, scale));
+                let known = made.iter().find(|known| (known.0, known.1) == (seed, scale));
                 let generator = match known {
                     Some((_, _, generator)) => generator.clone(),
-                    None => made.insert((seed, scale, Generator::new(volume, seed, scale))).2.clone(),
+                    None => {
+                        made.truncate(MADE_MAX - 1);
+                        made.push_front((seed, scale, Generator::new(volume, seed, scale)));
+                        made[0].2.clone()
+                    }
                 };
                 let bytes = generator.span_bytes();
                 Ok((Box::new(generator.map(Ok)), bytes))
             }
-            Source::Trace { path, survey, .. } => {
-                let bases = survey.bases();
-                let placed = move |request: Result<Request, Error>| {
-                    let mut request = request?;
-                    request.offset += bases.get(usize::from(request.volume)).copied().unwrap_or(0);
-                    Ok(request)
-                };
-                Ok((Box::new(open(path, &Options::default())?.map(placed)), survey.device_bytes()))
+            Source::Trace { path, placement, .. } => {
+                let (bytes, placement) = (placement.device_bytes(), Arc::clone(placement));
+                let placed = move |request: Result<Request, Error>| Ok(placement.place(request?));
+                Ok((Box::new(open(path, &Options::default())?.map(placed)), bytes))
             }
         }
     }

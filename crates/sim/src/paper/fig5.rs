@@ -6,8 +6,11 @@ use terapage_ssd::Profile;
 use terapage_volumes::published::LATENCY_PERCENT_MAX;
 use terapage_volumes::{Case, gain_percent};
 
+/// Gives chips a characteristic of others.
+type Change = fn(&mut Profile, &Profile);
+
 /// The paper's cases.
-const CASES: [(&str, fn(&mut Profile, &Profile)); 3] = [
+const CASES: [(&str, Change); 3] = [
     ("case 1: block size", |chips, other| {
         let unit = chips.write_unit.max(1);
         chips.pages_per_block = other.pages_per_block.next_multiple_of(unit);
@@ -32,7 +35,7 @@ pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
     if same && !reverse {
         into.ssd.nand.set_write_unit(unit);
     }
-    let changed = |change: fn(&mut Profile, &Profile)| {
+    let changed = |change: Change| {
         let mut case: Case = from.clone();
         change(&mut case.ssd.nand, &into.ssd.nand);
         case

@@ -3,16 +3,22 @@
 use super::{Bench, called, headed, signed};
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::published::{GAINS, SOURCE};
-use terapage_volumes::{gain_percent, pairs_in_order};
+use terapage_volumes::{Case, MeanGain, pairs_in_order};
 
-pub(super) fn study(bench: &Bench) -> anyhow::Result<Study> {
-    let cases = [bench.case("2d-fg-mlc")?, bench.case("3d-ct-tlc")?];
+pub(super) fn study(bench: &Bench, seeds: u64) -> anyhow::Result<Study> {
+    let mut cases = Vec::new();
+    for seed in bench.base.seed..bench.base.seed + seeds {
+        for nand in ["2d-fg-mlc", "3d-ct-tlc"] {
+            cases.push(Case { seed, ..bench.case(nand)? });
+        }
+    }
     let outcomes = bench.outcomes(&cases)?;
-    let gains: Vec<f64> = outcomes.iter().map(|both| gain_percent(&both[0], &both[1])).collect();
+    let gains: Vec<MeanGain> = outcomes.iter().map(|of_seeds| MeanGain::of(of_seeds)).collect();
+    let means: Vec<f64> = gains.iter().map(|gain| gain.mean).collect();
     let mut study = headed("Table 2: gains of SCM with 3D CT TLC over SCM with 2D FG MLC");
-    study.summary = vec![verdict(&gains)];
+    study.summary = vec![verdict(&means)];
     study.tables = vec![table(bench, &gains)];
-    study.plots = vec![plot(bench, &gains)];
+    study.plots = vec![plot(bench, &means)];
     Ok(study)
 }
 
@@ -45,25 +51,32 @@ fn verdict(gains: &[f64]) -> String {
     format!("{signs} {order} The largest difference is {most:.1} percentage points, of {volume}.")
 }
 
-fn table(bench: &Bench, gains: &[f64]) -> Table {
-    let rows = GAINS.iter().zip(gains).zip(bench.volumes()).map(|((gain, &found), (_, mark))| {
+fn table(bench: &Bench, gains: &[MeanGain]) -> Table {
+    let rows = GAINS.iter().zip(gains).zip(bench.volumes()).map(|((gain, found), (_, mark))| {
+        // Traces have no seeds.
+        let spread = if mark == Mark::Synthetic { format!("{:.2}", found.spread) } else { "-".to_owned() };
+        let found = found.mean;
         let sign = if gain.percent * found > 0.0 { "as published" } else { "WRONG" };
         vec![
             gain.volume.to_owned(),
             if gain.write_intensive { "writes" } else { "reads" }.to_owned(),
             signed(gain.percent),
             signed(found),
+            spread,
             signed(found - gain.percent),
             sign.to_owned(),
             called(mark).to_owned(),
         ]
     });
-    let columns = ["volume", "mostly", "published, %", "simulated, %", "difference", "sign", "requests"];
+    let columns =
+        ["volume", "mostly", "published, %", "simulated, %", "+- (seeds)", "difference", "sign", "requests"];
     Table {
         title: "Gain in IOPS".to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: rows.collect(),
-        note: format!("Published: {SOURCE}. Differences are in percentage points."),
+        note: format!(
+            "Published: {SOURCE}. Differences are in percentage points; +- is the standard deviation over seeds."
+        ),
     }
 }
 
