@@ -166,11 +166,12 @@ fn table(title: &str, columns: &[&str], rows: Vec<Vec<String>>, note: String) ->
 }
 
 fn residuals(found: &Fit) -> Table {
-    let rows = found.gains.iter().zip(GAINS).map(|(gain, target)| {
+    let rows = found.gains.iter().zip(&found.spreads).zip(GAINS).map(|((gain, spread), target)| {
         vec![
             target.volume.to_owned(),
             format!("{:+.1}", target.percent),
             format!("{gain:+.2}"),
+            format!("{spread:.2}"),
             format!("{:+.2}", gain - target.percent),
         ]
     });
@@ -180,7 +181,7 @@ fn residuals(found: &Fit) -> Table {
         found.squares,
         (found.squares / freedom as f64).sqrt()
     );
-    table("Gains", &["volume", "published, %", "fitted, %", "residual"], rows.collect(), note)
+    table("Gains", &["volume", "published, %", "fitted, %", "+- (seeds)", "residual"], rows.collect(), note)
 }
 
 fn determination(found: &Fit) -> Table {

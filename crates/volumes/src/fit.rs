@@ -2,7 +2,7 @@
 
 use crate::case::{Case, CaseError};
 use crate::estimate::{Uncertainty, least_squares_step, uncertainties};
-use crate::gains::{gain_percent, simulate_all};
+use crate::gains::{MeanGain, gain_percent, simulate_all};
 use crate::minimum::minimum;
 use crate::published::{FG_TLC_PERCENT, GAINS};
 use crate::workload::Workload;
@@ -58,8 +58,8 @@ pub struct Plan {
     pub structures: Vec<Structure>,
     /// Calls for each structure at first.
     pub calls_first: usize,
-    /// Calls for the best one.
-    pub calls: usize,
+    /// Seeds for the best one: its gains are means over them, since single ones jump by tenths of a percentage point.
+    pub seeds: u64,
     /// Threads that simulate.
     pub threads: usize,
 }
@@ -70,14 +70,13 @@ impl Plan {
         let shapes = [(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1), (4, 2, 1), (1, 2, 3)];
         let structures =
             shapes.map(|(channels, dies, write_unit)| Structure { channels, dies, write_unit }).to_vec();
-        Plan { base, structures, calls_first: 9, calls: 30, threads }
+        Plan { base, structures, calls_first: 9, seeds: 3, threads }
     }
 
     /// Simulations that it takes, about.
     pub fn simulations(&self) -> u64 {
-        let calls = self.structures.len() * (self.calls_first + 2)
-            + self.calls
-            + STEPS_MAX * (2 * UNKNOWNS.len() + 2);
+        let steps = STEPS_MAX * (2 * UNKNOWNS.len() + 2);
+        let calls = self.structures.len() * (self.calls_first + 2) + steps * self.seeds as usize;
         (calls * GAINS.len() * 2 + 2 * READING_STEPS * GAINS.len()) as u64
     }
 }
@@ -99,6 +98,8 @@ pub struct Fit {
     pub correlations: Vec<Vec<f64>>,
     /// The gains, in percent, in the order of [`GAINS`].
     pub gains: Vec<f64>,
+    /// Their standard deviations over seeds, in percentage points.
+    pub spreads: Vec<f64>,
     /// Change of each gain in percentage points when an unknown grows by one unit.
     pub jacobian: Vec<Vec<f64>>,
     /// Sum of the squared residuals, in squared percentage points.
@@ -140,13 +141,12 @@ pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> R
         first.push((structure, found.value, found.point));
     }
     let best = first.iter().min_by(|a, b| a.1.total_cmp(&b.1)).cloned();
-    let (structure, _, start) =
+    let (structure, _, mut point) =
         best.unwrap_or((Structure { channels: 1, dies: 1, write_unit: 1 }, 0.0, start));
-    let mut point = model.search(structure, &start, plan.calls).point;
-    let mut gains = model.gains(structure, &point);
+    let mut gains = model.gains(structure, &point, plan.seeds);
     let mut jacobian = model.jacobian(structure, &point);
     for _ in 0..STEPS_MAX {
-        let Some(better) = model.step(structure, &point, &gains, &jacobian) else { break };
+        let Some(better) = model.step(structure, &point, &means(&gains), &jacobian) else { break };
         (point, gains) = better;
         jacobian = model.jacobian(structure, &point);
     }
@@ -154,6 +154,8 @@ pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> R
     if let Some(error) = error {
         return Err(error);
     }
+    let spreads = gains.iter().map(|gain| gain.spread).collect();
+    let gains = means(&gains);
     let residuals = residuals(&gains);
     let (uncertainties, correlations) = match uncertainties(&jacobian, &residuals, ROUNDING) {
         Some((uncertainties, correlations)) => (Some(uncertainties), correlations),
@@ -167,6 +169,7 @@ pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> R
         correlations,
         squares: residuals.iter().map(|residual| residual * residual).sum(),
         gains,
+        spreads,
         jacobian,
         readings,
     })
@@ -174,6 +177,10 @@ pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> R
 
 /// Steps of Gauss and Newton after the search.
 const STEPS_MAX: usize = 3;
+
+fn means(gains: &[MeanGain]) -> Vec<f64> {
+    gains.iter().map(|gain| gain.mean).collect()
+}
 
 fn residuals(gains: &[f64]) -> Vec<f64> {
     gains.iter().zip(GAINS).map(|(gain, target)| gain - target.percent).collect()
@@ -216,15 +223,17 @@ impl Model<'_> {
     fn search(&mut self, structure: Structure, start: &[f64], calls: usize) -> crate::Minimum {
         let bounds: Vec<(f64, f64)> = UNKNOWNS.iter().map(|unknown| unknown.bounds).collect();
         minimum(&bounds, start, 0.12, 2e-3, calls, |point| {
-            let gains = self.gains(structure, point);
-            total_cost(&gains)
+            total_cost(&means(&self.gains(structure, point, 1)))
         })
     }
 
-    /// The seven gains; after an error, which is kept, they are meaningless.
-    fn gains(&mut self, structure: Structure, point: &[f64]) -> Vec<f64> {
-        let cases = [self.case(structure, point, false), self.case(structure, point, true)];
-        self.outcomes(&cases).iter().map(|both| gain_percent(&both[0], &both[1])).collect()
+    /// The seven gains over so many seeds; after an error, which is kept, they are meaningless.
+    fn gains(&mut self, structure: Structure, point: &[f64], seeds: u64) -> Vec<MeanGain> {
+        let first = self.plan.base.seed;
+        let cases: Vec<Case> = (first..first + seeds)
+            .flat_map(|seed| [false, true].map(|ct| Case { seed, ..self.case(structure, point, ct) }))
+            .collect();
+        self.outcomes(&cases).iter().map(|outcomes| MeanGain::of(outcomes)).collect()
     }
 
     fn outcomes(&mut self, cases: &[Case]) -> Vec<Vec<terapage_hybrid::Outcome>> {
@@ -263,7 +272,7 @@ impl Model<'_> {
         point: &[f64],
         gains: &[f64],
         jacobian: &[Vec<f64>],
-    ) -> Option<(Vec<f64>, Vec<f64>)> {
+    ) -> Option<(Vec<f64>, Vec<MeanGain>)> {
         let step = least_squares_step(jacobian, &residuals(gains))?;
         for part in [1.0, 0.5, 0.25] {
             let moved = point.iter().zip(&step).zip(UNKNOWNS);
@@ -274,8 +283,8 @@ impl Model<'_> {
                     (at + part * step.clamp(-far, far)).clamp(low, high)
                 })
                 .collect();
-            let gains_next = self.gains(structure, &next);
-            if self.error.is_none() && total_cost(&gains_next) < total_cost(gains) {
+            let gains_next = self.gains(structure, &next, self.plan.seeds);
+            if self.error.is_none() && total_cost(&means(&gains_next)) < total_cost(gains) {
                 return Some((next, gains_next));
             }
         }
@@ -292,7 +301,9 @@ impl Model<'_> {
             let (mut below, mut above) = (point.to_vec(), point.to_vec());
             below[number] = (point[number] - step).max(low);
             above[number] = (point[number] + step).min(high);
-            let (lower, upper) = (self.gains(structure, &below), self.gains(structure, &above));
+            let seeds = self.plan.seeds;
+            let lower = means(&self.gains(structure, &below, seeds));
+            let upper = means(&self.gains(structure, &above, seeds));
             let width = above[number] - below[number];
             columns.push(upper.iter().zip(&lower).map(|(u, l)| (u - l) / width).collect::<Vec<f64>>());
         }

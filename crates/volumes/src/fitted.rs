@@ -72,8 +72,11 @@ impl Fitted {
         let mut fitted = parsed
             .map_err(|error| FittedError::Format { file: file.to_owned(), message: error.to_string() })?;
         fitted.file = file.to_owned();
-        let chips: Vec<String> = fitted.chips.keys().cloned().collect();
-        chips.iter().try_for_each(|nand| fitted.case(&Case::default(), nand).map(drop))?;
+        // Values for all chips are tried with chips that have none of their own.
+        fitted.case(&Case::default(), "2d-fg-mlc")?;
+        for nand in fitted.chips.keys() {
+            fitted.case(&Case::default(), nand)?;
+        }
         Ok(fitted)
     }
 

@@ -5,8 +5,8 @@ use crate::parallel::in_parallel;
 use crate::workload::Workload;
 use terapage_hybrid::Outcome;
 
-/// Simulates each case with each workload on `threads` threads: outcomes by workload, then by case. `progress` is called
-/// after each.
+/// Simulates each case with each workload on `threads` threads: outcomes by workload, then by case. Traces have no seeds:
+/// cases with a seed other than the first one's are left out for them. `progress` is called after each.
 ///
 /// # Errors
 /// The first that fails.
@@ -16,26 +16,54 @@ pub fn simulate_all(
     threads: usize,
     mut progress: impl FnMut(),
 ) -> Result<Vec<Vec<Outcome>>, CaseError> {
-    let jobs: Vec<(&Workload, &Case)> =
-        workloads.iter().flat_map(|workload| cases.iter().map(move |case| (workload, case))).collect();
+    let differs = |workload: &Workload, case: &Case| workload.is_generated() || case.seed == cases[0].seed;
+    let jobs: Vec<(usize, &Workload, &Case)> = workloads
+        .iter()
+        .enumerate()
+        .flat_map(|(number, workload)| cases.iter().map(move |case| (number, workload, case)))
+        .filter(|(_, workload, case)| differs(workload, case))
+        .collect();
     let mut outcomes: Vec<Option<Outcome>> = vec![None; jobs.len()];
     in_parallel(
         &jobs,
         threads,
-        |(workload, case)| case.run(workload),
+        |(_, workload, case)| case.run(workload),
         |number, outcome| {
             outcomes[number] = Some(outcome?);
             progress();
             Ok::<(), CaseError>(())
         },
     )?;
-    let mut outcomes = outcomes.into_iter().flatten();
-    Ok(workloads.iter().map(|_| outcomes.by_ref().take(cases.len()).collect()).collect())
+    let mut by_workload: Vec<Vec<Outcome>> = vec![Vec::new(); workloads.len()];
+    for ((number, _, _), outcome) in jobs.iter().zip(outcomes.into_iter().flatten()) {
+        by_workload[*number].push(outcome);
+    }
+    Ok(by_workload)
 }
 
 /// What `outcome` has more IOPS than `base`, in percent.
 pub fn gain_percent(base: &Outcome, outcome: &Outcome) -> f64 {
     (outcome.iops / base.iops - 1.0) * 100.0
+}
+
+/// A gain over several seeds, in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeanGain {
+    /// Its mean.
+    pub mean: f64,
+    /// Its standard deviation; 0 for one seed.
+    pub spread: f64,
+}
+
+impl MeanGain {
+    /// Of outcomes in pairs, one a seed: first what is compared with, then what is compared.
+    pub fn of(outcomes: &[Outcome]) -> MeanGain {
+        let gains: Vec<f64> = outcomes.chunks_exact(2).map(|both| gain_percent(&both[0], &both[1])).collect();
+        let n = gains.len().max(1) as f64;
+        let mean = gains.iter().sum::<f64>() / n;
+        let squares: f64 = gains.iter().map(|gain| (gain - mean).powi(2)).sum();
+        MeanGain { mean, spread: (squares / (n - 1.0).max(1.0)).sqrt() }
+    }
 }
 
 /// What share of the bytes that pass between cache and flash are read from it, 0..1.

@@ -27,7 +27,7 @@ mod workload;
 
 pub use case::{Amount, Case, CaseError, Layers};
 pub use fitted::{Fitted, FittedError};
-pub use gains::{correlation, flash_read_share, gain_percent, pairs_in_order, simulate_all};
+pub use gains::{MeanGain, correlation, flash_read_share, gain_percent, pairs_in_order, simulate_all};
 pub use generator::Generator;
 pub use lru::ObjectLru;
 pub use measure::{Properties, measure};

@@ -2,6 +2,7 @@
 
 use crate::generator::Generator;
 use crate::volume::{Volume, VolumeError};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use terapage_blocktrace::{Error, Options, Request, open};
@@ -21,8 +22,10 @@ enum Source {
     Trace { path: PathBuf, requests: u64, placement: Arc<Placement>, synthetic: bool },
 }
 
-/// The generator that was made last, with its seed and scale: to lay out objects takes longer than a short simulation.
-type Made = Arc<Mutex<Option<(u64, f64, Generator)>>>;
+/// The generators that were made last, with their seeds and scales: to lay out objects takes longer than a short simulation.
+type Made = Arc<Mutex<VecDeque<(u64, f64, Generator)>>>;
+/// How many of them are kept.
+const MADE_MAX: usize = 4;
 
 /// Requests, one after the other.
 pub type Requests = Box<dyn Iterator<Item = Result<Request, Error>> + Send>;
@@ -60,6 +63,11 @@ impl Workload {
             Source::Synthetic { .. } => true,
             Source::Trace { synthetic, .. } => *synthetic,
         }
+    }
+
+    /// Whether a generator makes its requests.
+    pub fn is_generated(&self) -> bool {
+        matches!(&self.source, Source::Synthetic { .. })
     }
 
     /// How many requests there are.
@@ -111,10 +119,14 @@ impl Workload {
         match &self.source {
             Source::Synthetic { volume, made } => {
                 let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-                let known = made.as_ref().filter(|known| (known.0, known.1) == (seed, scale));
+                let known = made.iter().find(|known| (known.0, known.1) == (seed, scale));
                 let generator = match known {
                     Some((_, _, generator)) => generator.clone(),
-                    None => made.insert((seed, scale, Generator::new(volume, seed, scale))).2.clone(),
+                    None => {
+                        made.truncate(MADE_MAX - 1);
+                        made.push_front((seed, scale, Generator::new(volume, seed, scale)));
+                        made[0].2.clone()
+                    }
                 };
                 let bytes = generator.span_bytes();
                 Ok((Box::new(generator.map(Ok)), bytes))

@@ -1,17 +1,9 @@
 //! Table 2: the gains of 3D CT TLC over 2D FG MLC.
 
 use super::{Bench, called, headed, signed};
-use terapage_hybrid::Outcome;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::published::{GAINS, SOURCE};
-use terapage_volumes::{Case, gain_percent, pairs_in_order};
-
-/// A gain over several seeds.
-struct Gain {
-    mean: f64,
-    /// The standard deviation; none for one seed and for traces.
-    spread: Option<f64>,
-}
+use terapage_volumes::{Case, MeanGain, pairs_in_order};
 
 pub(super) fn study(bench: &Bench, seeds: u64) -> anyhow::Result<Study> {
     let mut cases = Vec::new();
@@ -21,24 +13,13 @@ pub(super) fn study(bench: &Bench, seeds: u64) -> anyhow::Result<Study> {
         }
     }
     let outcomes = bench.outcomes(&cases)?;
-    let gains: Vec<Gain> =
-        outcomes.iter().zip(bench.volumes()).map(|(all, (_, mark))| over_seeds(all, mark)).collect();
+    let gains: Vec<MeanGain> = outcomes.iter().map(|of_seeds| MeanGain::of(of_seeds)).collect();
     let means: Vec<f64> = gains.iter().map(|gain| gain.mean).collect();
     let mut study = headed("Table 2: gains of SCM with 3D CT TLC over SCM with 2D FG MLC");
     study.summary = vec![verdict(&means)];
     study.tables = vec![table(bench, &gains)];
     study.plots = vec![plot(bench, &means)];
     Ok(study)
-}
-
-/// The mean gain of pairs of outcomes. Traces have no seeds: each pair is the same.
-fn over_seeds(outcomes: &[Outcome], mark: Mark) -> Gain {
-    let gains: Vec<f64> = outcomes.chunks(2).map(|both| gain_percent(&both[0], &both[1])).collect();
-    let n = gains.len() as f64;
-    let mean = gains.iter().sum::<f64>() / n;
-    let squares: f64 = gains.iter().map(|gain| (gain - mean).powi(2)).sum();
-    let varies = mark == Mark::Synthetic && gains.len() > 1;
-    Gain { mean, spread: varies.then(|| (squares / (n - 1.0)).sqrt()) }
 }
 
 /// What can be said of signs, order and distance.
@@ -70,9 +51,10 @@ fn verdict(gains: &[f64]) -> String {
     format!("{signs} {order} The largest difference is {most:.1} percentage points, of {volume}.")
 }
 
-fn table(bench: &Bench, gains: &[Gain]) -> Table {
+fn table(bench: &Bench, gains: &[MeanGain]) -> Table {
     let rows = GAINS.iter().zip(gains).zip(bench.volumes()).map(|((gain, found), (_, mark))| {
-        let spread = found.spread.map_or_else(|| "-".to_owned(), |spread| format!("{spread:.2}"));
+        // Traces have no seeds.
+        let spread = if mark == Mark::Synthetic { format!("{:.2}", found.spread) } else { "-".to_owned() };
         let found = found.mean;
         let sign = if gain.percent * found > 0.0 { "as published" } else { "WRONG" };
         vec![
