@@ -18,7 +18,7 @@ use terapage_volumes::{Case, Fitted, Workload, cores, in_parallel};
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim sweep --set scm=0.5%,1%,2%,5%,10%,20% --set nand=2d-fg-mlc,3d-ct-tlc --volume prxy_0 -o out.jsonl
-  terapage sim sweep --set policy=lru,s3-fifo,arc --set scm=2% --volume hm_0,proj_0 -o out.jsonl
+  terapage sim sweep --set policy=lru,s3fifo,arc --set scm=2% --volume hm_0,proj_0 -o out.jsonl
   terapage sim sweep --set depth=1,4,16 --trace mine.csv.gz -o out.jsonl
   terapage sim sweep --list
 
