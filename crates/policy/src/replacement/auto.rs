@@ -91,6 +91,8 @@ pub struct Auto {
     to_watch: Vec<u32>,
     /// Something had to leave: as long as there is room for all, nothing is watched.
     short: bool,
+    /// Victims since a block was gone.
+    given: usize,
 }
 
 impl Auto {
@@ -110,6 +112,7 @@ impl Auto {
             random: 0x9e37_79b9_7f4a_7c15,
             to_watch: Vec::new(),
             short: false,
+            given: 0,
         }
     }
 
@@ -215,6 +218,9 @@ impl Auto {
             true => news > YOUNG_MIN || kepts <= YOUNG_MIN,
             false => kepts <= YOUNG_MIN && (news > YOUNG_MIN || kepts == 0),
         };
+        // Blocks that I/O holds come back at once, and could be all that one kind has: then it is the other's turn.
+        let stuck = self.given > self.frames / 4 + 64 && (self.given / 64).is_multiple_of(2);
+        let new = (new != stuck || kepts == 0) && news > 0;
         let (lists, kind) = if new { ([NEW_OLD, NEW], NEW) } else { ([KEPT_OLD, KEPT], KEPT) };
         let extent = lists.iter().find_map(|&list| self.lists.oldest(list))?;
         self.unlist(extent);
@@ -301,6 +307,7 @@ impl Replacement for Auto {
 
     fn victim(&mut self) -> Option<u32> {
         self.short = true;
+        self.given += 1;
         loop {
             let extent = self.leaving.or_else(|| self.choose())?;
             let Extent { present, spared, .. } = self.extents[extent as usize];
@@ -322,6 +329,7 @@ impl Replacement for Auto {
     }
 
     fn gone(&mut self, block: u32) {
+        self.given = 0;
         let (extent, _) = self.make_place(block);
         self.extents[extent as usize].gone_at = self.inserted;
     }
