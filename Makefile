@@ -37,6 +37,7 @@ test:
 
 soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 cargo test -p terapage-model --locked --release
+	TERAPAGE_FUZZ_SEED=$$RANDOM TERAPAGE_FUZZ_CASES=200000 cargo test -p terapage-blocktrace --locked --release --test fuzz
 	tests/programs/run-all soak
 	tests/guest/run
 

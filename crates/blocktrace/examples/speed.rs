@@ -40,7 +40,7 @@ impl Write for Memory {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count: u64 = std::env::args().nth(1).map_or(Ok(2_000_000), |text| text.parse())?;
-    println!("{:<10} {:<6} {:>9} {:>10} {:>12}", "format", "", "bytes/req", "write M/s", "read M/s");
+    println!("{:<13} {:<6} {:>9} {:>10} {:>12}", "format", "", "bytes/req", "write M/s", "read M/s");
     let packings = [None, Some(Compression::Gzip), Some(Compression::Zstd), Some(Compression::Xz)];
     for format in Format::ALL.into_iter().filter(|format| format.is_written()) {
         for compression in packings.into_iter().take(if format == Format::Msr { 4 } else { 1 }) {
@@ -82,6 +82,6 @@ fn measure(
     rates.sort_by(f64::total_cmp);
     let packing = compression.map_or(String::new(), |packing| format!("{packing:?}").to_lowercase());
     let (slowest, fastest) = (rates[0], rates[2]);
-    println!("{format:<10} {packing:<6} {per_request:>9.1} {write_rate:>10.1} {slowest:>5.1}-{fastest:.1}");
+    println!("{format:<13} {packing:<6} {per_request:>9.1} {write_rate:>10.1} {slowest:>5.1}-{fastest:.1}");
     Ok(())
 }

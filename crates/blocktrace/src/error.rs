@@ -26,22 +26,22 @@ impl From<Problem> for Error {
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The file cannot be opened.
-    #[error("{file}: cannot be opened: {source}")]
+    #[error("{file}: cannot be opened: {cause}")]
     Open {
         /// The file's name.
         file: String,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The file cannot be read on, or its compressed bytes are damaged or cut off.
-    #[error("{file}, {place}: cannot be read on: {source}")]
+    #[error("{file}, {place}: cannot be read on: {cause}")]
     Read {
         /// The file's name.
         file: String,
         /// How far the reader got.
         place: Place,
         /// What the system or the decompressor says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// There is not one byte in it.
     #[error("{file}: is empty, so there is no request in it")]
@@ -70,12 +70,12 @@ pub enum Problem {
         fault: Fault,
     },
     /// A file cannot be written.
-    #[error("{file}: cannot be written: {source}")]
+    #[error("{file}: cannot be written: {cause}")]
     Write {
         /// The file's name.
         file: String,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A request does not fit into the format that is written.
     #[error("request {number} does not fit: {misfit}")]

@@ -21,7 +21,7 @@ pub(crate) fn open(path: &Path) -> Result<(Input, Option<u64>), Problem> {
     if path.as_os_str() == "-" {
         return Ok((Box::new(io::stdin()), None));
     }
-    let fail = |source| Problem::Open { file: path.display().to_string(), source };
+    let fail = |cause| Problem::Open { file: path.display().to_string(), cause };
     let file = File::open(path).map_err(fail)?;
     let metadata = file.metadata().map_err(fail)?;
     if metadata.is_dir() {

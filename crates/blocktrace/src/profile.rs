@@ -29,7 +29,7 @@ pub struct ProfileOptions {
 }
 
 impl Default for ProfileOptions {
-    /// Blocks of 4 KiB, 4 Mi of them: exact for footprints of up to 16 GiB, in about 250 MB.
+    /// Blocks of 4 KiB, 4 Mi of them: exact for footprints of up to 16 GiB, in about 320 MB.
     fn default() -> Self {
         ProfileOptions { block_bytes: 4096, tracked_blocks_max: 4 << 20 }
     }

@@ -88,7 +88,7 @@ pub fn read(name: &str, input: impl Read + Send + 'static, options: &Options) ->
 }
 
 fn begin(file: String, input: Input, file_bytes: Option<u64>, options: &Options) -> Result<Reader, Error> {
-    let fail = |source| Problem::Read { file: file.clone(), place: Place::Byte(0), source };
+    let fail = |cause| Problem::Read { file: file.clone(), place: Place::Byte(0), cause };
     let (input, read_bytes) = Counted::new(input);
     let (input, compression) = input::decompress(Box::new(input)).map_err(fail)?;
     let (head, input) = input::peek(input, detect::HEAD_BYTES).map_err(fail)?;
@@ -125,7 +125,7 @@ fn unknown(file: &str, head: &[u8]) -> Error {
 fn problem(file: &str, place: Place, stop: Stop) -> Error {
     let file = file.to_string();
     match stop {
-        Stop::Io(source) => Problem::Read { file, place, source }.into(),
+        Stop::Io(cause) => Problem::Read { file, place, cause }.into(),
         Stop::Fault(fault) => Problem::Bad { file, place, fault: *fault }.into(),
     }
 }

@@ -134,7 +134,7 @@ impl Writer {
     /// The file cannot be made, or the format is not written.
     pub fn create(path: &Path, format: Format, options: &WriterOptions) -> Result<Writer, Error> {
         let file = path.display().to_string();
-        let sink = Sink::create(path).map_err(|source| Problem::Write { file: file.clone(), source })?;
+        let sink = Sink::create(path).map_err(|cause| Problem::Write { file: file.clone(), cause })?;
         Writer::new(file, sink, format, options)
     }
 
@@ -150,12 +150,12 @@ impl Writer {
         options: &WriterOptions,
     ) -> Result<Writer, Error> {
         let sink = Sink::to(Box::new(target), compression);
-        let sink = sink.map_err(|source| Problem::Write { file: name.to_string(), source })?;
+        let sink = sink.map_err(|cause| Problem::Write { file: name.to_string(), cause })?;
         Writer::new(name.to_string(), sink, format, options)
     }
 
     fn new(file: String, sink: Sink, format: Format, options: &WriterOptions) -> Result<Writer, Error> {
-        let fail = |source| Problem::Write { file: file.clone(), source };
+        let fail = |cause| Problem::Write { file: file.clone(), cause };
         let mut encoder: Box<dyn Encoder> = match format {
             Format::Msr => Box::new(msr::Writer),
             Format::Ssdsim => Box::new(ssdsim::Writer),
@@ -209,7 +209,7 @@ impl Writer {
         self.losses.kinds += u64::from(!self.has_kinds && kind != Kind::Read);
         if self.encoder.is_due(self.out.len()) {
             let flushed = self.encoder.flush(&mut self.out, &mut self.sink);
-            flushed.map_err(|source| Problem::Write { file: self.file.clone(), source })?;
+            flushed.map_err(|cause| Problem::Write { file: self.file.clone(), cause })?;
         }
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Writer {
     pub fn finish(mut self) -> Result<Losses, Error> {
         let done = self.encoder.flush(&mut self.out, &mut self.sink);
         let done = done.and_then(|()| self.encoder.finish(&mut self.sink)).and_then(|()| self.sink.finish());
-        done.map_err(|source| Problem::Write { file: self.file, source })?;
+        done.map_err(|cause| Problem::Write { file: self.file, cause })?;
         Ok(self.losses)
     }
 }

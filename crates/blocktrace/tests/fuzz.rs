@@ -193,6 +193,7 @@ fn damaged_compression_does_no_harm() {
             );
         }
     }
+    assert_memory_is_bounded();
 }
 
 /// The checks above would notice.

@@ -199,3 +199,20 @@ fn files_appear_whole_or_not_at_all() {
     let missing = Writer::create(&folder.path().join("no/out"), Format::Msr, &WriterOptions::default());
     assert!(missing.err().unwrap().to_string().contains("cannot be written"));
 }
+
+/// The example in docs/block-traces.md, byte for byte.
+#[test]
+fn the_documented_bytes_are_the_written_ones() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/block-traces.md")).unwrap();
+    let example = page.split("```bytes\n").nth(1).unwrap().split("```").next().unwrap();
+    let hex = example.lines().map(|line| line.split("  ").next().unwrap());
+    let documented: Vec<u8> =
+        hex.flat_map(|line| line.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap())).collect();
+    let first = Request { time_ns: 0, offset: 8192, bytes: 4096, volume: 0, kind: Kind::Write };
+    let requests = [first, Request { time_ns: 5000, offset: 12288, ..first }];
+    let options = WriterOptions { name: "demo".into(), synthetic: true, ..WriterOptions::default() };
+    let (bytes, _) = written(&requests, Format::Tera, None, &options, |_| "disk".into()).unwrap();
+    assert_eq!(bytes, documented);
+    assert_eq!(all(&bytes, &Options::default()).unwrap(), requests);
+}

@@ -54,6 +54,8 @@ enum Command {
     /// Measure programs larger than memory: in memory, on swap, on mmap, on Terapage.
     #[command(subcommand)]
     Lab(terapage_lab::Command),
+    /// Tell how much memory a program needs, which settings suit it, and how long it then takes.
+    Advise(Box<terapage_sim::Advise>),
     /// Simulate hardware that is not here: SSDs, I/O stacks, replacement policies.
     #[command(subcommand)]
     Sim(terapage_sim::Command),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Top(top) => top.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Lab(lab) => lab.run().map(|()| ExitCode::SUCCESS),
+        Command::Advise(advise) => advise.run().map(|()| ExitCode::SUCCESS),
         Command::Sim(sim) => sim.run().map(|()| ExitCode::SUCCESS),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),

@@ -1,7 +1,7 @@
 //! A cache of storage-class memory or DRAM over a slower device.
 //!
-//! What is in the cache is decided when a command comes, in the order of commands; only then does time pass. So hits do
-//! not depend on how fast anything is, and two SSDs below the same cache see the same commands.
+//! What is in the cache is decided when a command comes, in the order of commands; only then does time pass. So hits
+//! depend on that order alone, not on how fast anything is, and two SSDs below the same cache see the same commands.
 //!
 //! Commands reach the device below in an order in which they may take effect: cache and flash translation are one
 //! controller, so a later read of sectors whose write is still under way gives what was written.
@@ -356,13 +356,24 @@ impl<D: Device> Device for Cache<D> {
     }
 
     fn foresee(&self, commands: &[Command]) {
-        for commands in commands.chunks(Directory::FORESEEN) {
-            let mut lines = [0; Directory::FORESEEN];
-            for (line, command) in lines.iter_mut().zip(commands) {
-                *line = (command.sector >> self.shift) as u32;
+        let mut lines = [0; Directory::FORESEEN];
+        let mut count = 0;
+        for command in commands {
+            // The first line of a command and its last: most have no more, and many but one.
+            let end = command.sector + u64::from(command.sectors.max(1)) - 1;
+            let (first, last) = ((command.sector >> self.shift) as u32, (end >> self.shift) as u32);
+            if count + 2 > lines.len() {
+                self.directory.foresee(&lines[..count]);
+                count = 0;
             }
-            self.directory.foresee(&lines[..commands.len()]);
+            lines[count] = first;
+            count += 1;
+            if last != first {
+                lines[count] = last;
+                count += 1;
+            }
         }
+        self.directory.foresee(&lines[..count]);
     }
 
     fn next_time(&self) -> Option<Nanos> {

@@ -49,7 +49,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Lines that [`foresee`](Self::foresee) looks at.
+    /// The most lines that [`foresee`](Self::foresee) looks at.
     pub(crate) const FORESEEN: usize = 16;
 
     /// For up to `lines` lines that leave as `policy` has it; `None` when it is not known. `lru` is an own one that
@@ -86,6 +86,7 @@ impl Directory {
     /// Loads what lookups of `lines` will need into the processor's caches. One lookup is three loads that wait for one
     /// another; here those of all lines are under way together.
     pub(crate) fn foresee(&self, lines: &[u32]) {
+        debug_assert!(lines.len() <= Self::FORESEEN);
         let mut slots = [NONE; Self::FORESEEN];
         for (slot, &line) in slots.iter_mut().zip(lines) {
             *slot = self.table.guess(line);

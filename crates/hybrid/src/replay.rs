@@ -66,7 +66,7 @@ const DIGITS: u8 = 3;
 /// Larger values, more than two hours, are taken as this: a histogram's memory grows with the logarithm of its values.
 const VALUE_MAX: u64 = 1 << 43;
 
-/// Requests that are read at once.
+/// Requests that are read at once, and that the device is told of.
 const AHEAD: usize = 16;
 
 fn histogram() -> Histogram<u64> {

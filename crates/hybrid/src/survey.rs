@@ -95,7 +95,7 @@ impl Surveyor {
 
     fn touch(&mut self, volume: u16, offset: u64) {
         let piece = self.piece((volume, offset / PIECE));
-        let at = (offset % PIECE >> self.shift) as usize;
+        let at = ((offset % PIECE) >> self.shift) as usize;
         let word = &mut self.bits[piece * self.words + at / 64];
         let bit = 1 << (at % 64);
         self.survey.footprint_bytes += u64::from(*word & bit == 0) << self.shift;

@@ -121,10 +121,10 @@ fn a_write_that_hits_costs_link_controller_and_memory() {
 fn what_cannot_be_is_refused_in_words() {
     let mut bad = setup("3d-ct-tlc");
     bad.ssd.over_provisioning = -1.0;
-    let error = simulate(&bad, requests(1, 10, 0.5)).err().expect("it is impossible");
+    let error = simulate(&bad, requests(1, 10, 0.5)).expect_err("it is impossible");
     assert!(error.to_string().contains("over_provisioning"), "{error}");
     let mut small = setup("3d-ct-tlc");
     small.ssd.capacity_bytes = 1 << 28;
-    let error = simulate(&small, requests(1, 1_000, 0.5)).err().expect("requests are beyond");
+    let error = simulate(&small, requests(1, 1_000, 0.5)).expect_err("requests are beyond");
     assert!(error.to_string().contains("--wrap"), "{error}");
 }

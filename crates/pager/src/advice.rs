@@ -34,8 +34,8 @@ impl Engine {
     pub(crate) fn done_with(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let batch = (terapage_store::EXTENT / self.block) as u32;
         for part in (first..end).step_by(batch as usize) {
-            let mapped = |block: &u32| self.table.state(*block) == State::Mapped;
-            let blocks: Vec<u32> = (part..end.min(part + batch)).filter(mapped).collect();
+            let here = |block: &u32| matches!(self.table.state(*block), State::Mapped | State::Watched);
+            let blocks: Vec<u32> = (part..end.min(part + batch)).filter(here).collect();
             for &block in &blocks {
                 self.policy.remove(block);
             }

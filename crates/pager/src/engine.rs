@@ -7,7 +7,7 @@ use crate::mover::{Lost, Mover};
 use crate::pool::Pool;
 use crate::recorder::{Kind, Recorder};
 use crate::slots::Slots;
-use crate::table::{MARKER, State, Table, WANTED};
+use crate::table::{State, Table, WANTED};
 use crate::{Mailbox, Options};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,6 +27,9 @@ pub(crate) const CHILDREN: u64 = u64::MAX / 2;
 
 /// Operations that the ring takes at once.
 const ENTRIES: u32 = 512;
+
+/// Looks for work that pay, less twice those that do not, are counted up to this.
+const LUCK_MAX: u32 = 16;
 
 /// Tries of an operation that fails.
 const TRIES: u32 = 4;
@@ -103,6 +106,11 @@ pub(crate) struct Engine {
     pub random: Vec<std::ops::Range<u32>>,
     pub counters: &'static Counters,
     pub mailbox: &'static Mailbox,
+    /// Reads under way that a thread waits for.
+    pub demands: usize,
+    /// How often looking for work has paid lately.
+    pub luck: u32,
+    pub sleeps: u32,
     pub scratch: Vec<Fault>,
     pub recorder: Option<Recorder>,
 }
@@ -155,6 +163,9 @@ impl Engine {
             random: Vec::new(),
             counters,
             mailbox,
+            demands: 0,
+            luck: LUCK_MAX,
+            sleeps: 0,
             scratch: Vec::new(),
             recorder: None,
             options,
@@ -205,20 +216,36 @@ impl Engine {
     }
 
     /// Waits until something happens: for a moment by looking, then by sleeping.
+    ///
+    /// To wake up costs as much as a read, but looking takes a processor from the program. Where a thread waits
+    /// for a read it has no use for its own. Else looking goes on only as long as it mostly pays.
     fn sleep(&mut self) {
-        if self.options.spin_us > 0 {
-            let until = now_ns() + self.options.spin_us * 1000;
-            loop {
-                self.enter(0);
-                if self.ring().has_done() {
-                    return;
-                }
-                if now_ns() > until {
-                    break;
-                }
+        let waited_for = self.demands > 0;
+        let tries = self.luck > LUCK_MAX / 2 || self.sleeps.is_multiple_of(32);
+        self.sleeps = self.sleeps.wrapping_add(1);
+        if self.options.spin_us > 0 && (waited_for || tries) {
+            let found = self.look_for_work();
+            if !waited_for {
+                self.luck = if found { (self.luck + 1).min(LUCK_MAX) } else { self.luck.saturating_sub(2) };
+            }
+            if found {
+                return;
             }
         }
         self.enter(1);
+    }
+
+    fn look_for_work(&mut self) -> bool {
+        let until = now_ns() + self.options.spin_us * 1000;
+        loop {
+            self.enter(0);
+            if self.ring().has_done() {
+                return true;
+            }
+            if now_ns() > until {
+                return false;
+            }
+        }
     }
 
     /// Ends the process: the program cannot have its bytes.
@@ -306,6 +333,7 @@ impl Engine {
             State::Zero => self.first_touch(block),
             State::Stored => self.hard_fault(block),
             State::Soft => self.soft_fault(block),
+            State::Watched => self.watched_fault(block),
             State::Reading => {
                 let first = !self.table.get(block).has(WANTED);
                 self.table.get_mut(block).flags |= WANTED;
@@ -479,15 +507,10 @@ impl Engine {
                 continue;
             }
             entry.state = if entry.slot().is_some() { State::Stored } else { State::Zero };
-            let (place, marker) = (entry.place, entry.has(MARKER));
+            let place = entry.place;
             entry.flags = 0;
             self.soft_len -= 1;
-            if marker {
-                self.prefetch.outcome(0, 1);
-                Counters::add(&self.counters.prefetch_wasted_blocks, 1);
-            } else {
-                self.policy.gone(block);
-            }
+            self.policy.gone(block);
             return Some(place);
         }
         None

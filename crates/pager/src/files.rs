@@ -227,6 +227,7 @@ impl Engine {
                     // to it meanwhile: then this is taken for a change, or the next time finds it.
                     xxh3_128(unsafe { memory::bytes(at, self.block) }) != hash
                 }
+                State::Watched if from_file => xxh3_128(self.pool.bytes(entry.place)) != entry.hash,
                 _ => true,
             };
             if *mark && from_file {
@@ -246,7 +247,7 @@ impl Engine {
             let entry = self.table.get(block);
             let same = match entry.state {
                 // Page-out will find out whether the bytes are still those.
-                State::Mapped => true,
+                State::Mapped | State::Watched => true,
                 State::Soft | State::Stored => entry.slot().is_some() && entry.hash == hash,
                 _ => false,
             };

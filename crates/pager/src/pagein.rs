@@ -92,18 +92,25 @@ impl Engine {
 
     /// A touch of a block that still has its frame.
     pub(crate) fn soft_fault(&mut self, block: u32) {
-        let marker = self.table.get(block).has(MARKER);
-        self.record(if marker { Kind::PrefetchMarker } else { Kind::SoftFault }, [block]);
+        self.record(Kind::SoftFault, [block]);
         self.soft_len -= 1;
         self.install(&[block]);
+        Counters::add(&self.counters.soft_faults, 1);
+        self.policy.rescue(block);
+    }
+
+    /// A touch of a block that was taken out to see it.
+    pub(crate) fn watched_fault(&mut self, block: u32) {
+        let marker = self.table.get(block).has(MARKER);
+        self.record(if marker { Kind::PrefetchMarker } else { Kind::SoftFault }, [block]);
+        self.install(&[block]);
         if marker {
-            self.policy.insert(block);
             self.prefetch.outcome(1, 0);
             Counters::add(&self.counters.prefetch_used_blocks, 1);
             self.prefetch_after(block);
         } else {
             Counters::add(&self.counters.soft_faults, 1);
-            self.policy.rescue(block);
+            self.policy.seen(block);
         }
     }
 
@@ -115,6 +122,7 @@ impl Engine {
         let place = self.place();
         // Waiting for a place may have changed nothing about this block: only faults and requests do.
         self.table.get_mut(block).flags |= WANTED;
+        self.demands += 1;
         self.read(&[block], &[place], since_ns);
         Counters::add(&self.counters.demand_blocks, 1);
         self.prefetch_after(block);
@@ -232,7 +240,8 @@ impl Engine {
         let mut rest = &transfer.blocks[..];
         while let Some(&first) = rest.first() {
             if left_out(self, first) {
-                self.make_soft(first);
+                self.table.get_mut(first).state = State::Watched;
+                self.policy.insert(first);
                 rest = &rest[1..];
                 continue;
             }
@@ -255,6 +264,7 @@ impl Engine {
             rest = &rest[run..];
         }
         if transfer.since_ns > 0 {
+            self.demands -= 1;
             self.counters.hard_latency.add(self.now() - transfer.since_ns);
         }
     }

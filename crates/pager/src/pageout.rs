@@ -4,7 +4,7 @@ use crate::crew::Look;
 use crate::engine::{Engine, Purpose, Transfer};
 use crate::mover::Taken;
 use crate::recorder::Kind;
-use crate::table::{State, WANTED};
+use crate::table::{MARKER, State, WANTED};
 use terapage_stats::Counters;
 use terapage_store::EXTENT;
 use terapage_sys::ring::Piece;
@@ -14,6 +14,9 @@ const READY_BYTES: usize = 16 << 20;
 
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: usize = 32 << 20;
+
+/// Blocks that are taken out to be watched after one page-out, at most.
+const WATCH_BATCH: usize = 16;
 
 impl Engine {
     /// Frames that are to be ready: soft, free, not yet made, or on their way out.
@@ -35,7 +38,8 @@ impl Engine {
 
     /// Whether blocks should be paged out now.
     pub(crate) fn is_short(&self) -> bool {
-        self.missing() >= self.batch().min(8) && self.writing * self.block < WRITING_BYTES
+        self.missing() >= self.batch().min(self.target() / 4).max(1)
+            && self.writing * self.block < WRITING_BYTES
     }
 
     /// Pages out so far ahead of need that frames can be had at once.
@@ -58,22 +62,51 @@ impl Engine {
         // 1. The policy chooses.
         let mut victims: Vec<u32> = std::iter::from_fn(|| self.policy.victim()).take(count).collect();
         victims.sort_unstable();
-        self.page_out_these(&victims)
+        let out = self.page_out_these(&victims);
+        self.watch();
+        out
     }
 
-    /// Takes blocks, mapped and ascending, that the policy has let go out of the program. How many went.
+    /// Takes out of the program what the policy wants to see touched.
+    fn watch(&mut self) {
+        let mut out = Vec::new();
+        for _ in 0..WATCH_BATCH {
+            let Some(block) = self.policy.watch() else { return };
+            if self.table.state(block) != State::Mapped {
+                continue;
+            }
+            for busy in self.take_out(&[block], &mut out) {
+                self.policy.seen(busy);
+            }
+            for block in out.drain(..) {
+                self.table.get_mut(block).state = State::Watched;
+            }
+        }
+    }
+
+    /// Takes blocks, mapped or watched, and ascending, that the policy has let go out of the program. How many went.
     pub(crate) fn page_out_these(&mut self, victims: &[u32]) -> usize {
         // 2. Out of the program, neighbours together.
         let mut out = Vec::with_capacity(victims.len());
         let mut rest = victims;
         while let Some(&first) = rest.first() {
+            if self.table.state(first) == State::Watched {
+                self.unwatch(first);
+                out.push(first);
+                rest = &rest[1..];
+                continue;
+            }
             let end = self.table.end_of(first);
             let run = rest
                 .iter()
                 .enumerate()
-                .take_while(|&(at, &block)| block == first + at as u32 && block < end)
+                .take_while(|&(at, &block)| {
+                    block == first + at as u32 && block < end && self.table.state(block) == State::Mapped
+                })
                 .count();
-            self.take_out(&rest[..run], &mut out);
+            for busy in self.take_out(&rest[..run], &mut out) {
+                self.policy.rescue(busy);
+            }
             rest = &rest[run..];
         }
         // 3. What the store has already, or is zero, needs no write.
@@ -90,8 +123,21 @@ impl Engine {
         out.len()
     }
 
-    /// Takes neighbouring blocks out of the program into places, as neighbours where it can.
-    fn take_out(&mut self, blocks: &[u32], out: &mut Vec<u32>) {
+    /// A watched block, in the pool, was not touched.
+    fn unwatch(&mut self, block: u32) {
+        let entry = self.table.get_mut(block);
+        let marker = entry.has(MARKER);
+        entry.flags = 0;
+        if marker {
+            self.prefetch.outcome(0, 1);
+            Counters::add(&self.counters.prefetch_wasted_blocks, 1);
+        }
+    }
+
+    /// Takes neighbouring blocks out of the program into places, as neighbours where it can. Gives those that
+    /// something else holds.
+    fn take_out(&mut self, blocks: &[u32], out: &mut Vec<u32>) -> Vec<u32> {
+        let mut busy = Vec::new();
         let places: Vec<u32> = blocks.iter().map(|_| self.pool.take_hollow()).collect();
         let mut start = 0;
         while start < blocks.len() {
@@ -100,12 +146,13 @@ impl Engine {
                 .enumerate()
                 .take_while(|&(at, &place)| place == places[start] + at as u32)
                 .count();
-            self.take_run(&blocks[start..start + run], places[start], out);
+            self.take_run(&blocks[start..start + run], places[start], out, &mut busy);
             start += run;
         }
+        busy
     }
 
-    fn take_run(&mut self, blocks: &[u32], place: u32, out: &mut Vec<u32>) {
+    fn take_run(&mut self, blocks: &[u32], place: u32, out: &mut Vec<u32>, busy: &mut Vec<u32>) {
         let (to, from) = (self.pool.address(place), self.table.address(blocks[0]));
         let taken = self.mover.take(to, from, blocks.len() * self.block);
         match self.or_stop(taken) {
@@ -120,11 +167,11 @@ impl Engine {
             }
             Taken::Busy if blocks.len() == 1 => {
                 self.pool.put_hollow(place);
-                self.policy.rescue(blocks[0]);
+                busy.push(blocks[0]);
             }
             Taken::Busy => {
                 for (at, block) in blocks.iter().enumerate() {
-                    self.take_run(std::slice::from_ref(block), place + at as u32, out);
+                    self.take_run(std::slice::from_ref(block), place + at as u32, out, busy);
                 }
             }
         }

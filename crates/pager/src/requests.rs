@@ -176,6 +176,12 @@ impl Engine {
                     self.policy.remove(block);
                     self.drop_slot(block);
                 }
+                State::Watched => {
+                    let place = self.table.get(block).place;
+                    self.pool.put_free(place);
+                    self.policy.remove(block);
+                    self.drop_slot(block);
+                }
                 State::Stored => {
                     self.policy.remove(block);
                     self.drop_slot(block);
@@ -210,6 +216,7 @@ impl Engine {
                     self.soft_len -= 1;
                     self.install(&[block]);
                 }
+                State::Watched => self.install(&[block]),
                 State::Loose => continue,
                 _ => {}
             }

@@ -12,6 +12,8 @@ pub(crate) enum State {
     Mapped,
     /// Its frame is in the pool; the store holds the same bytes, or they are all zero.
     Soft,
+    /// Its frame is in the pool, only to see whether it is touched; its bytes may be newer than the store's.
+    Watched,
     /// Its frame is in the pool and being written to the store.
     Writing,
     /// It is being read from the store into a frame in the pool.
@@ -24,7 +26,7 @@ pub(crate) enum State {
 
 /// A thread waits for it.
 pub(crate) const WANTED: u8 = 1;
-/// The first block of a prefetched run, kept out of the program so that its touch is seen.
+/// The first block of a prefetched run, to be watched: its touch tells how far the program is.
 pub(crate) const MARKER: u8 = 2;
 
 /// A block. All zero bytes mean a block that was never touched.

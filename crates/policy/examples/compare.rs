@@ -7,7 +7,7 @@ use terapage_policy::belady::{belady, simulate, simulate_soft};
 use terapage_policy::replacement::{NAMES, by_name};
 
 /// Blocks of each trace, about.
-const FOOTPRINT: u32 = 3000;
+const FOOTPRINT: u32 = 20_000;
 
 /// Budgets, in per cent of the footprint.
 const BUDGETS: &[usize] = &[30, 40, 50, 60, 80];
@@ -54,7 +54,7 @@ fn zipf(rng: &mut SmallRng) -> Vec<u32> {
         sum += f64::from(rank).powf(-0.9);
         sums.push(sum);
     }
-    let draws = (0..100_000).map(|_| {
+    let draws = (0..1_000_000).map(|_| {
         let at = rng.random_range(0.0..sum);
         sums.partition_point(|&sum| sum < at) as u32
     });
@@ -76,7 +76,7 @@ fn main() {
     let traces: [(&str, Trace); 3] = [("sort", sort), ("zipf", zipf), ("loop+scan", loop_and_scan)];
     for (name, trace) in traces {
         let refs = trace(&mut SmallRng::seed_from_u64(1));
-        for (told, soft) in [("every touch", None), ("faults alone, 10 % soft", Some(10))] {
+        for (told, soft) in [("every touch", None), ("faults alone, 2 % soft", Some(50))] {
             println!("\n{name}, told of {told}\n");
             println!("| budget | Belady | {} |", NAMES.join(" | "));
             println!("| --- |{}", " --- |".repeat(NAMES.len() + 1));

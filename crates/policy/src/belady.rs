@@ -16,7 +16,7 @@ pub struct Cost {
     pub page_ins: u64,
     /// Blocks touched for the first time. Every policy has the same number.
     pub first_touches: u64,
-    /// Touches of a block that had left the address space, but not memory.
+    /// Touches of a block that had left the address space, but not memory: soft or watched.
     pub soft_faults: u64,
 }
 
@@ -91,6 +91,8 @@ pub fn simulate(policy: &mut dyn Replacement, refs: &[u32], frames: usize) -> Co
 const HERE: u8 = 1;
 /// Out of the address space, still in memory.
 const SOFT: u8 = 2;
+/// The same, only to see whether it is touched.
+const WATCHED: u8 = 3;
 
 /// Runs `policy` over `refs` as the pager does: of `frames` frames, `soft_frames` hold
 /// victims that left the address space and can come back. The policy learns of
@@ -107,7 +109,7 @@ pub fn simulate_soft(policy: &mut dyn Replacement, refs: &[u32], frames: usize, 
     assert!(soft_frames < frames, "{soft_frames} soft frames of {frames}");
     let mut cost = Cost::default();
     let mut seen = HashSet::new();
-    let mut places: Lists<2> = Lists::default();
+    let mut places: Lists<3> = Lists::default();
     for &block in refs {
         match places.of(block) {
             HERE => continue,
@@ -116,28 +118,37 @@ pub fn simulate_soft(policy: &mut dyn Replacement, refs: &[u32], frames: usize, 
                 soften(policy, &mut places);
                 places.push(HERE, block);
                 policy.rescue(block);
-                continue;
             }
-            _ => {}
-        }
-        count_miss(&mut cost, &mut seen, block);
-        if places.len(HERE) + places.len(SOFT) == frames {
-            while places.len(SOFT) <= soft_frames && places.len(HERE) > 0 {
-                soften(policy, &mut places);
+            WATCHED => {
+                cost.soft_faults += 1;
+                places.push(HERE, block);
+                policy.seen(block);
             }
-            let leaving = places.pop(SOFT).expect("a full memory has a soft block");
-            policy.gone(leaving);
+            _ => {
+                count_miss(&mut cost, &mut seen, block);
+                if places.len(HERE) + places.len(WATCHED) + places.len(SOFT) == frames {
+                    while places.len(SOFT) <= soft_frames && places.len(HERE) + places.len(WATCHED) > 0 {
+                        soften(policy, &mut places);
+                    }
+                    let leaving = places.pop(SOFT).expect("a full memory has a soft block");
+                    policy.gone(leaving);
+                }
+                places.push(HERE, block);
+                policy.insert(block);
+            }
         }
-        places.push(HERE, block);
-        policy.insert(block);
+        while let Some(block) = policy.watch() {
+            assert_eq!(places.of(block), HERE, "block {block}, to be watched, is not in");
+            places.push(WATCHED, block);
+        }
     }
     cost
 }
 
 /// Takes a victim out of the address space.
-fn soften(policy: &mut dyn Replacement, places: &mut Lists<2>) {
+fn soften(policy: &mut dyn Replacement, places: &mut Lists<3>) {
     let victim = policy.victim().expect("blocks that are in have a victim");
-    assert_eq!(places.of(victim), HERE, "victim {victim} is not in");
+    assert!(matches!(places.of(victim), HERE | WATCHED), "victim {victim} is not in");
     places.push(SOFT, victim);
 }
 

@@ -36,7 +36,16 @@ pub trait Replacement: Send {
     /// never calls this; a simulator does, to run a policy as its paper has it.
     fn touched(&mut self, _block: u32) {}
 
-    /// Chooses the next block to leave; it is no longer in. `None` when no block is in.
+    /// A block, which is in, that should leave the address space only to see whether it is touched; it stays in. To be
+    /// asked after [`insert`](Replacement::insert), [`rescue`](Replacement::rescue) and [`seen`](Replacement::seen), until it gives no more.
+    fn watch(&mut self) -> Option<u32> {
+        None
+    }
+
+    /// `block`, being watched, was touched: it is watched no more.
+    fn seen(&mut self, _block: u32) {}
+
+    /// Chooses the next block to leave; it is no longer in, nor watched. `None` when no block is in.
     fn victim(&mut self) -> Option<u32>;
 
     /// `block`, given as a victim before, has left memory. A policy with a

@@ -56,8 +56,9 @@ pub fn start() -> usize {
     START.load(Relaxed)
 }
 
-/// Reserves the arena. `false` where the machine gives no such range.
-pub fn open(block: usize, budget: usize) -> bool {
+/// Reserves the arena; its pager is started when more than `start_at` bytes are in use. `false` where the machine
+/// gives no such range.
+pub fn open(block: usize, start_at: usize) -> bool {
     let align = 2 << 20;
     let sizes = (33..=42).rev().map(|shift| 1usize << shift);
     let Some((len, at)) = sizes.into_iter().find_map(|len| Some((len, memory::reserve(len).ok()? as usize)))
@@ -67,7 +68,7 @@ pub fn open(block: usize, budget: usize) -> bool {
     let (from, to) = (at.next_multiple_of(align), (at + len) / align * align);
     let mut arena = ARENA.lock();
     arena.ranges = Ranges::new(from, to, block);
-    arena.start_at = budget / 2;
+    arena.start_at = start_at;
     START.store(from, Relaxed);
     END.store(to, Release);
     true

@@ -64,6 +64,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         faults: variable("TERAPAGE_FAULTS").and_then(|value| value.to_str()?.parse().ok()),
         spin_us: variable("TERAPAGE_SPIN_US").and_then(|value| value.to_str()?.parse().ok()),
         soft_per_mille: variable("TERAPAGE_SOFT_PER_MILLE").and_then(|value| value.to_str()?.parse().ok()),
+        start_bytes: variable("TERAPAGE_START_BYTES").and_then(|value| value.to_str()?.parse().ok()),
     };
     HIDDEN.set(hidden).ok();
     if variable("TERAPAGE_ROOT").is_some_and(|root| root.to_str() == Some(&std::process::id().to_string())) {
@@ -72,7 +73,8 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     let heap = settings.heap;
     SETTINGS.set(settings).ok();
     statics::find(block());
-    if !arena::open(block(), budget()) {
+    let start_bytes = HIDDEN.get().and_then(|hidden| hidden.start_bytes).unwrap_or(budget() / 2);
+    if !arena::open(block(), start_bytes) {
         fail("no address space for the arena (64 GiB at least): raise the limit (ulimit -v unlimited)");
     }
     heap::open(heap);
@@ -81,12 +83,14 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     arena::ARENA.lock().start_if_due();
 }
 
-/// Settings for tests, by variables alone.
+/// Settings for tests and recordings, by variables alone.
 struct Hidden {
     copy: bool,
     faults: Option<terapage_store::Faults>,
     soft_per_mille: Option<usize>,
     spin_us: Option<u64>,
+    /// Paging starts when more bytes than this are in use: a recording is to see a program's first touches.
+    start_bytes: Option<usize>,
 }
 
 static HIDDEN: OnceLock<Hidden> = OnceLock::new();

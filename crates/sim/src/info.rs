@@ -1,15 +1,17 @@
 //! `terapage sim info`: what a block trace is like.
 
 use crate::progress::Progress;
-use crate::{plain, trace::TraceArgs};
-use std::io::Write;
+use crate::publish;
+use crate::trace::TraceArgs;
+use std::path::PathBuf;
 use terapage_blocktrace::{Profile, ProfileOptions, Profiler};
-use terapage_report::Study;
+use terapage_report::{Study, TextOptions, render_text_with};
 
 /// Tell what a block trace is like: mix, sizes, alignment, sequence, times, footprint, reuse.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "Examples:
   terapage sim info prxy_1.csv.gz
+  terapage sim info prxy_1.csv.gz --html prxy_1.html
   terapage sim info --volume hm_1 --json hm.csv | jq .profile.footprint_blocks
   zcat trace.gz | terapage sim info --format ssdsim -
 
@@ -21,12 +23,15 @@ pub struct Info {
     /// Bytes of a block, in which footprint and reuse are counted
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(512..))]
     block: u32,
-    /// Blocks to follow one by one, about 60 bytes of memory each
+    /// Blocks to follow one by one, about 80 bytes of memory each
     #[arg(long, value_name = "N", default_value_t = 4 << 20)]
     track: usize,
     /// Write JSON: the study, as `terapage sim report` shows it, and beside it the profile
     #[arg(long)]
     json: bool,
+    /// Write a page with tables and plots to this file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    html: Option<PathBuf>,
 }
 
 /// What `--json` writes.
@@ -44,13 +49,16 @@ impl Info {
     /// The trace's, or that the result cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let profile = self.profile()?;
-        let study = profile.study(&self.command());
-        let text = if self.json {
-            serde_json::to_string_pretty(&Data { study, profile })? + "\n"
-        } else {
-            plain::text(&study)
-        };
-        Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+        let study = profile.study(&publish::command_line());
+        if let Some(path) = &self.html {
+            publish::html(path, &study)?;
+        }
+        if self.json {
+            return publish::print(&(serde_json::to_string_pretty(&Data { study, profile })? + "\n"));
+        }
+        let columns = publish::columns();
+        let options = TextOptions { columns, charts: false, parameters: false, ..TextOptions::default() };
+        publish::print(&render_text_with(&study, &options))
     }
 
     fn profile(&self) -> anyhow::Result<Profile> {
@@ -63,9 +71,5 @@ impl Info {
             progress.step(&reader);
         }
         Ok(profiler.finish(&reader))
-    }
-
-    fn command(&self) -> String {
-        format!("terapage sim info --block {} {}", self.block, self.trace.path.display())
     }
 }

@@ -1,24 +1,33 @@
-//! The simulators as commands: `terapage sim ...`. One subcommand, one file.
+//! The simulators as commands: `terapage sim ...`. One subcommand, one file. `terapage advise` is here too: it simulates
+//! the pager.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod convert;
 mod fit;
 mod info;
 mod paper;
-mod plain;
+mod policy;
 mod progress;
+mod publish;
 mod report;
 mod show;
 mod ssd;
+mod stack;
 mod sweep;
 mod trace;
 mod volume;
 
+pub use advise::Advise;
 pub use trace::TraceArgs;
 
 /// The simulators.
 #[derive(clap::Subcommand)]
 pub enum Command {
+    /// Replays a recorded program: each replacement policy against Belady's optimum, at many budgets.
+    Policy(policy::Policy),
+    /// Show a study that was kept as JSON, in the terminal or as a page
+    Report(report::Report),
     /// Tell what a block trace is like
     Info(info::Info),
     /// Convert a block trace to another format
@@ -27,14 +36,15 @@ pub enum Command {
     Volume(volume::VolumeCommand),
     /// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM
     Ssd(Box<ssd::Ssd>),
+    /// Simulate Linux's I/O stack: where CPU time goes, and which locks are to blame.
+    #[command(subcommand)]
+    Stack(stack::Stack),
     /// Draw the hybrid SSD paper's figures again, beside what was published
     Paper(paper::Paper),
     /// Fit the unknowns of the hybrid SSD paper to the gains that it printed
     Fit(fit::FitCommand),
     /// Simulate every combination of parameters; go on where an earlier sweep ended
     Sweep(sweep::SweepCommand),
-    /// Show a study that was kept as JSON, in the terminal or as a page
-    Report(report::Report),
 }
 
 impl Command {
@@ -44,14 +54,16 @@ impl Command {
     /// What is wrong, in one line.
     pub fn run(self) -> anyhow::Result<()> {
         match self {
+            Command::Policy(policy) => policy.run(),
+            Command::Report(report) => report.run(),
             Command::Info(info) => info.run(),
             Command::Convert(convert) => convert.run(),
             Command::Volume(volume) => volume.run(),
             Command::Ssd(ssd) => ssd.run(),
+            Command::Stack(stack) => stack.run(),
             Command::Paper(paper) => paper.run(),
             Command::Fit(fit) => fit.run(),
             Command::Sweep(sweep) => sweep.run(),
-            Command::Report(report) => report.run(),
         }
     }
 }

@@ -6,16 +6,14 @@ mod source;
 mod study;
 mod workers;
 
-use std::fs;
-use std::io::{IsTerminal, Write};
-
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use terapage_hybrid::{Outcome, Setup, Survey, simulate};
-use terapage_report::{Study, TextOptions, render_html, render_text_with};
+use terapage_report::{Study, TextOptions, render_text_with};
 use terapage_ssd::Profile;
 
+use crate::publish;
 pub use arguments::Ssd;
 use source::Source;
 use workers::each;
@@ -55,19 +53,18 @@ impl Ssd {
         let runs = self.runs(&sources, &nands)?;
         let study = study::of(&self, &runs);
         if let Some(path) = &self.html {
-            fs::write(path, render_html(&study)).with_context(|| format!("{}", path.display()))?;
+            publish::html(path, &study)?;
         }
-        let text = if self.json {
-            serde_json::to_string_pretty(&Data { study: &study, runs: &runs })? + "\n"
-        } else {
-            let options = TextOptions {
-                columns: terminal_columns(),
-                parameters: self.parameters,
-                ..TextOptions::default()
-            };
-            render_text_with(&study, &options)
-        };
-        Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+        if self.json {
+            return publish::print(
+                &(serde_json::to_string_pretty(&Data { study: &study, runs: &runs })? + "\n"),
+            );
+        }
+        let (columns, parameters) = (publish::columns(), self.parameters);
+        publish::print(&render_text_with(
+            &study,
+            &TextOptions { columns, parameters, ..TextOptions::default() },
+        ))
     }
 
     fn sources(&self) -> anyhow::Result<Vec<Source>> {
@@ -124,11 +121,95 @@ fn tick(bar: &ProgressBar, seen: &mut u64) {
     }
 }
 
-/// The terminal's columns, from 40 to 100; 100 where there is no terminal.
-fn terminal_columns() -> usize {
-    if !std::io::stdout().is_terminal() {
-        return 100;
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::fs;
+
+    use clap::Parser;
+    use terapage_report::{from_json, render_text};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        ssd: Ssd,
     }
-    let (_, columns) = console::Term::stdout().size();
-    usize::from(columns).clamp(40, 100)
+
+    /// A trace of 3000 requests in SSDsim's format, half of them writes, to a hot and a cold part.
+    fn trace() -> tempfile::NamedTempFile {
+        let mut text = String::new();
+        for n in 0..3_000_u64 {
+            let sector = if n % 3 == 0 { n * 7919 % 400_000 * 8 } else { n * 31 % 500 * 8 };
+            let _ = writeln!(text, "{} 0 {sector} 8 {}", n * 10_000, n % 2);
+        }
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        fs::write(file.path(), text).expect("it is written");
+        file
+    }
+
+    fn parse(trace: &tempfile::NamedTempFile, flags: &str) -> Ssd {
+        let path = trace.path().to_str().expect("plain");
+        let line = ["ssd", path].into_iter().chain(flags.split_whitespace());
+        Line::try_parse_from(line).expect("good flags").ssd
+    }
+
+    fn run(flags: &str) -> anyhow::Result<(Ssd, Vec<Run>)> {
+        let trace = trace();
+        let ssd = parse(&trace, flags);
+        let runs = ssd.runs(&ssd.sources()?, &ssd.profiles()?)?;
+        Ok((ssd, runs))
+    }
+
+    #[test]
+    fn all_nands_are_compared_with_the_first() {
+        let (ssd, runs) = run("--nand all --warm-up 10%").expect("it runs");
+        let nands: Vec<&str> = runs.iter().map(|run| run.nand.as_str()).collect();
+        assert_eq!(nands, arguments::PAPER);
+        let study = study::of(&ssd, &runs);
+        assert_eq!(study.tables[0].rows[0][2], "+0.0");
+        assert_eq!(runs[0].outcome.requests, 2_700);
+        let text = render_text(&study, 100);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        let json = serde_json::to_string(&Data { study: &study, runs: &runs }).expect("plain data");
+        assert_eq!(from_json(&json).expect("a study").title, study.title);
+    }
+
+    #[test]
+    fn each_cache_and_load_runs() {
+        for flags in [
+            "--cache write-only",
+            "--cache space --high-water 40%",
+            "--cache dram --flush-after 1ms --open",
+            "--cache scm-only",
+            "--cache none --front sata",
+            "--scm 0",
+            "--scm 5%nand --policy arc --gc cost-benefit",
+            "--open --speed 2 --layout as-is --precondition fresh",
+            "--capacity 1G --wrap --layout as-is --requests 1000",
+        ] {
+            let (ssd, runs) = run(flags).unwrap_or_else(|error| panic!("{flags}: {error:#}"));
+            assert_eq!(runs.len(), 1);
+            assert!(runs[0].outcome.iops > 0.0, "{flags}");
+            assert!(!render_text(&study::of(&ssd, &runs), 80).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for (flags, word) in [
+            ("--nand 4d-mlc", "4d-mlc"),
+            ("--line 5000", "--line"),
+            ("--evict 5000", "5000"),
+            ("--low-water 50% --high-water 20%", "water"),
+            ("--capacity 1G --layout as-is", "--wrap"),
+            ("--warm-up 100%", "nothing to measure"),
+            ("--depth 0", "depth"),
+            ("--channels 0", "channels"),
+        ] {
+            let error = run(flags).err().map(|error| format!("{error:#}")).unwrap_or_default();
+            assert!(error.contains(word) && !error.contains('\n'), "{flags}: {error:?}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Reuse distances and what an LRU cache would miss.
 //!
 //! The distance of a reference is the number of distinct blocks since the last one to the same block (Mattson et al.:
-//! "Evaluation techniques for storage hierarchies", 1970), counted with a tree of sums over the times of last use
+//! "Evaluation techniques for storage hierarchies", 1970), counted with a tree of sums over the order of last use
 //! (Fenwick, 1994). It is exact as long as the blocks can be followed one by one. Beyond that only blocks whose hash is
 //! below a limit are followed, and the limit is halved whenever there are too many: SHARDS with a fixed number of
 //! samples (Waldspurger et al.: "Efficient MRC Construction with SHARDS", FAST 2015, sections 3.2 and 3.3), with its
@@ -9,7 +9,7 @@
 
 use super::histogram::{bucket_of, low_of};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// 64 even bits for a block. Vigna's splitmix64.
 #[inline]
@@ -34,7 +34,7 @@ pub(super) struct Reuse {
     tracked_max: usize,
     // Blocks whose hash, shifted right by 64 less this, is 0 are followed: one in `2^halvings`.
     halvings: u32,
-    seen: HashMap<(u64, u16), Seen, BuildHasherDefault<Mixer>>,
+    seen: HashMap<Key, Seen, BuildHasherDefault<Plain>>,
     order: Order,
     // By bucket of distance, in blocks of the whole trace; and first touches.
     distances: Vec<f64>,
@@ -53,7 +53,7 @@ pub(super) struct Blocks {
 impl Reuse {
     /// Follows at most so many blocks.
     pub fn new(tracked_max: usize) -> Reuse {
-        let tracked_max = tracked_max.clamp(16, 1 << 30);
+        let tracked_max = tracked_max.clamp(16, 1 << 29);
         Reuse {
             tracked_max,
             halvings: 0,
@@ -70,7 +70,7 @@ impl Reuse {
     pub fn touch(&mut self, volume: u16, block: u64, hash: u64, write: bool) {
         self.references += 1;
         if self.is_followed(hash) {
-            self.follow((block, volume), write);
+            self.follow(Key { block, volume }, write);
         }
     }
 
@@ -79,7 +79,7 @@ impl Reuse {
         self.halvings == 0 || hash >> (64 - self.halvings) == 0
     }
 
-    fn follow(&mut self, key: (u64, u16), write: bool) {
+    fn follow(&mut self, key: Key, write: bool) {
         if self.order.is_full() {
             self.renumber();
         }
@@ -111,7 +111,14 @@ impl Reuse {
         while self.seen.len() > self.tracked_max && self.halvings < 63 {
             self.halvings += 1;
             let shift = 64 - self.halvings;
-            self.seen.retain(|(block, volume), _| hash(*volume, *block) >> shift == 0);
+            let order = &mut self.order;
+            self.seen.retain(|key, seen| {
+                let stays = hash(key.volume, key.block) >> shift == 0;
+                if !stays {
+                    order.forget(seen.slot);
+                }
+                stays
+            });
             self.distances.iter_mut().for_each(|count| *count /= 2.0);
             self.first_touches /= 2.0;
         }
@@ -120,11 +127,9 @@ impl Reuse {
 
     /// Gives the blocks the first slots, in the order of their last use.
     fn renumber(&mut self) {
-        let mut slots: Vec<&mut u32> = self.seen.values_mut().map(|seen| &mut seen.slot).collect();
-        slots.sort_unstable();
-        let count = slots.len();
-        slots.into_iter().zip(0..).for_each(|(slot, number)| *slot = number);
-        self.order.restart(count);
+        let order = &self.order;
+        self.seen.values_mut().for_each(|seen| seen.slot = order.sum(seen.slot) - 1);
+        self.order.restart(self.seen.len());
     }
 
     /// The share of blocks that are followed.
@@ -176,32 +181,41 @@ impl Reuse {
     }
 }
 
-/// Blocks in the order of their last use: slots with a mark, and sums of marks in a Fenwick tree.
+/// Blocks in the order of their last use: a slot is a bit, set if the block there was not used since. Chunks of 512 bits
+/// are counted in a Fenwick tree, so that all of it stays in the processor's cache.
 #[derive(Default)]
 struct Order {
+    bits: Vec<u64>,
     tree: Vec<u32>,
     next: u32,
     marks: u32,
 }
 
-/// The least number of slots.
-const SLOTS_MIN: usize = 1 << 10;
+/// Words of 64 bits in a chunk.
+const CHUNK_WORDS: usize = 8;
+/// Slots in a chunk.
+const CHUNK_SLOTS: usize = 64 * CHUNK_WORDS;
 
 impl Order {
     fn is_full(&self) -> bool {
-        self.next as usize == self.tree.len()
+        self.next as usize == self.tree.len() * CHUNK_SLOTS
     }
 
-    /// The first `count` slots are marked from now on, and there is room for as many again.
+    /// The first `count` slots are marked from now on, and there is room for three times as many more.
     fn restart(&mut self, count: usize) {
-        let slots = (2 * count).max(SLOTS_MIN).next_power_of_two();
+        let chunks = (4 * count).div_ceil(CHUNK_SLOTS).max(2);
         self.tree.clear();
-        self.tree.resize(slots, 0);
-        for slot in 1..=slots {
-            self.tree[slot - 1] += u32::from(slot <= count);
-            let parent = slot + (slot & slot.wrapping_neg());
-            if parent <= slots {
-                self.tree[parent - 1] += self.tree[slot - 1];
+        self.tree.resize(chunks, 0);
+        self.bits.clear();
+        self.bits.resize(count / 64, u64::MAX);
+        self.bits.resize(chunks * CHUNK_WORDS, 0);
+        self.bits[count / 64] |= (1 << (count % 64)) - 1;
+        for chunk in 1..=chunks {
+            let marked = count.saturating_sub((chunk - 1) * CHUNK_SLOTS).min(CHUNK_SLOTS);
+            self.tree[chunk - 1] += marked as u32;
+            let parent = chunk + (chunk & chunk.wrapping_neg());
+            if parent <= chunks {
+                self.tree[parent - 1] += self.tree[chunk - 1];
             }
         }
         (self.next, self.marks) = (count as u32, count as u32);
@@ -214,7 +228,7 @@ impl Order {
 
     /// Marks the next slot.
     fn append(&mut self) -> u32 {
-        self.add(self.next, 1);
+        self.flip(self.next, 1);
         self.marks += 1;
         self.next += 1;
         self.next - 1
@@ -223,15 +237,22 @@ impl Order {
     /// Takes the mark from a slot to the next one; says how many marks were passed.
     fn move_to_end(&mut self, slot: u32) -> u32 {
         let passed = self.marks - self.sum(slot);
-        self.add(slot, u32::MAX);
-        self.marks -= 1;
+        self.forget(slot);
         self.append();
         passed
     }
 
-    /// Adds to a slot; `u32::MAX` takes one away.
-    fn add(&mut self, slot: u32, by: u32) {
-        let mut place = slot as usize + 1;
+    /// Takes the mark of a slot away.
+    fn forget(&mut self, slot: u32) {
+        self.flip(slot, u32::MAX);
+        self.marks -= 1;
+    }
+
+    /// Sets or clears the mark of a slot; `by` is 1, or `u32::MAX` to take one away.
+    fn flip(&mut self, slot: u32, by: u32) {
+        let slot = slot as usize;
+        self.bits[slot / 64] ^= 1 << (slot % 64);
+        let mut place = slot / CHUNK_SLOTS + 1;
         while place <= self.tree.len() {
             self.tree[place - 1] = self.tree[place - 1].wrapping_add(by);
             place += place & place.wrapping_neg();
@@ -240,7 +261,11 @@ impl Order {
 
     /// Marks up to and with a slot.
     fn sum(&self, slot: u32) -> u32 {
-        let (mut place, mut sum) = (slot as usize + 1, 0u32);
+        let slot = slot as usize;
+        let (mut place, mut sum) = (slot / CHUNK_SLOTS, 0u32);
+        let words = &self.bits[place * CHUNK_WORDS..slot / 64];
+        sum += words.iter().map(|word| word.count_ones()).sum::<u32>();
+        sum += (self.bits[slot / 64] << (63 - slot % 64)).count_ones();
         while place > 0 {
             sum = sum.wrapping_add(self.tree[place - 1]);
             place &= place - 1;
@@ -249,28 +274,38 @@ impl Order {
     }
 }
 
-/// Hashes numbers; the standard library's hasher takes several times as long.
-#[derive(Default)]
-struct Mixer(u64);
+/// A block of a volume, as a key. Sixteen neighbours have neighbouring places in the table: traces run along them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
+    block: u64,
+    volume: u16,
+}
 
-impl Hasher for Mixer {
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let near = self.block & 15;
+        // The table takes the place from the lowest bits and tells keys apart by the highest.
+        hasher.write_u64((hash(self.volume, self.block >> 4) & !15 | near) ^ near << 60);
+    }
+}
+
+/// Takes the one number of a [`Key`] as it is.
+#[derive(Default)]
+struct Plain(u64);
+
+impl Hasher for Plain {
     fn finish(&self) -> u64 {
         self.0
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    #[inline]
-    fn write_u16(&mut self, value: u16) {
-        self.write_u64(u64::from(value));
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
     }
 
     #[inline]
     fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
-        self.0 ^= self.0 >> 29;
+        self.0 = value;
     }
 }
 

@@ -62,7 +62,10 @@ impl Profile {
         let footprint = bytes(self.footprint_blocks * f64::from(self.block_bytes));
         let touched = format!("They touch {footprint} of the first {}", bytes(self.end_bytes as f64));
         if self.duration_ns == 0 {
-            return format!("{touched}. There are no times.");
+            return format!(
+                "{touched}. {}",
+                if self.has_times() { "All came at once." } else { "There are no times." }
+            );
         }
         let seconds = self.duration_ns as f64 / 1e9;
         let rate = self.requests() as f64 / seconds;
@@ -74,20 +77,20 @@ impl Profile {
         let counts = &self.counts;
         let mut warnings = Vec::new();
         if counts.skipped > 0 {
-            warnings.push(format!("{} bad records were skipped.", counts.skipped));
+            warnings.push(format!("Bad records that were skipped: {}.", counts.skipped));
         }
         if counts.late > 0 {
             let most = duration(counts.late_ns_max);
             warnings.push(format!(
-                "{} times went back, by {most} at most; they count as simultaneous.",
+                "Times that went back and count as simultaneous: {}, by {most} at most.",
                 counts.late
             ));
         }
         if counts.unwanted > 0 {
-            warnings.push(format!("{} requests to other volumes were left out.", counts.unwanted));
+            warnings.push(format!("Requests to other volumes that were left out: {}.", counts.unwanted));
         }
         if counts.other > 0 {
-            warnings.push(format!("{} records are no requests for data.", counts.other));
+            warnings.push(format!("Records that are no requests for data: {}.", counts.other));
         }
         warnings
     }

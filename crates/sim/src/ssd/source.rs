@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use terapage_blocktrace::{Error, Options, Reader, Request, open};
 use terapage_hybrid::{Layout, Placement, Survey, Surveyor};
 
@@ -39,13 +39,14 @@ impl Source {
         layout: Layout,
         mut tick: impl FnMut(),
     ) -> anyhow::Result<Source> {
-        let mut reader = open(path, options)?;
+        // Its text has its cause in it.
+        let mut reader = open(path, options).map_err(|error| anyhow!("{error}"))?;
         let stdin = path == Path::new("-");
         let mut surveyor = Surveyor::new(line_bytes);
         let mut kept = Some(Vec::new());
         for _ in 0..limit {
             let Some(request) = reader.next() else { break };
-            let request = request?;
+            let request = request.map_err(|error| anyhow!("{error}"))?;
             surveyor.add(&request);
             tick();
             // Standard input cannot be read again, so all of it is kept.
@@ -85,7 +86,7 @@ impl Source {
             Some(kept) => Box::new(kept.iter().map(move |&request| Ok(self.placement.place(request)))),
             None => {
                 let again = open(&self.path, &self.options);
-                let reader = again.with_context(|| format!("{}: reading it again", self.path.display()))?;
+                let reader = again.map_err(|error| anyhow!("reading it again: {error}"))?;
                 Box::new(
                     reader.take(self.limit as usize).map(move |request| Ok(self.placement.place(request?))),
                 )

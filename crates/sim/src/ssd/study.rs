@@ -24,12 +24,18 @@ pub fn of(arguments: &Ssd, runs: &[Run]) -> Study {
     Study {
         title: title(runs),
         summary: summary(runs),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: command(),
         machine: Vec::new(),
         parameters: parameters::of(arguments, runs),
         plots,
         tables: vec![throughput(runs, several), latencies(runs)],
     }
+}
+
+/// The command line, whatever path the program was called by.
+fn command() -> String {
+    let arguments = std::env::args().skip(1);
+    std::iter::once("terapage".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
 fn title(runs: &[Run]) -> String {
@@ -89,6 +95,7 @@ fn of_trace(run: &Run) -> String {
     };
     text += &match run.setup.load {
         Load::Closed { depth } => format!(" {depth} requests are kept under way."),
+        Load::Open { speed: 1.0 } => " Requests come at their time stamps.".to_owned(),
         Load::Open { speed } => format!(" Requests come at their time stamps, {speed} times as fast."),
     };
     if run.skipped > 0 {

@@ -1,0 +1,208 @@
+//! From a recording and a machine to advice: how much memory, which blocks, which policy, which store.
+
+use crate::cache::Measured;
+use crate::device::Device;
+use crate::distances::Distances;
+use crate::knee::knee;
+use crate::policies::in_parallel;
+use crate::recording::{self, Recording};
+use crate::replay::{Forecast, Setup, Timing, compute_us, replay};
+use serde::Serialize;
+
+/// Budgets below so many windows of the recording lack touches that would cost time.
+const SEEN: f64 = 1.5;
+
+/// Points of the curve that the knee is looked for on.
+const POINTS: usize = 50;
+
+/// How far a predicted slow-down is from a measured one, as a share: what `tests/advise/check` gave (docs/advise.md).
+pub const ERROR: f64 = 0.20;
+
+/// Memory over a network, as measured over loopback on a machine with 2 cores: 64 KiB took 46 us of which 20 us
+/// are the bytes', 1.4 GB/s with one request in flight and 2.9 GB/s with 16. Stated, since Terapage has no far
+/// memory yet.
+pub fn far_memory() -> Device {
+    Device::stated("far memory", 26.0, 2.9e9, 2.9e9)
+}
+
+/// Why there is no advice.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A block size that the recording does not allow.
+    #[error("--block: {0}")]
+    Block(#[from] recording::Error),
+    /// No budget was named.
+    #[error("--budget: no budget is named (write 40% or 1.5G)")]
+    NoBudget,
+}
+
+/// What is asked.
+pub struct Question<'a> {
+    /// The recorded program.
+    pub recording: &'a Recording,
+    /// How long it takes natively, seconds.
+    pub native_s: f64,
+    /// Threads that run at once.
+    pub parallelism: f64,
+    /// The machine.
+    pub measured: &'a Measured,
+    /// The store's device.
+    pub device: &'a Device,
+    /// Budgets, bytes, ascending.
+    pub budgets: Vec<u64>,
+    /// Block sizes, bytes; the first is the usual one.
+    pub blocks: Vec<u64>,
+    /// Policies; the first is the usual one.
+    pub policies: Vec<String>,
+    /// The slow-down that is accepted for less memory.
+    pub accepted: f64,
+}
+
+/// A predicted run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Prediction {
+    /// The budget, bytes.
+    pub budget_bytes: u64,
+    /// The block, bytes.
+    pub block_bytes: u64,
+    /// The replacement policy.
+    pub policy: String,
+    /// The store.
+    pub store: String,
+    /// Time over native time.
+    pub slow_down: f64,
+    /// How far off that may be, either way.
+    pub error: f64,
+    /// Whether the budget is so near to the recording's window that touches are missing that would cost time.
+    pub too_low: bool,
+    /// Everything else.
+    pub forecast: Forecast,
+}
+
+/// Advice.
+#[derive(Clone, Debug, Serialize)]
+pub struct Advice {
+    /// The program's data, bytes.
+    pub footprint_bytes: u64,
+    /// Memory below which page-ins grow steeply, bytes, if there is such a place.
+    pub knee_bytes: Option<u64>,
+    /// With the usual block and policy, for each budget.
+    pub budgets: Vec<Prediction>,
+    /// The budget, block and policy to use.
+    pub choice: Prediction,
+    /// The same with the other blocks.
+    pub blocks: Vec<Prediction>,
+    /// All policies at the chosen budget, with the chosen block.
+    pub policies: Vec<Prediction>,
+    /// Far memory at the chosen budget.
+    pub far: Prediction,
+}
+
+/// Another block or policy is advised only if it is better by more than this share: less is within the error.
+const CLEARLY: f64 = 0.05;
+
+impl Question<'_> {
+    /// Answers. `progress` is called after each predicted run.
+    ///
+    /// # Errors
+    /// A block size that the recording does not allow; no budgets.
+    pub fn answer(&self, progress: impl Fn() + Sync) -> Result<Advice, Error> {
+        let recording = self.recording;
+        for block in &self.blocks {
+            recording.shift(*block)?;
+        }
+        let (footprint_bytes, knee_bytes) = self.footprint();
+        let compute = compute_us(recording, self.native_s * 1e6);
+        let predict = |jobs: Vec<(u64, u64, String, &Device)>| {
+            in_parallel(jobs.len(), |at| {
+                let (budget, block, policy, device) = &jobs[at];
+                let prediction = self.predict(&compute, *budget, *block, policy, device);
+                progress();
+                prediction
+            })
+        };
+        let usual = (self.blocks[0], self.policies[0].clone());
+        let jobs =
+            self.budgets.iter().flat_map(|budget| self.blocks.iter().map(move |block| (*budget, *block)));
+        let all =
+            predict(jobs.map(|(budget, block)| (budget, block, usual.1.clone(), self.device)).collect());
+        let (budgets, blocks): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|prediction| prediction.block_bytes == usual.0);
+        let mut choice = self.choose(&budgets, &blocks).ok_or(Error::NoBudget)?;
+        let (budget, block) = (choice.budget_bytes, choice.block_bytes);
+        let policies = self.policies.iter().map(|policy| (budget, block, policy.clone(), self.device));
+        let policies = predict(policies.collect());
+        for other in &policies {
+            if other.slow_down < choice.slow_down * (1.0 - CLEARLY) {
+                choice = other.clone();
+            }
+        }
+        let far = self.predict(&compute, budget, block, &usual.1, &far_memory());
+        Ok(Advice { footprint_bytes, knee_bytes, budgets, choice, blocks, policies, far })
+    }
+
+    /// The least budget that is accepted with any block, and the block that is clearly best there; else the largest
+    /// budget.
+    fn choose(&self, usual: &[Prediction], others: &[Prediction]) -> Option<Prediction> {
+        let best = |usual: &Prediction| {
+            let same = others.iter().filter(|other| other.budget_bytes == usual.budget_bytes);
+            same.fold(usual.clone(), |best, other| {
+                if other.slow_down < best.slow_down * (1.0 - CLEARLY) { other.clone() } else { best }
+            })
+        };
+        let best: Vec<Prediction> = usual.iter().map(best).collect();
+        let fits = |prediction: &&Prediction| prediction.slow_down <= self.accepted && !prediction.too_low;
+        best.iter().find(fits).or(best.last()).cloned()
+    }
+
+    /// How many runs are predicted.
+    pub fn runs(&self) -> usize {
+        self.budgets.len() * self.blocks.len() + self.policies.len()
+    }
+
+    fn footprint(&self) -> (u64, Option<u64>) {
+        let references = self.recording.references(0);
+        let blocks = references.iter().max().map_or(0, |block| *block as usize + 1);
+        let lru = Distances::exact(&references);
+        let curve: Vec<(f64, f64)> = (1..=POINTS)
+            .map(|part| (blocks * part / POINTS).max(1))
+            .map(|frames| (frames as f64, lru.page_ins(frames)))
+            .collect();
+        let bytes = |blocks: f64| blocks as u64 * self.recording.block_bytes;
+        (bytes(blocks as f64), knee(&curve).map(|at| bytes(curve[at].0)))
+    }
+
+    fn predict(&self, compute: &[f32], budget: u64, block: u64, policy: &str, device: &Device) -> Prediction {
+        let recording = self.recording;
+        let shift = recording.shift(block).unwrap_or(0);
+        let costs = self.measured.costs_for(block).unwrap_or_else(|| self.measured.costs[0].clone());
+        let setup = Setup {
+            shift,
+            frames: ((budget / block) as usize).max(8),
+            policy: policy.to_owned(),
+            prefetch: "auto".to_owned(),
+        };
+        let native_us = self.native_s * 1e6;
+        let timing = Timing {
+            native_us,
+            parallelism: self.parallelism,
+            processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            costs,
+            device: device.clone(),
+            measured: self.measured.device.clone(),
+        };
+        let forecast = replay(recording, compute, &setup, &timing);
+        let slow_down = forecast.total_us / native_us.max(1.0);
+        Prediction {
+            budget_bytes: budget,
+            block_bytes: block,
+            policy: policy.to_owned(),
+            store: device.name.clone(),
+            slow_down,
+            // What comes on top of the native time is what is uncertain.
+            error: (slow_down - 1.0).abs() * ERROR + 0.05,
+            too_low: (budget as f64) < SEEN * recording.window as f64 * recording.block_bytes as f64,
+            forecast,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What was measured of a store is kept for later: `$XDG_CACHE_HOME/terapage/`, or `~/.cache/terapage/`.
+
+use crate::costs::Costs;
+use crate::device::Device;
+use serde::{Deserialize, Serialize};
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Measurements older than this are made anew: devices and kernels change.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The layout of the file.
+const VERSION: u32 = 3;
+
+/// A store and what the pager's work on it costs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    version: u32,
+    /// The store's path.
+    pub store: PathBuf,
+    /// Its device.
+    pub device: Device,
+    /// Costs, for one block size each, ascending.
+    pub costs: Vec<Costs>,
+}
+
+impl Measured {
+    /// What was just measured.
+    pub fn new(store: &Path, device: Device, costs: Vec<Costs>) -> Measured {
+        Measured { version: VERSION, store: store.to_owned(), device, costs }
+    }
+
+    /// What is known of a store, with costs for all of `blocks`; `None` where that is nothing or too old.
+    pub fn load(store: &Path, blocks: &[u64]) -> Option<Measured> {
+        let file = file(store)?;
+        let age =
+            SystemTime::now().duration_since(fs::metadata(&file).ok()?.modified().ok()?).unwrap_or_default();
+        let known: Measured = serde_json::from_str(&fs::read_to_string(&file).ok()?).ok()?;
+        let has = |block: &u64| known.costs.iter().any(|costs| costs.block_bytes == *block);
+        (age < KEPT && known.version == VERSION && known.store == store && blocks.iter().all(has))
+            .then_some(known)
+    }
+
+    /// Keeps it.
+    ///
+    /// # Errors
+    /// What the file system refuses. Nothing else is lost by that.
+    pub fn save(&self) -> io::Result<()> {
+        let file = file(&self.store).ok_or_else(|| io::Error::other("there is no home directory"))?;
+        let directory = file.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(directory)?;
+        // Whole or not at all: others may be reading.
+        let mut part = tempfile::NamedTempFile::new_in(directory)?;
+        serde_json::to_writer_pretty(&mut part, self)?;
+        part.persist(file)?;
+        Ok(())
+    }
+
+    /// Costs for blocks of `block_bytes`.
+    pub fn costs_for(&self, block_bytes: u64) -> Option<Costs> {
+        if let Some(costs) = self.costs.iter().find(|costs| costs.block_bytes == block_bytes) {
+            return Some(costs.clone());
+        }
+        Some(Costs::between(self.costs.first()?, self.costs.last()?, block_bytes))
+    }
+}
+
+fn file(store: &Path) -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    let name: String =
+        store.to_string_lossy().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    Some(cache.join("terapage").join(format!("store{name}.json")))
+}

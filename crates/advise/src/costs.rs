@@ -1,0 +1,384 @@
+//! What the pager's own work costs here, measured with small programs behind small budgets.
+
+use crate::device::Device;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes of data of the small programs.
+const DATA: u64 = 96 * MIB;
+/// Reads at random of a pass.
+const READS: u64 = 6000;
+
+/// Why costs cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A small program could not be run.
+    #[error("a small paged program could not be measured: {why} (see terapage doctor)")]
+    Run {
+        /// What it said.
+        why: String,
+    },
+    /// Nothing temporary can be written.
+    #[error("the counters of a small paged program: {0}")]
+    Counters(#[from] io::Error),
+}
+
+/// Costs in microseconds, for one block size and one store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// A soft fault, with the page-out that follows it.
+    pub soft_us: f64,
+    /// A demand page-in, with the page-out that follows it, on the device that was measured.
+    pub demand_us: f64,
+    /// The fault of a first touch, whatever it installs.
+    pub first_us: f64,
+    /// A block of fresh memory in a new frame, beyond what it costs natively.
+    pub fresh_us: f64,
+    /// The same in a used frame; below 0 where that is quicker than the kernel's fresh memory.
+    pub recycled_us: f64,
+    /// Bytes a second that streams were read with, through the pager.
+    pub read_bytes_s: f64,
+    /// Bytes a second that blocks were written with, through the pager, while others were read.
+    pub write_bytes_s: f64,
+    /// The device that these were measured on: bytes a second that it reads and writes.
+    pub device_bytes_s: (f64, f64),
+    /// Processor time of the pager for a block that comes and goes in a stream.
+    pub block_cpu_us: f64,
+}
+
+impl Costs {
+    /// Bytes a second that streams are read and written with on `device`: as measured through the pager, if it is the
+    /// measured device; otherwise the device's own, up to what the pager's processor time allows.
+    pub fn rates(&self, device: &Device) -> (f64, f64) {
+        let same = device.measured && (device.read_bytes_s, device.write_bytes_s) == self.device_bytes_s;
+        if same {
+            return (self.read_bytes_s, self.write_bytes_s);
+        }
+        let most = self.block_bytes as f64 / self.block_cpu_us * 1e6;
+        (device.read_bytes_s.min(most), device.write_bytes_s.min(most))
+    }
+
+    /// A demand page-in on `device`: as measured, if it is the measured device; otherwise that device's latency and the
+    /// pager's part, which is a soft fault's at least.
+    pub fn demand_us(&self, device: &Device, measured: &Device) -> f64 {
+        if device == measured {
+            return self.demand_us;
+        }
+        let own = self.demand_us - measured.latency_us(self.block_bytes);
+        own.max(self.soft_us) + device.latency_us(self.block_bytes)
+    }
+
+    /// Costs for blocks of another size, from those of two: what is paid for each fault stays, what is paid for each
+    /// byte grows. `small` and `large` are two measured ones.
+    pub fn between(small: &Costs, large: &Costs, block_bytes: u64) -> Costs {
+        let span = large.block_bytes as f64 - small.block_bytes as f64;
+        let share = if span > 0.0 { (block_bytes as f64 - small.block_bytes as f64) / span } else { 0.0 };
+        let mix = |of: fn(&Costs) -> f64| of(small) + share * (of(large) - of(small));
+        Costs::from(block_bytes, small.device_bytes_s, mix)
+    }
+
+    /// The median of each.
+    fn median(rounds: &[Costs]) -> Costs {
+        let median = |of: fn(&Costs) -> f64| {
+            let mut values: Vec<f64> = rounds.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        Costs::from(rounds[0].block_bytes, rounds[0].device_bytes_s, median)
+    }
+
+    fn from(block_bytes: u64, device_bytes_s: (f64, f64), value: impl Fn(fn(&Costs) -> f64) -> f64) -> Costs {
+        Costs {
+            block_bytes,
+            device_bytes_s,
+            soft_us: value(|costs| costs.soft_us),
+            demand_us: value(|costs| costs.demand_us),
+            first_us: value(|costs| costs.first_us),
+            fresh_us: value(|costs| costs.fresh_us),
+            recycled_us: value(|costs| costs.recycled_us),
+            read_bytes_s: value(|costs| costs.read_bytes_s),
+            write_bytes_s: value(|costs| costs.write_bytes_s),
+            block_cpu_us: value(|costs| costs.block_cpu_us),
+        }
+    }
+}
+
+/// One pass of a small program, as `terapage lab workload` prints it.
+#[derive(Clone, Debug, Deserialize)]
+struct Pass {
+    pass: String,
+    seconds: f64,
+    page_in_bytes: Option<u64>,
+    page_out_bytes: Option<u64>,
+}
+
+impl Pass {
+    fn moved(&self) -> (f64, f64) {
+        (self.page_in_bytes.unwrap_or(0) as f64, self.page_out_bytes.unwrap_or(0) as f64)
+    }
+}
+
+/// A small program that has ended.
+struct Ran {
+    passes: Vec<Pass>,
+    stats: serde_json::Value,
+    cpu_s: f64,
+}
+
+impl Ran {
+    fn pass(&self, name: &str) -> Result<&Pass, Error> {
+        let found = self.passes.iter().rev().find(|pass| pass.pass == name);
+        found.ok_or_else(|| Error::Run { why: format!("it has no pass {name}") })
+    }
+
+    fn count(&self, name: &str) -> f64 {
+        self.stats[name].as_f64().unwrap_or(0.0)
+    }
+
+    fn page_in_bytes(&self) -> f64 {
+        self.passes.iter().map(|pass| pass.moved().0).sum()
+    }
+}
+
+/// How a small program is paged.
+struct Budget<'a> {
+    bytes: u64,
+    soft_per_mille: usize,
+    prefetch: &'a str,
+    spin: bool,
+}
+
+/// Runs small programs.
+pub struct Bench {
+    /// The terapage command.
+    pub terapage: PathBuf,
+    /// The store.
+    pub store: PathBuf,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+}
+
+impl Bench {
+    /// Measures the costs here, [`ROUNDS`] times, and gives the medians; takes about ten seconds. `progress` is told of
+    /// each of [`STEPS`] steps.
+    ///
+    /// # Errors
+    /// A small program that cannot be run.
+    pub fn measure(&self, device: &Device, progress: impl Fn()) -> Result<Costs, Error> {
+        let rounds = (0..ROUNDS).map(|_| self.once(device, &progress)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Costs::median(&rounds))
+    }
+
+    fn once(&self, device: &Device, progress: &impl Fn()) -> Result<Costs, Error> {
+        let block = self.block_bytes as f64;
+        let scan = |bytes: u64| vec!["scan".into(), "--bytes".into(), bytes.to_string()];
+        let random = |reads: u64| {
+            let (bytes, reads) = (DATA.to_string(), reads.to_string());
+            [
+                "random",
+                "--bytes",
+                &bytes,
+                "--reads",
+                &reads,
+                "--seconds",
+                "2",
+                "--threads",
+                "1,1",
+                "--seed",
+                "7",
+            ]
+            .map(str::to_owned)
+            .to_vec()
+        };
+        let stepped = |result| {
+            progress();
+            result
+        };
+        // 1. Natively, with the same allocator and before paging begins.
+        let native = stepped(self.run(&scan(DATA), None))?;
+        let native_write_us = native.pass("write")?.seconds * 1e6 / (DATA as f64 / block);
+        // 2. Everything fits: new frames.
+        let fits = Budget { bytes: 2 * DATA, soft_per_mille: 20, prefetch: "auto", spin: true };
+        let fits = stepped(self.run(&scan(DATA), Some(&fits)))?;
+        let fresh_us = fits.pass("write")?.seconds * 1e6 / (DATA as f64 / block);
+        // 3. Half of the frames are soft: a touch of those, nothing else.
+        let half = Budget { bytes: DATA * 5 / 4, soft_per_mille: 500, prefetch: "off", spin: true };
+        let half = stepped(self.run(&random(READS), Some(&half)))?;
+        let soft_us = half.pass("threads-1")?.seconds * 1e6 / (half.count("soft_faults") / 2.0).max(1.0);
+        // 4. A quarter of the data fits: page-ins on demand. The second pass finds everything clean.
+        let quarter = Budget { bytes: DATA / 4, soft_per_mille: 20, prefetch: "off", spin: true };
+        let quarter = stepped(self.run(&random(READS / 2), Some(&quarter)))?;
+        let pass = quarter.pass("threads-1")?;
+        let soft_share = quarter.count("soft_faults") / quarter.count("hard_faults").max(1.0);
+        let demand = (pass.moved().0 / block).max(1.0);
+        let demand_us = pass.seconds * 1e6 / demand - soft_share * soft_us;
+        // 5. Streams, in and out; then again without looking for work, for the processor time.
+        let streams = |spin| Budget { bytes: DATA / 3, soft_per_mille: 20, prefetch: "auto", spin };
+        let stream = stepped(self.run(&scan(DATA), Some(&streams(true))))?;
+        let waiting_us = stream.count("hard_faults") * demand_us;
+        let passes = without_waiting(&stream.passes, waiting_us / 1e6, stream.count("hard_faults") * block);
+        let (read_bytes_s, write_bytes_s) = rates(&passes, device);
+        let idle = stepped(self.run(&scan(DATA), Some(&streams(false))))?;
+        let block_cpu_us =
+            (idle.cpu_s - native.cpu_s).max(0.0) * 1e6 * block / idle.page_in_bytes().max(block);
+        // What a used frame costs is what the write pass takes beyond new frames, the writing of what was there before
+        // included.
+        let write = stream.pass("write")?;
+        let (new, used) = ((DATA / 3) as f64 / block, (DATA - DATA / 3) as f64 / block);
+        let recycled_us = (write.seconds * 1e6 - new * fresh_us) / used - native_write_us;
+        Ok(Costs {
+            block_bytes: self.block_bytes,
+            soft_us,
+            demand_us: demand_us.max(0.1),
+            first_us: soft_us / 2.0,
+            fresh_us: fresh_us - native_write_us,
+            recycled_us: recycled_us.clamp(-native_write_us, fresh_us),
+            read_bytes_s,
+            write_bytes_s,
+            device_bytes_s: (device.read_bytes_s, device.write_bytes_s),
+            block_cpu_us: block_cpu_us.max(0.1),
+        })
+    }
+
+    fn run(&self, workload: &[String], budget: Option<&Budget<'_>>) -> Result<Ran, Error> {
+        let counters = tempfile::NamedTempFile::new()?;
+        let mut command = Command::new(&self.terapage);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("TERAPAGE_") && name != "TERAPAGE_LIBRARY" {
+                command.env_remove(name);
+            }
+        }
+        if let Some(budget) = budget {
+            command.env("TERAPAGE_START_BYTES", "0");
+            command.env("TERAPAGE_SOFT_PER_MILLE", budget.soft_per_mille.to_string());
+            if !budget.spin {
+                command.env("TERAPAGE_SPIN_US", "0");
+            }
+            command.args(["run", "--memory", &budget.bytes.to_string()]).arg("--store").arg(&self.store);
+            command.args([
+                "--block",
+                &self.block_bytes.to_string(),
+                "--prefetch",
+                budget.prefetch,
+                "--stats",
+            ]);
+            command.arg(counters.path()).arg("--").arg(&self.terapage);
+        }
+        command.args(["lab", "workload"]).args(workload).stdin(Stdio::null());
+        let (output, cpu_s) =
+            crate::child::output(command).map_err(|error| Error::Run { why: error.to_string() })?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = said.lines().last().unwrap_or("no message").trim_start_matches("terapage: ").to_owned();
+            return Err(Error::Run { why });
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let passes = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let stats = read_json(counters.path()).unwrap_or_default();
+        Ok(Ran { passes, stats, cpu_s })
+    }
+}
+
+/// Rounds of [`Bench::measure`].
+pub const ROUNDS: u64 = 3;
+
+/// Steps of [`Bench::measure`].
+pub const STEPS: u64 = 6 * ROUNDS;
+
+fn read_json(path: &Path) -> Option<serde_json::Value> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+/// Passes less the page-ins on demand that all of them had, `seconds` and `bytes`, in proportion to what each read. At
+/// least half of a pass is left.
+fn without_waiting(passes: &[Pass], seconds: f64, bytes: f64) -> Vec<Pass> {
+    let all: f64 = passes.iter().map(|pass| pass.moved().0).sum();
+    let less = |pass: &Pass| {
+        let read = pass.moved().0;
+        let share = if all > 0.0 { read / all } else { 0.0 };
+        Pass {
+            seconds: (pass.seconds - share * seconds).max(pass.seconds / 2.0),
+            page_in_bytes: Some((read - share * bytes).max(read / 2.0) as u64),
+            ..pass.clone()
+        }
+    };
+    passes.iter().map(less).collect()
+}
+
+/// Bytes a second read and written in streams: the rates that explain the times of all passes that read best, by
+/// least squares. The device's own where the passes do not tell.
+fn rates(passes: &[Pass], device: &Device) -> (f64, f64) {
+    let (mut rr, mut rw, mut ww, mut rt, mut wt) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for pass in passes {
+        let (read, written) = pass.moved();
+        if read > 0.0 {
+            rr += read * read;
+            rw += read * written;
+            ww += written * written;
+            rt += read * pass.seconds;
+            wt += written * pass.seconds;
+        }
+    }
+    let determinant = rr * ww - rw * rw;
+    let (read_s, write_s) = ((rt * ww - wt * rw) / determinant, (wt * rr - rt * rw) / determinant);
+    if read_s.is_nan() || read_s <= 0.0 {
+        return (device.read_bytes_s, device.write_bytes_s);
+    }
+    let write = if write_s > 0.0 { 1.0 / write_s } else { device.write_bytes_s };
+    (1.0 / read_s, write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Costs, Pass, rates};
+    use crate::device::Device;
+
+    fn pass(seconds: f64, read: u64, written: u64) -> Pass {
+        Pass { pass: String::new(), seconds, page_in_bytes: Some(read), page_out_bytes: Some(written) }
+    }
+
+    #[test]
+    fn rates_are_those_that_explain_the_passes() {
+        let device = Device::stated("d", 80.0, 5.0, 6.0);
+        let passes = [pass(3.0, 2000, 500), pass(2.0, 2000, 0), pass(4.0, 2000, 1000), pass(9.0, 0, 9)];
+        let (read, write) = rates(&passes, &device);
+        assert!((read - 1000.0).abs() < 1e-6 && (write - 500.0).abs() < 1e-6, "{read} {write}");
+        assert_eq!(rates(&[pass(1.0, 0, 5)], &device), (5.0, 6.0));
+    }
+
+    #[test]
+    fn waits_are_taken_out_of_passes_by_what_they_read() {
+        let passes = [pass(3.0, 3000, 5), pass(2.0, 1000, 0), pass(1.0, 0, 9)];
+        let left = super::without_waiting(&passes, 2.0, 400.0);
+        let seconds: Vec<f64> = left.iter().map(|pass| pass.seconds).collect();
+        assert_eq!(seconds, [1.5, 1.5, 1.0]);
+        assert_eq!(left[0].moved(), (2700.0, 5.0));
+        assert_eq!(left[1].moved(), (900.0, 0.0));
+    }
+
+    #[test]
+    fn another_device_is_limited_by_the_pager() {
+        let device = Device::stated("here", 80.0, 1e9, 2e9);
+        let costs = Costs {
+            block_bytes: 16384,
+            soft_us: 1.0,
+            demand_us: 100.0,
+            first_us: 1.0,
+            fresh_us: 1.0,
+            recycled_us: 1.0,
+            read_bytes_s: 0.9e9,
+            write_bytes_s: 1.5e9,
+            device_bytes_s: (1e9, 2e9),
+            block_cpu_us: 16384.0 / 3e9 * 1e6,
+        };
+        assert_eq!(costs.rates(&Device { measured: true, ..device.clone() }), (0.9e9, 1.5e9));
+        let (read, write) = costs.rates(&Device::stated("fast", 5.0, 12e9, 1.2e9));
+        assert!((read - 3e9).abs() < 1.0 && write == 1.2e9);
+    }
+}

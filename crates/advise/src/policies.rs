@@ -1,0 +1,210 @@
+//! What each policy of the pager makes of a recording, against the optimum, at several budgets.
+
+use crate::distances::{Distances, is_sampled};
+use crate::optimum::Optimum;
+use serde::Serialize;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, mpsc};
+use terapage_policy::belady::{Cost, simulate_soft};
+use terapage_policy::replacement;
+
+/// Bytes of frames that the pager keeps ready at least, if that is no more than a tenth of the budget; the pager's
+/// own number (`crates/pager/src/pageout.rs`).
+const READY_BYTES: usize = 16 << 20;
+
+/// The pager's share of frames that are kept ready, per mille.
+pub const SOFT_PER_MILLE: usize = 20;
+
+/// Frames that the pager keeps ready (soft, free or on their way out) of `frames`, `per_mille` of which are asked for.
+pub fn soft_frames(frames: usize, block_bytes: u64, per_mille: usize) -> usize {
+    let stream = (READY_BYTES / block_bytes as usize).min(frames / 10);
+    (frames * per_mille / 1000).max(stream).max(1).min(frames.saturating_sub(1))
+}
+
+/// Why policies cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such policy.
+    #[error("policy '{name}' is unknown (one of {known})")]
+    Policy {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+}
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Budgets, in frames, ascending.
+    pub frames: Vec<usize>,
+    /// Names of policies, of `terapage_policy::replacement::NAMES`.
+    pub policies: Vec<String>,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Frames kept soft: a share per mille; `None` as the pager does.
+    pub soft_per_mille: Option<usize>,
+    /// The share of blocks to look at; 1 is all.
+    pub rate: f64,
+    /// Which blocks those are.
+    pub seed: u64,
+}
+
+/// One budget.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The budget, frames.
+    pub frames: usize,
+    /// Frames of it that are soft.
+    pub soft_frames: usize,
+    /// Page-ins of the optimum, first touches left out.
+    pub optimum: f64,
+    /// The optimum of the references that the recording did not see is at most this; absent where nothing is known.
+    pub optimum_at_most: Option<f64>,
+    /// Page-ins of LRU that sees each recorded reference.
+    pub lru: f64,
+    /// One for each policy asked for.
+    pub policies: Vec<Outcome>,
+}
+
+/// One policy at one budget, as the pager runs it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Its name.
+    pub policy: String,
+    /// Page-ins, first touches left out.
+    pub page_ins: f64,
+    /// Touches of blocks that had left the address space, but not memory.
+    pub soft_faults: f64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Distinct blocks: the footprint.
+    pub footprint: f64,
+    /// References.
+    pub references: u64,
+    /// One for each budget.
+    pub rows: Vec<Row>,
+}
+
+impl Comparison {
+    /// Runs all policies and the optimum at all budgets, on all processors. `window` is the most blocks whose
+    /// touches the recording did not see at a time. `progress` is told of each piece of work that is done, and of how
+    /// many there are.
+    ///
+    /// # Errors
+    /// A policy that is unknown.
+    pub fn run(
+        &self,
+        references: &[u32],
+        window: usize,
+        progress: impl Fn(usize, usize) + Sync,
+    ) -> Result<Compared, Error> {
+        for name in &self.policies {
+            if replacement::by_name(name, 8).is_none() {
+                let known = replacement::NAMES.join(", ");
+                return Err(Error::Policy { name: name.clone(), known });
+            }
+        }
+        let sample: Vec<u32> = if self.rate >= 1.0 {
+            references.to_vec()
+        } else {
+            references.iter().copied().filter(|&block| is_sampled(block, self.rate, self.seed)).collect()
+        };
+        let lru = match self.rate {
+            rate if rate >= 1.0 => Distances::exact(&sample),
+            rate => Distances::sampled(references, rate, self.seed),
+        };
+        let optimum = Optimum::new(sample);
+        let rows = self.rows(&optimum, &lru, window, progress);
+        let footprint = optimum.blocks() as f64 / self.rate;
+        Ok(Compared { block_bytes: self.block_bytes, footprint, references: references.len() as u64, rows })
+    }
+
+    fn rows(
+        &self,
+        optimum: &Optimum,
+        lru: &Distances,
+        window: usize,
+        progress: impl Fn(usize, usize) + Sync,
+    ) -> Vec<Row> {
+        let scaled = |frames: usize| ((frames as f64 * self.rate).round() as usize).max(1);
+        let mut rows: Vec<Row> = self.frames.iter().map(|&frames| self.row(frames, lru)).collect();
+        // For each budget: the optimum, its other bound, and the policies.
+        let each = 2 + self.policies.len();
+        let done = AtomicUsize::new(0);
+        let results = in_parallel(rows.len() * each, |job| {
+            let row = &rows[job / each];
+            let frames = scaled(row.frames);
+            let cost = match job % each {
+                0 => Cost { page_ins: optimum.page_ins(frames), ..Cost::default() },
+                1 if row.frames <= window => Cost::default(),
+                1 => Cost { page_ins: optimum.page_ins(scaled(row.frames - window)), ..Cost::default() },
+                at => self.simulate(
+                    &self.policies[at - 2],
+                    optimum.references(),
+                    frames,
+                    scaled(row.soft_frames),
+                ),
+            };
+            progress(done.fetch_add(1, Relaxed) + 1, self.frames.len() * each);
+            cost
+        });
+        for (job, cost) in results.into_iter().enumerate() {
+            let row = &mut rows[job / each];
+            let page_ins = cost.page_ins as f64 / self.rate;
+            match job % each {
+                0 => row.optimum = page_ins,
+                1 => row.optimum_at_most = (row.frames > window).then_some(page_ins),
+                at => row.policies.push(Outcome {
+                    policy: self.policies[at - 2].clone(),
+                    page_ins,
+                    soft_faults: cost.soft_faults as f64 / self.rate,
+                }),
+            }
+        }
+        rows
+    }
+
+    fn row(&self, frames: usize, lru: &Distances) -> Row {
+        let soft_frames = match self.soft_per_mille {
+            Some(per_mille) => (frames * per_mille / 1000).min(frames - 1),
+            None => soft_frames(frames, self.block_bytes, SOFT_PER_MILLE),
+        };
+        let lru = lru.page_ins(frames);
+        Row { frames, soft_frames, optimum: 0.0, optimum_at_most: None, lru, policies: Vec::new() }
+    }
+
+    fn simulate(&self, policy: &str, references: &[u32], frames: usize, soft: usize) -> Cost {
+        let mut policy = replacement::by_name(policy, frames).expect("names were checked");
+        simulate_soft(&mut *policy, references, frames, soft.min(frames - 1))
+    }
+}
+
+/// The results of `work` for 0 to `jobs`, in order, computed on all processors.
+pub fn in_parallel<R: Send>(jobs: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.max(1));
+    let next = Mutex::new(0..jobs);
+    let (give, take) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (give, next, work) = (give.clone(), &next, &work);
+            scope.spawn(move || {
+                while let Some(job) = next.lock().expect("no worker panics with the lock").next() {
+                    // The receiver outlives all workers.
+                    let _ = give.send((job, work(job)));
+                }
+            });
+        }
+    });
+    drop(give);
+    let mut results: Vec<(usize, R)> = take.into_iter().collect();
+    results.sort_unstable_by_key(|(job, _)| *job);
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,323 @@
+//! A trace as simulators want it: steps with times, references at any block size, and what it did not see.
+
+mod blocks;
+
+pub use blocks::Merger;
+
+use blocks::{NONE, Names};
+use std::path::{Path, PathBuf};
+use terapage_trace::{Event, PageOut, Reader, Record};
+
+/// Why a trace is of no use. Each message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read.
+    #[error("{}: {source} (record it anew with terapage run --trace)", path.display())]
+    Trace {
+        /// The trace.
+        path: PathBuf,
+        /// Why.
+        source: terapage_trace::Error,
+    },
+    /// It has no references.
+    #[error(
+        "{}: the trace of {program} has no references: the program never used more than half of its budget (record with less --memory)",
+        path.display()
+    )]
+    Empty {
+        /// The trace.
+        path: PathBuf,
+        /// What was recorded.
+        program: String,
+    },
+    /// The block size cannot be made of the recorded one.
+    #[error(
+        "blocks of {wanted} bytes: the trace was recorded with {recorded} bytes; what happened inside a block is not known, so only {recorded} times 2, 4, 8, ... up to 2 MiB can be studied"
+    )]
+    Block {
+        /// The block size asked for, bytes.
+        wanted: u64,
+        /// The recorded one, bytes.
+        recorded: u64,
+    },
+}
+
+/// The largest block that the pager has, bytes.
+pub const BLOCK_MAX: u64 = 2 << 20;
+
+/// What a block holds when it is next taken out, as the pager found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It was not taken out again.
+    Unknown,
+    /// The bytes that the store has.
+    Clean,
+    /// Other bytes.
+    Dirty,
+    /// Zeros.
+    Zero,
+}
+
+/// What happens in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The program touches the block.
+    Touch,
+    /// The program touches a block that is all zero and has no frame.
+    First,
+    /// A zero block was given a frame along with a first touch; whether it was touched is not known.
+    Ahead,
+    /// The block held data when paging began.
+    Present,
+    /// The program gives up so many blocks from this one on.
+    Discard(u32),
+}
+
+/// One step of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The block, in recorded numbers.
+    pub block: u32,
+    /// Time since the step before, microseconds, as recorded.
+    pub gap_us: u32,
+    /// What happens.
+    pub what: What,
+    /// What becomes of the block's bytes until it is next taken out.
+    pub after: After,
+}
+
+/// A range of addresses that was paged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its first address.
+    pub start: u64,
+    /// The number of its first block.
+    pub first: u32,
+    /// Its blocks.
+    pub blocks: u32,
+}
+
+/// What the recorded run did, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Did {
+    /// Blocks that became zero-filled memory, those installed ahead too.
+    pub first_touches: u64,
+    /// Blocks read because a thread waited.
+    pub hard_faults: u64,
+    /// Blocks that came back before they had left memory.
+    pub soft_faults: u64,
+    /// Blocks read ahead and put in place.
+    pub prefetched: u64,
+    /// Blocks written.
+    pub dirty_page_outs: u64,
+}
+
+/// A recorded run.
+pub struct Recording {
+    /// The program's name.
+    pub program: String,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// The budget that it was recorded behind, bytes.
+    pub budget_bytes: u64,
+    /// How long it took, from the first record to the last, microseconds.
+    pub duration_us: u64,
+    /// What happened.
+    pub steps: Vec<Step>,
+    /// The ranges that were paged.
+    pub regions: Vec<Region>,
+    /// The most blocks that were in the address space at once, where touches leave no record.
+    pub window: usize,
+    /// What the run did.
+    pub did: Did,
+    /// Why the trace ends early, if it does.
+    pub cut_short: Option<String>,
+}
+
+impl Recording {
+    /// Reads a trace, also one whose program was killed.
+    ///
+    /// # Errors
+    /// What cannot be read; a trace without references.
+    pub fn open(path: &Path) -> Result<Recording, Error> {
+        let failed = |source| Error::Trace { path: path.to_owned(), source };
+        let mut reader = Reader::open(path).map_err(failed)?.allow_cut_short();
+        let header = reader.header().clone();
+        let mut reading = Reading::new(header.block_bytes.into());
+        for record in reader.by_ref() {
+            reading.take(&record.map_err(failed)?);
+        }
+        if reading.references == 0 {
+            return Err(Error::Empty { path: path.to_owned(), program: header.program });
+        }
+        Ok(Recording {
+            program: header.program,
+            block_bytes: header.block_bytes.into(),
+            budget_bytes: header.budget_bytes,
+            duration_us: reading.last_us - reading.first_us.unwrap_or(0),
+            steps: reading.steps,
+            regions: reading.regions,
+            window: reading.window,
+            did: reading.did,
+            cut_short: reader.cut_short().map(ToString::to_string),
+        })
+    }
+
+    /// The frames of the recorded budget.
+    pub fn frames(&self) -> usize {
+        (self.budget_bytes / self.block_bytes).max(1) as usize
+    }
+
+    /// How many recorded blocks make one of `block_bytes`, as a power of two.
+    ///
+    /// # Errors
+    /// A block that is smaller, larger than 2 MiB, or no power of two.
+    pub fn shift(&self, block_bytes: u64) -> Result<u32, Error> {
+        let fits = block_bytes.is_power_of_two() && (self.block_bytes..=BLOCK_MAX).contains(&block_bytes);
+        if !fits {
+            return Err(Error::Block { wanted: block_bytes, recorded: self.block_bytes });
+        }
+        Ok((block_bytes / self.block_bytes).trailing_zeros())
+    }
+
+    /// The number of a recorded block where `1 << shift` of them, aligned by address, make one.
+    pub fn merger(&self, shift: u32) -> Merger {
+        Merger::new(self, shift)
+    }
+
+    /// The blocks in the order in which they were referenced, numbered from 0 in the order of their first
+    /// reference, for blocks of `1 << shift` recorded ones.
+    ///
+    /// As in [`terapage_trace::references`], what begins again with a first touch costs no page-in, and so goes on
+    /// under a new number. A block of several does so only when all of them have been discarded.
+    pub fn references(&self, shift: u32) -> Vec<u32> {
+        let merger = self.merger(shift);
+        let mut names = Names::new(merger.count(), self.blocks(), shift > 0);
+        let mut references = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let coarse = merger.of(step.block) as usize;
+            match step.what {
+                What::Touch => references.push(names.touch(coarse, step.block)),
+                What::First | What::Ahead | What::Present => references.push(names.begin(coarse, step.block)),
+                What::Discard(count) => {
+                    for block in step.block..step.block.saturating_add(count).min(self.blocks()) {
+                        names.discard(merger.of(block) as usize, block);
+                    }
+                }
+            }
+        }
+        references
+    }
+
+    /// One more than the largest number of a block.
+    pub fn blocks(&self) -> u32 {
+        self.steps.iter().map(|step| step.block + 1).max().unwrap_or(0)
+    }
+}
+
+/// A trace on its way in.
+struct Reading {
+    block_bytes: u64,
+    steps: Vec<Step>,
+    regions: Vec<Region>,
+    /// By block: the step that put it into the address space; `NONE` where it is out.
+    here: Vec<u32>,
+    present: usize,
+    window: usize,
+    references: u64,
+    did: Did,
+    first_us: Option<u64>,
+    last_us: u64,
+    step_us: u64,
+}
+
+impl Reading {
+    fn new(block_bytes: u64) -> Reading {
+        Reading {
+            block_bytes,
+            steps: Vec::new(),
+            regions: Vec::new(),
+            here: Vec::new(),
+            present: 0,
+            window: 0,
+            references: 0,
+            did: Did::default(),
+            first_us: None,
+            last_us: 0,
+            step_us: 0,
+        }
+    }
+
+    fn take(&mut self, record: &Record) {
+        self.first_us.get_or_insert(record.time_us);
+        self.last_us = self.last_us.max(record.time_us);
+        let (block, what) = match record.event {
+            Event::FirstTouch { block } => (block, What::First),
+            Event::FreshAhead { block } => (block, What::Ahead),
+            Event::Present { block } => (block, What::Present),
+            Event::HardFault { block }
+            | Event::SoftFault { block }
+            | Event::PrefetchMarker { block }
+            | Event::Prefetched { block } => (block, What::Touch),
+            Event::Discard { block, count } => (block, What::Discard(count)),
+            Event::PageOut { block, how } => return self.out(block, how),
+            Event::RegionAdd { start, len, first } => {
+                let blocks = (len / self.block_bytes) as u32;
+                return self.regions.push(Region { start, first, blocks });
+            }
+        };
+        match record.event {
+            Event::HardFault { .. } => self.did.hard_faults += 1,
+            Event::SoftFault { .. } => self.did.soft_faults += 1,
+            Event::PrefetchMarker { .. } | Event::Prefetched { .. } => self.did.prefetched += 1,
+            Event::FirstTouch { .. } | Event::FreshAhead { .. } => self.did.first_touches += 1,
+            _ => {}
+        }
+        let since = self.step_us.max(self.first_us.unwrap_or(0));
+        let gap_us = u32::try_from(record.time_us.saturating_sub(since)).unwrap_or(u32::MAX);
+        self.step_us = record.time_us;
+        match what {
+            What::Discard(count) => self.discarded(block, count),
+            _ => self.came(block),
+        }
+        self.steps.push(Step { block, gap_us, what, after: After::Unknown });
+    }
+
+    fn came(&mut self, block: u32) {
+        self.references += 1;
+        let index = block as usize;
+        if index >= self.here.len() {
+            self.here.resize((index + 1).next_power_of_two(), NONE);
+        }
+        if std::mem::replace(&mut self.here[index], self.steps.len() as u32) == NONE {
+            self.present += 1;
+            self.window = self.window.max(self.present);
+        }
+    }
+
+    fn out(&mut self, block: u32, how: PageOut) {
+        let Some(here) = self.here.get_mut(block as usize) else { return };
+        let step = std::mem::replace(here, NONE);
+        if step == NONE {
+            return;
+        }
+        self.present -= 1;
+        self.steps[step as usize].after = match how {
+            PageOut::Dirty => After::Dirty,
+            PageOut::Clean => After::Clean,
+            PageOut::Zero => After::Zero,
+        };
+        if how == PageOut::Dirty {
+            self.did.dirty_page_outs += 1;
+        }
+    }
+
+    fn discarded(&mut self, block: u32, count: u32) {
+        let end = (block as usize).saturating_add(count as usize).min(self.here.len());
+        for here in self.here.get_mut(block as usize..end).into_iter().flatten() {
+            if std::mem::replace(here, NONE) != NONE {
+                self.present -= 1;
+            }
+        }
+    }
+}

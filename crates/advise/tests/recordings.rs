@@ -1,0 +1,310 @@
+//! Recordings made by hand: references at several block sizes, what was not seen, traces that are broken, and the
+//! pager on paper.
+
+use std::io::Write;
+use std::path::Path;
+use terapage_advise::policies::{Comparison, soft_frames};
+use terapage_advise::recording::{After, What};
+use terapage_advise::replay::{Setup, Timing, compute_us, replay};
+use terapage_advise::{Costs, Device, Recording};
+use terapage_policy::belady::simulate_soft;
+use terapage_policy::replacement;
+use terapage_trace::{Event, Header, PageOut, Reader, Record, Writer, references};
+
+const BLOCK: u64 = 16 << 10;
+
+/// A trace of these events, 10 us apart, in a file.
+fn trace(events: &[Event]) -> tempfile::NamedTempFile {
+    let header = Header {
+        block_bytes: BLOCK as u32,
+        pid: 7,
+        start_us: 1,
+        budget_bytes: 8 * BLOCK,
+        program: "made".into(),
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut writer = Writer::new(file.reopen().unwrap(), &header).unwrap();
+    let region = Event::RegionAdd { start: 0x7f00_0000_0000, len: 1 << 30, first: 0 };
+    for (at, event) in [region].iter().chain(events).enumerate() {
+        writer.record(&Record { time_us: at as u64 * 10, event: *event }).unwrap();
+    }
+    writer.finish().unwrap();
+    file
+}
+
+fn first(block: u32) -> Event {
+    Event::FirstTouch { block }
+}
+
+fn hard(block: u32) -> Event {
+    Event::HardFault { block }
+}
+
+fn out(block: u32, how: PageOut) -> Event {
+    Event::PageOut { block, how }
+}
+
+fn open(events: &[Event]) -> Recording {
+    Recording::open(trace(events).path()).unwrap()
+}
+
+#[test]
+fn references_are_those_of_the_trace_crate() {
+    let events = [
+        first(5),
+        Event::FreshAhead { block: 6 },
+        out(5, PageOut::Dirty),
+        hard(5),
+        out(6, PageOut::Zero),
+        first(6),
+        Event::Discard { block: 5, count: 2 },
+        first(5),
+        Event::SoftFault { block: 6 },
+        Event::Prefetched { block: 9 },
+    ];
+    let file = trace(&events);
+    let ours = Recording::open(file.path()).unwrap().references(0);
+    let theirs = references(Reader::open(file.path()).unwrap()).unwrap();
+    // The same but for the names.
+    let renamed = |references: &[u32]| {
+        let mut names: Vec<u32> = Vec::new();
+        references
+            .iter()
+            .map(|block| {
+                names.iter().position(|other| other == block).unwrap_or_else(|| {
+                    names.push(*block);
+                    names.len() - 1
+                })
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(renamed(&ours), renamed(&theirs));
+}
+
+#[test]
+fn merged_blocks_begin_again_only_when_all_parts_are_gone() {
+    let recording = open(&[
+        first(0),
+        first(1),
+        first(4),
+        Event::Discard { block: 0, count: 1 },
+        first(0),
+        Event::Discard { block: 0, count: 2 },
+        first(1),
+    ]);
+    assert_eq!(recording.references(0), [0, 1, 2, 3, 4]);
+    // Blocks 0 and 1 are one; a part of it stays through the first discard.
+    assert_eq!(recording.references(1), [0, 0, 1, 0, 2]);
+    assert_eq!(recording.references(3), [0, 0, 0, 0, 0]);
+    assert_eq!(recording.shift(64 << 10).unwrap(), 2);
+    for wrong in [8 << 10, 48 << 10, 4 << 20] {
+        let error = recording.shift(wrong).err().unwrap().to_string();
+        assert!(error.contains("16384 times 2, 4, 8") && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn merged_blocks_are_aligned_by_address() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let header = Header {
+        block_bytes: BLOCK as u32,
+        pid: 1,
+        start_us: 1,
+        budget_bytes: 1 << 20,
+        program: "made".into(),
+    };
+    let mut writer = Writer::new(file.reopen().unwrap(), &header).unwrap();
+    let events = [
+        // Three blocks that begin in the middle of a block of 64 KiB, then others.
+        Event::RegionAdd { start: 2 * BLOCK, len: 3 * BLOCK, first: 0 },
+        Event::RegionAdd { start: 64 * BLOCK, len: 64 * BLOCK, first: 3 },
+        first(0),
+        first(1),
+        first(2),
+        first(3),
+        first(7),
+    ];
+    for event in events {
+        writer.record(&Record { time_us: 1, event }).unwrap();
+    }
+    writer.finish().unwrap();
+    let recording = Recording::open(file.path()).unwrap();
+    assert_eq!(recording.references(2), [0, 0, 1, 2, 3]);
+    let merger = recording.merger(2);
+    assert_eq!(merger.within(3, 8), 2..4);
+    assert_eq!(merger.within(4, 7), 3..4);
+    assert_eq!(merger.within(0, 1), 1..1);
+}
+
+#[test]
+fn the_window_is_the_most_that_was_in_place() {
+    let recording = open(&[
+        first(0),
+        first(1),
+        first(2),
+        out(0, PageOut::Dirty),
+        out(1, PageOut::Clean),
+        hard(0),
+        Event::Discard { block: 0, count: 3 },
+        first(3),
+    ]);
+    assert_eq!(recording.window, 3);
+    assert_eq!(recording.steps[0].after, After::Dirty);
+    assert_eq!(recording.steps[1].after, After::Clean);
+    assert_eq!(recording.steps[4].what, What::Discard(3));
+    assert_eq!((recording.did.first_touches, recording.did.hard_faults), (4, 1));
+}
+
+#[test]
+fn broken_traces_are_refused_in_one_line() {
+    let good = std::fs::read(trace(&[first(0), hard(0)]).path()).unwrap();
+    let refused = |bytes: &[u8], part: &str| {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        let error = Recording::open(file.path()).err().expect(part).to_string();
+        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+    };
+    refused(b"", "cut short");
+    refused(b"no trace at all, but long enough to look like a header", "expected");
+    let mut changed = good.clone();
+    let middle = changed.len() - 30;
+    changed[middle] ^= 1;
+    refused(&changed, "at byte");
+    let empty = std::fs::read(trace(&[]).path()).unwrap();
+    refused(&empty, "no references");
+    let error = Recording::open(Path::new("/nowhere/at/all")).err().unwrap().to_string();
+    assert!(error.starts_with("/nowhere/at/all:") && !error.contains('\n'), "{error}");
+    // One whose end is missing is read as far as it goes.
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&good[..good.len() - 16]).unwrap();
+    assert!(Recording::open(file.path()).unwrap().cut_short.is_some());
+}
+
+fn machine() -> Timing {
+    let device = Device::stated("d", 100.0, 1e9, 1e9);
+    let costs = Costs {
+        block_bytes: BLOCK,
+        soft_us: 10.0,
+        demand_us: 120.0,
+        first_us: 5.0,
+        fresh_us: 1.0,
+        recycled_us: 2.0,
+        read_bytes_s: 1e9,
+        write_bytes_s: 1e9,
+        device_bytes_s: (1e9, 1e9),
+        block_cpu_us: 1.0,
+    };
+    Timing {
+        native_us: 1e6,
+        parallelism: 1.0,
+        processors: 4,
+        costs,
+        device: device.clone(),
+        measured: device,
+    }
+}
+
+/// Passes over `blocks` blocks; all write, or the first one alone.
+fn passes(blocks: u32, count: usize, later: PageOut) -> Vec<Event> {
+    let mut events: Vec<Event> =
+        (0..blocks).flat_map(|block| [first(block), out(block, PageOut::Dirty)]).collect();
+    for _ in 1..count {
+        events.extend((0..blocks).flat_map(|block| [hard(block), out(block, later)]));
+    }
+    events
+}
+
+#[test]
+fn the_programs_own_time_adds_up() {
+    let recording = open(&passes(50, 4, PageOut::Dirty));
+    let compute = compute_us(&recording, 1e6);
+    let sum: f64 = compute.iter().map(|us| f64::from(*us)).sum();
+    assert_eq!(compute.len(), recording.steps.len());
+    assert!((sum - 1e6).abs() < 1.0, "{sum}");
+}
+
+#[test]
+fn what_fits_is_never_read() {
+    let recording = open(&passes(200, 5, PageOut::Dirty));
+    let compute = compute_us(&recording, 1e6);
+    let setup = |frames| Setup { shift: 0, frames, policy: "auto".into(), prefetch: "off".into() };
+    let roomy = replay(&recording, &compute, &setup(1000), &machine());
+    assert_eq!((roomy.page_ins(), roomy.written, roomy.soft_faults), (0, 0, 0));
+    // Paging never began: exactly the native time.
+    assert!((roomy.total_us - 1e6).abs() < 1.0, "{}", roomy.total_us);
+    let tight = replay(&recording, &compute, &setup(50), &machine());
+    assert!(tight.page_ins() > 500 && tight.written > 500, "{tight:?}");
+    let parts = tight.demand_us + tight.stream_us + tight.soft_us + tight.first_us + tight.write_us;
+    assert!((tight.total_us - 1e6 - parts).abs() < 10.0, "{tight:?}");
+    // Without prefetch each page-in is waited for.
+    assert!((tight.demand_us - 120.0 * tight.demand as f64).abs() < 1.0, "{tight:?}");
+}
+
+#[test]
+fn prefetch_hides_latency_of_streams_and_costs_bandwidth() {
+    let recording = open(&passes(16_000, 4, PageOut::Clean));
+    let compute = compute_us(&recording, 1e5);
+    let setup =
+        |prefetch: &str| Setup { shift: 0, frames: 4000, policy: "auto".into(), prefetch: prefetch.into() };
+    let timing = Timing { native_us: 1e5, ..machine() };
+    let (off, on) = (
+        replay(&recording, &compute, &setup("off"), &timing),
+        replay(&recording, &compute, &setup("auto"), &timing),
+    );
+    assert!(on.demand * 3 < off.demand, "{on:?} {off:?}");
+    assert!(on.total_us < off.total_us / 2.0, "{on:?} {off:?}");
+    // No quicker than the device moves the bytes.
+    let bytes = (on.page_ins() + on.written) as f64 * BLOCK as f64;
+    assert!(on.total_us * 1e-6 >= bytes / 1e9 * 0.95, "{on:?}");
+}
+
+#[test]
+fn the_replay_reads_what_the_soft_model_reads() {
+    // Skewed touches without order: the policies decide, and both models run them.
+    let mut events: Vec<Event> =
+        (0..400).flat_map(|block| [first(block), out(block, PageOut::Dirty)]).collect();
+    let mut seed = 5u64;
+    for _ in 0..8000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let u = (seed >> 33) as f64 / f64::from(1u32 << 31);
+        let block = (400.0 * u * u) as u32;
+        events.extend([hard(block), out(block, PageOut::Clean)]);
+    }
+    let recording = open(&events);
+    let compute = compute_us(&recording, 1e6);
+    let references = recording.references(0);
+    for policy in replacement::NAMES {
+        let setup = Setup { shift: 0, frames: 200, policy: (*policy).into(), prefetch: "off".into() };
+        let replayed = replay(&recording, &compute, &setup, &machine()).page_ins() as f64;
+        let mut simple = replacement::by_name(policy, 200).unwrap();
+        let modelled =
+            simulate_soft(&mut *simple, &references, 200, soft_frames(200, BLOCK, 20)).page_ins as f64;
+        // The pager pages out in batches, ahead of need.
+        assert!((replayed / modelled - 1.0).abs() < 0.1, "{policy}: {replayed} {modelled}");
+    }
+}
+
+#[test]
+fn comparisons_bracket_the_optimum() {
+    let recording = open(&passes(300, 6, PageOut::Clean));
+    let comparison = Comparison {
+        frames: vec![50, 100, 200],
+        policies: replacement::NAMES.iter().map(|name| (*name).to_owned()).collect(),
+        block_bytes: BLOCK,
+        soft_per_mille: None,
+        rate: 1.0,
+        seed: 0,
+    };
+    let compared = comparison.run(&recording.references(0), recording.window, |_, _| {}).unwrap();
+    assert_eq!(compared.footprint, 300.0);
+    for row in &compared.rows {
+        assert!(row.optimum <= row.optimum_at_most.unwrap() && row.optimum <= row.lru);
+        assert!(
+            row.policies.len() == 7 && row.policies.iter().all(|outcome| outcome.page_ins >= row.optimum),
+            "{row:?}"
+        );
+    }
+    let unknown = Comparison { policies: vec!["best".into()], ..comparison };
+    let error = unknown.run(&[0], 1, |_, _| {}).err().unwrap().to_string();
+    assert!(error.contains("'best' is unknown"), "{error}");
+}

@@ -1,0 +1,158 @@
+//! `terapage sim policy` and `terapage advise` as a user meets them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The command, with a cache of its own.
+fn terapage(home: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terapage"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("TERAPAGE_") && name != "TERAPAGE_LIBRARY" {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("XDG_CACHE_HOME", home)
+        .env("XDG_CONFIG_HOME", home)
+        .env("COLUMNS", "100")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Refused with one line that says this.
+fn refused(home: &Path, arguments: &[&str], part: &str) {
+    let output = terapage(home, arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{arguments:?}: {said}");
+    assert!(said.lines().count() == 1 && said.contains(part), "{arguments:?}: {said}");
+}
+
+/// A directory on a disk, and whether programs can be paged here with the library that was built.
+fn place() -> Option<tempfile::TempDir> {
+    let Ok(place) = tempfile::tempdir_in("/var/tmp") else {
+        println!("SKIPPED: /var/tmp cannot be written");
+        return None;
+    };
+    let store = place.path().to_string_lossy().into_owned();
+    let output = terapage(place.path(), &["run", "--memory", "64M", "--store", &store, "--", "true"]);
+    if !output.status.success() {
+        println!("SKIPPED: {}", text(&output.stderr).trim());
+        return None;
+    }
+    Some(place)
+}
+
+/// 24 MiB, touched at random.
+const PROGRAM: [&str; 13] = [
+    env!("CARGO_BIN_EXE_terapage"),
+    "lab",
+    "workload",
+    "random",
+    "--bytes",
+    "25165824",
+    "--reads",
+    "3000",
+    "--seconds",
+    "9",
+    "--threads",
+    "1",
+    "--seed=1",
+];
+
+#[test]
+fn a_small_program_gets_advice() {
+    let Some(place) = place() else { return };
+    let home = place.path();
+    let file = |name: &str| home.join(name).to_string_lossy().into_owned();
+    let (store, page, trace) = (home.to_string_lossy().into_owned(), file("page.html"), file("kept.trace"));
+    let mut arguments =
+        vec!["advise", "--store", &store, "--html", &page, "--keep", &trace, "--timeout", "20", "--"];
+    arguments.extend(PROGRAM);
+    let output = terapage(home, &arguments);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for part in ["knee", "slow-down", "64 KiB", "policy", "store", "use        terapage run --memory "] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(std::fs::read_to_string(&page).unwrap().contains("Advice for"));
+    assert!(
+        std::fs::read_dir(home.join("terapage")).unwrap().count() == 1,
+        "the store's measurements are kept"
+    );
+    nothing_but(home, &["terapage", "page.html", "kept.trace"]);
+
+    // The same from the trace, which needs no program; the store is not measured again.
+    let json =
+        terapage(home, &["advise", "--store", &store, "--trace", &trace, "--native", "0.05", "--json", "-"]);
+    let advice: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let budgets = advice["results"]["advice"]["budgets"].as_array().unwrap();
+    let slow_downs: Vec<f64> = budgets.iter().map(|budget| budget["slow_down"].as_f64().unwrap()).collect();
+    // Random touches: the less memory, the slower; and with all of it hardly slower at all.
+    assert!(slow_downs.windows(2).all(|pair| pair[0] > pair[1]), "{slow_downs:?}");
+    assert!(slow_downs[0] > 1.5, "{slow_downs:?}");
+    let footprint = advice["results"]["advice"]["footprint_bytes"].as_u64().unwrap();
+    assert!((24 << 20..28 << 20).contains(&footprint), "{footprint}");
+
+    let output = terapage(
+        home,
+        &["sim", "policy", &trace, "--budget", "50%,80%", "--block", "16K,64K", "--json", "-"],
+    );
+    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for block in results["results"]["blocks"].as_array().unwrap() {
+        for row in block["compared"]["rows"].as_array().unwrap() {
+            let optimum = row["optimum"].as_f64().unwrap();
+            let policies = row["policies"].as_array().unwrap();
+            assert!(
+                policies.len() == 7
+                    && policies.iter().all(|one| one["page_ins"].as_f64().unwrap() >= optimum),
+                "{row}"
+            );
+        }
+    }
+    let output = terapage(home, &["sim", "policy", &trace]);
+    assert!(text(&output.stdout).lines().all(|line| line.chars().count() <= 100), "{}", text(&output.stdout));
+    refused(home, &["sim", "policy", &trace, "--block", "4K"], "--block: blocks of 4096 bytes");
+    refused(home, &["sim", "policy", &trace, "--budget", "many"], "--budget: 'many' is not a size");
+    refused(
+        home,
+        &["sim", "policy", &trace, "--policy", "best"],
+        "--policy: 'best' is unknown (one of auto, lru",
+    );
+    refused(home, &["sim", "policy", &trace, "--sample", "7"], "--sample: '7' is no share");
+    refused(home, &["sim", "policy", &trace, "--soft", "100"], "--soft 100");
+    let mut fails = vec!["advise", "--store", &store, "--"];
+    fails.extend(["sh", "-c", "echo no luck >&2; exit 3"]);
+    refused(home, &fails, "sh failed (natively, exit status: 3): no luck");
+    refused(home, &["advise", "--store", &store, "--", "true"], "too little to be worth paging");
+    refused(home, &["advise", "--store", &store, "--", "/not/there"], "/not/there: No such file");
+}
+
+/// Whether a directory holds nothing but these.
+fn nothing_but(directory: &Path, names: &[&str]) {
+    let found: Vec<PathBuf> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let others = found.iter().filter(|path| !names.iter().any(|name| path.ends_with(name)));
+    assert_eq!(others.count(), 0, "{found:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    refused(home, &["sim", "policy", "/not/there"], "/not/there:");
+    let broken = home.join("broken");
+    std::fs::write(&broken, b"not a trace").unwrap();
+    refused(home, &["sim", "policy", broken.to_str().unwrap()], "broken:");
+    refused(home, &["advise"], "required");
+    refused(home, &["advise", "--trace", "x"], "--native");
+    refused(home, &["advise", "--device", "latency=1us", "--", "true"], "read is missing");
+    refused(home, &["advise", "--slow-down", "0.5", "--", "true"], "--slow-down 0.5");
+    refused(home, &["advise", "--policy", "best", "--", "true"], "'best' is unknown");
+    refused(home, &["advise", "--block", "16X", "--", "true"], "--block:");
+    refused(home, &["advise", "--store", "/not/there", "--", "true"], "/not/there");
+}

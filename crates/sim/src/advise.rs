@@ -1,0 +1,245 @@
+//! `terapage advise`: how much memory a program needs, which settings suit it, and how long it then takes.
+
+mod show;
+
+use crate::policy::budget;
+use crate::publish::{self, Outputs};
+use anyhow::{Context, ensure};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use terapage_advise::advice::{Advice, Question};
+use terapage_advise::cache::Measured;
+use terapage_advise::child::Stop;
+use terapage_advise::costs::{Bench, Costs, STEPS};
+use terapage_advise::record::Program;
+use terapage_advise::{Device, Recording};
+use terapage_config::Size;
+use terapage_policy::replacement;
+
+/// Block sizes that costs are measured for; what lies between is interpolated.
+const MEASURED_BLOCKS: [u64; 2] = [16 << 10, 256 << 10];
+
+/// Options of `advise`.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "terapage advise [OPTIONS] [--] PROGRAM [ARGS]...\n       terapage advise [OPTIONS] --trace FILE --native SECONDS",
+    after_help = "\
+Examples:
+  terapage advise -- sort -S 2G big.txt
+  terapage advise --budget 25%,50%,75% --html advice.html -- ./solver input.dat
+  terapage advise --device latency=20us,read=6G,write=4G -- ./solver input.dat
+  terapage advise --trace app.trace --native 12.5
+
+The program runs at least twice, natively and recorded, without input and with its output discarded."
+)]
+pub struct Advise {
+    /// Do not run a program: take this trace, recorded by terapage run --trace
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "native", conflicts_with = "command")]
+    trace: Option<PathBuf>,
+    /// With --trace: how long the program takes with enough memory, seconds
+    #[arg(long, value_name = "SECONDS", requires = "trace")]
+    native: Option<f64>,
+    /// With --trace: how many of its threads run at once
+    #[arg(long, value_name = "N", default_value_t = 1.0, requires = "trace")]
+    parallelism: f64,
+    /// Budgets to predict: sizes, or percentages of the program's data
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "30%,40%,50%,60%,75%,90%,110%")]
+    budget: Vec<String>,
+    /// Block sizes to predict, the first is the usual one: 16K and its doubles
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "16K,64K,256K")]
+    block: Vec<String>,
+    /// Policies to predict, the first is the usual one
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "auto,lru,clock,s3fifo,2q,arc")]
+    policy: Vec<String>,
+    /// The slow-down that you accept for less memory
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.5)]
+    slow_down: f64,
+    /// The store that is measured, and used for recordings: a directory
+    #[arg(long, short, value_name = "DIR", default_value = "/var/tmp", value_hint = clap::ValueHint::DirPath)]
+    store: PathBuf,
+    /// Predict for this device instead of the store's: latency=80us,read=1800M,write=1600M
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<Device>,
+    /// Measure the store again, though it was measured in the last week
+    #[arg(long)]
+    remeasure: bool,
+    /// How long a recording may take, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u64,
+    /// Keep the recording in this file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "command")]
+    keep: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
+    /// The program, and its arguments
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, required_unless_present = "trace")]
+    command: Vec<OsString>,
+}
+
+/// Everything that came out.
+#[derive(Serialize)]
+struct Results {
+    program: String,
+    native_s: f64,
+    parallelism: f64,
+    recorded_s: f64,
+    references: usize,
+    window_bytes: u64,
+    device: Device,
+    costs: Vec<Costs>,
+    advice: Advice,
+    command: String,
+}
+
+/// A program whose references are known.
+struct Subject {
+    recording: Recording,
+    native_s: f64,
+    parallelism: f64,
+    shown: String,
+}
+
+impl Advise {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn run(self) -> anyhow::Result<()> {
+        ensure!(
+            self.slow_down >= 1.0,
+            "--slow-down {}: a program does not get quicker by less memory (write 1.5)",
+            self.slow_down
+        );
+        for name in &self.policy {
+            ensure!(
+                replacement::NAMES.contains(&name.as_str()),
+                "--policy: '{name}' is unknown (one of {})",
+                replacement::NAMES.join(", ")
+            );
+        }
+        let blocks = self
+            .block
+            .iter()
+            .map(|text| text.parse::<Size>().map(|size| size.0))
+            .collect::<Result<Vec<_>, _>>();
+        let blocks = blocks.map_err(|error| anyhow::anyhow!("--block: {error}"))?;
+        let terapage = std::env::current_exe().context("terapage itself cannot be found")?;
+        let bar = publish::progress(0);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        let measured = self.measured(&terapage, &bar)?;
+        let subject = match &self.trace {
+            Some(trace) => self.traced(trace)?,
+            None => self.recorded(&terapage, blocks[0], &bar)?,
+        };
+        let data = subject.recording.references(0).iter().max().map_or(0, |block| u64::from(*block) + 1)
+            * subject.recording.block_bytes;
+        let mut budgets =
+            self.budget.iter().map(|text| budget(text, data)).collect::<anyhow::Result<Vec<_>>>()?;
+        budgets.sort_unstable();
+        let question = Question {
+            recording: &subject.recording,
+            native_s: subject.native_s,
+            parallelism: subject.parallelism,
+            measured: &measured,
+            device: self.device.as_ref().unwrap_or(&measured.device),
+            budgets,
+            blocks,
+            policies: self.policy.clone(),
+            accepted: self.slow_down,
+        };
+        bar.set_length(question.runs() as u64);
+        bar.set_position(0);
+        bar.set_message("predicting");
+        let advice = question.answer(|| bar.inc(1))?;
+        bar.finish_and_clear();
+        self.publish(&subject, &measured, advice)
+    }
+
+    /// What the store and the pager's work on it are like: known from before, or measured now.
+    fn measured(&self, terapage: &Path, bar: &ProgressBar) -> anyhow::Result<Measured> {
+        if !self.remeasure
+            && let Some(known) = Measured::load(&self.store, &MEASURED_BLOCKS)
+        {
+            return Ok(known);
+        }
+        bar.set_length(1 + STEPS * MEASURED_BLOCKS.len() as u64);
+        bar.set_message(format!("measuring {}", self.store.display()));
+        let device = Device::measure(&self.store)?;
+        bar.inc(1);
+        let mut costs = Vec::new();
+        for block_bytes in MEASURED_BLOCKS {
+            let bench = Bench { terapage: terapage.to_owned(), store: self.store.clone(), block_bytes };
+            costs.push(bench.measure(&device, || bar.inc(1))?);
+        }
+        let measured = Measured::new(&self.store, device, costs);
+        // A machine without a place for it measures again next time.
+        let _ = measured.save();
+        Ok(measured)
+    }
+
+    fn traced(&self, trace: &Path) -> anyhow::Result<Subject> {
+        let native_s = self.native.unwrap_or_default();
+        ensure!(native_s.is_finite() && native_s > 0.0, "--native {native_s}: a time above 0 is needed");
+        ensure!(self.parallelism >= 1.0, "--parallelism {}: at least 1 thread runs", self.parallelism);
+        let recording = Recording::open(trace)?;
+        let shown = format!("{} ...", recording.program);
+        Ok(Subject { recording, native_s, parallelism: self.parallelism, shown })
+    }
+
+    fn recorded(&self, terapage: &Path, block_bytes: u64, bar: &ProgressBar) -> anyhow::Result<Subject> {
+        let program = Program {
+            command: self.command.clone(),
+            terapage: terapage.to_owned(),
+            store: self.store.clone(),
+            block_bytes,
+            timeout: Duration::from_secs(self.timeout.max(1)),
+            stop: Stop::install()?,
+        };
+        bar.set_length(0);
+        let native = program.time(|seconds| bar.set_message(format!("natively, {seconds:.0} s")))?;
+        let directory =
+            tempfile::tempdir_in(&self.store).with_context(|| format!("--store {}", self.store.display()))?;
+        let told = |window: u64, seconds: f64| {
+            bar.set_message(format!("recording, a window of {}, {seconds:.0} s", Size(window)))
+        };
+        let (recording, trace) = program.record(&native, directory.path(), told)?;
+        if let Some(keep) = &self.keep {
+            std::fs::copy(&trace, keep).with_context(|| format!("--keep {}", keep.display()))?;
+        }
+        let shown = self
+            .command
+            .iter()
+            .map(|word| publish::quoted(&word.to_string_lossy()))
+            .collect::<Vec<_>>()
+            .join(" ");
+        Ok(Subject { recording, native_s: native.seconds, parallelism: native.parallelism, shown })
+    }
+
+    fn publish(&self, subject: &Subject, measured: &Measured, advice: Advice) -> anyhow::Result<()> {
+        let recording = &subject.recording;
+        let results = Results {
+            program: recording.program.clone(),
+            native_s: subject.native_s,
+            parallelism: subject.parallelism,
+            recorded_s: recording.duration_us as f64 / 1e6,
+            references: recording.steps.len(),
+            window_bytes: recording.window as u64 * recording.block_bytes,
+            device: self.device.clone().unwrap_or_else(|| measured.device.clone()),
+            costs: measured.costs.clone(),
+            command: show::command(&advice.choice, &self.store, &subject.shown),
+            advice,
+        };
+        if let Some(path) = &self.outputs.html {
+            publish::html(path, &show::study(&results))?;
+        }
+        if let Some(path) = &self.outputs.json
+            && publish::json(path, &show::study(&results), &results)?
+        {
+            return Ok(());
+        }
+        publish::print(&show::text(&results))
+    }
+}

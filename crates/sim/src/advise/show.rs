@@ -1,0 +1,183 @@
+//! Advice as text and as a study.
+
+use super::Results;
+use crate::publish;
+use std::fmt::Write;
+use std::path::Path;
+use terapage_advise::advice::Prediction;
+use terapage_config::Size;
+use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
+
+/// The command to use.
+pub fn command(choice: &Prediction, store: &Path, program: &str) -> String {
+    let mut command = format!("terapage run --memory {}M", choice.budget_bytes.div_ceil(1 << 20));
+    if choice.block_bytes != 16 << 10 {
+        let _ = write!(command, " --block {}K", choice.block_bytes >> 10);
+    }
+    if choice.policy != "auto" {
+        let _ = write!(command, " --policy {}", choice.policy);
+    }
+    if store != Path::new("/var/tmp") {
+        let _ = write!(command, " --store {}", publish::quoted(&store.to_string_lossy()));
+    }
+    format!("{command} -- {program}")
+}
+
+fn mib(bytes: u64) -> String {
+    Size(bytes >> 20 << 20).to_string()
+}
+
+fn factor(prediction: &Prediction) -> String {
+    let least = (prediction.slow_down - prediction.error).max(0.5);
+    let below = if prediction.too_low { " +" } else { "" };
+    format!(
+        "{:.2} ({:.2} to {:.2}{below})",
+        prediction.slow_down,
+        least,
+        prediction.slow_down + prediction.error
+    )
+}
+
+pub fn text(results: &Results) -> String {
+    let advice = &results.advice;
+    let mut text = format!(
+        "{}: {:.2} s natively, {:.1} threads at once, {} of data; {} references recorded, a window of {}\n",
+        results.program,
+        results.native_s,
+        results.parallelism,
+        mib(advice.footprint_bytes),
+        results.references,
+        mib(results.window_bytes)
+    );
+    let knee = match advice.knee_bytes {
+        Some(knee) if knee <= results.window_bytes => {
+            format!("at or below {}, where the recording does not see", mib(knee))
+        }
+        Some(knee) => format!("{}: with less, page-ins grow steeply", mib(knee)),
+        None => "none: less memory costs about in proportion, up to all of it".to_owned(),
+    };
+    let _ = writeln!(text, "knee       {knee}");
+    for prediction in &advice.budgets {
+        let share = prediction.budget_bytes as f64 / advice.footprint_bytes.max(1) as f64 * 100.0;
+        let footprint = advice.footprint_bytes as f64 / prediction.block_bytes as f64;
+        let others: String = advice
+            .blocks
+            .iter()
+            .filter(|other| other.budget_bytes == prediction.budget_bytes)
+            .map(|other| format!("; {} {:.2}", Size(other.block_bytes), other.slow_down))
+            .collect();
+        let _ = writeln!(
+            text,
+            "{:>9}  {share:>4.0} %  slow-down {:<21} page-ins {:.2} x data{others}",
+            mib(prediction.budget_bytes),
+            factor(prediction),
+            prediction.forecast.page_ins() as f64 / footprint,
+        );
+    }
+    let list = |of: &[Prediction], name: &dyn Fn(&Prediction) -> String| {
+        of.iter()
+            .map(|prediction| format!("{} {:.2}", name(prediction), prediction.slow_down))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let at = format!("{}, {}", mib(advice.choice.budget_bytes), Size(advice.choice.block_bytes));
+    let _ = writeln!(text, "policy     at {at}: {}", list(&advice.policies, &|p| p.policy.clone()));
+    let device = &results.device;
+    let _ = writeln!(
+        text,
+        "store      {}: {:.0} us for 16 KiB, {:.0} MiB/s in, {:.0} out; far memory (stated, not built yet): {:.2}",
+        device.name,
+        device.latency_us(16 << 10),
+        device.read_bytes_s / f64::from(1 << 20),
+        device.write_bytes_s / f64::from(1 << 20),
+        advice.far.slow_down
+    );
+    let _ = writeln!(text, "use        {}", results.command);
+    text
+}
+
+pub fn study(results: &Results) -> Study {
+    let advice = &results.advice;
+    let name = |prediction: &Prediction| {
+        vec![
+            mib(prediction.budget_bytes),
+            Size(prediction.block_bytes).to_string(),
+            prediction.policy.clone(),
+            prediction.store.clone(),
+        ]
+    };
+    let rows = advice.budgets.iter().chain(&advice.blocks).chain(&advice.policies).chain([&advice.far]).map(
+        |prediction| {
+            let forecast = &prediction.forecast;
+            let seconds = |us: f64| format!("{:.3}", us / 1e6);
+            let mut row = name(prediction);
+            row.extend([format!("{:.2}", prediction.slow_down), format!("{:.2}", prediction.error)]);
+            row.extend(
+                [forecast.demand, forecast.prefetched, forecast.soft_faults, forecast.written]
+                    .map(|count| count.to_string()),
+            );
+            row.extend(
+                [
+                    forecast.demand_us,
+                    forecast.stream_us,
+                    forecast.soft_us,
+                    forecast.first_us,
+                    forecast.write_us,
+                ]
+                .map(seconds),
+            );
+            row
+        },
+    );
+    let columns = "budget,block,policy,store,slow-down,+-,demand,read ahead,soft faults,written,demand s,stream s,soft s,fresh s,frames s";
+    let measured = |name: &str, value: String, unit: &str| Parameter {
+        name: name.into(),
+        value,
+        unit: unit.into(),
+        origin: Origin::Measured,
+        source: "small programs behind small budgets".into(),
+    };
+    let mut parameters = Vec::new();
+    for costs in &results.costs {
+        let block = Size(costs.block_bytes);
+        let values = [
+            ("soft fault", costs.soft_us),
+            ("demand page-in", costs.demand_us),
+            ("new frame", costs.fresh_us),
+            ("used frame", costs.recycled_us),
+            ("processor time of a block in a stream", costs.block_cpu_us),
+        ];
+        parameters
+            .extend(values.map(|(name, us)| measured(&format!("{name}, {block}"), format!("{us:.1}"), "us")));
+        let rates = [("streams in", costs.read_bytes_s), ("streams out", costs.write_bytes_s)];
+        parameters.extend(rates.map(|(name, rate)| {
+            measured(&format!("{name}, {block}"), format!("{:.0}", rate / f64::from(1 << 20)), "MiB/s")
+        }));
+    }
+    let points = advice
+        .budgets
+        .iter()
+        .map(|p| (X::Number(p.budget_bytes as f64 / f64::from(1 << 20)), p.slow_down))
+        .collect();
+    Study {
+        title: format!("Advice for {}", results.program),
+        summary: text(results).lines().map(str::to_owned).collect(),
+        command: publish::command_line(),
+        parameters,
+        plots: vec![Plot {
+            title: "Slow-down by budget".into(),
+            kind: PlotKind::Line,
+            x: Axis { name: "budget".into(), unit: "MiB".into(), log: false },
+            y: Axis { name: "slow-down".into(), unit: String::new(), log: false },
+            series: vec![Series { name: "predicted".into(), mark: Mark::Simulated, points }],
+            note: "Time over the program's native time.".into(),
+        }],
+        tables: vec![Table {
+            title: "Predicted runs".into(),
+            columns: columns.split(',').map(str::to_owned).collect(),
+            rows: rows.collect(),
+            note: "Blocks, and seconds that threads wait.".into(),
+        }],
+        ..Study::default()
+    }
+}

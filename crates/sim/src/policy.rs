@@ -1,0 +1,397 @@
+//! `terapage sim policy`: the policies of the pager against Belady's optimum, over a recorded program.
+
+use crate::publish::{self, Outputs};
+use anyhow::{bail, ensure};
+use serde::Serialize;
+use std::path::PathBuf;
+use terapage_advise::Recording;
+use terapage_advise::distances::Distances;
+use terapage_advise::knee::knee;
+use terapage_advise::policies::{Compared, Comparison, SOFT_PER_MILLE, in_parallel, soft_frames};
+use terapage_advise::recording::Did;
+use terapage_config::Size;
+use terapage_policy::replacement;
+use terapage_report::{
+    Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, TextOptions, X, render_text_with,
+};
+
+/// From so many references on only a part of the blocks is looked at, unless `--sample` says otherwise.
+const LONG: usize = 20_000_000;
+/// That part holds about so many references.
+const SAMPLE: f64 = 5_000_000.0;
+/// Samples that tell how far one is from another.
+const SAMPLES: u64 = 4;
+
+/// Options of `policy`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  terapage run --memory 200M --prefetch off --trace app.trace -- ./app
+  terapage sim policy app.trace
+  terapage sim policy app.trace --budget 25%,50%,1G --policy auto,lru --block 16K,64K --html app.html
+
+Budgets are sizes or percentages of the footprint, the blocks that the program touched. Page-ins are in
+multiples of the footprint, with first touches: 1.00 is a run that reads nothing back.")]
+pub struct Policy {
+    /// A trace, recorded by terapage run --trace
+    #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
+    trace: PathBuf,
+    /// Budgets: sizes, or percentages of the footprint
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "20%,30%,40%,50%,60%,70%,80%,90%"
+    )]
+    budget: Vec<String>,
+    /// Policies
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "auto,lru,fifo,clock,s3fifo,2q,arc"
+    )]
+    policy: Vec<String>,
+    /// Block sizes, the recorded one times a power of two; by default the recorded one
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    block: Vec<String>,
+    /// Frames that are kept soft, per cent; by default as the pager does
+    #[arg(long, value_name = "PERCENT")]
+    soft: Option<f64>,
+    /// Look at this share of the blocks (0.01 to 1), or auto: all, unless the trace is long
+    #[arg(long, value_name = "SHARE", default_value = "auto")]
+    sample: String,
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+/// Everything that came out.
+#[derive(Serialize)]
+struct Results {
+    program: String,
+    trace: PathBuf,
+    recorded: Recorded,
+    /// One for each block size.
+    blocks: Vec<Block>,
+}
+
+/// The recorded run.
+#[derive(Serialize)]
+struct Recorded {
+    block_bytes: u64,
+    budget_bytes: u64,
+    seconds: f64,
+    /// The most blocks whose touches left no record.
+    window_blocks: usize,
+    hard_faults: u64,
+    soft_faults: u64,
+    prefetched: u64,
+    first_touches: u64,
+    dirty_page_outs: u64,
+    /// The optimum for its own references with its own budget, in blocks; for the first block size.
+    optimum: u64,
+    cut_short: Option<String>,
+}
+
+/// One block size.
+#[derive(Serialize)]
+struct Block {
+    sample: f64,
+    /// The greatest difference between samples, in parts of the footprint; 0 where all blocks were looked at.
+    sample_error: f64,
+    knee_bytes: Option<u64>,
+    /// LRU's curve: budget in bytes, page-ins in footprints with first touches.
+    lru_curve: Vec<(f64, f64)>,
+    compared: Compared,
+}
+
+impl Policy {
+    /// Runs it.
+    pub fn run(self) -> anyhow::Result<()> {
+        let soft_per_mille = self.soft.map(|percent| {
+            ensure!((0.0..100.0).contains(&percent), "--soft {percent}: it is a percentage below 100");
+            Ok((percent * 10.0).round() as usize)
+        });
+        let soft_per_mille = soft_per_mille.transpose()?;
+        for name in &self.policy {
+            if !replacement::NAMES.contains(&name.as_str()) {
+                bail!("--policy: '{name}' is unknown (one of {})", replacement::NAMES.join(", "));
+            }
+        }
+        let recording = Recording::open(&self.trace)?;
+        let sizes = self.blocks(&recording)?;
+        let bar = publish::progress((sizes.len() * self.budget.len() * (self.policy.len() + 2)) as u64);
+        bar.set_message("replaying");
+        let mut blocks = Vec::new();
+        let mut optimum = 0;
+        for (at, &size) in sizes.iter().enumerate() {
+            let references = recording.references(recording.shift(size)?);
+            let base = bar.position();
+            let told = |done: usize, _: usize| bar.set_position(base + done as u64);
+            if at == 0 {
+                let own = terapage_advise::optimum::Optimum::new(references.clone());
+                optimum = own.page_ins(((recording.budget_bytes / size) as usize).max(1));
+            }
+            blocks.push(self.block(&recording, size, &references, soft_per_mille, told)?);
+        }
+        bar.finish_and_clear();
+        let results = Results {
+            program: recording.program.clone(),
+            trace: self.trace.clone(),
+            recorded: recorded(&recording, optimum),
+            blocks,
+        };
+        self.publish(&results, &sizes, soft_per_mille)
+    }
+
+    fn blocks(&self, recording: &Recording) -> anyhow::Result<Vec<u64>> {
+        if self.block.is_empty() {
+            return Ok(vec![recording.block_bytes]);
+        }
+        self.block
+            .iter()
+            .map(|text| {
+                let size: Size = text.parse().map_err(|error| anyhow::anyhow!("--block: {error}"))?;
+                recording.shift(size.0).map_err(|error| anyhow::anyhow!("--block: {error}"))?;
+                Ok(size.0)
+            })
+            .collect()
+    }
+
+    fn block(
+        &self,
+        recording: &Recording,
+        size: u64,
+        references: &[u32],
+        soft_per_mille: Option<usize>,
+        told: impl Fn(usize, usize) + Sync,
+    ) -> anyhow::Result<Block> {
+        let rate = self.rate(references.len())?;
+        let footprint = references.iter().max().map_or(0, |block| u64::from(*block) + 1);
+        let frames = self
+            .budget
+            .iter()
+            .map(|text| budget(text, footprint * size).map(|bytes| ((bytes / size) as usize).max(2)))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        // As many blocks as were unseen, in this size: each recorded one may lie in a block of its own.
+        let window = recording.window.min(footprint as usize);
+        let comparison = Comparison {
+            frames,
+            policies: self.policy.clone(),
+            block_bytes: size,
+            soft_per_mille,
+            rate,
+            seed: 0,
+        };
+        let compared = comparison.run(references, window, told)?;
+        let points: Vec<usize> = (1..=50).map(|part| (footprint as usize * part / 50).max(1)).collect();
+        let curves: Vec<Vec<f64>> = in_parallel(if rate < 1.0 { SAMPLES as usize } else { 1 }, |seed| {
+            let lru = if rate < 1.0 {
+                Distances::sampled(references, rate, seed as u64)
+            } else {
+                Distances::exact(references)
+            };
+            points.iter().map(|frames| lru.page_ins(*frames) / footprint as f64 + 1.0).collect()
+        });
+        let spread = |at: usize| {
+            let values = curves.iter().map(|curve| curve[at]);
+            values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)
+        };
+        let sample_error = (0..points.len()).map(spread).fold(0.0, f64::max);
+        let lru_curve: Vec<(f64, f64)> = points
+            .iter()
+            .zip(&curves[0])
+            .map(|(frames, page_ins)| ((*frames as u64 * size) as f64, *page_ins))
+            .collect();
+        let knee_bytes = knee(&lru_curve).map(|at| lru_curve[at].0 as u64);
+        Ok(Block { sample: rate, sample_error, knee_bytes, lru_curve, compared })
+    }
+
+    fn rate(&self, references: usize) -> anyhow::Result<f64> {
+        if self.sample == "auto" {
+            return Ok(if references > LONG { SAMPLE / references as f64 } else { 1.0 });
+        }
+        match self.sample.parse::<f64>() {
+            Ok(rate) if (0.001..=1.0).contains(&rate) => Ok(rate),
+            _ => bail!("--sample: '{}' is no share (write 0.001 to 1, or auto)", self.sample),
+        }
+    }
+
+    fn publish(&self, results: &Results, sizes: &[u64], soft: Option<usize>) -> anyhow::Result<()> {
+        let study = study(results, sizes, soft);
+        if let Some(path) = &self.outputs.html {
+            publish::html(path, &study)?;
+        }
+        if let Some(path) = &self.outputs.json
+            && publish::json(path, &study, results)?
+        {
+            return Ok(());
+        }
+        let options = TextOptions {
+            columns: publish::columns(),
+            charts: false,
+            parameters: false,
+            ..TextOptions::default()
+        };
+        publish::print(&render_text_with(&study, &options))
+    }
+}
+
+/// A size, or a percentage of `whole`, in bytes.
+pub fn budget(text: &str, whole: u64) -> anyhow::Result<u64> {
+    let Some(percent) = text.trim().strip_suffix('%') else {
+        let size: Size = text.parse().map_err(|error| anyhow::anyhow!("--budget: {error}"))?;
+        return Ok(size.0);
+    };
+    match percent.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 1000.0 => Ok((whole as f64 * percent / 100.0) as u64),
+        _ => bail!("--budget: '{text}' is no budget (write 40% or 1.5G)"),
+    }
+}
+
+fn recorded(recording: &Recording, optimum: u64) -> Recorded {
+    let Did { first_touches, hard_faults, soft_faults, prefetched, dirty_page_outs } = recording.did;
+    Recorded {
+        block_bytes: recording.block_bytes,
+        budget_bytes: recording.budget_bytes,
+        seconds: recording.duration_us as f64 / 1e6,
+        window_blocks: recording.window,
+        hard_faults,
+        soft_faults,
+        prefetched,
+        first_touches,
+        dirty_page_outs,
+        optimum,
+        cut_short: recording.cut_short.clone(),
+    }
+}
+
+fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
+    let recorded = &results.recorded;
+    let page_ins = recorded.hard_faults + recorded.prefetched;
+    let mut summary = vec![format!(
+        "{} was recorded behind {} in blocks of {}: {} page-ins, {} soft faults, {} first touches in {:.1} s. The least page-ins with which \
+         that budget can serve the references recorded are {} (a lower bound: a touch of a block in place leaves no record).",
+        results.program,
+        Size(recorded.budget_bytes),
+        Size(recorded.block_bytes),
+        page_ins,
+        recorded.soft_faults,
+        recorded.first_touches,
+        recorded.seconds,
+        recorded.optimum,
+    )];
+    summary.push(format!(
+        "At most {} were in place at a time, where touches are not seen. Figures for budgets below that are of what was seen \
+         (marked *); above it the optimum lies between the two columns 'opt' and 'opt <='.",
+        Size(recorded.window_blocks as u64 * recorded.block_bytes),
+    ));
+    if let Some(why) = &recorded.cut_short {
+        summary.push(format!("The trace is of a part of the run: {why}."));
+    }
+    let mut study = Study {
+        title: format!("Replacement policies and the optimum: {}", results.program),
+        command: publish::command_line(),
+        ..Study::default()
+    };
+    for (block, size) in results.blocks.iter().zip(sizes) {
+        let knee = match block.knee_bytes {
+            Some(knee) => format!("the knee of LRU's curve is at {}", Size(knee)),
+            None => "LRU's curve has no knee".to_owned(),
+        };
+        let error = if block.sample < 1.0 {
+            format!(
+                " Of the blocks {:.1} % were looked at; samples differ by {:.3} footprints at most.",
+                block.sample * 100.0,
+                block.sample_error
+            )
+        } else {
+            String::new()
+        };
+        summary.push(format!(
+            "Blocks of {}: the footprint is {}, with {} references; {knee}.{error}",
+            Size(*size),
+            Size((block.compared.footprint * *size as f64) as u64),
+            block.compared.references,
+        ));
+        study.tables.extend(tables(block, *size, recorded));
+        study.plots.push(plot(block, *size));
+    }
+    study.summary = summary;
+    study.parameters = vec![Parameter {
+        name: "frames kept soft".into(),
+        value: soft.map_or_else(|| "as the pager".into(), |per_mille| (per_mille as f64 / 10.0).to_string()),
+        unit: if soft.is_some() { "%".into() } else { String::new() },
+        origin: Origin::Chosen,
+        source: format!("--soft; the pager has {} % or 16 MiB", SOFT_PER_MILLE as f64 / 10.0),
+    }];
+    study
+}
+
+fn tables(block: &Block, size: u64, recorded: &Recorded) -> Vec<Table> {
+    let footprint = block.compared.footprint.max(1.0);
+    let policies: Vec<String> = block
+        .compared
+        .rows
+        .first()
+        .map(|row| row.policies.iter().map(|outcome| outcome.policy.clone()).collect())
+        .unwrap_or_default();
+    let of = |page_ins: f64| format!("{:.2}", page_ins / footprint + 1.0);
+    let budget = |frames: usize| {
+        let bytes = frames as u64 * size;
+        let unseen = if bytes < recorded.window_blocks as u64 * recorded.block_bytes { "*" } else { "" };
+        format!("{:.0} % {}{unseen}", frames as f64 / footprint * 100.0, Size(bytes))
+    };
+    let mut page_ins = Table {
+        title: format!("Page-ins with first touches, in footprints, blocks of {}", Size(size)),
+        columns: ["budget", "opt", "opt <=", "lru seen"].map(str::to_owned).to_vec(),
+        note: "'lru seen' is told of each recorded reference; the others see page-ins and soft faults alone, as in the pager.".into(),
+        ..Table::default()
+    };
+    let mut soft = Table {
+        title: format!("Soft faults, in footprints, blocks of {}", Size(size)),
+        columns: ["budget", "soft frames"].map(str::to_owned).to_vec(),
+        ..Table::default()
+    };
+    page_ins.columns.extend(policies.iter().cloned());
+    soft.columns.extend(policies);
+    for row in &block.compared.rows {
+        let most = row.optimum_at_most.map_or_else(|| "?".into(), of);
+        let mut cells = vec![budget(row.frames), of(row.optimum), most, of(row.lru)];
+        cells.extend(row.policies.iter().map(|outcome| of(outcome.page_ins)));
+        page_ins.rows.push(cells);
+        let mut cells = vec![budget(row.frames), row.soft_frames.to_string()];
+        cells.extend(row.policies.iter().map(|outcome| format!("{:.2}", outcome.soft_faults / footprint)));
+        soft.rows.push(cells);
+    }
+    vec![page_ins, soft]
+}
+
+fn plot(block: &Block, size: u64) -> Plot {
+    let footprint = block.compared.footprint.max(1.0);
+    let mib = |frames: usize| X::Number((frames as u64 * size) as f64 / f64::from(1 << 20));
+    let line =
+        |name: &str, points: Vec<(X, f64)>| Series { name: name.into(), mark: Mark::Simulated, points };
+    let rows = &block.compared.rows;
+    let mut series = vec![
+        line(
+            "LRU, told of each reference",
+            block.lru_curve.iter().map(|&(bytes, y)| (X::Number(bytes / f64::from(1 << 20)), y)).collect(),
+        ),
+        line("optimum", rows.iter().map(|row| (mib(row.frames), row.optimum / footprint + 1.0)).collect()),
+    ];
+    for at in 0..rows.first().map_or(0, |row| row.policies.len()) {
+        let points =
+            rows.iter().map(|row| (mib(row.frames), row.policies[at].page_ins / footprint + 1.0)).collect();
+        series.push(line(&rows[0].policies[at].policy, points));
+    }
+    let soft = rows.first().map_or(0, |row| soft_frames(row.frames, size, SOFT_PER_MILLE));
+    Plot {
+        title: format!("Page-ins by budget, blocks of {}", Size(size)),
+        kind: PlotKind::Line,
+        x: Axis { name: "budget".into(), unit: "MiB".into(), log: false },
+        y: Axis { name: "page-ins with first touches".into(), unit: "footprints".into(), log: true },
+        series,
+        note: format!("At the least budget the pager keeps {soft} frames soft."),
+    }
+}

@@ -1,0 +1,326 @@
+//! Figures 5, 6 and 7 of the report on SCSI and NVMe.
+
+use super::options::{Options, machine_lines, parameters};
+use crate::publish::progress;
+use clap::Args;
+use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
+use terapage_stack::{
+    Activity, Experiment, Findings, Highest, MULTIPLICITIES, Outcome, Point, Spread, Stack,
+};
+
+/// The stacks of the figures.
+const STACKS: [Stack; 2] = [Stack::Scsi, Stack::Nvme];
+
+/// CPU use against IOPS.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  terapage sim stack fig5
+  terapage sim stack fig5 --without smt --json -")]
+pub struct Figure5 {
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// Busy time for an I/O against IOPS.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  terapage sim stack fig6
+  terapage sim stack fig6 --without host-lock
+  terapage sim stack fig6 --cost host-dispatch=400 --seeds 5")]
+pub struct Figure6 {
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// The highest rate at each multiplicity.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  terapage sim stack fig7
+  terapage sim stack fig7 --without call-sharing")]
+pub struct Figure7 {
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// The simulated figures.
+struct Simulated {
+    highest: Vec<Highest>,
+    curve: Vec<Point>,
+}
+
+fn simulate(experiment: &Experiment) -> anyhow::Result<Simulated> {
+    let bar = progress(experiment.runs());
+    let tick = || bar.inc(1);
+    let highest = experiment.highest(&STACKS, &tick)?;
+    let curve = experiment.curve(&highest, &tick)?;
+    bar.finish_and_clear();
+    Ok(Simulated { highest, curve })
+}
+
+impl Simulated {
+    fn of(&self, stack: Stack) -> impl Iterator<Item = &Point> {
+        self.curve.iter().filter(move |point| point.stack == stack)
+    }
+
+    fn series(&self, stack: Stack, what: &str, value: impl Fn(&Outcome) -> f64) -> Series {
+        let point = |point: &Point| (X::Number(f64::from(point.kiops)), point.repeated.mean(&value));
+        let name = format!("{}{what}", stack.title());
+        Series { name, mark: Mark::Simulated, points: self.of(stack).map(point).collect() }
+    }
+}
+
+/// A study of the report's experiment.
+fn study(options: &Options, experiment: &Experiment, title: &str, command: &str) -> anyhow::Result<Study> {
+    let mut study = options.study(title, command);
+    study.machine = machine_lines(experiment);
+    study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;
+    Ok(study)
+}
+
+fn kiops_axis() -> Axis {
+    Axis { name: "rate".into(), unit: "kIOPS".into(), log: false }
+}
+
+/// A value with its margin.
+fn with_margin(point: &Point, value: impl Fn(&Outcome) -> f64, digits: usize) -> String {
+    point.repeated.spread(value).shown(1.0, digits)
+}
+
+impl Figure5 {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
+        let experiment = self.options.experiment()?;
+        let simulated = simulate(&experiment)?;
+        let found = Findings::of(&simulated.highest, &simulated.curve);
+        let mut study = study(&self.options, &experiment, "CPU use against IOPS (figure 5)", "fig5")?;
+        study.summary = vec![
+            format!(
+                "The report: SCSI takes about twice the CPU of NVMe at equal IOPS, and NVMe up to 50 % less. The \
+                 model: {:.2} times at 200 kIOPS, {:.2} times at 800 kIOPS.",
+                found.ratio_low, found.ratio_high
+            ),
+            "From 1000 kIOPS on each stack takes the least multiplicity that reaches the rate. The report's own \
+             points are not public; only what its text says is compared."
+                .into(),
+        ];
+        study.plots = vec![cpu_plot(&simulated), ratio_plot(&simulated)];
+        study.tables = vec![cpu_table(&simulated)];
+        Ok(study)
+    }
+}
+
+fn cpu_plot(simulated: &Simulated) -> Plot {
+    let percent = |value: fn(&Outcome) -> f64| move |outcome: &Outcome| value(outcome) * 100.0;
+    let series = STACKS.into_iter().flat_map(|stack| {
+        let total = simulated.series(stack, ", total", percent(Outcome::cpu_use));
+        [total, simulated.series(stack, ", kernel", percent(Outcome::kernel_use))]
+    });
+    Plot {
+        title: "CPU use".into(),
+        kind: PlotKind::Line,
+        x: kiops_axis(),
+        y: Axis { name: "CPU use".into(), unit: "%".into(), log: false },
+        series: series.collect(),
+        note: "Of all logical CPUs.".into(),
+    }
+}
+
+fn ratio_plot(simulated: &Simulated) -> Plot {
+    let nvme = |kiops| simulated.of(Stack::Nvme).find(|point| point.kiops == kiops);
+    let ratio = |scsi: &Point| {
+        let nvme = nvme(scsi.kiops)?;
+        Some((X::Number(f64::from(scsi.kiops)), scsi.busy_us() / nvme.busy_us()))
+    };
+    let points: Vec<(X, f64)> = simulated.of(Stack::Scsi).filter_map(ratio).collect();
+    let ends = [points.first(), points.last()].into_iter().flatten();
+    let published = ends.map(|(x, _)| (x.clone(), 2.0)).collect();
+    Plot {
+        title: "SCSI over NVMe".into(),
+        kind: PlotKind::Line,
+        x: kiops_axis(),
+        y: Axis { name: "ratio of CPU use".into(), ..Axis::default() },
+        series: vec![
+            Series { name: "model".into(), mark: Mark::Simulated, points },
+            Series { name: "about 2 (section 3.2)".into(), mark: Mark::Published, points: published },
+        ],
+        note: "The published line is a sentence of the text, not points of the figure.".into(),
+    }
+}
+
+fn cpu_table(simulated: &Simulated) -> Table {
+    let columns = ["kIOPS", "stack", "multiplicity", "CPU %", "kernel %", "latency us", "p99 us"];
+    let row = |point: &Point| {
+        let mean = |value: fn(&Outcome) -> f64| point.repeated.mean(value);
+        vec![
+            point.kiops.to_string(),
+            point.stack.name().into(),
+            point.multiplicity.to_string(),
+            with_margin(point, |outcome| outcome.cpu_use() * 100.0, 1),
+            format!("{:.1}", mean(Outcome::kernel_use) * 100.0),
+            format!("{:.0}", mean(|outcome| outcome.latency_mean_us)),
+            format!("{:.0}", mean(|outcome| outcome.latency_p99_us)),
+        ]
+    };
+    Table {
+        title: "CPU use".into(),
+        columns: columns.map(String::from).into(),
+        rows: simulated.curve.iter().map(row).collect(),
+        note: "± is half of the 95 % interval over the seeds.".into(),
+    }
+}
+
+impl Figure6 {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
+        let experiment = self.options.experiment()?;
+        let simulated = simulate(&experiment)?;
+        let found = Findings::of(&simulated.highest, &simulated.curve);
+        let mut study =
+            study(&self.options, &experiment, "Busy time for an I/O against IOPS (figure 6)", "fig6")?;
+        study.summary = vec![
+            format!(
+                "The report: busy time of SCSI rises with the rate, peaks at 600 to 900 kIOPS, and falls when the \
+                 multiplicity grows from 1000 kIOPS on. The model: {:.2} us at 200 kIOPS, {:.2} us at {} kIOPS, \
+                 {:.2} us at {} kIOPS with multiplicity {}.",
+                found.scsi_low_us,
+                found.scsi_peak_us,
+                found.scsi_peak_kiops,
+                found.scsi_last_us,
+                found.scsi_last_kiops,
+                found.scsi_last_multiplicity
+            ),
+            format!(
+                "The report: NVMe rises little. The model: {:+.0} % from 200 to 900 kIOPS.",
+                (found.nvme_change - 1.0) * 100.0
+            ),
+        ];
+        let series = STACKS.into_iter().flat_map(|stack| {
+            let user = simulated.series(stack, ", user", |outcome| outcome.us(Activity::User));
+            [simulated.series(stack, "", Outcome::total_us), user]
+        });
+        study.plots = vec![Plot {
+            title: "Busy time for an I/O".into(),
+            kind: PlotKind::Line,
+            x: kiops_axis(),
+            y: Axis { name: "busy time".into(), unit: "us".into(), log: false },
+            series: series.collect(),
+            note: "Of logical CPUs; spinning at locks is busy.".into(),
+        }];
+        study.tables = vec![busy_table(&simulated)];
+        Ok(study)
+    }
+}
+
+fn busy_table(simulated: &Simulated) -> Table {
+    let head = ["kIOPS", "stack", "mult.", "busy us"].map(String::from);
+    let shown = [
+        Activity::User,
+        Activity::Kernel,
+        Activity::Transfer,
+        Activity::QueueSpin,
+        Activity::HostSpin,
+        Activity::OtherSpin,
+    ];
+    let row = |point: &Point| {
+        let head = [
+            point.kiops.to_string(),
+            point.stack.name().into(),
+            point.multiplicity.to_string(),
+            with_margin(point, Outcome::total_us, 2),
+        ];
+        let parts =
+            shown.map(|activity| format!("{:.2}", point.repeated.mean(|outcome| outcome.us(activity))));
+        head.into_iter().chain(parts).collect()
+    };
+    Table {
+        title: "Where the time goes, us for an I/O".into(),
+        columns: head.into_iter().chain(shown.map(|activity| activity.name().into())).collect(),
+        rows: simulated.curve.iter().map(row).collect(),
+        note: "Queue lock, host lock: spinning. Lines: waiting for those that other cores wrote.".into(),
+    }
+}
+
+impl Figure7 {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
+        let experiment = self.options.experiment()?;
+        let bar = progress(2 * MULTIPLICITIES.len() as u64 * experiment.seeds);
+        let highest = experiment.highest(&STACKS, &|| bar.inc(1))?;
+        bar.finish_and_clear();
+        let found = Findings::of(&highest, &[]);
+        let mut study = study(&self.options, &experiment, "Multiplicity against IOPS (figure 7)", "fig7")?;
+        study.summary = vec![format!(
+            "The report: at multiplicities 2 to 4 NVMe reaches up to about 80 kIOPS more. The model: {:.0} kIOPS \
+             more.",
+            found.gap_kiops
+        )];
+        study.plots = vec![highest_plot(&highest), gap_plot(&highest)];
+        study.tables = vec![highest_table(&highest)];
+        Ok(study)
+    }
+}
+
+fn kiops(highest: &[Highest], stack: Stack) -> Vec<(X, f64)> {
+    let of_stack = highest.iter().filter(|highest| highest.stack == stack);
+    of_stack.map(|high| (X::Number(f64::from(high.multiplicity)), high.iops().mean / 1e3)).collect()
+}
+
+fn multiplicity_axis() -> Axis {
+    Axis { name: "multiplicity".into(), unit: "I/Os a call".into(), log: true }
+}
+
+fn highest_plot(highest: &[Highest]) -> Plot {
+    let series = STACKS.map(|stack| Series {
+        name: stack.title().into(),
+        mark: Mark::Simulated,
+        points: kiops(highest, stack),
+    });
+    Plot {
+        title: "Highest rate".into(),
+        kind: PlotKind::Line,
+        x: multiplicity_axis(),
+        y: Axis { name: "rate".into(), unit: "kIOPS".into(), log: false },
+        series: series.into(),
+        note: String::new(),
+    }
+}
+
+fn gap_plot(highest: &[Highest]) -> Plot {
+    let pairs = kiops(highest, Stack::Nvme).into_iter().zip(kiops(highest, Stack::Scsi));
+    let points = pairs.map(|((x, nvme), (_, scsi))| (x, nvme - scsi)).collect();
+    let published = [2.0, 4.0].map(|multiplicity| (X::Number(multiplicity), 80.0)).into();
+    Plot {
+        title: "NVMe ahead of SCSI".into(),
+        kind: PlotKind::Line,
+        x: multiplicity_axis(),
+        y: Axis { name: "NVMe less SCSI".into(), unit: "kIOPS".into(), log: false },
+        series: vec![
+            Series { name: "model".into(), mark: Mark::Simulated, points },
+            Series {
+                name: "at most about 80 (section 3.2)".into(),
+                mark: Mark::Published,
+                points: published,
+            },
+        ],
+        note: "The published line is a sentence of the text, not points of the figure.".into(),
+    }
+}
+
+fn highest_table(highest: &[Highest]) -> Table {
+    let of = |stack: Stack, multiplicity: u32| {
+        let mut of = highest.iter().filter(|high| high.stack == stack && high.multiplicity == multiplicity);
+        of.next().map(Highest::iops)
+    };
+    let row = |multiplicity| {
+        let (scsi, nvme) = (of(Stack::Scsi, multiplicity)?, of(Stack::Nvme, multiplicity)?);
+        let shown = |spread: Spread| spread.shown(1e3, 0);
+        let gap = format!("{:.0}", (nvme.mean - scsi.mean) / 1e3);
+        Some(vec![multiplicity.to_string(), shown(scsi), shown(nvme), gap])
+    };
+    Table {
+        title: "Highest rate, kIOPS".into(),
+        columns: ["multiplicity", "SCSI", "NVMe", "NVMe ahead"].map(String::from).into(),
+        rows: MULTIPLICITIES.into_iter().filter_map(row).collect(),
+        note: "± is half of the 95 % interval over the seeds.".into(),
+    }
+}

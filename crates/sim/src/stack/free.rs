@@ -1,0 +1,251 @@
+//! One setup of the user's own.
+
+use super::options::{Options, parameters};
+use crate::publish::progress;
+use clap::Args;
+use terapage_report::{Origin, Parameter, Study, Table};
+use terapage_stack::{Activity, Arrivals, LockKind, Outcome, Repeated, Setup, Stack, machine};
+
+/// One setup of your own.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  terapage sim stack run --stack scsi --rate 800k
+  terapage sim stack run --stack scsi --cores 10 --threads 20 --volumes 192 --rate 800k --multiplicity 4
+  terapage sim stack run --stack mq-scsi --hw-queues 1 --rate 600k --json -
+  terapage sim stack run --stack uring --machine polled --threads 1 --calls 4 --multiplicity 32 --volumes 1
+
+Stacks: scsi, nvme (Linux 3.10), mq-scsi, mq-nvme, uring, mq-deadline, bfq. Machines: haswell, desktop, polled.")]
+pub struct Run {
+    /// The software: scsi, nvme, mq-scsi, mq-nvme, uring, mq-deadline, bfq.
+    #[arg(long)]
+    stack: Stack,
+    /// The machine to begin with: haswell (the report's), desktop, polled.
+    #[arg(long, default_value = "haswell")]
+    machine: String,
+    /// Cores.
+    #[arg(long)]
+    cores: Option<u32>,
+    /// Logical CPUs of a core.
+    #[arg(long)]
+    smt: Option<u32>,
+    /// Sockets; the cores are spread over them evenly.
+    #[arg(long)]
+    sockets: Option<u32>,
+    /// Hosts (controllers).
+    #[arg(long)]
+    hosts: Option<u32>,
+    /// Hardware queues of a host; 0 for one a core.
+    #[arg(long)]
+    hw_queues: Option<u32>,
+    /// Spinlocks: ticket, unfair, queued.
+    #[arg(long)]
+    lock: Option<LockKind>,
+    /// The front end's limit, IOPS: 1300k.
+    #[arg(long, value_parser = iops)]
+    front_end: Option<f64>,
+    /// Threads.
+    #[arg(long)]
+    threads: Option<u32>,
+    /// System calls of a thread under way at once.
+    #[arg(long)]
+    calls: Option<u32>,
+    /// I/Os of a system call.
+    #[arg(long, default_value_t = 1)]
+    multiplicity: u32,
+    /// Volumes.
+    #[arg(long)]
+    volumes: Option<u32>,
+    /// I/Os per second: 800k, 1.2M [default: as many as can be].
+    #[arg(long, value_parser = iops)]
+    rate: Option<f64>,
+    /// The chance that an I/O continues the one before it in its call, and merges.
+    #[arg(long, default_value_t = 0.0)]
+    sequential: f64,
+    /// Send each I/O of a call to a volume of its own.
+    #[arg(long)]
+    spread: bool,
+    /// Issue after exponentially distributed pauses, not evenly.
+    #[arg(long)]
+    poisson: bool,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// Reads a rate: 800000, 800k, 1.2M.
+fn iops(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1e3),
+        None => text.strip_suffix(['m', 'M']).map_or((text, 1.0), |number| (number, 1e6)),
+    };
+    match number.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate * factor),
+        _ => Err("not a rate; write 800000, 800k or 1.2M".into()),
+    }
+}
+
+impl Run {
+    /// Simulates it.
+    pub fn study(&self) -> anyhow::Result<Study> {
+        let setup = self.setup()?;
+        let options = &self.options;
+        let bar = progress(options.seeds());
+        let setups = std::slice::from_ref(&setup);
+        let repeated = terapage_stack::repeat(setups, options.seeds(), options.seed, &|| bar.inc(1))?;
+        bar.finish_and_clear();
+        let mut study = options.study(&format!("{}, simulated", self.stack.title()), &self.command());
+        study.summary = vec!["Simulated; no hardware was measured.".into()];
+        study.parameters = parameters(&setup.costs, &[&self.machine])?;
+        self.choose(&mut study.parameters);
+        study.parameters.extend(chosen(&setup));
+        study.tables = repeated.first().map(result_table).into_iter().collect();
+        study.tables.extend(repeated.first().map(time_table));
+        Ok(study)
+    }
+
+    /// Puts the user's values in the place of the machine's.
+    fn choose(&self, parameters: &mut [Parameter]) {
+        let counts = [
+            ("cores", self.cores),
+            ("smt", self.smt),
+            ("sockets", self.sockets),
+            ("hosts", self.hosts),
+            ("hw-queues", self.hw_queues),
+        ];
+        let counts = counts.into_iter().filter_map(|(name, value)| Some((name, f64::from(value?))));
+        for (name, value) in counts.chain(self.front_end.map(|rate| ("front-end", rate))) {
+            let name = format!("{} {name}", self.machine);
+            for parameter in parameters.iter_mut().filter(|parameter| parameter.name == name) {
+                parameter.value = value.to_string();
+                parameter.origin = Origin::Chosen;
+                parameter.source = "the command line".into();
+            }
+        }
+    }
+
+    fn setup(&self) -> anyhow::Result<Setup> {
+        let mut setup = self.options.experiment()?.setup(self.stack, self.rate, self.multiplicity);
+        setup.machine = machine(&self.machine)?;
+        let (machine, load) = (&mut setup.machine, &mut setup.load);
+        let set = |slot: &mut u32, value: Option<u32>| *slot = value.unwrap_or(*slot);
+        set(&mut machine.cores, self.cores);
+        set(&mut machine.smt, self.smt);
+        set(&mut machine.sockets, self.sockets);
+        set(&mut machine.hosts, self.hosts);
+        set(&mut machine.hw_queues, self.hw_queues);
+        set(&mut load.threads, self.threads);
+        set(&mut load.calls_in_flight, self.calls);
+        set(&mut load.volumes, self.volumes);
+        machine.lock = self.lock.unwrap_or(machine.lock);
+        machine.front_end_iops = self.front_end.unwrap_or(machine.front_end_iops);
+        load.sequential = self.sequential;
+        load.spread = self.spread;
+        if self.poisson {
+            load.arrivals = Arrivals::Poisson;
+        }
+        setup.check()?;
+        Ok(setup)
+    }
+
+    /// The words that make this run again, but for the shared options.
+    fn command(&self) -> String {
+        let mut words = vec![format!("run --stack {} --machine {}", self.stack.name(), self.machine)];
+        let counts = [
+            ("cores", self.cores),
+            ("smt", self.smt),
+            ("sockets", self.sockets),
+            ("hosts", self.hosts),
+            ("hw-queues", self.hw_queues),
+            ("threads", self.threads),
+            ("calls", self.calls),
+            ("multiplicity", Some(self.multiplicity)),
+            ("volumes", self.volumes),
+        ];
+        words
+            .extend(counts.iter().filter_map(|(name, value)| value.map(|value| format!("--{name} {value}"))));
+        words.extend(self.lock.map(|lock| format!("--lock {}", lock.name())));
+        words.extend(self.front_end.map(|rate| format!("--front-end {rate}")));
+        words.extend(self.rate.map(|rate| format!("--rate {rate}")));
+        if self.sequential > 0.0 {
+            words.push(format!("--sequential {}", self.sequential));
+        }
+        let flags = [("--spread", self.spread), ("--poisson", self.poisson)];
+        words.extend(flags.iter().filter(|flag| flag.1).map(|flag| flag.0.to_string()));
+        words.join(" ")
+    }
+}
+
+/// What the user chose.
+fn chosen(setup: &Setup) -> Vec<Parameter> {
+    let load = &setup.load;
+    let rate = load.rate_iops.map_or("as high as can be".into(), |rate| rate.to_string());
+    let pairs = [
+        ("load rate", rate, "IOPS"),
+        ("load threads", load.threads.to_string(), ""),
+        ("load calls-in-flight", load.calls_in_flight.to_string(), ""),
+        ("load multiplicity", load.multiplicity.to_string(), "I/Os a call"),
+        ("load volumes", load.volumes.to_string(), ""),
+        ("lock", setup.machine.lock.name().into(), ""),
+    ];
+    let parameter = |(name, value, unit): (&str, String, &str)| Parameter {
+        name: name.into(),
+        value,
+        unit: unit.into(),
+        origin: Origin::Chosen,
+        source: "the command line, or the report's load".into(),
+    };
+    pairs.into_iter().map(parameter).collect()
+}
+
+fn result_table(repeated: &Repeated) -> Table {
+    type Value = fn(&Outcome) -> f64;
+    let rows: [(&str, &str, Value); 7] = [
+        ("rate", "kIOPS", |outcome| outcome.iops / 1e3),
+        ("CPU use", "%", |outcome| outcome.cpu_use() * 100.0),
+        ("CPU use, kernel", "%", |outcome| outcome.kernel_use() * 100.0),
+        ("contention", "% of busy time", |outcome| outcome.contention() * 100.0),
+        ("latency, mean", "us", |outcome| outcome.latency_mean_us),
+        ("latency, 99 %", "us", |outcome| outcome.latency_p99_us),
+        ("interrupts", "for an I/O", |outcome| outcome.interrupts_per_io),
+    ];
+    let row = |(name, unit, value): (&str, &str, Value)| {
+        let spread = repeated.spread(value);
+        vec![name.into(), spread.shown(1.0, 2), unit.into()]
+    };
+    Table {
+        title: "Result".into(),
+        columns: ["quantity", "mean", "unit"].map(String::from).into(),
+        rows: rows.into_iter().map(row).collect(),
+        note: "± is half of the 95 % interval over the seeds. Latency counts from when the program wanted the I/O."
+            .into(),
+    }
+}
+
+fn time_table(repeated: &Repeated) -> Table {
+    let total_us = repeated.mean(Outcome::total_us);
+    let row = |name: &str, us: f64| {
+        vec![name.into(), format!("{us:.3}"), format!("{:.1}", us / total_us.max(f64::MIN_POSITIVE) * 100.0)]
+    };
+    let rows =
+        Activity::ALL.map(|activity| row(activity.name(), repeated.mean(|outcome| outcome.us(activity))));
+    Table {
+        title: "Busy time of logical CPUs for an I/O".into(),
+        columns: ["activity", "us", "%"].map(String::from).into(),
+        rows: rows.into_iter().chain([row("all", total_us)]).collect(),
+        note: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_suffixes() {
+        assert_eq!(iops("800k"), Ok(800e3));
+        assert_eq!(iops("1.2M"), Ok(1.2e6));
+        assert_eq!(iops("5000"), Ok(5000.0));
+        for wrong in ["", "k", "-1k", "infk", "800 k", "8e400"] {
+            assert!(iops(wrong).is_err(), "{wrong}");
+        }
+    }
+}

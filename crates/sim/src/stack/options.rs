@@ -1,0 +1,118 @@
+//! Options that the studies of the I/O stack share.
+
+use crate::publish::{Outputs, quoted};
+use anyhow::{Context, bail};
+use clap::Args;
+use std::path::PathBuf;
+use terapage_event::MILLISECOND;
+use terapage_report::{Origin, Parameter, Study};
+use terapage_stack::{Costs, Experiment, Mechanism, Origin as CostOrigin, Sourced, machine_values};
+
+/// What is simulated, and for how long.
+#[derive(Args, Clone)]
+pub struct Options {
+    /// Switch mechanisms off: queue-lock, host-lock, plugging, cache-transfer, waiter-storm, smt, remote-completion,
+    /// coalescing, call-sharing, front-end.
+    #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
+    pub without: Vec<Mechanism>,
+    /// Seeds for each point, for the spread of the results [default: 3; for mechanisms 1].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub seeds: Option<u64>,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Simulated milliseconds for each point, after a fifth of them that does not count.
+    #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=5000))]
+    pub time: u64,
+    /// Take costs from a TOML file, in the form of the model's own.
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
+    /// Set one cost, in CPU cycles: aio-dio=3000.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub cost: Vec<String>,
+    #[command(flatten)]
+    pub outputs: Outputs,
+}
+
+impl Options {
+    /// Seeds for each point.
+    pub fn seeds(&self) -> u64 {
+        self.seeds.unwrap_or(3)
+    }
+
+    /// The report's experiment, with what the options change.
+    pub fn experiment(&self) -> anyhow::Result<Experiment> {
+        Ok(Experiment {
+            costs: self.read_costs()?,
+            mechanisms: self.without.iter().copied().collect(),
+            seeds: self.seeds(),
+            seed: self.seed,
+            measure_ns: self.time * MILLISECOND,
+            ..Experiment::paper()
+        })
+    }
+
+    /// The costs of the model, with what the options change.
+    pub fn read_costs(&self) -> anyhow::Result<Costs> {
+        let mut costs = Costs::builtin();
+        if let Some(path) = &self.costs {
+            let shown = path.display();
+            let text = std::fs::read_to_string(path).with_context(|| format!("{shown}"))?;
+            costs.read(&text).with_context(|| format!("{shown}"))?;
+        }
+        for cost in &self.cost {
+            let Some((name, value)) = cost.split_once('=') else {
+                bail!("--cost {cost} has no value; write NAME=VALUE");
+            };
+            let value: f64 = value.parse().ok().with_context(|| format!("--cost {cost}: no number"))?;
+            costs.set(name, value)?;
+        }
+        Ok(costs)
+    }
+
+    /// A study with this title, and how to make it again.
+    pub fn study(&self, title: &str, command: &str) -> Study {
+        let mut words = vec![format!("terapage sim stack {command}")];
+        if !self.without.is_empty() {
+            let names: Vec<_> = self.without.iter().map(|mechanism| mechanism.name()).collect();
+            words.push(format!("--without {}", names.join(",")));
+        }
+        words.push(format!("--seeds {} --seed {} --time {}", self.seeds(), self.seed, self.time));
+        words.extend(self.costs.iter().map(|path| format!("--costs {}", quoted(&path.to_string_lossy()))));
+        words.extend(self.cost.iter().map(|cost| format!("--cost {}", quoted(cost))));
+        Study { title: title.into(), command: words.join(" "), ..Study::default() }
+    }
+}
+
+/// The costs and the values of a machine or load as a study's parameters.
+pub fn parameters(costs: &Costs, tables: &[&str]) -> anyhow::Result<Vec<Parameter>> {
+    let mut parameters: Vec<Parameter> = costs.all().map(|(name, cost)| parameter(name, cost)).collect();
+    for table in tables {
+        let values = machine_values(table)?;
+        parameters.extend(values.iter().map(|(name, value)| parameter(&format!("{table} {name}"), value)));
+    }
+    Ok(parameters)
+}
+
+fn parameter(name: &str, sourced: &Sourced) -> Parameter {
+    let origin = match sourced.origin {
+        CostOrigin::Published => Origin::Published,
+        CostOrigin::Fitted => Origin::Fitted,
+        CostOrigin::Estimated => Origin::Estimated,
+        CostOrigin::Chosen => Origin::Chosen,
+    };
+    let (value, unit, source) = (sourced.value.to_string(), sourced.unit.clone(), sourced.source.clone());
+    Parameter { name: name.into(), value, unit, origin, source }
+}
+
+/// The machine of the report, for a study's head.
+pub fn machine_lines(experiment: &Experiment) -> Vec<(String, String)> {
+    let machine = &experiment.machine;
+    let load = &experiment.load;
+    vec![
+        ("model".into(), "discrete events; no hardware was measured".into()),
+        ("CPU".into(), format!("{} cores x {} at {} GHz", machine.cores, machine.smt, machine.ghz)),
+        ("hosts".into(), format!("{}, together {} kIOPS", machine.hosts, machine.front_end_iops / 1e3)),
+        ("load".into(), format!("{} threads, {} volumes", load.threads, load.volumes)),
+    ]
+}

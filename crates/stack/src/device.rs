@@ -1,0 +1,40 @@
+//! What is behind the stack: front ends with a limit each, and a latency.
+
+use crate::setup::Machine;
+use rand::Rng;
+use terapage_event::Nanos;
+
+/// The front ends, one a host, and the storage behind them, which serves any number of I/Os at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    service_ns: f64,
+    fixed_ns: f64,
+    random_ns: f64,
+    free_at_ns: Vec<f64>,
+}
+
+impl Device {
+    /// The device of `machine`; without a limit if not `limited`.
+    pub fn new(machine: &Machine, limited: bool) -> Self {
+        let service_ns = if limited { 1e9 * f64::from(machine.hosts) / machine.front_end_iops } else { 0.0 };
+        Device {
+            service_ns,
+            fixed_ns: machine.latency_fixed_ns,
+            random_ns: machine.latency_random_ns,
+            free_at_ns: vec![0.0; machine.hosts as usize],
+        }
+    }
+
+    /// When a request for `ios` I/Os, given at `now` to the front end of `host`, is done.
+    pub fn submit(&mut self, now: Nanos, host: u32, ios: u32, rng: &mut impl Rng) -> Nanos {
+        let free_at_ns = &mut self.free_at_ns[host as usize];
+        *free_at_ns = free_at_ns.max(now as f64) + self.service_ns * f64::from(ios);
+        let random_ns = if self.random_ns > 0.0 { self.random_ns * exponential(rng) } else { 0.0 };
+        (*free_at_ns + self.fixed_ns + random_ns).round() as Nanos
+    }
+}
+
+/// An exponentially distributed number, mean 1.
+pub(crate) fn exponential(rng: &mut impl Rng) -> f64 {
+    -(1.0 - rng.random::<f64>()).ln()
+}

@@ -1,0 +1,207 @@
+//! Spinlocks, apart from time: who has it, who waits, who is next.
+
+use std::collections::VecDeque;
+use std::str::FromStr;
+
+/// How a lock chooses its next holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// First come, first served; all who wait watch one line (Linux up to 4.1).
+    Ticket,
+    /// Whoever sees it free first: one that waits, or one that comes by.
+    Unfair,
+    /// First come, first served; each that waits watches a line of its own (Linux from 4.2 on).
+    Queued,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 3] = [Kind::Ticket, Kind::Unfair, Kind::Queued];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Ticket => "ticket",
+            Kind::Unfair => "unfair",
+            Kind::Queued => "queued",
+        }
+    }
+}
+
+/// A kind of lock that is not known.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("unknown lock '{name}'; known are {}", Kind::ALL.map(Kind::name).join(", "))]
+pub struct UnknownKind {
+    name: String,
+}
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+        kind.ok_or_else(|| UnknownKind { name: name.into() })
+    }
+}
+
+/// One that waits: its task and its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// The task.
+    pub task: u32,
+    /// The core that it spins on.
+    pub core: u32,
+}
+
+/// What a release leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// Nobody waits.
+    Free,
+    /// The lock is this one's now; so many still wait.
+    Passed(Waiter, usize),
+    /// So many will try for it.
+    Contest(usize),
+}
+
+/// A spinlock.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    kind: Kind,
+    held: bool,
+    last_core: Option<u32>,
+    waiters: VecDeque<Waiter>,
+}
+
+impl Lock {
+    /// A free one that nobody has had.
+    pub fn new(kind: Kind) -> Self {
+        Lock { kind, held: false, last_core: None, waiters: VecDeque::new() }
+    }
+
+    /// How it chooses.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The core that has it, or had it last.
+    pub fn last_core(&self) -> Option<u32> {
+        self.last_core
+    }
+
+    /// Takes it, or waits. Returns whether it was taken.
+    pub fn acquire(&mut self, waiter: Waiter) -> bool {
+        if self.held {
+            self.waiters.push_back(waiter);
+            return false;
+        }
+        self.held = true;
+        self.last_core = Some(waiter.core);
+        true
+    }
+
+    /// Gives it up.
+    pub fn release(&mut self) -> Released {
+        debug_assert!(self.held, "a lock that nobody holds is released");
+        match (self.kind, self.waiters.len()) {
+            (_, 0) => {
+                self.held = false;
+                Released::Free
+            }
+            (Kind::Unfair, waiters) => {
+                self.held = false;
+                Released::Contest(waiters)
+            }
+            (Kind::Ticket | Kind::Queued, waiters) => {
+                let next = self.waiters.pop_front().expect("one waits");
+                self.last_core = Some(next.core);
+                Released::Passed(next, waiters - 1)
+            }
+        }
+    }
+
+    /// Ends a contest: the lock goes to the `pick`th (modulo their number) of those who wait, unless it is taken.
+    pub fn contest(&mut self, pick: usize) -> Option<Waiter> {
+        if self.held || self.waiters.is_empty() {
+            return None;
+        }
+        let winner = self.waiters.remove(pick % self.waiters.len())?;
+        self.held = true;
+        self.last_core = Some(winner.core);
+        Some(winner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn waiter(task: u32) -> Waiter {
+        Waiter { task, core: task }
+    }
+
+    #[test]
+    fn fair_locks_serve_in_order() {
+        for kind in [Kind::Ticket, Kind::Queued] {
+            let mut lock = Lock::new(kind);
+            assert!(lock.acquire(waiter(0)));
+            assert!(!lock.acquire(waiter(1)));
+            assert!(!lock.acquire(waiter(2)));
+            assert_eq!(lock.release(), Released::Passed(waiter(1), 1));
+            assert_eq!(lock.last_core(), Some(1));
+            assert_eq!(lock.release(), Released::Passed(waiter(2), 0));
+            assert_eq!(lock.release(), Released::Free);
+            assert!(lock.acquire(waiter(3)));
+        }
+    }
+
+    #[test]
+    fn an_unfair_lock_can_be_snatched() {
+        let mut lock = Lock::new(Kind::Unfair);
+        assert!(lock.acquire(waiter(0)));
+        assert!(!lock.acquire(waiter(1)));
+        assert_eq!(lock.release(), Released::Contest(1));
+        assert!(lock.acquire(waiter(2)));
+        assert_eq!(lock.contest(0), None);
+        assert_eq!(lock.release(), Released::Contest(1));
+        assert_eq!(lock.contest(7), Some(waiter(1)));
+        assert_eq!(lock.release(), Released::Free);
+    }
+
+    proptest! {
+        /// Whatever comes, one has it at a time, and everybody who asked has had it in the end.
+        #[test]
+        fn one_at_a_time_and_all_in_the_end(kind in 0..3usize, steps in prop::collection::vec(any::<bool>(), 1..200)) {
+            let mut lock = Lock::new(Kind::ALL[kind]);
+            let (mut holder, mut asked, mut served) = (None, 0, 0);
+            let settle = |lock: &mut Lock| {
+                let next = match lock.release() {
+                    Released::Free => None,
+                    Released::Passed(next, _) => Some(next),
+                    Released::Contest(waiters) => lock.contest(waiters / 2),
+                };
+                next.map(|next| next.task)
+            };
+            for come in steps {
+                if come {
+                    let taken = lock.acquire(waiter(asked));
+                    prop_assert_eq!(taken, holder.is_none());
+                    if taken {
+                        holder = Some(asked);
+                        served += 1;
+                    }
+                    asked += 1;
+                } else if holder.is_some() {
+                    holder = settle(&mut lock);
+                    served += u32::from(holder.is_some());
+                }
+            }
+            while holder.is_some() {
+                holder = settle(&mut lock);
+                served += u32::from(holder.is_some());
+            }
+            prop_assert_eq!(asked, served);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Where the CPUs' time goes, and what is done for it.
+
+use terapage_event::Nanos;
+
+/// What a CPU does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// The program's own work.
+    User,
+    /// The kernel's work.
+    Kernel,
+    /// Waiting for lines that another core has.
+    Transfer,
+    /// Spinning at the lock of a volume's queue.
+    QueueSpin,
+    /// Spinning at the lock of a host.
+    HostSpin,
+    /// Spinning at another lock, or waiting for a line that many want.
+    OtherSpin,
+    /// Looking for completions, and there are none.
+    Poll,
+}
+
+impl Activity {
+    /// All of them.
+    pub const ALL: [Activity; 7] = [
+        Activity::User,
+        Activity::Kernel,
+        Activity::Transfer,
+        Activity::QueueSpin,
+        Activity::HostSpin,
+        Activity::OtherSpin,
+        Activity::Poll,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activity::User => "user",
+            Activity::Kernel => "kernel work",
+            Activity::Transfer => "lines",
+            Activity::QueueSpin => "queue lock",
+            Activity::HostSpin => "host lock",
+            Activity::OtherSpin => "other",
+            Activity::Poll => "polling",
+        }
+    }
+}
+
+/// Adds up what falls into the measured time.
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    from: Nanos,
+    to: Nanos,
+    busy_ns: [u64; Activity::ALL.len()],
+    ios: u64,
+    latencies_ns: Vec<u64>,
+    interrupts: u64,
+}
+
+impl Meter {
+    pub fn new(from: Nanos, to: Nanos) -> Self {
+        Meter { from, to, busy_ns: [0; _], ios: 0, latencies_ns: Vec::new(), interrupts: 0 }
+    }
+
+    /// A CPU did this from `start` to `end`.
+    pub fn busy(&mut self, activity: Activity, start: Nanos, end: Nanos) {
+        let (start, end) = (start.max(self.from), end.min(self.to));
+        self.busy_ns[activity as usize] += end.saturating_sub(start);
+    }
+
+    /// A request for `ios` I/Os is done, `latency_ns` after the program wanted it.
+    pub fn done(&mut self, now: Nanos, ios: u32, latency_ns: u64) {
+        if (self.from..self.to).contains(&now) {
+            self.ios += u64::from(ios);
+            self.latencies_ns.push(latency_ns);
+        }
+    }
+
+    /// An interrupt came.
+    pub fn interrupt(&mut self, now: Nanos) {
+        self.interrupts += u64::from((self.from..self.to).contains(&now));
+    }
+
+    /// The result, for `cpus` logical CPUs.
+    pub fn outcome(mut self, cpus: u32) -> Outcome {
+        let seconds = (self.to - self.from) as f64 / 1e9;
+        let ios = self.ios.max(1) as f64;
+        self.latencies_ns.sort_unstable();
+        let count = self.latencies_ns.len();
+        let percentile = |p: f64| {
+            let place = ((count as f64 * p).ceil() as usize).clamp(1, count.max(1)) - 1;
+            self.latencies_ns.get(place).map_or(0.0, |&ns| ns as f64 / 1e3)
+        };
+        Outcome {
+            iops: self.ios as f64 / seconds,
+            busy_us: self.busy_ns.map(|ns| ns as f64 / 1e3 / ios),
+            latency_mean_us: self.latencies_ns.iter().sum::<u64>() as f64 / 1e3 / count.max(1) as f64,
+            latency_p99_us: percentile(0.99),
+            interrupts_per_io: self.interrupts as f64 / ios,
+            cpus,
+        }
+    }
+}
+
+/// What a run shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// I/Os done in a second.
+    pub iops: f64,
+    /// Time of logical CPUs for an I/O, us, by activity.
+    pub busy_us: [f64; Activity::ALL.len()],
+    /// Mean time from the moment the program wanted an I/O (paced) or issued it until it is done, us.
+    pub latency_mean_us: f64,
+    /// The 99th percentile of it, us.
+    pub latency_p99_us: f64,
+    /// Interrupts for an I/O.
+    pub interrupts_per_io: f64,
+    /// Logical CPUs of the machine.
+    pub cpus: u32,
+}
+
+impl Outcome {
+    /// Time for an I/O with one activity, us.
+    pub fn us(&self, activity: Activity) -> f64 {
+        self.busy_us[activity as usize]
+    }
+
+    /// Busy time of logical CPUs for an I/O, us.
+    pub fn total_us(&self) -> f64 {
+        self.busy_us.iter().sum()
+    }
+
+    /// Spinning at locks, for an I/O, us.
+    pub fn spin_us(&self) -> f64 {
+        self.us(Activity::QueueSpin) + self.us(Activity::HostSpin) + self.us(Activity::OtherSpin)
+    }
+
+    /// The share of all logical CPUs' time that is not idle.
+    pub fn cpu_use(&self) -> f64 {
+        self.total_us() * self.iops / 1e6 / f64::from(self.cpus)
+    }
+
+    /// The same for the kernel alone.
+    pub fn kernel_use(&self) -> f64 {
+        (self.total_us() - self.us(Activity::User)) * self.iops / 1e6 / f64::from(self.cpus)
+    }
+
+    /// The share of busy time that is spent waiting for locks.
+    pub fn contention(&self) -> f64 {
+        self.spin_us() / self.total_us().max(f64::MIN_POSITIVE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_measured_time_counts() {
+        let mut meter = Meter::new(1_000, 2_000);
+        meter.busy(Activity::User, 500, 1_100);
+        meter.busy(Activity::Kernel, 1_900, 2_500);
+        meter.busy(Activity::Kernel, 2_500, 2_600);
+        meter.busy(Activity::HostSpin, 100, 200);
+        meter.done(999, 1, 5);
+        meter.done(1_000, 2, 3_000);
+        let outcome = meter.outcome(2);
+        assert_eq!(outcome.iops, 2e6);
+        assert_eq!(outcome.us(Activity::User), 0.05);
+        assert_eq!(outcome.us(Activity::Kernel), 0.05);
+        assert_eq!(outcome.spin_us(), 0.0);
+        assert_eq!(outcome.latency_p99_us, 3.0);
+        assert!((outcome.cpu_use() - 0.1).abs() < 1e-12);
+        assert!((outcome.kernel_use() - 0.05).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,111 @@
+//! What the report left open: the multi-queue stacks at the load of its figures, with the model's uncertainty.
+
+use crate::costs::{Costs, Origin};
+use crate::findings::Experiment;
+use crate::repeat::repeat;
+use crate::setup::{Error, Setup};
+use crate::stacks::Stack;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// The stacks that are compared.
+pub const COMPARED: [Stack; 4] = [Stack::Scsi, Stack::Nvme, Stack::MqScsi, Stack::MqNvme];
+
+/// How far off an unpublished value may be: it is multiplied by 1 / `DOUBT` to `DOUBT`, logarithmically even.
+pub const DOUBT: f64 = 1.4;
+
+/// The rate at which the stacks are compared, IOPS: within figure 6's peak, and reached at multiplicity 1 by all.
+pub const RATE_IOPS: f64 = 700e3;
+
+/// The published finding that a draw must show: SCSI takes about twice the CPU of NVMe.
+pub const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.7..=2.3;
+
+/// One draw of what is not known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    /// Busy time for an I/O, us, of [`COMPARED`].
+    pub busy_us: [f64; 4],
+}
+
+impl Draw {
+    /// Busy time of a stack over that of NVMe on bios.
+    pub fn over_nvme(&self, stack: Stack) -> f64 {
+        let place = COMPARED.iter().position(|&compared| compared == stack).unwrap_or(1);
+        self.busy_us[place] / self.busy_us[1]
+    }
+
+    /// Whether it shows what was published.
+    pub fn is_plausible(&self) -> bool {
+        PLAUSIBLE.contains(&self.over_nvme(Stack::Scsi))
+    }
+}
+
+/// Simulates `count` draws of all costs and machine values that are not published.
+///
+/// # Errors
+/// A setup that cannot be.
+pub fn draws(experiment: &Experiment, count: u32, tick: &(dyn Fn() + Sync)) -> Result<Vec<Draw>, Error> {
+    let mut rng = Pcg64Mcg::seed_from_u64(experiment.seed);
+    let setups: Vec<Setup> = (0..count)
+        .flat_map(|_| {
+            let drawn = draw(experiment, &mut rng);
+            COMPARED.map(|stack| drawn.setup(stack, Some(RATE_IOPS), 1))
+        })
+        .collect();
+    let repeated = repeat(&setups, 1, experiment.seed, tick)?;
+    let busy_us: Vec<f64> =
+        repeated.iter().map(|repeated| repeated.mean(crate::meter::Outcome::total_us)).collect();
+    let (draws, _) = busy_us.as_chunks::<4>();
+    Ok(draws.iter().map(|&busy_us| Draw { busy_us }).collect())
+}
+
+/// The experiment with other values for what is not published.
+fn draw(experiment: &Experiment, rng: &mut impl Rng) -> Experiment {
+    let mut factor = || DOUBT.powf(rng.random_range(-1.0..1.0));
+    let mut drawn = experiment.clone();
+    drawn.costs = draw_costs(&experiment.costs, &mut factor);
+    drawn.machine.transfer_ns *= factor();
+    // Between no gain from a sibling at all and nearly a whole core.
+    drawn.machine.smt_speed = (drawn.machine.smt_speed * factor().sqrt()).clamp(0.5, 0.95);
+    drawn
+}
+
+fn draw_costs(costs: &Costs, factor: &mut impl FnMut() -> f64) -> Costs {
+    let unsure = costs.all().filter(|(_, cost)| cost.origin != Origin::Published);
+    let mut drawn = costs.clone();
+    for (name, cost) in unsure {
+        drawn.set(name, cost.value * factor()).expect("a known cost, and in range");
+    }
+    drawn
+}
+
+/// The value below which a share `p` (0 to 1) of `values` lie.
+pub fn quantile(values: &[f64], p: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let place = (sorted.len().saturating_sub(1)) as f64 * p;
+    let (below, part) = (place as usize, place.fract());
+    let at = |place: usize| sorted.get(place).or(sorted.last()).copied().unwrap_or(f64::NAN);
+    at(below) * (1.0 - part) + at(below + 1) * part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_the_values() {
+        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.5), 2.0);
+        assert_eq!(quantile(&[1.0, 2.0], 0.25), 1.25);
+        assert_eq!(quantile(&[1.0, 2.0], 1.0), 2.0);
+        assert!(quantile(&[], 0.5).is_nan());
+    }
+
+    #[test]
+    fn draws_differ_and_come_again_with_the_seed() {
+        let experiment = Experiment { measure_ns: 2_000_000, ..Experiment::paper() };
+        let first = draws(&experiment, 3, &|| {}).unwrap();
+        assert_eq!(first, draws(&experiment, 3, &|| {}).unwrap());
+        assert_ne!(first[0], first[1]);
+    }
+}

@@ -1,0 +1,232 @@
+//! What is simulated: a machine, a stack, a load.
+
+use crate::costs::Costs;
+use crate::lock::Kind;
+use crate::mechanism::Mechanisms;
+use crate::stacks::Stack;
+use terapage_event::Nanos;
+
+/// A machine and what is attached to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Cores.
+    pub cores: u32,
+    /// Logical CPUs of a core.
+    pub smt: u32,
+    /// Sockets, or clusters of cores that share a cache; the cores are spread over them evenly.
+    pub sockets: u32,
+    /// The clock, GHz.
+    pub ghz: f64,
+    /// The speed of a logical CPU whose sibling is busy, as a share of its speed alone.
+    pub smt_speed: f64,
+    /// Fetching a line from a core of the same socket, ns.
+    pub transfer_ns: f64,
+    /// Fetching a line from a core of another socket, ns.
+    pub transfer_far_ns: f64,
+    /// Hosts (controllers); the volumes are dealt out to them.
+    pub hosts: u32,
+    /// Hardware queues of a host; 0 for one a core.
+    pub hw_queues: u32,
+    /// I/Os per second that the front end lets through, all hosts together.
+    pub front_end_iops: f64,
+    /// The part of an I/O's latency behind the front end that is always the same, ns.
+    pub latency_fixed_ns: f64,
+    /// The mean of the part that is exponentially distributed, ns.
+    pub latency_random_ns: f64,
+    /// Kind of its kernel's spinlocks.
+    pub lock: Kind,
+}
+
+impl Machine {
+    /// Logical CPUs.
+    pub fn cpus(&self) -> u32 {
+        self.cores * self.smt
+    }
+
+    /// The core of a logical CPU.
+    pub(crate) fn core(&self, cpu: u32) -> u32 {
+        cpu % self.cores
+    }
+
+    /// What a line costs that core `from` wrote last and core `to` wants, ns.
+    pub(crate) fn transfer_ns(&self, from: u32, to: u32) -> f64 {
+        let socket = |core: u32| core * self.sockets / self.cores;
+        match () {
+            () if from == to => 0.0,
+            () if socket(from) == socket(to) => self.transfer_ns,
+            () => self.transfer_far_ns,
+        }
+    }
+}
+
+/// How the moments of a paced load lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Each thread issues at even distances, the threads out of step.
+    Regular,
+    /// Each thread issues after exponentially distributed pauses.
+    Poisson,
+}
+
+/// How the costs of a stage vary from one time to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variation {
+    /// They do not.
+    Fixed,
+    /// Evenly from half the cost to one and a half times.
+    Uniform,
+    /// Exponentially.
+    Exponential,
+}
+
+/// What the program asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Threads, each bound to a logical CPU, in turn.
+    pub threads: u32,
+    /// System calls of a thread that may be under way at once.
+    pub calls_in_flight: u32,
+    /// I/Os of a system call.
+    pub multiplicity: u32,
+    /// Volumes; each call goes to one at random.
+    pub volumes: u32,
+    /// I/Os per second over all threads; `None` for as many as can be.
+    pub rate_iops: Option<f64>,
+    /// The chance that an I/O of a call continues the one before it.
+    pub sequential: f64,
+    /// Whether each I/O of a call goes to a volume of its own.
+    pub spread: bool,
+    /// How much later than asked a timer may wake a thread, ns; it then issues all that is due.
+    pub timer_slack_ns: f64,
+    /// When a paced thread issues.
+    pub arrivals: Arrivals,
+    /// How the stages' costs vary.
+    pub variation: Variation,
+}
+
+/// Everything that a run depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// The software.
+    pub stack: Stack,
+    /// The hardware.
+    pub machine: Machine,
+    /// The program.
+    pub load: Load,
+    /// What the stages cost.
+    pub costs: Costs,
+    /// What is on.
+    pub mechanisms: Mechanisms,
+    /// Simulated time that is not counted, at the start.
+    pub warm_ns: Nanos,
+    /// Simulated time that is.
+    pub measure_ns: Nanos,
+}
+
+/// A setup that cannot be simulated.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum Error {
+    /// A value that cannot be.
+    #[error("{name} is {value}; it must lie between {low} and {high}")]
+    Range {
+        /// What it is.
+        name: &'static str,
+        /// What was given.
+        value: f64,
+        /// The least that can be.
+        low: f64,
+        /// The most that can be.
+        high: f64,
+    },
+    /// Cores that cannot be dealt out evenly.
+    #[error("{cores} cores cannot be spread evenly over {sockets} sockets; make one a multiple of the other")]
+    Sockets {
+        /// Cores.
+        cores: u32,
+        /// Sockets.
+        sockets: u32,
+    },
+    /// Threads that poll need a CPU each.
+    #[error("{threads} threads that poll need as many logical CPUs, and there are {cpus}; use fewer threads")]
+    Polling {
+        /// Threads.
+        threads: u32,
+        /// Logical CPUs.
+        cpus: u32,
+    },
+    /// More volumes than there are can have no I/O.
+    #[error("{hosts} hosts for {volumes} volumes; use at most one host a volume")]
+    Hosts {
+        /// Hosts.
+        hosts: u32,
+        /// Volumes.
+        volumes: u32,
+    },
+    /// It would take too long.
+    #[error("{ios} I/Os to simulate; at most {most} are, so use a lower rate or a shorter time")]
+    Long {
+        /// I/Os.
+        ios: u64,
+        /// The most.
+        most: u64,
+    },
+}
+
+/// The most I/Os of a run.
+pub(crate) const IOS_MAX: u64 = 50_000_000;
+
+impl Setup {
+    /// Looks for what cannot be simulated.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), Error> {
+        let (machine, load) = (&self.machine, &self.load);
+        let count = |name, value: u32, high: u32| range(name, f64::from(value), 1.0, f64::from(high));
+        count("cores", machine.cores, 1024)?;
+        count("logical CPUs a core", machine.smt, 8)?;
+        count("sockets", machine.sockets, machine.cores)?;
+        count("hosts", machine.hosts, 64)?;
+        range("hardware queues", machine.hw_queues.into(), 0.0, 4096.0)?;
+        range("clock (GHz)", machine.ghz, 0.1, 20.0)?;
+        range("SMT speed", machine.smt_speed, 0.05, 1.0)?;
+        range("line transfer (ns)", machine.transfer_ns, 0.0, 1e5)?;
+        range("line transfer between sockets (ns)", machine.transfer_far_ns, 0.0, 1e5)?;
+        range("front end (IOPS)", machine.front_end_iops, 1e3, 1e9)?;
+        range("device latency (ns)", machine.latency_fixed_ns + machine.latency_random_ns, 0.0, 1e9)?;
+        count("threads", load.threads, 4096)?;
+        count("calls in flight", load.calls_in_flight, 4096)?;
+        count("multiplicity", load.multiplicity, 64)?;
+        count("volumes", load.volumes, 65_536)?;
+        range("share of sequential I/Os", load.sequential, 0.0, 1.0)?;
+        range("rate (IOPS)", load.rate_iops.unwrap_or(1e3), 1e3, 1e8)?;
+        range("timer slack (ns)", load.timer_slack_ns, 0.0, 1e9)?;
+        range("warm-up (ns)", self.warm_ns as f64, 0.0, 1e10)?;
+        range("measured time (ns)", self.measure_ns as f64, 1e6, 1e10)?;
+        self.check_together()
+    }
+
+    /// Values that are good alone and may not be together.
+    fn check_together(&self) -> Result<(), Error> {
+        let (machine, load) = (&self.machine, &self.load);
+        if !machine.cores.is_multiple_of(machine.sockets) {
+            return Err(Error::Sockets { cores: machine.cores, sockets: machine.sockets });
+        }
+        if machine.hosts > load.volumes {
+            return Err(Error::Hosts { hosts: machine.hosts, volumes: load.volumes });
+        }
+        if self.stack.polls() && load.threads > machine.cpus() {
+            return Err(Error::Polling { threads: load.threads, cpus: machine.cpus() });
+        }
+        let rate = load.rate_iops.unwrap_or(0.0);
+        let ios = (rate * (self.warm_ns + self.measure_ns) as f64 / 1e9) as u64;
+        if ios > IOS_MAX {
+            return Err(Error::Long { ios, most: IOS_MAX });
+        }
+        Ok(())
+    }
+}
+
+fn range(name: &'static str, value: f64, low: f64, high: f64) -> Result<(), Error> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(Error::Range { name, value, low, high }) }
+}
