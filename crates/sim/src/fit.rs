@@ -1,6 +1,7 @@
 //! `terapage sim fit`: the paper's unknowns, from the gains that it printed.
 
-use crate::show::{Show, bar, command_line};
+use crate::publish::command_line;
+use crate::show::{Show, bar};
 use anyhow::Context;
 use clap::Args;
 use std::collections::BTreeMap;

@@ -5,7 +5,8 @@ mod fig5;
 mod fig6;
 mod table2;
 
-use crate::show::{Show, bar, command_line};
+use crate::publish::command_line;
+use crate::show::{Show, bar};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -107,7 +108,8 @@ impl Paper {
             None if self.unfitted => Fitted::default(),
             None => Fitted::built_in(),
         };
-        let changes = self.set.iter().map(|text| pair(text, "--set")).collect::<Result<_, _>>()?;
+        let changes =
+            self.set.iter().map(|text| pair(text, "--set", "NAME=VALUE")).collect::<Result<_, _>>()?;
         let workloads = workloads(&self.trace)?;
         Ok(Bench { base, fitted, changes, workloads })
     }
@@ -119,20 +121,20 @@ pub fn read_fitted(path: &Path) -> anyhow::Result<Fitted> {
     Ok(Fitted::parse(&text, &path.display().to_string())?)
 }
 
-/// A text that has the form NAME=VALUE.
-pub fn pair(text: &str, option: &str) -> anyhow::Result<(String, String)> {
+/// The two parts of a text that has the form `form`, such as NAME=VALUE.
+pub fn pair(text: &str, option: &str, form: &str) -> anyhow::Result<(String, String)> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => {
             Ok((name.to_owned(), value.to_owned()))
         }
-        _ => bail!("{option} {text}: NAME=VALUE is expected"),
+        _ => bail!("{option} {text}: {form} is expected"),
     }
 }
 
 /// The paper's seven volumes: of traces where given (VOLUME=FILE), else synthetic.
 fn workloads(traces: &[String]) -> anyhow::Result<Vec<Workload>> {
     let traces: Vec<(String, String)> =
-        traces.iter().map(|text| pair(text, "--trace")).collect::<Result<_, _>>()?;
+        traces.iter().map(|text| pair(text, "--trace", "VOLUME=FILE")).collect::<Result<_, _>>()?;
     let known = |name: &str| GAINS.iter().any(|gain| gain.volume == name);
     if let Some((name, _)) = traces.iter().find(|(name, _)| !known(name)) {
         let names: Vec<&str> = GAINS.iter().map(|gain| gain.volume).collect();

@@ -12,7 +12,7 @@ use terapage_report::{Study, TextOptions, from_json, render_html, render_text_wi
 #[command(after_help = "Examples:
   terapage sim report study.json
   terapage sim report study.json -o study.html
-  terapage sim paper fig3 --json | terapage sim report - -o fig3.html")]
+  terapage sim paper fig3 --json - | terapage sim report - -o fig3.html")]
 pub struct Report {
     /// What a study's command wrote with --json; - for standard input
     study: PathBuf,

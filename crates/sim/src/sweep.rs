@@ -86,10 +86,10 @@ impl SweepCommand {
             Ok(Job { point: point.clone(), case, workload })
         });
         let jobs: Vec<Job> = jobs.collect::<anyhow::Result<_>>()?;
+        let threads = self.threads(&jobs)?;
         let (mut file, done) = open(output)?;
         let total = jobs.len();
         let jobs: Vec<Job> = jobs.into_iter().filter(|job| !done.contains(&job.point)).collect();
-        let threads = self.threads(&jobs)?;
         eprintln!(
             "terapage: {total} points, {} of them there already; {threads} at the same time",
             total - jobs.len()
@@ -111,7 +111,7 @@ impl SweepCommand {
 
     fn axes(&self) -> anyhow::Result<Vec<(String, Vec<String>)>> {
         let axis = |text: &String| {
-            let (name, values) = pair(text, "--set")?;
+            let (name, values) = pair(text, "--set", "NAME=VALUE,VALUE...")?;
             Ok((name, values.split(',').map(str::to_owned).collect()))
         };
         self.set.iter().map(axis).collect()

@@ -1,6 +1,7 @@
 //! `terapage sim volume`: synthetic stand-ins for the MSR Cambridge volumes.
 
-use crate::show::{Show, bar, command_line};
+use crate::publish::command_line;
+use crate::show::{Show, bar};
 use anyhow::Context;
 use clap::Args;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,132 @@
+//! `terapage sim volume`, `sim paper`, `sim fit` and `sim sweep` as a user meets them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn terapage(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_terapage")).env("COLUMNS", "100").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn done(arguments: &[&str]) -> String {
+    let output = terapage(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Refused with one line that says this.
+fn refused(arguments: &[&str], part: &str) {
+    let output = terapage(arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{arguments:?}: {said}");
+    assert!(said.lines().count() == 1 && said.contains(part), "{arguments:?}: {said}");
+}
+
+#[test]
+fn a_volume_is_described_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("hm_0.tera.zst");
+    let trace = trace.to_str().unwrap();
+    let said = done(&["sim", "volume", "hm_0", "--requests", "200000", "-o", trace]);
+    assert!(said.contains("Synthetic hm_0") && said.contains("LRU hits, 256 MiB"), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
+    let said = done(&["sim", "info", trace]);
+    assert!(said.contains("200000") || said.contains("200,000"), "{said}");
+    assert!(said.contains("synthetic"), "{said}");
+    let said = done(&["sim", "volume", "--requests", "50000", "--json", "-"]);
+    assert!(said.contains("\"Synthetic volumes\""), "{said}");
+}
+
+#[test]
+fn a_figure_is_drawn_beside_what_was_published() {
+    let small = ["--traffic", "64M", "--set", "scale=0.02", "--set", "requests=3000"];
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    for figure in ["table2", "fig3", "fig5", "fig6"] {
+        let mut arguments = vec!["sim", "paper", figure, "--html", page.to_str().unwrap()];
+        arguments.extend(small);
+        let said = done(&arguments);
+        assert!(said.contains("All requests are synthetic"), "{said}");
+        assert!(said.contains("ublished") && said.contains("prxy_0"), "{said}");
+        assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
+        assert!(std::fs::read_to_string(&page).unwrap().contains("Fukuchi"));
+    }
+    let mut arguments = vec!["sim", "paper", "table2", "--parameters"];
+    arguments.extend(small);
+    let said = done(&arguments);
+    assert!(said.contains("fitted") && said.contains("over-provisioning"), "{said}");
+}
+
+/// The settings of the results, in a set, and how many there are.
+fn results(path: &Path) -> (BTreeSet<String>, usize) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let settings = lines.iter().map(|line| line.split("\"fitted\"").next().unwrap().to_owned());
+    (settings.collect(), lines.len())
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_was_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let arguments = [
+        "sim",
+        "sweep",
+        "--set",
+        "scm=2%,5%",
+        "--set",
+        "nand=2d-fg-mlc,3d-ct-tlc",
+        "--set",
+        "scale=0.02",
+        "--set",
+        "requests=2000",
+        "--volume",
+        "hm_0,prxy_0",
+        "-o",
+        path.to_str().unwrap(),
+    ];
+    done(&arguments);
+    let (whole, lines) = results(&path);
+    assert_eq!((whole.len(), lines), (8, 8));
+    // As if the machine had gone down while the sixth line was written.
+    let bytes = std::fs::read(&path).unwrap();
+    let end = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(4).unwrap().0;
+    std::fs::write(&path, &bytes[..end + 40]).unwrap();
+    let output = terapage(&arguments);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("cut short after 39 bytes; dropped"), "{said}");
+    assert!(said.contains("8 points, 5 of them there already"), "{said}");
+    assert_eq!(results(&path), (whole, 8));
+    // Nothing is left to do.
+    let before = std::fs::read(&path).unwrap();
+    done(&arguments);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn what_is_wrong_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.jsonl");
+    let out = out.to_str().unwrap();
+    refused(&["sim", "volume", "zork"], "there is no volume zork; there are prxy_0, ");
+    refused(&["sim", "volume", "/none.toml"], "/none.toml");
+    refused(&["sim", "volume", "-o", out], "required");
+    refused(&["sim", "paper", "fig4"], "fig3");
+    refused(&["sim", "paper", "fig3", "--trace", "hm_0"], "VOLUME=FILE");
+    refused(&["sim", "paper", "fig3", "--trace", "usr_0=x"], "the paper has no such volume");
+    refused(&["sim", "paper", "fig3", "--trace", "hm_0=/none.csv"], "/none.csv");
+    refused(&["sim", "paper", "fig3", "--set", "read=80"], "a time, as 100ns");
+    refused(&["sim", "sweep", "--set", "scmm=1%", "--volume", "hm_0", "-o", out], "there are nand, page, ");
+    refused(&["sim", "sweep", "--set", "scm=1%", "-o", out], "give --volume NAME or --trace FILE");
+    refused(&["sim", "sweep", "--set", "scm=1%,much", "--volume", "hm_0", "-o", out], "scm=much");
+    refused(&["sim", "sweep", "--set", "scm=1%", "--set", "scm=2%", "--volume", "hm_0", "-o", out], "twice");
+    refused(&["sim", "sweep", "--volume", "proj_3", "--memory", "1M", "-o", out], "--memory is 1 MiB");
+    assert!(!Path::new(out).exists(), "a sweep that was refused leaves nothing");
+    std::fs::write(out, "nonsense\n").unwrap();
+    refused(&["sim", "sweep", "--volume", "hm_0", "-o", out], "line 1 is not a result of a sweep");
+    assert!(done(&["sim", "sweep", "--list"]).contains("over-provisioning"));
+}
