@@ -130,7 +130,7 @@ impl Engine {
         let run = (EXTENT / block).min(limit / 8).max(1) as u32;
         let ahead = (options.ahead_bytes / block).min(limit / 4).max(1) as u32;
         let policy = replacement::by_name(&options.policy, limit).ok_or(crate::Error::Policy)?;
-        let prefetch = prefetch::by_name(&options.prefetch, run, ahead).ok_or(crate::Error::Policy)?;
+        let prefetch = prefetch::by_name(&options.prefetch, limit, run, ahead).ok_or(crate::Error::Policy)?;
         let engine = Engine {
             block,
             limit,

@@ -1,6 +1,7 @@
 //! Which blocks are read before they are asked for.
 
 mod auto;
+mod dense;
 mod recent;
 mod sequential;
 mod streams;
@@ -33,8 +34,8 @@ pub trait Prefetch: Send {
     /// The name, as `--prefetch` has it.
     fn name(&self) -> &'static str;
 
-    /// `block` was touched; what should be read next, if anything. Runs already
-    /// asked for are not asked for again.
+    /// `block` was touched; what should be read next, if anything. Runs of a stream already
+    /// asked for are not asked for again; what is in memory may be.
     fn touched(&mut self, block: u32) -> Option<Ahead>;
 
     /// After [`touched`](Prefetch::touched): another run of the same stream, if it goes on so steadily that more should be
@@ -64,11 +65,11 @@ impl Prefetch for Off {
 /// The names that [`by_name`] knows, the default first.
 pub const NAMES: &[&str] = &["auto", "sequential", "stride", "trend", "off"];
 
-/// The policy called `name`. A run has at most `run` blocks, and at most `ahead`
+/// The policy called `name`, where memory has `frames` blocks. A run has at most `run` blocks, and at most `ahead`
 /// blocks are asked for beyond the last one touched.
-pub fn by_name(name: &str, run: u32, ahead: u32) -> Option<Box<dyn Prefetch>> {
+pub fn by_name(name: &str, frames: usize, run: u32, ahead: u32) -> Option<Box<dyn Prefetch>> {
     Some(match name {
-        "auto" => Box::new(Auto::new(run, ahead)),
+        "auto" => Box::new(Auto::new(u32::try_from(frames).unwrap_or(u32::MAX), run, ahead)),
         "sequential" => Box::new(Sequential::new(run, ahead)),
         "stride" => Box::new(Stride::new(run, ahead)),
         "trend" => Box::new(Trend::new(run, ahead)),

@@ -102,7 +102,7 @@ impl<'a> Pager<'a> {
             ready,
             batch: ((EXTENT / block_bytes) as usize).min(ready.div_ceil(2)).max(1),
             policy: replacement::by_name(&setup.policy, frames).expect("a known policy"),
-            prefetch: prefetch::by_name(&setup.prefetch, run, ahead).expect("a known policy"),
+            prefetch: prefetch::by_name(&setup.prefetch, frames, run, ahead).expect("a known policy"),
             timing,
             demand_us: timing.costs.demand_us(&timing.device, &timing.measured),
             read_us: block_bytes as f64 / read_bytes_s * 1e6,

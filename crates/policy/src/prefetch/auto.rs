@@ -1,5 +1,7 @@
-//! The default: sequential and strided streams, with less zeal when reads are wasted.
+//! The default: sequential and strided streams, with less zeal when reads are wasted; and neighbourhoods that
+//! are touched all over in no order.
 
+use super::dense::Dense;
 use super::recent::Recent;
 use super::streams::{Follow, Streams};
 use super::{Ahead, Prefetch};
@@ -12,16 +14,23 @@ const JUDGED: u32 = 64;
 pub struct Auto {
     streams: Streams,
     recent: Recent,
+    dense: Dense,
     used: u32,
     wasted: u32,
 }
 
 impl Auto {
     /// Runs of at most `run` blocks, at most `ahead` blocks (of the stream) beyond
-    /// the last touch.
-    pub fn new(run: u32, ahead: u32) -> Self {
+    /// the last touch; memory has `frames`.
+    pub fn new(frames: u32, run: u32, ahead: u32) -> Self {
         let streams = Streams::new(run, ahead);
-        Auto { streams, recent: Recent::default(), used: 0, wasted: 0 }
+        Auto {
+            streams,
+            recent: Recent::default(),
+            dense: Dense::new(run.min(ahead), frames),
+            used: 0,
+            wasted: 0,
+        }
     }
 }
 
@@ -31,16 +40,25 @@ impl Prefetch for Auto {
     }
 
     fn touched(&mut self, block: u32) -> Option<Ahead> {
-        if let Follow::Known(_, ahead) = self.streams.follow(block) {
-            return ahead;
-        }
-        let step = self.recent.neighbour(block).or_else(|| self.recent.stride(block));
-        self.recent.push(block);
-        self.streams.open(block, step?)
+        let ahead = match self.streams.follow(block) {
+            Follow::Known(_, ahead) => ahead,
+            Follow::Unknown => {
+                let step = self.recent.neighbour(block).or_else(|| self.recent.stride(block));
+                self.recent.push(block);
+                match step {
+                    Some(step) => self.streams.open(block, step),
+                    None => self.dense.touched(block),
+                }
+            }
+        };
+        self.dense.come(1 + ahead.map_or(0, |ahead| ahead.count));
+        ahead
     }
 
     fn more(&mut self) -> Option<Ahead> {
-        self.streams.more()
+        let ahead = self.streams.more();
+        self.dense.come(ahead.map_or(0, |ahead| ahead.count));
+        ahead
     }
 
     fn outcome(&mut self, used: u32, wasted: u32) {

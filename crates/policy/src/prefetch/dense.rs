@@ -1,0 +1,94 @@
+//! Neighbourhoods that are touched in no order, but soon all over: they are read as a whole.
+//!
+//! A program that goes over a part of its data at random touches every block of it before long. Where that
+//! part fits into memory, one large read of a neighbourhood saves many small ones, each of which a thread
+//! would wait for. Whether it fits is estimated by how many neighbourhoods are touched in a while.
+
+use super::Ahead;
+
+/// Touches of a neighbourhood after which the rest of it is read.
+const TOUCHES: u8 = 4;
+
+/// The least blocks of a neighbourhood: of fewer, those that are touched anyway are most.
+const EXTENT_MIN: u32 = 16;
+
+/// A while: this part of the frames has been filled anew, or asked for.
+const WHILE: u32 = 8;
+
+/// The part of the frames, in eighths, that the neighbourhoods in use may need.
+const FITS: u32 = 7;
+
+/// Neighbourhoods that are kept in mind, for each that memory has room for.
+const PLACES: u64 = 4;
+
+/// What is known of a neighbourhood.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    number: u32,
+    /// The while of its last touch.
+    at: u32,
+    /// Touches in this while and the one before.
+    touches: u8,
+}
+
+/// Neighbourhoods that are touched out of order.
+pub struct Dense {
+    /// By number, as far as they go; the one touched last has the place.
+    extents: Vec<Extent>,
+    /// Blocks of a neighbourhood, as a power of two.
+    shift: u32,
+    frames: u32,
+    /// The present while, from 1 on.
+    now: u32,
+    /// Blocks that came in during it.
+    came: u32,
+    /// Neighbourhoods touched in it, and in the one before.
+    active: [u32; 2],
+}
+
+impl Dense {
+    /// Neighbourhoods of at most `run` blocks, beside `frames` blocks in memory.
+    pub fn new(run: u32, frames: u32) -> Self {
+        let shift = run.max(1).ilog2();
+        let places = (u64::from(frames >> shift) * PLACES).next_power_of_two();
+        let extents = vec![Extent::default(); places as usize];
+        Dense { extents, shift, frames, now: 1, came: 0, active: [0; 2] }
+    }
+
+    /// `blocks` come in, of whatever neighbourhood.
+    pub fn come(&mut self, blocks: u32) {
+        self.came = self.came.saturating_add(blocks);
+        if self.came >= self.frames / WHILE {
+            self.came = 0;
+            self.now += 1;
+            self.active = [0, self.active[0]];
+        }
+    }
+
+    /// `block` was touched and belongs to no stream; the neighbourhood to read, if it is time.
+    pub fn touched(&mut self, block: u32) -> Option<Ahead> {
+        let count = 1 << self.shift;
+        if count < EXTENT_MIN {
+            return None;
+        }
+        let (now, number) = (self.now, block >> self.shift);
+        let places = self.extents.len();
+        let extent = &mut self.extents[number as usize % places];
+        if extent.number != number {
+            *extent = Extent { number, ..Extent::default() };
+        }
+        if extent.at != now {
+            self.active[0] += 1;
+            extent.touches = if extent.at + 1 == now { extent.touches } else { 0 };
+            extent.at = now;
+        }
+        extent.touches += 1;
+        let active = self.active[0].max(self.active[1]);
+        if extent.touches < TOUCHES {
+            return None;
+        }
+        extent.touches = 0;
+        let fits = u64::from(active) * u64::from(count) <= u64::from(self.frames) * u64::from(FITS) / 8;
+        fits.then_some(Ahead { first: number << self.shift, count, step: 1 })
+    }
+}
