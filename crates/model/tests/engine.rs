@@ -78,6 +78,49 @@ struct Options {
     copy: bool,
 }
 
+/// The pager's thread makes huge pages by itself: the other one is for more than there are here.
+mod maker {
+    use terapage_model::memory::{self, HUGE};
+    use terapage_model::{PAGE, Result};
+
+    pub fn prepare(stage: usize) -> Result<()> {
+        // SAFETY: nobody else has the stage.
+        unsafe { memory::replace(stage as *mut u8, HUGE)? };
+        memory::populate(stage, HUGE)?;
+        mark(stage, HUGE, 1);
+        Ok(())
+    }
+
+    pub fn mark(at: usize, len: usize, value: u8) {
+        // SAFETY: the pages are there, and the caller's.
+        let bytes = unsafe { memory::bytes(at, len) };
+        bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = value);
+    }
+
+    pub struct Maker;
+
+    impl Maker {
+        pub fn none() -> Maker {
+            Maker
+        }
+
+        pub fn start(_pages: usize) -> Result<Maker> {
+            Ok(Maker)
+        }
+
+        pub fn take(&mut self, _pages: usize) -> Option<usize> {
+            None
+        }
+
+        pub fn used(&mut self) {}
+
+        pub fn end(&mut self) {}
+
+        #[allow(dead_code, reason = "a child's part needs a process of its own")]
+        pub fn forget(&mut self) {}
+    }
+}
+
 /// The pager's thread looks at bytes by itself: its helpers are for more bytes than blocks have here.
 mod crew {
     use terapage_model::memory;

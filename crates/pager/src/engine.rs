@@ -3,6 +3,7 @@
 //! of the program waits for the same.
 
 use crate::crew::Crew;
+use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
 use crate::pool::Pool;
 use crate::recorder::{Kind, Recorder};
@@ -15,6 +16,7 @@ use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_stats::Counters;
 use terapage_store::{EXTENT, Store};
+use terapage_sys::memory::HUGE;
 use terapage_sys::ring::{Done, Piece, Ring};
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
@@ -81,6 +83,7 @@ pub(crate) struct Engine {
     pub pool: Pool,
     pub mover: Mover,
     pub crew: Crew,
+    pub maker: Maker,
     /// The hash of a block of zeros.
     pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
@@ -144,6 +147,7 @@ impl Engine {
             pool,
             mover,
             crew: Crew::alone(),
+            maker: Maker::none(),
             zero_hash: xxhash_rust::xxh3::xxh3_128(&vec![0; block]),
             policy,
             prefetch,
@@ -182,6 +186,9 @@ impl Engine {
         if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
             // To look for work would keep the program from doing any.
             self.options.spin_us = 0;
+        } else if self.mover.moves() {
+            let pages = (self.limit - self.frames) * self.block / HUGE;
+            self.maker = Maker::start(pages).unwrap_or_else(|error| self.stop(&error.to_string()));
         }
         let crew = Crew::start(self.options.threads.saturating_sub(1));
         self.crew = crew.unwrap_or_else(|error| self.stop(&error.to_string()));
@@ -494,7 +501,7 @@ impl Engine {
         if self.frames >= self.limit {
             return false;
         }
-        let made = self.pool.make(&mut self.mover, self.limit - self.frames);
+        let made = self.pool.make(&mut self.mover, &mut self.maker, self.limit - self.frames);
         self.frames += self.or_stop(made);
         true
     }

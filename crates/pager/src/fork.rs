@@ -47,6 +47,7 @@ impl Engine {
             self.register_paged(first, first + blocks)?;
         }
         self.ring = None;
+        self.maker.forget();
         // The thread that writes the trace, and the file, are the parent's.
         self.recorder = None;
         self.queue.clear();

@@ -9,6 +9,7 @@ mod engine;
 mod files;
 mod fork;
 mod mailbox;
+mod maker;
 mod mover;
 mod pagein;
 mod pageout;

@@ -6,6 +6,7 @@
 //!
 //! Without `UFFDIO_MOVE` (before Linux 6.8) by write protection and copies: the same results, slower.
 
+use crate::maker;
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::pagemap::Pagemap;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
@@ -45,8 +46,6 @@ pub(crate) struct Mover {
     /// Pages that took another try.
     pub retries: u64,
 }
-
-const MADV_HUGEPAGE: i32 = 14;
 
 /// Bytes of zeros that fresh pages are copied from: small enough for the nearest cache.
 const ZEROS: usize = 64 << 10;
@@ -151,24 +150,15 @@ impl Mover {
     /// Gives places, of `len` bytes each, frames that are neighbours in the machine's memory as far as the kernel
     /// has a huge page for them: a device transfers few large pieces faster than many small ones. How many
     /// places got one; their bytes are zero. Needs `UFFDIO_MOVE`.
-    pub fn fill_huge(&mut self, places: &[usize], len: usize) -> usize {
+    ///
+    /// `stage` is [prepared](maker::prepare) and given up; without one it is done here.
+    pub fn fill_huge(&mut self, stage: Option<usize>, places: &[usize], len: usize) -> usize {
         debug_assert!(self.moves && places.len() * len == HUGE);
-        // Mapped anew each time: only where no page table is left does the kernel put a huge page.
-        // SAFETY: nobody else has this memory.
-        if unsafe { memory::replace(self.stage as *mut u8, HUGE) }.is_err() {
-            return 0;
-        }
-        memory::advise(self.stage, HUGE, MADV_HUGEPAGE);
-        if memory::populate(self.stage, HUGE).is_err() {
-            return 0;
-        }
-        // When the kernel splits a huge page it gives zero pages back, unless they are not quite zero.
-        let mark = |at: usize, len: usize, value: u8| {
-            // SAFETY: the pages are there, and only this thread's.
-            let bytes = unsafe { memory::bytes(at, len) };
-            bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = value);
+        let stage = match stage {
+            Some(stage) => stage,
+            None if maker::prepare(self.stage).is_ok() => self.stage,
+            None => return 0,
         };
-        mark(self.stage, HUGE, 1);
         let mut filled = 0;
         while filled < places.len() {
             let run = (filled..places.len())
@@ -176,7 +166,7 @@ impl Mover {
                 .count();
             // Never the huge page as one: it has to be split while it is marked.
             let run = run.min(places.len().div_ceil(2));
-            let from = self.stage + filled * len;
+            let from = stage + filled * len;
             // SAFETY: the stage is given up here.
             let went = unsafe { self.pool.shift(places[filled], from, run * len, false) };
             let whole = match went {
@@ -196,11 +186,11 @@ impl Mover {
             }
         }
         for &place in &places[..filled] {
-            mark(place, len, 0);
+            maker::mark(place, len, 0);
         }
         if filled < places.len() {
             // SAFETY: nobody else has this memory.
-            unsafe { memory::replace(self.stage as *mut u8, HUGE) }.ok();
+            unsafe { memory::replace(stage as *mut u8, HUGE) }.ok();
         }
         filled
     }

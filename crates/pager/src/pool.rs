@@ -3,6 +3,7 @@
 //! A place is filled (it has a frame) or hollow (its frame is in the program, or was never
 //! made). There are twice as many places as frames, so that runs of neighbours are easily found.
 
+use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
 use std::collections::VecDeque;
 use terapage_sys::memory::{self, HUGE};
@@ -84,12 +85,19 @@ impl Pool {
     }
 
     /// Makes up to `most` new frames, zero and free: a huge page's worth at once where it may. How many.
-    pub fn make(&mut self, mover: &mut Mover, most: usize) -> Result<usize, Lost> {
+    pub fn make(&mut self, mover: &mut Mover, maker: &mut Maker, most: usize) -> Result<usize, Lost> {
         let many = HUGE / self.block;
+        if most < many {
+            maker.end();
+        }
         if mover.moves() && most >= many {
             let places: Vec<u32> = (0..many).map(|_| self.take_hollow()).collect();
             let addresses: Vec<usize> = places.iter().map(|&place| self.address(place)).collect();
-            let made = mover.fill_huge(&addresses, self.block);
+            let stage = maker.take(most / many);
+            let made = mover.fill_huge(stage, &addresses, self.block);
+            if stage.is_some() {
+                maker.used();
+            }
             self.zero.extend(&places[..made]);
             places[made..].iter().for_each(|&place| self.put_hollow(place));
             if made > 0 {
