@@ -97,6 +97,20 @@ impl Engine {
         self.install(&[block]);
         Counters::add(&self.counters.soft_faults, 1);
         self.policy.rescue(block);
+        self.put_back_company(block);
+    }
+
+    /// Puts the neighbours of a block back that should not leave either, without waiting for their faults.
+    fn put_back_company(&mut self, block: u32) {
+        let region = self.table.block_range_of(block).unwrap_or(block..block);
+        let company = self.policy.company(block);
+        let company = company.start.max(region.start)..company.end.min(region.end);
+        let soft: Vec<u32> = company.filter(|&other| self.table.state(other) == State::Soft).collect();
+        self.soft_len -= soft.len();
+        self.install(&soft);
+        for &other in &soft {
+            self.policy.back(other);
+        }
     }
 
     /// A touch of a block that was taken out to see it.

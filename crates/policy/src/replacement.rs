@@ -8,6 +8,8 @@ mod lru;
 mod s3fifo;
 mod two_q;
 
+use std::ops::Range;
+
 pub use arc::Arc;
 pub use auto::Auto;
 pub use clock::Clock;
@@ -31,6 +33,17 @@ pub trait Replacement: Send {
 
     /// `block`, given as a victim before, was touched while still in memory, and is in again.
     fn rescue(&mut self, block: u32);
+
+    /// After [`rescue`](Replacement::rescue) of `block`: the blocks around it that should not leave either. Those of them
+    /// that were victims and are still in memory are to be put [back](Replacement::back).
+    fn company(&self, block: u32) -> Range<u32> {
+        block..block
+    }
+
+    /// `block`, given as a victim before, is in again, though nobody touched it.
+    fn back(&mut self, block: u32) {
+        self.rescue(block);
+    }
 
     /// `block`, which is in, was touched. A pager does not see such touches and
     /// never calls this; a simulator does, to run a policy as its paper has it.

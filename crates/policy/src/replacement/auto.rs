@@ -9,7 +9,7 @@
 //!   older part of each is watched. An extent that proves to be in use goes to the new end of the LRU list.
 //! - The newcomers' share follows ARC: it grows when one comes back that was gone, and shrinks when another one does.
 //! - The blocks of an extent leave together, in order: one write takes many. A block that was touched on its way out is
-//!   spared the next time, if others of its extent can go.
+//!   spared the next time, if others of its extent can go; when a second one is touched, all that are still in memory come back.
 //!
 //! Sources: Park, Lee, Yeom, "Profiling Dynamic Data Access Patterns with Controlled Overhead and Quality" (DAMON),
 //! Middleware Industry 2019, for samples; Johnson, Shasha, "2Q", VLDB 1994; Megiddo, Modha, "ARC", FAST 2003. `docs/policies.md` has what it
@@ -17,6 +17,7 @@
 
 use super::Replacement;
 use crate::list::Lists;
+use std::ops::Range;
 
 /// Came in, not known to be in use: the younger part, and the part that is watched.
 const NEW: u8 = 1;
@@ -35,6 +36,9 @@ const EXTENTS_MIN: usize = 512;
 const SAMPLES: usize = 2;
 /// Frames to each watched block at least.
 const FRAMES_PER_SAMPLE: usize = 50;
+
+/// Blocks of an extent that are touched on their way out before the others are kept as well.
+const COMPANY_MIN: u32 = 2;
 
 /// The part of the kept blocks that is watched, in per cent.
 const OLD_PERCENT: usize = 30;
@@ -277,6 +281,20 @@ impl Replacement for Auto {
     fn rescue(&mut self, block: u32) {
         let (extent, bit) = self.make_place(block);
         self.extents[extent as usize].spared |= bit;
+        self.keep(extent, bit);
+        self.age();
+    }
+
+    fn company(&self, block: u32) -> Range<u32> {
+        let (extent, _) = self.place(block);
+        if self.extents[extent as usize].spared.count_ones() < COMPANY_MIN {
+            return block..block;
+        }
+        extent << self.shift..(extent + 1) << self.shift
+    }
+
+    fn back(&mut self, block: u32) {
+        let (extent, bit) = self.make_place(block);
         self.keep(extent, bit);
         self.age();
     }
