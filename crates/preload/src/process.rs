@@ -143,11 +143,13 @@ pub fn start_pager() -> Pager {
     let paths: Vec<PathBuf> = settings.stores.iter().map(|store| store.0.clone()).collect();
     let limit = settings.store_size.map(|size| size.0);
     let first = AtomicBool::new(true);
+    // A device is the parent's alone: a forked child keeps its blocks in a file.
+    let for_children: Vec<PathBuf> =
+        paths.iter().filter_map(|path| terapage_store::directory_of(path).ok().flatten()).collect();
     let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
         let mut paths = paths.clone();
         if !first.swap(false, Relaxed) {
-            // A device is the parent's alone: a forked child keeps its blocks in a file.
-            paths.retain(|path| path.is_dir());
+            paths.clone_from(&for_children);
             if paths.is_empty() {
                 let other = terapage_config::default_store(&|_: &str| None);
                 paths.extend(other.ok().map(|store| store.0));
