@@ -10,7 +10,7 @@ use crate::engine::{CHILDREN, Engine};
 use crate::slots::Slots;
 use crate::table::State;
 use crate::{Error, Mailbox};
-use terapage_stats::Counters;
+use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
 use terapage_sys::fd::Fd;
 
@@ -35,10 +35,12 @@ impl Engine {
     pub(crate) fn begin_child(
         &mut self,
         store: Box<dyn Store>,
-        counters: &'static Counters,
+        shared: &'static Shared,
         mailbox: &'static Mailbox,
     ) -> Result<(), Error> {
         use std::sync::atomic::Ordering::Relaxed;
+        let counters = &shared.counters;
+        self.table.usage.inherit(&shared.regions);
         self.mover.reopen()?;
         self.pool.register(&self.mover)?;
         let ranges: Vec<_> =

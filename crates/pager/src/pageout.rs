@@ -79,7 +79,7 @@ impl Engine {
                 self.policy.seen(busy);
             }
             for block in out.drain(..) {
-                self.table.get_mut(block).state = State::Watched;
+                self.table.set_state(block, State::Watched);
             }
         }
     }
@@ -284,7 +284,7 @@ impl Engine {
             let pieces = rest[..run].iter().map(|&block| self.pool.address(self.table.get(block).place));
             let pieces = pieces.map(|at| Piece::new(at, self.block)).collect();
             for &block in &rest[..run] {
-                self.table.get_mut(block).state = State::Writing;
+                self.table.set_state(block, State::Writing);
             }
             self.writing += run;
             Counters::add(&self.counters.page_out_bytes, (run * self.block) as u64);
@@ -304,7 +304,7 @@ impl Engine {
                 self.record(Kind::SoftFault, [block]);
                 self.install(&[block]);
                 self.policy.rescue(block);
-                Counters::add(&self.counters.soft_faults, 1);
+                self.count_soft_fault(block);
             } else {
                 self.make_soft(block);
             }
