@@ -184,6 +184,7 @@ impl Engine {
         if look.zero && slot.is_some() && self.is_file(entry.origin) && hash == old {
             // A hole in a mapped file, which must not come to be filled.
             Counters::add(&self.counters.clean_page_outs, 1);
+            self.record(Kind::PageOutClean, [block]);
             return true;
         }
         if look.zero {

@@ -62,7 +62,14 @@ impl Files {
             }
         }
         let gib = (self.extents.len() * EXTENT) as f64 / (1u64 << 30) as f64;
-        let why = format!("no space left after {gib:.2} GiB; free some, or give --store another place");
+        let why = match self.members.iter().any(Member::is_limited) {
+            true => {
+                format!(
+                    "no more than {gib:.2} GiB is allowed (by a quota, or the limit on the size of files: ulimit -f)"
+                )
+            }
+            false => format!("no space left after {gib:.2} GiB; free some, or give --store another place"),
+        };
         Err(Error::Full { name: self.name(), why })
     }
 

@@ -6,6 +6,7 @@
 
 use crate::{EXTENT, Error};
 use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ pub(crate) const STEP: u64 = 64 << 20;
 
 /// The file system has no such call.
 const EOPNOTSUPP: i32 = 95;
+
+/// No space on the disk; a quota is used up; the process may not make a file that large.
+const FULL: [ErrorKind; 3] = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
 
 /// What a path that was given as a store is.
 enum Kind {
@@ -38,6 +42,8 @@ pub(crate) struct Member {
     /// The size of a device; `None` for a file, which grows.
     device: Option<u64>,
     full: bool,
+    /// It is full by a quota or a limit of the process, not for want of space.
+    limited: bool,
 }
 
 impl Kind {
@@ -119,12 +125,18 @@ impl Member {
             used: 0,
             device,
             full: false,
+            limited: false,
         })
     }
 
     /// What people call it.
     pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    /// Whether a quota or a limit of the process keeps it from growing.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.full && self.limited
     }
 
     /// The descriptor's number.
@@ -146,7 +158,8 @@ impl Member {
                     Ok(()) => break,
                     // Without the call, room is found out by writing.
                     Err(error) if error.errno() == EOPNOTSUPP => break,
-                    Err(error) if error.source.kind() == std::io::ErrorKind::StorageFull => {
+                    Err(error) if FULL.contains(&error.source.kind()) => {
+                        self.limited = error.source.kind() != ErrorKind::StorageFull;
                         step /= 2;
                         if step < extent {
                             self.full = true;
