@@ -24,8 +24,10 @@ setup:
 build:
 	cargo build --workspace --release --locked
 
-demo: setup build
-	tools/demo
+demo:
+	tools/setup build
+	cargo build --release --locked -p terapage-cli -p terapage-preload
+	@tools/demo
 
 test:
 	cargo fmt --all --check
