@@ -47,6 +47,7 @@ mod slots;
 #[path = "../../pager/src/table.rs"]
 mod table;
 #[path = "../../pager/src/usage.rs"]
+#[allow(dead_code, reason = "no region has a name here")]
 mod usage;
 
 use engine::Engine;

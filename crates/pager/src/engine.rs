@@ -569,6 +569,7 @@ impl Engine {
     }
 
     fn publish(&mut self) {
+        self.make_room_for_books();
         let counters = self.counters;
         let resident = (self.frames * self.block) as u64;
         counters.resident_bytes.store(resident, Relaxed);

@@ -63,7 +63,7 @@ impl Engine {
         self.stores.push(store);
         self.slots = Slots::new((EXTENT / self.block) as u32);
         self.slots.grown(self.stores[usize::from(self.own_origin())].slots());
-        counters.budget_bytes.store((self.limit * self.block) as u64, Relaxed);
+        counters.budget_bytes.store((self.options.frames * self.block) as u64, Relaxed);
         counters.block_bytes.store(self.block as u64, Relaxed);
         counters.regions.store(ranges.len() as u64, Relaxed);
         self.counters = counters;

@@ -7,6 +7,9 @@ use crate::{Error, Request};
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_sys::{PAGE, memory};
 
+/// Frames that there are always.
+const FRAMES_MIN: usize = 8;
+
 impl Engine {
     pub(crate) fn serve_request(&mut self) {
         let Some(request) = self.mailbox.take() else { return };
@@ -115,6 +118,19 @@ impl Engine {
             }
         }
         self.shrink()
+    }
+
+    /// The pager's books of blocks are part of the budget, up to half of it: as they grow there are fewer frames.
+    pub(crate) fn make_room_for_books(&mut self) {
+        let budget = self.options.frames;
+        let books = self.table.usage.books_bytes() / self.block;
+        let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
+        if limit < self.limit {
+            self.limit = limit;
+            if let Err(error) = self.shrink() {
+                self.stop(&error.to_string());
+            }
+        }
     }
 
     /// Gives frames back that are more than there may be.

@@ -4,11 +4,14 @@
 //! named part around it, else for the first region, which has no name. A change of state costs a look at a
 //! short list, and that only where a frame comes or goes.
 
-use crate::table::State;
+use crate::table::{Entry, State};
 use crate::{Error, Pager, Request};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_stats::{REGIONS, RegionCounters, RegionTable};
+
+/// Bytes that a block in use takes in the table and in the policy's lists.
+const BOOKS: usize = size_of::<Entry>() + 12;
 
 /// A part that has a name, and the number of its counters.
 struct Named {
@@ -21,6 +24,9 @@ pub(crate) struct Usage {
     counters: &'static RegionTable,
     named: Vec<Named>,
     block_bytes: u64,
+    /// Blocks that are neither all zero nor released, and the most that there have been.
+    live: u32,
+    live_most: u32,
 }
 
 /// Whether a block in this state has a frame, and whether only the store has it.
@@ -34,7 +40,7 @@ fn kind(state: State) -> (bool, bool) {
 
 impl Usage {
     pub fn new(counters: &'static RegionTable, block: usize) -> Usage {
-        Usage { counters, named: Vec::new(), block_bytes: block as u64 }
+        Usage { counters, named: Vec::new(), block_bytes: block as u64, live: 0, live_most: 0 }
     }
 
     /// The counters of the innermost named part that a block is in.
@@ -44,8 +50,18 @@ impl Usage {
     }
 
     /// A block's state changes.
-    pub fn changed(&self, block: u32, old: State, new: State) {
+    pub fn changed(&mut self, block: u32, old: State, new: State) {
         let (old, new) = (kind(old), kind(new));
+        const NONE: (bool, bool) = (false, false);
+        match (old, new) {
+            (NONE, NONE) => {}
+            (NONE, _) => {
+                self.live += 1;
+                self.live_most = self.live_most.max(self.live);
+            }
+            (_, NONE) => self.live -= 1,
+            _ => {}
+        }
         if old != new {
             let region = self.of(block);
             self.adjust(&region.resident_bytes, old.0, new.0);
@@ -96,6 +112,11 @@ impl Usage {
         let Some(index) = self.named.iter().position(|named| named.region == region) else { return };
         let named = self.named.remove(index);
         self.of(named.blocks.start).absorb(&self.counters[region]);
+    }
+
+    /// Bytes of the pager's books of blocks: pages of them that were touched stay.
+    pub fn books_bytes(&self) -> usize {
+        self.live_most as usize * BOOKS
     }
 
     /// Goes on in a forked child, whose counters these are.

@@ -33,6 +33,34 @@ fn touch(start: usize, block: usize, value: u8) {
 }
 
 #[test]
+fn books_of_blocks_are_part_of_the_budget() {
+    if let Err(error) = Userfaultfd::open(Kind::Waiting) {
+        eprintln!("SKIPPED: {error}");
+        return;
+    }
+    const SMALL: usize = 4096;
+    const MANY: usize = 10_000;
+    let start = memory::reserve(MANY * SMALL).unwrap() as usize;
+    let options = Options { block: SMALL, frames: 512, ..Options::default() };
+    let make = || -> Result<Box<dyn Store>, Error> { Ok(Box::new(Ram::new(SMALL, 2 * MANY * SMALL))) };
+    let pager = Pager::start(options, Box::new(make)).unwrap();
+    pager.add(start, MANY * SMALL, 0).unwrap();
+    let at = |block: usize| (start + block * SMALL) as *mut u64;
+    for block in 0..MANY {
+        // SAFETY: the block is paged memory of the test's.
+        unsafe { at(block).write_volatile(block as u64 + 1) };
+    }
+    for block in 0..MANY {
+        // SAFETY: as above.
+        assert_eq!(unsafe { at(block).read_volatile() }, block as u64 + 1);
+    }
+    pager.discard(start, SMALL).unwrap();
+    // 44 bytes for each block.
+    let frames = 512 - MANY * 44 / SMALL;
+    assert_eq!(pager.counters().snapshot().resident_bytes, (frames * SMALL) as u64);
+}
+
+#[test]
 fn regions_add_up_to_the_process() {
     if let Err(error) = Userfaultfd::open(Kind::Waiting) {
         eprintln!("SKIPPED: {error}");
