@@ -17,11 +17,11 @@ pub fn table(regions: Vec<Region>) -> String {
     }
     let mut text = format!("\n{HEAD}\n");
     for region in Region::largest(regions, MOST) {
-        let name = if region.name.is_empty() { "other" } else { &region.name };
         let bytes = |n: u64| Size(n).to_string();
         let _ = writeln!(
             text,
-            "{name:<32} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "{:<32} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            region.name,
             bytes(region.size_bytes),
             bytes(region.resident_bytes),
             bytes(region.stored_bytes),
@@ -41,7 +41,7 @@ mod tests {
     fn lines_stand_under_their_heads() {
         let region = |name: &str, size_bytes| Region { name: name.into(), size_bytes, ..Region::default() };
         let heap = Region { hard_faults: 123, page_in_bytes: 1 << 20, ..region("heap", 5 << 30) };
-        let text = table(vec![heap, region("static arrays of libm.so.6", 3 << 20), region("", 0)]);
+        let text = table(vec![heap, region("static arrays of libm.so.6", 3 << 20), region("other", 0)]);
         let lines: Vec<_> = text.lines().skip(1).collect();
         assert!(lines.iter().all(|line| line.len() == HEAD.len()), "{text}");
         assert_eq!(

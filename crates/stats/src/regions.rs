@@ -120,7 +120,7 @@ impl Region {
     fn from_words(words: &[u64]) -> Region {
         let (name, rest) = words.split_at(NAME_WORDS);
         let name: Vec<u8> = name.iter().flat_map(|word| word.to_le_bytes()).take_while(|&b| b != 0).collect();
-        let name = String::from_utf8_lossy(&name);
+        let name = if name.is_empty() { "other".into() } else { String::from_utf8_lossy(&name) };
         Region {
             name: name.chars().filter(|c| !c.is_control()).collect(),
             start: rest[0],
@@ -197,7 +197,8 @@ mod tests {
         whole.hard_faults.store(2, Relaxed);
         whole.absorb(&part);
         assert_eq!(whole.hard_faults.load(Relaxed), 5);
-        assert_eq!(Region::from_bytes(&file(&[&whole, &part])).len(), 1);
+        let regions = Region::from_bytes(&file(&[&whole, &part]));
+        assert_eq!((regions.len(), &*regions[0].name), (1, "other"));
     }
 
     #[test]
