@@ -2,6 +2,7 @@
 
 PREFIX ?= /usr/local
 SHELL := /bin/bash
+CARGO_TEST := cargo test --locked --release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 MAN := target/man
 COMPLETIONS := target/completions
@@ -23,23 +24,25 @@ setup:
 build:
 	cargo build --workspace --release --locked
 
-demo: setup build
-	tools/demo
+demo:
+	tools/setup build
+	cargo build --release --locked -p terapage-cli -p terapage-preload
+	@tools/demo
 
 test:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo test --workspace --locked --release
+	$(CARGO_TEST) --workspace
 	cargo build --workspace --release --locked
 	tests/programs/run-all ci
 	tests/faults/run
 	tests/report/run
 
 soak: build
-	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 cargo test -p terapage-model --locked --release
-	TERAPAGE_FUZZ_SEED=$$RANDOM TERAPAGE_FUZZ_CASES=200000 cargo test -p terapage-blocktrace --locked --release --test fuzz
+	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 $(CARGO_TEST) -p terapage-model
+	TERAPAGE_FUZZ_SEED=$$RANDOM TERAPAGE_FUZZ_CASES=200000 $(CARGO_TEST) -p terapage-blocktrace --test fuzz
 	tests/programs/run-all soak
-	tests/guest/run
+	$(MAKE) guest
 
 guest: build
 	tests/guest/run

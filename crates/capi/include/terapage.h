@@ -38,7 +38,8 @@ extern "C" {
 struct tera_options {
     size_t size;          /* sizeof(struct tera_options) */
     uint64_t memory;      /* the budget, bytes; default: half of the machine's memory */
-    const char *store;    /* a directory on a disk or a block device; default: $TMPDIR, /var/tmp or /tmp */
+    const char *store;    /* a directory on a disk, an empty file there, or a block device;
+                              default: $TMPDIR, /var/tmp or /tmp */
     size_t block;         /* bytes that move together: 4096 to 2097152, a power of two; default 16384 */
     const char *policy;   /* replacement: auto, lru, fifo, clock, s3fifo, 2q, arc */
     const char *prefetch; /* auto, sequential, stride, trend, off */

@@ -2,7 +2,7 @@
 
 use crate::{library, options::Options, print, userfaultfd};
 use clap::{Args, ValueHint};
-use rustix::fs::{Mode, OFlags, statvfs};
+use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 use std::ffi::OsString;
@@ -213,25 +213,24 @@ fn check_store(path: &Path, budget: Size) -> Check {
     let name = "store";
     let shown = path.display();
     let other = "name a directory on a local disk with --store";
-    let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
-    let (kind, opened) = if path.is_dir() {
-        ("directory", rustix::fs::open(path, flags | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR))
-    } else {
-        ("file or device", rustix::fs::open(path, flags, Mode::empty()))
-    };
-    if let Err(error) = opened {
-        return Check::failure(name, format!("{kind} {shown} does not take direct I/O: {error}"), other);
+    match terapage_store::takes_direct_io(path) {
+        Ok(true) => {}
+        Ok(false) => {
+            let found = format!("{shown} takes no direct I/O: blocks go through the page cache");
+            return Check::warning(name, found, other);
+        }
+        Err(error) => return Check::failure(name, error.to_string(), other),
     }
-    if !path.is_dir() {
-        return Check::ok(name, format!("{kind} {shown} takes direct I/O"));
+    if !path.is_dir() && !path.is_file() {
+        return Check::ok(name, format!("{shown} takes direct I/O"));
     }
     match statvfs(path).map(|found| Size(found.f_bavail.saturating_mul(found.f_frsize))) {
         Ok(free) if free < budget => {
-            let found = format!("{kind} {shown} takes direct I/O; {free} free, less than the budget");
+            let found = format!("{shown} takes direct I/O; {free} free, less than the budget");
             Check::warning(name, found, "make room, or name another directory with --store")
         }
-        Ok(free) => Check::ok(name, format!("{kind} {shown} takes direct I/O; {free} free")),
-        Err(error) => Check::failure(name, format!("{kind} {shown}: {error}"), other),
+        Ok(free) => Check::ok(name, format!("{shown} takes direct I/O; {free} free")),
+        Err(error) => Check::failure(name, format!("{shown}: {error}"), other),
     }
 }
 

@@ -9,6 +9,7 @@ mod manual;
 mod options;
 mod process;
 mod program;
+mod regions;
 mod run;
 mod signals;
 mod stat;

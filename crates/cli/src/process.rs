@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use terapage_stats::{BYTES, FILE_NAME, Snapshot};
+use terapage_stats::{BYTES, FILE_BYTES, FILE_NAME, Region, Snapshot};
 
 /// A paged process, by its open memory file of counters.
 pub struct Paged {
@@ -51,6 +51,15 @@ impl Paged {
         let mut bytes = [0; BYTES];
         self.counters.read_exact_at(&mut bytes, 0).ok()?;
         Snapshot::from_bytes(&bytes)
+    }
+
+    /// Its regions now, the largest first; none where it counts none.
+    pub fn regions(&self) -> Vec<Region> {
+        let mut bytes = vec![0; FILE_BYTES];
+        match self.counters.read_exact_at(&mut bytes, 0) {
+            Ok(()) => Region::from_bytes(&bytes),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Whether it still runs.

@@ -1,12 +1,12 @@
 //! `terapage stat`: a process's counters, once.
 
-use crate::{complain, print, process::Paged};
+use crate::{complain, print, process::Paged, regions};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
 use terapage_config::Size;
-use terapage_stats::Snapshot;
+use terapage_stats::{Region, Snapshot};
 
 /// The arguments of `terapage stat`.
 #[derive(Args)]
@@ -14,6 +14,7 @@ use terapage_stats::Snapshot;
 Examples:
   terapage stat 4711
   terapage stat 4711 --json | jq .hard_faults
+  terapage stat 4711 --json | jq -r '.by_region[] | [.name, .resident_bytes] | @tsv'
 
 Exit status:
   0; 1 where the process is not paged.")]
@@ -41,20 +42,21 @@ impl Stat {
             return Ok(ExitCode::FAILURE);
         };
         if self.json {
-            print(&format!("{:#}\n", to_json(&snapshot)?))?;
+            print(&format!("{:#}\n", to_json(&snapshot, &paged.regions())?))?;
         } else {
-            print(&table(&paged.name, &snapshot))?;
+            print(&(table(&paged.name, &snapshot) + &regions::table(paged.regions())))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The counters by name, with the percentiles of the latency, microseconds.
-fn to_json(snapshot: &Snapshot) -> anyhow::Result<Value> {
+/// The counters by name, with the percentiles of the latency, microseconds, and all regions.
+fn to_json(snapshot: &Snapshot, regions: &[Region]) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(snapshot)?;
     for (name, p) in [("hard_latency_p50_us", 0.5), ("hard_latency_p99_us", 0.99)] {
         value[name] = json!(snapshot.hard_latency_percentile_us(p));
     }
+    value["by_region"] = serde_json::to_value(regions)?;
     Ok(value)
 }
 
@@ -118,9 +120,11 @@ mod tests {
         let text = table("sort", &now);
         assert!(text.contains("7 (sort)") && text.contains("4 GiB") && text.contains("12345"), "{text}");
         assert!(text.contains("p50 <256 us"), "{text}");
-        let value = to_json(&now).unwrap();
+        let heap = Region { name: "heap".to_owned(), soft_faults: 3, ..Region::default() };
+        let value = to_json(&now, &[heap]).unwrap();
+        assert_eq!(value["by_region"][0]["soft_faults"], 3);
         assert_eq!(value["hard_faults"], 12345);
         assert_eq!(value["hard_latency_p99_us"], 256);
-        assert!(to_json(&Snapshot::default()).unwrap()["hard_latency_p50_us"].is_null());
+        assert!(to_json(&Snapshot::default(), &[]).unwrap()["hard_latency_p50_us"].is_null());
     }
 }

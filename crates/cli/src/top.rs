@@ -1,6 +1,6 @@
 //! `terapage top`: paged processes, live.
 
-use crate::{complain, print, process, process::Paged, stat::latency, stat::table};
+use crate::{complain, print, process, process::Paged, regions, stat::latency, stat::table};
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, terminal};
@@ -93,7 +93,8 @@ impl Top {
                 .map(|(then, old)| Rates { old: *old, seconds: at.duration_since(*then).as_secs_f64() });
             rows.push(row(paged.pid, &paged.name, &snapshot, rates.as_ref()));
             if self.pid.is_some() {
-                details = format!("\n{}", table(&paged.name, &snapshot));
+                let regions = regions::table(paged.regions());
+                details = format!("\n{}{regions}", table(&paged.name, &snapshot));
             }
         }
         *before = now;

@@ -25,10 +25,11 @@ fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
-        let (mounts, file) = if controllers.is_empty() {
-            (vec![root.to_owned(), root.join("unified")], "memory.max")
+        let (mounts, files): (_, &[&str]) = if controllers.is_empty() {
+            // Above `memory.high` a program is not stopped, but slowed down to a crawl.
+            (vec![root.to_owned(), root.join("unified")], &["memory.max", "memory.high"])
         } else if controllers.split(',').any(|name| name == "memory") {
-            (vec![root.join("memory")], "memory.limit_in_bytes")
+            (vec![root.join("memory")], &["memory.limit_in_bytes"])
         } else {
             continue;
         };
@@ -36,9 +37,9 @@ fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
             // Inside a container the path may be one that only the host sees; its ancestors are then
             // missing up to the mount itself, which is the container's own group.
             for above in Path::new(group).ancestors() {
-                let at = mount.join(above.strip_prefix("/").unwrap_or(above)).join(file);
-                let limit = fs::read_to_string(at).ok().and_then(|text| text.trim().parse().ok());
-                least = least.into_iter().chain(limit).min();
+                let at = mount.join(above.strip_prefix("/").unwrap_or(above));
+                let limits = files.iter().filter_map(|file| fs::read_to_string(at.join(file)).ok());
+                least = least.into_iter().chain(limits.filter_map(|text| text.trim().parse().ok())).min();
             }
         }
     }
@@ -72,6 +73,10 @@ mod tests {
         assert_eq!(limit("0::/slice/unit\n"), Some(2_000_000));
         assert_eq!(limit("4:cpu,memory:/a\n0::/slice/unit\n"), Some(1_000_000));
         assert_eq!(limit("0::/elsewhere\nnonsense\n"), None);
+        put("slice/unit/memory.high", "1500000\n");
+        assert_eq!(limit("0::/slice/unit\n"), Some(1_500_000), "what slows down counts too");
+        put("unified/both/memory.max", "700000\n");
+        assert_eq!(limit("4:memory:/\n0::/both\n"), Some(700_000), "version 2 beside version 1");
         put("memory.max", "500000\n");
         assert_eq!(limit("0::/only/the/host/sees/this\n"), Some(500_000));
     }

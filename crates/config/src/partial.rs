@@ -179,12 +179,24 @@ impl Partial {
             store.check()?;
             store.0 = absolute("store", &store.0)?;
         }
+        if let Some(block) = settings.block.filter(|block| settings.memory.0 / block.0 < FRAMES_MIN) {
+            let why = format!(
+                "{} holds fewer than {FRAMES_MIN} blocks of {block} (raise --memory or lower --block)",
+                settings.memory
+            );
+            return Err(Error::Value { name: "memory".to_owned(), why });
+        }
         if let Some(size) = settings.store_size {
             store::check_room(&settings.stores, size)?;
         }
         for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
             if let Some(path) = file {
                 *path = absolute(name, path)?;
+                // Refused now, not when the program has done its work.
+                if !path.parent().is_some_and(Path::is_dir) {
+                    let why = format!("{} is in a directory that does not exist", path.display());
+                    return Err(Error::Value { name: name.to_owned(), why });
+                }
             }
         }
         Ok(settings)
@@ -230,6 +242,9 @@ fn share_of_machine(percent: f64) -> Result<Size, Error> {
     }
     Ok(size)
 }
+
+/// Blocks that a budget must hold at least.
+const FRAMES_MIN: u64 = 8;
 
 fn absolute(name: &str, path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path)

@@ -1,7 +1,7 @@
 //! Where a store may lie.
 
 use crate::{Error, Size, StorePath};
-use rustix::fs::{Access, FileType, access, stat, statfs, statvfs};
+use rustix::fs::{Access, access, stat, statfs, statvfs};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -30,27 +30,33 @@ impl StorePath {
             _ => bytes,
         };
         if path.is_empty() {
-            return Err("the path is empty (name a directory, a file or a block device)".to_owned());
+            return Err("the path is empty (name a directory, an empty file or a block device)".to_owned());
         }
         Ok(StorePath(OsStr::from_bytes(path).into()))
     }
 
-    /// Checks that blocks can be kept there: a directory or a file that can be written and
-    /// does not lie in memory, or a block device.
+    /// Checks that blocks can be kept there: in a directory, or beside an empty file, that can be written and
+    /// does not lie in memory; or on a block device.
     pub fn check(&self) -> Result<(), Error> {
         let no =
             |why: &str| Error::Value { name: "store".to_owned(), why: format!("{} {why}", self.0.display()) };
-        let found =
-            stat(&self.0).map_err(|e| no(&format!("cannot be used: {e} (name a directory on a disk)")))?;
-        let kind = FileType::from_raw_mode(found.st_mode);
-        let rights = match kind {
-            FileType::Directory => Access::WRITE_OK | Access::EXEC_OK,
-            FileType::BlockDevice => Access::READ_OK | Access::WRITE_OK,
-            FileType::RegularFile => return Err(no("exists and would be overwritten (name a directory)")),
-            _ => return Err(no("is no directory or block device")),
+        let directory = terapage_store::directory_of(&self.0).map_err(|error| match error {
+            terapage_store::Error::Unfit { why, .. } => no(&why),
+            other => no(&other.to_string()),
+        })?;
+        let denied = |at: &Path, error| match at == self.0 {
+            true => no(&format!("cannot be written: {error} (name another --store)")),
+            false => no(&format!(
+                "is in a directory that cannot be written, {}: {error} (name another --store)",
+                at.display()
+            )),
         };
-        access(&self.0, rights).map_err(|e| no(&format!("cannot be written: {e} (name another --store)")))?;
-        if kind != FileType::BlockDevice && in_memory(&self.0) {
+        let Some(directory) = directory else {
+            return access(&self.0, Access::READ_OK | Access::WRITE_OK)
+                .map_err(|error| denied(&self.0, error));
+        };
+        access(&directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| denied(&directory, error))?;
+        if in_memory(&directory) {
             return Err(no("lies in memory (tmpfs), which saves none (name a directory on a disk)"));
         }
         Ok(())
@@ -61,7 +67,7 @@ impl StorePath {
 pub(crate) fn check_room(stores: &[StorePath], size: Size) -> Result<(), Error> {
     let mut room = 0;
     for store in stores {
-        if !store.0.is_dir() {
+        if !store.0.is_dir() && !store.0.is_file() {
             // A device has the size that it has.
             return Ok(());
         }

@@ -87,18 +87,30 @@ fn parent() -> io::Result<(Version, PathBuf)> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let (version, directory, top) =
         locate(&own, &mounts).ok_or_else(|| io::Error::other("no memory cgroup is mounted"))?;
-    if version == Version::One {
-        return Ok((version, if directory.is_dir() { directory } else { top }));
-    }
-    directory
-        .ancestors()
-        .take_while(|ancestor| ancestor.starts_with(&top))
-        .find(|ancestor| {
-            let handed_on = fs::read_to_string(ancestor.join("cgroup.subtree_control"));
-            handed_on.is_ok_and(|list| list.split_whitespace().any(|name| name == "memory"))
+    choose(version, &directory, &top).map(|parent| (version, parent))
+}
+
+/// The nearest of `directory` and those above it, up to `top`, that can have a child with a memory limit.
+fn choose(version: Version, directory: &Path, top: &Path) -> io::Result<PathBuf> {
+    let lists_memory = |file: PathBuf| {
+        fs::read_to_string(file).is_ok_and(|list| list.split_whitespace().any(|name| name == "memory"))
+    };
+    let mut above = directory.ancestors().take_while(|ancestor| ancestor.starts_with(top));
+    let found = match version {
+        // In a container the path may be one that only the host sees.
+        Version::One => above.find(|ancestor| ancestor.is_dir()),
+        Version::Two => above.find(|ancestor| lists_memory(ancestor.join("cgroup.subtree_control"))),
+    };
+    found.map(Path::to_owned).ok_or_else(|| {
+        let control = top.join("cgroup.subtree_control");
+        io::Error::other(match version {
+            Version::Two if lists_memory(top.join("cgroup.controllers")) => format!(
+                "no cgroup hands on the memory controller (as root: echo +memory > {})",
+                control.display()
+            ),
+            _ => format!("the memory controller is not at hand below {}", top.display()),
         })
-        .map(|ancestor| (version, ancestor.to_owned()))
-        .ok_or_else(|| io::Error::other("no cgroup above hands on the memory controller"))
+    })
 }
 
 /// Version, own directory and mount point, from /proc/self/cgroup and /proc/self/mountinfo.
@@ -130,7 +142,8 @@ fn locate(own: &str, mounts: &str) -> Option<(Version, PathBuf, PathBuf)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Version, locate};
+    use super::{Version, choose, locate};
+    use std::fs;
 
     #[test]
     fn version_1_is_found_where_it_has_the_memory_controller() {
@@ -142,6 +155,29 @@ mod tests {
             found,
             Some((Version::One, "/sys/fs/cgroup/memory/a/b".into(), "/sys/fs/cgroup/memory".into()))
         );
+    }
+
+    #[test]
+    fn the_nearest_group_that_may_have_limited_children_is_taken() {
+        let tree = tempfile::tempdir().unwrap();
+        let top = tree.path();
+        let group = top.join("slice/unit");
+        fs::create_dir_all(&group).unwrap();
+        assert_eq!(choose(Version::One, &group, top).unwrap(), group);
+        assert_eq!(choose(Version::One, &top.join("slice/elsewhere"), top).unwrap(), top.join("slice"));
+        // Version 2: first nobody has the controller, then the top alone, then it hands it on, then the slice does too.
+        let put = |path: &str, text: &str| fs::write(top.join(path), text).unwrap();
+        let says = || choose(Version::Two, &group, top).unwrap_err().to_string();
+        assert!(says().contains("not at hand"), "{}", says());
+        put("cgroup.controllers", "cpu memory pids\n");
+        put("cgroup.subtree_control", "cpu\n");
+        assert!(says().contains("echo +memory > "), "{}", says());
+        put("cgroup.subtree_control", "cpu memory\n");
+        assert_eq!(choose(Version::Two, &group, top).unwrap(), top);
+        put("slice/cgroup.subtree_control", "memory\n");
+        assert_eq!(choose(Version::Two, &group, top).unwrap(), top.join("slice"));
+        put("slice/unit/cgroup.subtree_control", "\n");
+        assert_eq!(choose(Version::Two, &group, top).unwrap(), top.join("slice"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod report;
 mod runner;
 mod scan;
 mod session;
+mod sizes;
 mod sort;
 mod statistics;
 mod swap;

@@ -4,7 +4,8 @@ use crate::fio::{self, Pattern};
 use crate::janitor::OwnedFile;
 use crate::report::{Run, Side, Unit};
 use crate::runner::{self, End};
-use crate::session::{Common, Contender, Limits, Session, failed, size};
+use crate::session::{Common, Contender, Session, failed};
+use crate::sizes::Sizes;
 use std::cell::Cell;
 use terapage_config::Size;
 
@@ -16,12 +17,8 @@ const BLOCK_DEFAULT: u64 = 64 << 10;
 /// Options of `random`.
 #[derive(Debug, clap::Args)]
 pub struct Random {
-    /// Bytes of data.
-    #[arg(long, value_name = "SIZE", default_value = "4G", allow_hyphen_values = true)]
-    data: String,
-    /// Bytes of memory for those that are limited.
-    #[arg(long, value_name = "SIZE", default_value = "1G", allow_hyphen_values = true)]
-    memory: String,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Reads of each pass.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     reads: u64,
@@ -34,9 +31,6 @@ pub struct Random {
     /// Seed of the places that are read.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Bytes of Terapage's block, and of fio's reads.
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    block: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -47,13 +41,7 @@ const ABLE: [Contender; 5] =
 impl Random {
     /// Runs the experiment.
     pub fn run(self) -> anyhow::Result<()> {
-        let block = self.block.map(|text| size("--block", &text, 4096)).transpose()?;
-        let limits = Limits {
-            data: size("--data", &self.data, MIB)?,
-            memory: size("--memory", &self.memory, MIB)?,
-            block,
-            options: Vec::new(),
-        };
+        let limits = self.sizes.limits()?;
         let mut session = Session::start("random", self.common, &ABLE, &limits)?;
         let threads: Vec<String> = self.threads.iter().map(u32::to_string).collect();
         let arguments = session.workload_arguments(&[
@@ -70,7 +58,7 @@ impl Random {
             &self.seed.to_string(),
         ]);
         // fio comes after Terapage and reads what Terapage reads for one touch.
-        let size_read = Cell::new(block.unwrap_or(BLOCK_DEFAULT));
+        let size_read = Cell::new(limits.block.unwrap_or(BLOCK_DEFAULT));
         let runs = session.rounds(
             &session.contenders,
             |contender| contender.name().into(),

@@ -4,7 +4,8 @@ use crate::fio::{self, Pattern};
 use crate::janitor::OwnedFile;
 use crate::report::{Run, Side, Unit};
 use crate::runner::{self, End};
-use crate::session::{Common, Contender, Limits, Session, failed, size};
+use crate::session::{Common, Contender, Session, failed};
+use crate::sizes::Sizes;
 use terapage_config::Size;
 
 const MIB: u64 = 1 << 20;
@@ -12,18 +13,11 @@ const MIB: u64 = 1 << 20;
 /// Options of `scan`.
 #[derive(Debug, clap::Args)]
 pub struct Scan {
-    /// Bytes of data.
-    #[arg(long, value_name = "SIZE", default_value = "4G", allow_hyphen_values = true)]
-    data: String,
-    /// Bytes of memory for those that are limited.
-    #[arg(long, value_name = "SIZE", default_value = "1G", allow_hyphen_values = true)]
-    memory: String,
+    #[command(flatten)]
+    sizes: Sizes,
     /// Threads of the passes that have several.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// Bytes of Terapage's block.
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    block: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -34,13 +28,7 @@ const ABLE: [Contender; 5] =
 impl Scan {
     /// Runs the experiment.
     pub fn run(self) -> anyhow::Result<()> {
-        let block = self.block.map(|text| size("--block", &text, 4096)).transpose()?;
-        let limits = Limits {
-            data: size("--data", &self.data, MIB)?,
-            memory: size("--memory", &self.memory, MIB)?,
-            block,
-            options: Vec::new(),
-        };
+        let limits = self.sizes.limits()?;
         let mut session = Session::start("scan", self.common, &ABLE, &limits)?;
         let (data, threads) = (limits.data.to_string(), self.threads.to_string());
         let arguments = session.workload_arguments(&["scan", "--bytes", &data, "--threads", &threads]);

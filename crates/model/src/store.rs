@@ -6,12 +6,9 @@ use crate::ring::{Done, Medium, Operation, Piece, Ring};
 /// The most that one operation moves: few blocks, so that runs of slots end often.
 pub const EXTENT: usize = 512;
 
-/// Why a store or the pager cannot do something: the names of both stand for it here.
+/// Why a store cannot grow.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused.
-    #[error(transparent)]
-    System(#[from] crate::Error),
     /// There is no room.
     #[error("store {name} is full: {why}")]
     Full {
@@ -20,26 +17,6 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// The range is not one of paged blocks.
-    #[error("{len} bytes at {start:#x} are not all paged")]
-    NotPaged {
-        /// The first address.
-        start: usize,
-        /// Bytes.
-        len: usize,
-    },
-    /// A policy has a name that is not known.
-    #[error("unknown policy")]
-    Policy,
-    /// Forks of forks have used up the numbers of stores.
-    #[error("more than 250 generations of forks")]
-    TooManyForks,
-    /// The numbers of stores are used up.
-    #[error("too many files are mapped at once")]
-    TooManyFiles,
-    /// The range is not one of a mapped file.
-    #[error("no file is mapped there")]
-    NoFile,
 }
 
 /// A place for blocks, as `terapage-store` has it.

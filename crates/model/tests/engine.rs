@@ -16,6 +16,9 @@ mod advice;
 #[path = "../../pager/src/engine.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod engine;
+#[path = "../../pager/src/error.rs"]
+#[allow(dead_code, reason = "no trace here, which could not be written")]
+mod error;
 #[path = "../../pager/src/files.rs"]
 #[allow(dead_code, reason = "writing to a mapped file touches memory behind the model's back")]
 mod files;
@@ -28,6 +31,9 @@ mod mailbox;
 #[path = "../../pager/src/mover.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod mover;
+#[path = "../../pager/src/options.rs"]
+#[allow(dead_code, reason = "no trace here")]
+mod options;
 #[path = "../../pager/src/pagein.rs"]
 mod pagein;
 #[path = "../../pager/src/pageout.rs"]
@@ -40,9 +46,14 @@ mod requests;
 mod slots;
 #[path = "../../pager/src/table.rs"]
 mod table;
+#[path = "../../pager/src/usage.rs"]
+#[allow(dead_code, reason = "no region has a name here")]
+mod usage;
 
 use engine::Engine;
+pub(crate) use error::Error;
 use mailbox::{Mailbox, Request};
+pub(crate) use options::Options;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -52,30 +63,15 @@ use terapage_model::fd::Fd;
 use terapage_model::machine::{self, Behaviour, Canary, choose};
 use terapage_model::store::Disk;
 use terapage_model::{PAGE, memory, program, ring};
-use terapage_stats::Counters;
 use xxhash_rust::xxh3::xxh3_128;
 
-pub(crate) use terapage_model::store::{EXTENT, Error, Store};
+pub(crate) use terapage_model::store::{EXTENT, Error as StoreError, Store};
 pub(crate) use terapage_model::sync;
 
 /// What asks: the program's side of the pager.
 struct Pager {
     mailbox: &'static Mailbox,
     block: usize,
-}
-
-/// How a pager is to be: the pager's options, but for the trace.
-struct Options {
-    block: usize,
-    frames: usize,
-    policy: String,
-    prefetch: String,
-    ahead_bytes: usize,
-    soft_per_mille: usize,
-    verify: bool,
-    threads: usize,
-    spin_us: u64,
-    copy: bool,
 }
 
 /// The pager's thread makes huge pages by itself: the other one is for more than there are here.
@@ -232,13 +228,12 @@ impl Shared {
 
 thread_local! {
     /// One test's counters, over all its runs.
-    // SAFETY: counters are atomics, for which zeros are valid.
-    static COUNTERS: &'static Counters = Box::leak(Box::new(unsafe { std::mem::zeroed() }));
+    static COUNTERS: &'static terapage_stats::Shared = Box::leak(Box::default());
 }
 
 /// Whether the runs have met what they are about: a plan that never faults shows nothing.
 fn assert_met() {
-    let met = COUNTERS.with(|counters| counters.snapshot());
+    let met = COUNTERS.with(|shared| shared.counters.snapshot());
     eprintln!("{}", met.to_json().unwrap_or_default());
     let all = [
         met.first_touches,
@@ -274,12 +269,11 @@ fn run(plan: Plan) {
         verify: plan.verify,
         threads: 1,
         spin_us: choose(2) as u64,
-        copy: false,
+        ..Options::default()
     };
     let mailbox = Mailbox::new().unwrap();
     let engine =
-        Engine::new(options, Box::new(Disk::new(BLOCK)), COUNTERS.with(|counters| *counters), mailbox)
-            .unwrap();
+        Engine::new(options, Box::new(Disk::new(BLOCK)), COUNTERS.with(|shared| *shared), mailbox).unwrap();
     let engine = Shared(Box::into_raw(Box::new(engine)));
     let pager = shuttle::thread::spawn(move || {
         // SAFETY: this thread's, but for a fork, which parks it.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
-use terapage_stats::Counters;
+use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
 use terapage_sys::memory::HUGE;
 use terapage_sys::ring::{Done, Piece, Ring};
@@ -122,7 +122,7 @@ impl Engine {
     pub fn new(
         options: Options,
         store: Box<dyn Store>,
-        counters: &'static Counters,
+        shared: &'static Shared,
         mailbox: &'static Mailbox,
     ) -> Result<Engine, crate::Error> {
         let block = options.block;
@@ -143,7 +143,7 @@ impl Engine {
             reading: 0,
             soft: VecDeque::new(),
             soft_len: 0,
-            table: Table::new(block),
+            table: Table::new(block, &shared.regions),
             pool,
             mover,
             crew: Crew::alone(),
@@ -165,7 +165,7 @@ impl Engine {
             requests_ready: false,
             children: Vec::new(),
             random: Vec::new(),
-            counters,
+            counters: &shared.counters,
             mailbox,
             demands: 0,
             luck: LUCK_MAX,
@@ -513,9 +513,10 @@ impl Engine {
             if entry.state != State::Soft || entry.stamp != stamp {
                 continue;
             }
-            entry.state = if entry.slot().is_some() { State::Stored } else { State::Zero };
+            let state = if entry.slot().is_some() { State::Stored } else { State::Zero };
             let place = entry.place;
             entry.flags = 0;
+            self.table.set_state(block, state);
             self.soft_len -= 1;
             self.policy.gone(block);
             return Some(place);
@@ -525,8 +526,8 @@ impl Engine {
 
     /// A block whose frame is in the pool, clean: it may be taken back or lose its frame.
     pub fn make_soft(&mut self, block: u32) {
+        self.table.set_state(block, State::Soft);
         let entry = self.table.get_mut(block);
-        entry.state = State::Soft;
         entry.stamp = entry.stamp.wrapping_add(1);
         let stamp = entry.stamp;
         self.soft.push_back((block, stamp));
@@ -556,8 +557,8 @@ impl Engine {
             let installed = self.mover.install(to, from, run * self.block);
             self.or_stop(installed);
             for &block in &rest[..run] {
+                self.table.set_state(block, State::Mapped);
                 let entry = self.table.get_mut(block);
-                entry.state = State::Mapped;
                 entry.flags = 0;
                 let place = entry.place;
                 self.pool.put_hollow(place);
@@ -568,6 +569,7 @@ impl Engine {
     }
 
     fn publish(&mut self) {
+        self.make_room_for_books();
         let counters = self.counters;
         let resident = (self.frames * self.block) as u64;
         counters.resident_bytes.store(resident, Relaxed);

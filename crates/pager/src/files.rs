@@ -10,7 +10,7 @@
 
 use crate::engine::{Engine, Purpose, Transfer};
 use crate::table::State;
-use crate::{Error, Pager, Request};
+use crate::{Error, Pager, Request, StoreError};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -68,8 +68,8 @@ impl Store for FileStore {
         self.bytes.div_ceil(self.block as u64) as u32
     }
 
-    fn grow(&mut self) -> Result<(), terapage_store::Error> {
-        Err(terapage_store::Error::Full { name: self.name(), why: "it is only read".to_owned() })
+    fn grow(&mut self) -> Result<(), StoreError> {
+        Err(StoreError::Full { name: self.name(), why: "it is only read".to_owned() })
     }
 
     unsafe fn read(
@@ -119,8 +119,8 @@ impl Store for Gone {
         0
     }
 
-    fn grow(&mut self) -> Result<(), terapage_store::Error> {
-        Err(terapage_store::Error::Full { name: self.name(), why: "it is gone".to_owned() })
+    fn grow(&mut self) -> Result<(), StoreError> {
+        Err(StoreError::Full { name: self.name(), why: "it is gone".to_owned() })
     }
 
     unsafe fn read(&mut self, _: &mut Ring, _: u32, _: &[Piece], _: u64) -> terapage_sys::Result<()> {
@@ -179,10 +179,10 @@ impl Engine {
         self.files.push(Mapped { first, end, origin });
         for slot in 0..slots.min(end - first) {
             let entry = self.table.get_mut(first + slot);
-            entry.state = State::Stored;
             entry.set_slot(Some(slot));
             entry.origin = origin;
             entry.hash = UNKNOWN;
+            self.table.set_state(first + slot, State::Stored);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::engine::{CHILDREN, Engine};
 use crate::slots::Slots;
 use crate::table::State;
 use crate::{Error, Mailbox};
-use terapage_stats::Counters;
+use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
 use terapage_sys::fd::Fd;
 
@@ -35,10 +35,12 @@ impl Engine {
     pub(crate) fn begin_child(
         &mut self,
         store: Box<dyn Store>,
-        counters: &'static Counters,
+        shared: &'static Shared,
         mailbox: &'static Mailbox,
     ) -> Result<(), Error> {
         use std::sync::atomic::Ordering::Relaxed;
+        let counters = &shared.counters;
+        self.table.usage.inherit(&shared.regions);
         self.mover.reopen()?;
         self.pool.register(&self.mover)?;
         let ranges: Vec<_> =
@@ -61,7 +63,7 @@ impl Engine {
         self.stores.push(store);
         self.slots = Slots::new((EXTENT / self.block) as u32);
         self.slots.grown(self.stores[usize::from(self.own_origin())].slots());
-        counters.budget_bytes.store((self.limit * self.block) as u64, Relaxed);
+        counters.budget_bytes.store((self.options.frames * self.block) as u64, Relaxed);
         counters.block_bytes.store(self.block as u64, Relaxed);
         counters.regions.store(ranges.len() as u64, Relaxed);
         self.counters = counters;

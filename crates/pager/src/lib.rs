@@ -6,11 +6,13 @@
 mod advice;
 mod crew;
 mod engine;
+mod error;
 mod files;
 mod fork;
 mod mailbox;
 mod maker;
 mod mover;
+mod options;
 mod pagein;
 mod pageout;
 mod pool;
@@ -19,103 +21,21 @@ mod requests;
 mod slots;
 mod sync;
 mod table;
+mod usage;
 mod words;
 
 use engine::Engine;
+pub use error::Error;
 pub(crate) use mailbox::{Mailbox, Request};
+pub use options::Options;
 use recorder::Recorder;
-use std::path::PathBuf;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
-use terapage_stats::{Counters, FILE_NAME, MAGIC};
+use terapage_stats::{Counters, FILE_NAME, MAGIC, RegionCounters, Shared};
+pub(crate) use terapage_store::Error as StoreError;
 use terapage_store::Store;
 use terapage_sys::fd::Fd;
 use terapage_sys::{file, thread};
-
-/// Why the pager cannot do something.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The operating system refused.
-    #[error(transparent)]
-    System(#[from] terapage_sys::Error),
-    /// The store cannot be had.
-    #[error(transparent)]
-    Store(#[from] terapage_store::Error),
-    /// The range is not one of paged blocks.
-    #[error("{len} bytes at {start:#x} are not all paged")]
-    NotPaged {
-        /// The first address.
-        start: usize,
-        /// Bytes.
-        len: usize,
-    },
-    /// A policy has a name that is not known.
-    #[error("unknown policy")]
-    Policy,
-    /// Forks of forks have used up the numbers of stores.
-    #[error("more than 250 generations of forks")]
-    TooManyForks,
-    /// The numbers of stores are used up.
-    #[error("too many files are mapped at once (about 250 are possible)")]
-    TooManyFiles,
-    /// The range is not one of a mapped file.
-    #[error("no file is mapped there")]
-    NoFile,
-    /// The trace cannot be written.
-    #[error("the trace {}: {source}", path.display())]
-    Trace {
-        /// The trace file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-}
-
-/// How a pager is to be.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Bytes of a block: a power of two, 4 KiB to 2 MiB.
-    pub block: usize,
-    /// The budget, in frames; at least 8.
-    pub frames: usize,
-    /// A name of `terapage_policy::replacement`.
-    pub policy: String,
-    /// A name of `terapage_policy::prefetch`.
-    pub prefetch: String,
-    /// Bytes to read ahead of a stream, at most; a quarter of the budget in any case.
-    pub ahead_bytes: usize,
-    /// The share of the frames that is kept ready: soft, free, or on its way out.
-    pub soft_per_mille: usize,
-    /// Check bytes that come back against their hash.
-    pub verify: bool,
-    /// Threads of the pager: one that serves faults, the others help it to look at bytes.
-    pub threads: usize,
-    /// Microseconds that the pager looks for more work before it sleeps.
-    pub spin_us: u64,
-    /// Do without UFFDIO_MOVE.
-    pub copy: bool,
-    /// Record the program's block references in this file, with the process's number for each `%p`.
-    /// `docs/trace-format.md` tells what is seen. A forked child records nothing.
-    pub trace: Option<PathBuf>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            block: 16 << 10,
-            frames: 4096,
-            policy: "auto".to_owned(),
-            prefetch: "auto".to_owned(),
-            ahead_bytes: 16 << 20,
-            soft_per_mille: 20,
-            verify: true,
-            threads: 1,
-            spin_us: 100,
-            copy: false,
-            trace: None,
-        }
-    }
-}
 
 /// Makes the store of a process: its own, and its children's when it forks.
 pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
@@ -124,7 +44,7 @@ pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
 pub struct Pager {
     engine: *mut Engine,
     mailbox: &'static Mailbox,
-    counters: &'static Counters,
+    shared: &'static Shared,
     block: usize,
     moves: bool,
     make_store: Box<MakeStore>,
@@ -149,18 +69,18 @@ pub struct Forking {
 // SAFETY: it is given back by the thread that forked, in the parent and in the child.
 unsafe impl Send for Forking {}
 
-fn counters() -> Result<(Fd, &'static Counters), Error> {
+fn shared() -> Result<(Fd, &'static Shared), Error> {
     let name = std::ffi::CString::new(FILE_NAME).expect("no zero byte");
-    let (fd, at) = file::memory_file(&name, size_of::<Counters>().next_multiple_of(terapage_sys::PAGE))?;
+    let (fd, at) = file::memory_file(&name, size_of::<Shared>().next_multiple_of(terapage_sys::PAGE))?;
     // SAFETY: mapped just now, large enough, and never unmapped; zeros are valid counters.
-    let counters = unsafe { &*at.cast::<Counters>() };
-    use std::sync::atomic::Ordering::Relaxed;
+    let shared = unsafe { &*at.cast::<Shared>() };
+    let counters = &shared.counters;
     counters.pid.store(thread::pid(), Relaxed);
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
     counters.started_s.store(now, Relaxed);
     counters.magic.store(MAGIC, SeqCst);
-    Ok((fd, counters))
+    Ok((fd, shared))
 }
 
 impl Pager {
@@ -169,11 +89,11 @@ impl Pager {
     /// # Errors
     /// No userfaultfd, no io_uring, no store, no trace file.
     pub fn start(options: Options, make_store: Box<MakeStore>) -> Result<Pager, Error> {
-        let (stats_file, counters) = counters()?;
+        let (stats_file, shared) = shared()?;
         let mailbox = Mailbox::new()?;
         let block = options.block;
         let (path, frames) = (options.trace.clone(), options.frames);
-        let mut engine = Engine::new(options, make_store()?, counters, mailbox)?;
+        let mut engine = Engine::new(options, make_store()?, shared, mailbox)?;
         let mut trace = None;
         if let Some(path) = path {
             let (recorder, shared) = Recorder::start(&path, block, frames)?;
@@ -182,17 +102,8 @@ impl Pager {
         }
         let moves = engine.mover.moves();
         let engine = Box::into_raw(Box::new(engine));
-        let pager = Pager {
-            engine,
-            mailbox,
-            counters,
-            block,
-            moves,
-            make_store,
-            stats_file,
-            holds: Vec::new(),
-            trace,
-        };
+        let pager =
+            Pager { engine, mailbox, shared, block, moves, make_store, stats_file, holds: Vec::new(), trace };
         pager.spawn()?;
         Ok(pager)
     }
@@ -222,7 +133,12 @@ impl Pager {
 
     /// The counters.
     pub fn counters(&self) -> &'static Counters {
-        self.counters
+        &self.shared.counters
+    }
+
+    /// The counters of a region.
+    pub fn region(&self, region: usize) -> &'static RegionCounters {
+        &self.shared.regions[region]
     }
 
     /// The descriptor through which others read the counters.
@@ -310,13 +226,13 @@ impl Pager {
 
     /// After the fork, in the child, before anything touches paged memory.
     pub fn after_fork_in_child(&mut self, forking: Forking) -> Result<(), Error> {
-        let (stats_file, counters) = counters()?;
+        let (stats_file, shared) = shared()?;
         let mailbox = Mailbox::new()?;
         let store = (self.make_store)()?;
         // SAFETY: the child has one thread, this one.
-        unsafe { (*self.engine).begin_child(store, counters, mailbox)? };
+        unsafe { (*self.engine).begin_child(store, shared, mailbox)? };
         self.mailbox = mailbox;
-        self.counters = counters;
+        self.shared = shared;
         self.stats_file = stats_file;
         self.trace = None;
         let Forking { hold, asking } = forking;

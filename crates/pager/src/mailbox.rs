@@ -63,6 +63,23 @@ pub(crate) enum Request {
         len: usize,
         hashes: *const u128,
     },
+    /// `name`: valid while the asker waits.
+    Name {
+        region: usize,
+        start: usize,
+        len: usize,
+        held: usize,
+        name: *const str,
+    },
+    Rename {
+        region: usize,
+        start: usize,
+        len: usize,
+        held: usize,
+    },
+    Unname {
+        region: usize,
+    },
     FinishTrace,
     Park,
 }

@@ -69,7 +69,7 @@ impl Engine {
         self.frames += count as usize;
         self.mapped += count as usize;
         for block in first..first + count {
-            self.table.get_mut(block).state = State::Mapped;
+            self.table.set_state(block, State::Mapped);
             self.policy.insert(block);
         }
     }
@@ -95,7 +95,7 @@ impl Engine {
         self.record(Kind::SoftFault, [block]);
         self.soft_len -= 1;
         self.install(&[block]);
-        Counters::add(&self.counters.soft_faults, 1);
+        self.count_soft_fault(block);
         self.policy.rescue(block);
         self.put_back_company(block);
     }
@@ -113,6 +113,12 @@ impl Engine {
         }
     }
 
+    /// For the process and for the region.
+    pub(crate) fn count_soft_fault(&self, block: u32) {
+        Counters::add(&self.counters.soft_faults, 1);
+        Counters::add(&self.table.usage.of(block).soft_faults, 1);
+    }
+
     /// A touch of a block that was taken out to see it.
     pub(crate) fn watched_fault(&mut self, block: u32) {
         let marker = self.table.get(block).has(MARKER);
@@ -123,7 +129,7 @@ impl Engine {
             Counters::add(&self.counters.prefetch_used_blocks, 1);
             self.prefetch_after(block);
         } else {
-            Counters::add(&self.counters.soft_faults, 1);
+            self.count_soft_fault(block);
             self.policy.seen(block);
         }
     }
@@ -132,6 +138,7 @@ impl Engine {
     pub(crate) fn hard_fault(&mut self, block: u32) {
         let since_ns = self.now();
         Counters::add(&self.counters.hard_faults, 1);
+        Counters::add(&self.table.usage.of(block).hard_faults, 1);
         self.record(Kind::HardFault, [block]);
         let place = self.place();
         // Waiting for a place may have changed nothing about this block: only faults and requests do.
@@ -209,9 +216,9 @@ impl Engine {
             let pieces = places[range.clone()].iter().map(|&place| self.pool.address(place));
             let pieces = pieces.map(|at| Piece::new(at, self.block)).collect();
             for (&block, &place) in blocks[range.clone()].iter().zip(&places[range.clone()]) {
-                let entry = self.table.get_mut(block);
-                entry.state = State::Reading;
-                entry.place = place;
+                self.table.get_mut(block).place = place;
+                self.table.set_state(block, State::Reading);
+                Counters::add(&self.table.usage.of(block).page_in_bytes, self.block as u64);
             }
             self.reading += run;
             Counters::add(&self.counters.page_in_bytes, (run * self.block) as u64);
@@ -254,7 +261,7 @@ impl Engine {
         let mut rest = &transfer.blocks[..];
         while let Some(&first) = rest.first() {
             if left_out(self, first) {
-                self.table.get_mut(first).state = State::Watched;
+                self.table.set_state(first, State::Watched);
                 self.policy.insert(first);
                 rest = &rest[1..];
                 continue;

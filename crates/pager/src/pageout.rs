@@ -79,7 +79,7 @@ impl Engine {
                 self.policy.seen(busy);
             }
             for block in out.drain(..) {
-                self.table.get_mut(block).state = State::Watched;
+                self.table.set_state(block, State::Watched);
             }
         }
     }
@@ -184,6 +184,7 @@ impl Engine {
         if look.zero && slot.is_some() && self.is_file(entry.origin) && hash == old {
             // A hole in a mapped file, which must not come to be filled.
             Counters::add(&self.counters.clean_page_outs, 1);
+            self.record(Kind::PageOutClean, [block]);
             return true;
         }
         if look.zero {
@@ -284,7 +285,7 @@ impl Engine {
             let pieces = rest[..run].iter().map(|&block| self.pool.address(self.table.get(block).place));
             let pieces = pieces.map(|at| Piece::new(at, self.block)).collect();
             for &block in &rest[..run] {
-                self.table.get_mut(block).state = State::Writing;
+                self.table.set_state(block, State::Writing);
             }
             self.writing += run;
             Counters::add(&self.counters.page_out_bytes, (run * self.block) as u64);
@@ -304,7 +305,7 @@ impl Engine {
                 self.record(Kind::SoftFault, [block]);
                 self.install(&[block]);
                 self.policy.rescue(block);
-                Counters::add(&self.counters.soft_faults, 1);
+                self.count_soft_fault(block);
             } else {
                 self.make_soft(block);
             }

@@ -7,6 +7,9 @@ use crate::{Error, Request};
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_sys::{PAGE, memory};
 
+/// Frames that there are always.
+const FRAMES_MIN: usize = 8;
+
 impl Engine {
     pub(crate) fn serve_request(&mut self) {
         let Some(request) = self.mailbox.take() else { return };
@@ -46,6 +49,23 @@ impl Engine {
                 let hashes = unsafe { std::slice::from_raw_parts(hashes, (end - first) as usize) };
                 engine.written(first, end, hashes)
             }),
+            Request::Name { region, start, len, held, name } => {
+                self.each_part(start, len, |engine, first, end| {
+                    // SAFETY: the asker waits for the answer, and the text is its own.
+                    engine.name(region, first, end, held, unsafe { &*name });
+                    Ok(())
+                })
+            }
+            Request::Rename { region, start, len, held } => {
+                self.each_part(start, len, |engine, first, end| {
+                    engine.rename(region, first, end, held);
+                    Ok(())
+                })
+            }
+            Request::Unname { region } => {
+                self.table.usage.unname(region);
+                Ok(())
+            }
             Request::FinishTrace => {
                 if let Some(recorder) = self.recorder.take() {
                     recorder.end();
@@ -93,11 +113,24 @@ impl Engine {
             }
             at = loose.end;
             for block in loose {
-                self.table.get_mut(block).state = State::Loose;
+                self.table.set_state(block, State::Loose);
                 self.counters.released_bytes.fetch_add(self.block as u64, Relaxed);
             }
         }
         self.shrink()
+    }
+
+    /// The pager's books of blocks are part of the budget, up to half of it: as they grow there are fewer frames.
+    pub(crate) fn make_room_for_books(&mut self) {
+        let budget = self.options.frames;
+        let books = self.table.usage.books_bytes() / self.block;
+        let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
+        if limit < self.limit {
+            self.limit = limit;
+            if let Err(error) = self.shrink() {
+                self.stop(&error.to_string());
+            }
+        }
     }
 
     /// Gives frames back that are more than there may be.
@@ -135,7 +168,7 @@ impl Engine {
                     let done = self.mover.fresh(at + page * PAGE, PAGE);
                     self.or_stop(done);
                 }
-                self.table.get_mut(block).state = State::Mapped;
+                self.table.set_state(block, State::Mapped);
                 self.frames += 1;
                 self.mapped += 1;
                 self.policy.insert(block);
@@ -162,7 +195,7 @@ impl Engine {
                     for block in block..block + run as u32 {
                         self.policy.remove(block);
                         self.drop_slot(block);
-                        self.table.get_mut(block).state = State::Zero;
+                        self.table.set_state(block, State::Zero);
                     }
                     self.mapped -= run;
                     self.frames -= run;
@@ -192,8 +225,8 @@ impl Engine {
             }
             let entry = self.table.get_mut(block);
             if entry.state != State::Loose {
-                entry.state = State::Zero;
                 entry.flags = 0;
+                self.table.set_state(block, State::Zero);
             }
             block += 1;
         }
@@ -226,9 +259,8 @@ impl Engine {
             }
             self.policy.remove(block);
             self.drop_slot(block);
-            let entry = self.table.get_mut(block);
-            entry.state = State::Loose;
-            entry.flags = 0;
+            self.table.get_mut(block).flags = 0;
+            self.table.set_state(block, State::Loose);
             self.counters.released_bytes.fetch_add(self.block as u64, Relaxed);
         }
         let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
@@ -244,12 +276,35 @@ impl Engine {
         self.mover.register(at, len)?;
         for block in first..end {
             if self.table.state(block) == State::Loose {
-                self.table.get_mut(block).state = State::Zero;
+                self.table.set_state(block, State::Zero);
                 self.counters.released_bytes.fetch_sub(self.block as u64, Relaxed);
             }
         }
         self.adopt(first, end)?;
         self.shrink()
+    }
+
+    /// Counts blocks for a region; those beyond the first `held` bytes were never touched.
+    fn name(&mut self, region: usize, first: u32, end: u32, held: usize, name: &str) {
+        let before = self.table.usage.of(first);
+        let (start, len) = (self.table.address(first), (end - first) as usize * self.block);
+        self.table.usage.name(region, first..end, start, len, name);
+        for block in first..end.min(first + held.div_ceil(self.block) as u32) {
+            self.table.usage.moved(block, self.table.state(block), before);
+        }
+    }
+
+    /// A region ends somewhere else now.
+    fn rename(&mut self, region: usize, first: u32, end: u32, held: usize) {
+        let named = self.table.usage.of(first);
+        let Some((old, around)) = self.table.usage.set_end(region, end) else { return };
+        let held = end.min(first + held.div_ceil(self.block) as u32);
+        for block in old..held {
+            self.table.usage.moved(block, self.table.state(block), around);
+        }
+        for block in end..old {
+            self.table.usage.moved(block, self.table.state(block), named);
+        }
     }
 
     /// The blocks will be touched soon.

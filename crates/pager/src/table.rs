@@ -1,5 +1,7 @@
 //! What is known of each block, and which addresses are paged.
 
+use crate::usage::Usage;
+use terapage_stats::RegionTable;
 use terapage_sys::memory;
 
 /// The state of a block. `docs/pager.md` draws the transitions.
@@ -78,14 +80,17 @@ pub(crate) struct Table {
     regions: Vec<Region>,
     next: u32,
     shift: u32,
+    /// What is counted by region.
+    pub usage: Usage,
 }
 
 // SAFETY: the table is used by one thread at a time: the pager's, or the one that forks while that is parked.
 unsafe impl Send for Table {}
 
 impl Table {
-    pub fn new(block: usize) -> Table {
-        Table { regions: Vec::new(), next: 0, shift: block.trailing_zeros() }
+    pub fn new(block: usize, counters: &'static RegionTable) -> Table {
+        let usage = Usage::new(counters, block);
+        Table { regions: Vec::new(), next: 0, shift: block.trailing_zeros(), usage }
     }
 
     /// Adds a range, which begins and ends on a block's edge and overlaps none.
@@ -143,6 +148,12 @@ impl Table {
         let region = self.region_of(block);
         // SAFETY: as above, and `self` is borrowed for changing.
         unsafe { &mut *region.entries.add((block - region.first) as usize) }
+    }
+
+    /// Changes the state of a block: the one way to do so, since frames are counted by region.
+    pub fn set_state(&mut self, block: u32, state: State) {
+        let old = std::mem::replace(&mut self.get_mut(block).state, state);
+        self.usage.changed(block, old, state);
     }
 
     pub fn state(&self, block: u32) -> State {

@@ -2,6 +2,7 @@
 
 use crate::lock::Lock;
 use crate::ranges::Ranges;
+use crate::regions::Named;
 use crate::spans::Spans;
 use crate::{process, statics};
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -22,6 +23,8 @@ pub struct Arena {
     /// Pages of them that are not simply readable and writable memory: that is why they are loose.
     odd: Spans,
     pub pager: Option<Pager>,
+    /// Ranges that are counted by themselves.
+    pub named: Vec<Named>,
     /// The kernel has been told to use huge pages.
     huge: bool,
     /// The pager is started when more bytes than this are in use.
@@ -34,6 +37,7 @@ pub static ARENA: Lock<Arena> = Lock::new(Arena {
     odd: Spans::new(),
     huge: false,
     pager: None,
+    named: Vec::new(),
     start_at: usize::MAX,
 });
 
@@ -49,6 +53,12 @@ pub fn contains(at: usize) -> bool {
 /// Whether any of a range is.
 pub fn overlaps(at: usize, len: usize) -> bool {
     at < END.load(Acquire) && at.saturating_add(len) > START.load(Relaxed)
+}
+
+/// Where the arena begins, and its bytes.
+pub fn whole() -> (usize, usize) {
+    let from = START.load(Relaxed);
+    (from, END.load(Relaxed) - from)
 }
 
 /// The arena's first address.
@@ -77,6 +87,7 @@ pub fn open(block: usize, start_at: usize) -> bool {
 impl Arena {
     /// Takes `len` bytes; starts the pager when that is due.
     pub fn take(&mut self, len: usize, align: usize, zero: bool) -> Option<usize> {
+        let fresh = self.ranges.fresh();
         let at = self.ranges.take(len, align, zero)?;
         if !self.huge && self.ranges.used_bytes > HUGE_FROM {
             // A program that grows is likely to be paged: frames that are neighbours in memory make fewer pieces for
@@ -87,11 +98,12 @@ impl Arena {
             memory::advise(from, END.load(Relaxed) - from, libc::MADV_HUGEPAGE);
         }
         self.start_if_due();
+        self.count_by_region(at, at + len, fresh);
         Some(at)
     }
 
     /// Bytes that the program may have filled.
-    fn in_use(&self) -> usize {
+    pub fn in_use(&self) -> usize {
         (self.ranges.used_bytes + statics::bytes()).saturating_sub(self.odd.bytes())
     }
 
@@ -112,11 +124,10 @@ impl Arena {
                 crate::direct::begin();
             }
             self.pager = Some(pager);
+            self.name_regions();
             self.set_forkable(false);
         }
-        if let Some(pager) = &self.pager {
-            pager.counters().region_bytes.store(self.in_use() as u64, Relaxed);
-        }
+        self.count_in_use();
     }
 
     /// Whether a fork copies paged memory. Only one that the pager hears of may: a child made behind its
@@ -148,6 +159,8 @@ impl Arena {
                 self.ranges.put(from, to, true);
             }
         }
+        let fresh = self.ranges.fresh();
+        self.count_by_region(at, to, fresh);
     }
 
     /// The pages read as zeros from now on.
@@ -205,8 +218,10 @@ impl Arena {
 
     /// Lengthens a range to `len` bytes, the new ones zero, if there is room.
     pub fn extend(&mut self, at: usize, len: usize) -> bool {
+        let fresh = self.ranges.fresh();
         let extended = self.ranges.extend(at, len);
         self.start_if_due();
+        self.count_by_region(at, at + len, fresh);
         extended
     }
 

@@ -50,6 +50,7 @@ unsafe extern "C" fn in_child() {
     if let (Some(pager), Some(forking)) = (&mut arena.pager, FORKING.lock().take()) {
         process::or_fail(pager.after_fork_in_child(forking));
         arena.set_forkable(false);
+        arena.count_in_use();
     }
     after();
 }

@@ -14,6 +14,7 @@ mod lock;
 mod maps;
 mod process;
 mod ranges;
+mod regions;
 mod spans;
 mod statics;
 

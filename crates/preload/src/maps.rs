@@ -137,8 +137,10 @@ unsafe fn mmap_fixed(
         arena.ranges.take_exactly(at, at + len);
     }
     if pages(len.max(LEAST), prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE)) {
+        let fresh = arena.ranges.fresh();
         arena.ranges.take_exactly(at, at + len);
         arena.renew(at, at + len);
+        arena.count_by_region(at, at + len, fresh);
         return at as *mut c_void;
     }
     arena.release(at, at + len);
@@ -146,7 +148,9 @@ unsafe fn mmap_fixed(
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     if mapped != failed() {
+        let fresh = arena.ranges.fresh();
         arena.ranges.take_exactly(at, at + len);
+        arena.count_by_region(at, at + len, fresh);
     }
     mapped
 }

@@ -75,7 +75,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     statics::find(block());
     let start_bytes = HIDDEN.get().and_then(|hidden| hidden.start_bytes).unwrap_or(budget() / 2);
     if !arena::open(block(), start_bytes) {
-        fail("no address space for the arena (64 GiB at least): raise the limit (ulimit -v unlimited)");
+        fail("no address space for the arena (8 GiB at least): raise the limit (ulimit -v unlimited)");
     }
     heap::open(heap);
     crate::fork::open();
@@ -116,8 +116,9 @@ pub fn start_pager() -> Pager {
     let frames = budget() / block;
     if frames < 8 {
         fail(&format!(
-            "a budget of {} holds only {frames} blocks of {block} bytes; 8 is the least: raise --memory or lower --block",
-            settings.memory
+            "a budget of {} holds only {frames} blocks of {} KiB; 8 is the least: raise --memory or lower --block",
+            settings.memory,
+            block >> 10
         ));
     }
     let options = Options {
@@ -143,11 +144,13 @@ pub fn start_pager() -> Pager {
     let paths: Vec<PathBuf> = settings.stores.iter().map(|store| store.0.clone()).collect();
     let limit = settings.store_size.map(|size| size.0);
     let first = AtomicBool::new(true);
+    // A device is the parent's alone: a forked child keeps its blocks in a file.
+    let for_children: Vec<PathBuf> =
+        paths.iter().filter_map(|path| terapage_store::directory_of(path).ok().flatten()).collect();
     let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
         let mut paths = paths.clone();
         if !first.swap(false, Relaxed) {
-            // A device is the parent's alone: a forked child keeps its blocks in a file.
-            paths.retain(|path| path.is_dir());
+            paths.clone_from(&for_children);
             if paths.is_empty() {
                 let other = terapage_config::default_store(&|_: &str| None);
                 paths.extend(other.ok().map(|store| store.0));

@@ -149,6 +149,11 @@ impl Ranges {
         true
     }
 
+    /// The ranges in use.
+    pub fn used(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.used.iter().map(|(&from, &to)| (from, to))
+    }
+
     /// The end of the range that begins at `at`.
     pub fn end_of(&self, at: usize) -> Option<usize> {
         self.used.get(&at).copied()

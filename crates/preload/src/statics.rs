@@ -1,17 +1,24 @@
 //! Large static arrays (bss) of the program and its libraries.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
 use terapage_sys::PAGE;
 
 /// Static memory smaller than this is left alone.
 const LEAST: usize = 1 << 20;
 
-static RANGES: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
+/// One object's: where they begin, their bytes, and the object's name.
+struct Arrays {
+    start: usize,
+    len: usize,
+    object: String,
+}
+
+static RANGES: OnceLock<Vec<Arrays>> = OnceLock::new();
 
 /// Finds them: the anonymous part of each writable segment, in whole blocks.
 pub fn find(block: usize) {
-    let mut found: (usize, Vec<(usize, usize)>) = (block, Vec::new());
+    let mut found: (usize, Vec<Arrays>) = (block, Vec::new());
     // SAFETY: the callback gets what it was given, and keeps nothing of the loader's.
     unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut found).cast()) };
     RANGES.set(found.1).ok();
@@ -20,7 +27,7 @@ pub fn find(block: usize) {
 unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut libc::c_void) -> c_int {
     // SAFETY: the loader gives a valid description; `data` is what `find` gave.
     unsafe {
-        let (block, found) = &mut *data.cast::<(usize, Vec<(usize, usize)>)>();
+        let (block, found) = &mut *data.cast::<(usize, Vec<Arrays>)>();
         let info = &*info;
         let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
         for header in headers {
@@ -31,16 +38,36 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
             let from = (start + header.p_filesz as usize).next_multiple_of(PAGE).next_multiple_of(*block);
             let to = (start + header.p_memsz as usize) / *block * *block;
             if to > from && to - from >= LEAST {
-                found.push((from, to - from));
+                found.push(Arrays { start: from, len: to - from, object: name_of(info.dlpi_name) });
             }
         }
     }
     0
 }
 
+/// The last part of an object's path.
+///
+/// # Safety
+/// A text that ends in a zero byte, or null.
+unsafe fn name_of(path: *const libc::c_char) -> String {
+    // SAFETY: the caller's promise.
+    let path = if path.is_null() { c"" } else { unsafe { CStr::from_ptr(path) } };
+    let path = path.to_string_lossy();
+    match path.rsplit('/').next() {
+        // The loader gives the program itself no name.
+        None | Some("") => "the program".to_owned(),
+        Some(name) => name.to_owned(),
+    }
+}
+
+/// Their places, lengths and objects.
+pub fn named_ranges() -> impl Iterator<Item = (usize, usize, &'static str)> {
+    RANGES.get().into_iter().flatten().map(|arrays| (arrays.start, arrays.len, &*arrays.object))
+}
+
 /// Their places and lengths.
 pub fn ranges() -> impl Iterator<Item = (usize, usize)> {
-    RANGES.get().into_iter().flatten().copied()
+    named_ranges().map(|(start, len, _)| (start, len))
 }
 
 /// Their bytes.

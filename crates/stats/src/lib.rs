@@ -4,6 +4,9 @@
 //! ([`FILE_NAME`]), so that `terapage stat` and `terapage top` can map it through
 //! `/proc/PID/fd` without the process taking part. Nothing is left behind when it ends.
 
+mod regions;
+
+pub use regions::{FILE_BYTES, REGIONS, REGIONS_AT, Region, RegionCounters, RegionTable};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,6 +21,29 @@ pub const BUCKETS: usize = 20;
 
 /// Bytes of the counters at the start of the memory file: [`Counters`], which holds nothing but 64-bit words.
 pub const BYTES: usize = size_of::<Counters>();
+
+/// All that the memory file holds.
+#[repr(C)]
+pub struct Shared {
+    /// The process's counters.
+    pub counters: Counters,
+    unused: [u64; (REGIONS_AT - BYTES) / 8],
+    /// Those of its regions.
+    pub regions: RegionTable,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared {
+            counters: Counters::default(),
+            unused: [0; (REGIONS_AT - BYTES) / 8],
+            regions: RegionTable::default(),
+        }
+    }
+}
+
+const _: () =
+    assert!(size_of::<Shared>() == FILE_BYTES && std::mem::offset_of!(Shared, regions) == REGIONS_AT);
 
 /// Latencies, counted in buckets: bucket `i` holds those under 2^i microseconds.
 #[repr(C)]

@@ -7,10 +7,12 @@
 
 mod faulty;
 mod files;
+mod member;
 mod ram;
 
 pub use faulty::{Faults, Faulty};
 pub use files::{Files, Placement};
+pub use member::{directory_of, takes_direct_io};
 pub use ram::Ram;
 use terapage_sys::ring::{Done, Piece, Ring};
 
@@ -37,12 +39,12 @@ pub enum Error {
         why: String,
     },
     /// The path cannot be a store.
-    #[error("store {name}: {why}")]
+    #[error("store {name} {why}")]
     Unfit {
         /// The path.
         name: String,
         /// What is wrong and what to do.
-        why: &'static str,
+        why: String,
     },
 }
 

@@ -39,7 +39,10 @@ impl Fd {
             // SAFETY: as above; the limit on open files is under HIGH.
             high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 64) };
         }
-        let high = check("fcntl(F_DUPFD_CLOEXEC)", high.into())? as RawFd;
+        let high = check(
+            "fcntl(F_DUPFD_CLOEXEC); the limit on open files (ulimit -n) must be 128 or more",
+            high.into(),
+        )? as RawFd;
         if let Some(slot) = OURS.iter().find(|slot| slot.load(Relaxed) < 0) {
             slot.store(high, Relaxed);
         }

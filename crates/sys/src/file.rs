@@ -38,13 +38,37 @@ fn open_direct(path: &Path, flags: i32) -> Result<Opened> {
 }
 
 /// A file without a name in `directory`: it goes with its last descriptor, whatever happens.
+///
+/// Where the file system makes none (NFS, an overlay before Linux 6.1) it has a name for a moment.
 pub fn nameless(directory: &Path) -> Result<Opened> {
-    open_direct(directory, libc::O_TMPFILE)
+    match open_direct(directory, libc::O_TMPFILE) {
+        Err(error) if matches!(error.errno(), libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT) => {
+            unlinked(directory)
+        }
+        other => other,
+    }
 }
 
-/// An existing file or device, or a new file. A device is taken for this process alone.
-pub fn existing_or_new(path: &Path, device: bool) -> Result<Opened> {
-    open_direct(path, if device { libc::O_EXCL } else { libc::O_CREAT })
+/// A new file in `directory` whose name has been taken away.
+fn unlinked(directory: &Path) -> Result<Opened> {
+    let process = std::process::id();
+    let mut number = 0;
+    loop {
+        let path = directory.join(format!(".terapage-{process}-{number}"));
+        match open_direct(&path, libc::O_CREAT | libc::O_EXCL) {
+            Err(error) if error.errno() == libc::EEXIST && number < 1000 => number += 1,
+            Err(error) => return Err(error),
+            Ok(opened) => {
+                let removed = std::fs::remove_file(&path);
+                return removed.map(|()| opened).map_err(|source| Error { call: "unlink", source });
+            }
+        }
+    }
+}
+
+/// An existing block device, for this process alone.
+pub fn device(path: &Path) -> Result<Opened> {
+    open_direct(path, libc::O_EXCL)
 }
 
 /// Makes sure that the file has room for the bytes from `from` to `from + len`.
@@ -78,4 +102,22 @@ pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
     // SAFETY: the kernel chooses the place.
     let at = unsafe { libc::syscall(libc::SYS_mmap, 0usize, len, prot, libc::MAP_SHARED, fd.raw(), 0i64) };
     if at == -1 { Err(Error::last("mmap")) } else { Ok((fd, at as *mut u8)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_loses_its_name_at_once() {
+        let directory = std::env::temp_dir().join(format!("terapage-sys-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        for open in [nameless, unlinked] {
+            let opened = open(&directory);
+            assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+            assert_eq!(size(&opened.unwrap().fd).unwrap(), 0);
+        }
+        std::fs::remove_dir(&directory).unwrap();
+        assert!(nameless(&directory).is_err() && unlinked(&directory).is_err());
+    }
 }

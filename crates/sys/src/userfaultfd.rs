@@ -158,9 +158,7 @@ impl Userfaultfd {
         len: usize,
         wake: bool,
     ) -> std::result::Result<(), Stuck> {
-        let mut done = 0;
-        let mut patience = 100;
-        while done < len {
+        in_steps(len, 100, |done| {
             let mut shift = raw::uffdio_move {
                 dst: (to + done) as u64,
                 src: (from + done) as u64,
@@ -168,17 +166,8 @@ impl Userfaultfd {
                 mode: if wake { 0 } else { DONTWAKE },
                 move_: 0,
             };
-            match self.ioctl("ioctl(UFFDIO_MOVE)", UFFDIO_MOVE, &mut shift) {
-                Ok(()) => done = len,
-                Err(_) if shift.move_ > 0 => done += shift.move_ as usize,
-                Err(error) if error.errno() == libc::EAGAIN && patience > 0 => {
-                    patience -= 1;
-                    crate::thread::pause().ok();
-                }
-                Err(error) => return Err(Stuck { done, errno: error.errno() }),
-            }
-        }
-        Ok(())
+            (self.ioctl("ioctl(UFFDIO_MOVE)", UFFDIO_MOVE, &mut shift), shift.move_)
+        })
     }
 
     /// Copies `len` bytes at `from` into fresh pages at `to`, which has none, and wakes.
@@ -192,9 +181,7 @@ impl Userfaultfd {
         len: usize,
         wake: bool,
     ) -> std::result::Result<(), Stuck> {
-        let mut done = 0;
-        let mut patience = 10_000;
-        while done < len {
+        in_steps(len, 10_000, |done| {
             let mut copy = raw::uffdio_copy {
                 dst: (to + done) as u64,
                 src: (from + done) as u64,
@@ -202,17 +189,8 @@ impl Userfaultfd {
                 mode: if wake { 0 } else { DONTWAKE },
                 copy: 0,
             };
-            match self.ioctl("ioctl(UFFDIO_COPY)", ioctl::UFFDIO_COPY, &mut copy) {
-                Ok(()) => done = len,
-                Err(_) if copy.copy > 0 => done += copy.copy as usize,
-                Err(error) if error.errno() == libc::EAGAIN && patience > 0 => {
-                    patience -= 1;
-                    crate::thread::pause().ok();
-                }
-                Err(error) => return Err(Stuck { done, errno: error.errno() }),
-            }
-        }
-        Ok(())
+            (self.ioctl("ioctl(UFFDIO_COPY)", ioctl::UFFDIO_COPY, &mut copy), copy.copy)
+        })
     }
 
     /// Takes the faults that have come, as many as `into` has room for. Never waits.
@@ -248,6 +226,28 @@ impl Userfaultfd {
         }
         Ok(())
     }
+}
+
+/// Goes on with a call that may stop part way until all of `len` is done. `step` begins after `done` bytes, and
+/// gives its answer and the kernel's count. EAGAIN is tried again up to `patience` times.
+fn in_steps(
+    len: usize,
+    mut patience: u32,
+    mut step: impl FnMut(usize) -> (Result<()>, i64),
+) -> std::result::Result<(), Stuck> {
+    let mut done = 0;
+    while done < len {
+        match step(done) {
+            (Ok(()), _) => done = len,
+            (Err(_), count) if count > 0 => done += count as usize,
+            (Err(error), _) if error.errno() == libc::EAGAIN && patience > 0 => {
+                patience -= 1;
+                crate::thread::pause().ok();
+            }
+            (Err(error), _) => return Err(Stuck { done, errno: error.errno() }),
+        }
+    }
+    Ok(())
 }
 
 fn range(at: usize, len: usize) -> raw::uffdio_range {

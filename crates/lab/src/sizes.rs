@@ -1,0 +1,34 @@
+//! The sizes that experiments on one array have in common.
+
+use crate::session::{Limits, size};
+
+const MIB: u64 = 1 << 20;
+
+/// Options that say how much data there is, and how much memory for it.
+#[derive(Debug, clap::Args)]
+pub struct Sizes {
+    /// Bytes of data.
+    #[arg(long, value_name = "SIZE", default_value = "4G", allow_hyphen_values = true)]
+    data: String,
+    /// Bytes of memory for those that are limited.
+    #[arg(long, value_name = "SIZE", default_value = "1G", allow_hyphen_values = true)]
+    memory: String,
+    /// Bytes of Terapage's block, and of fio's random reads.
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    block: Option<String>,
+}
+
+impl Sizes {
+    /// The sizes, for all contenders' runs.
+    ///
+    /// # Errors
+    /// One that is none, or too small; one line.
+    pub fn limits(&self) -> anyhow::Result<Limits> {
+        Ok(Limits {
+            data: size("--data", &self.data, MIB)?,
+            memory: size("--memory", &self.memory, MIB)?,
+            block: self.block.as_deref().map(|text| size("--block", text, 4096)).transpose()?,
+            options: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! What can go wrong.
+
+use crate::StoreError;
+use std::path::PathBuf;
+
+/// Why the pager cannot do something.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error(transparent)]
+    System(#[from] terapage_sys::Error),
+    /// The store cannot be had.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The range is not one of paged blocks.
+    #[error("{len} bytes at {start:#x} are not all paged")]
+    NotPaged {
+        /// The first address.
+        start: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// A policy has a name that is not known.
+    #[error("unknown policy")]
+    Policy,
+    /// Forks of forks have used up the numbers of stores.
+    #[error("more than 250 generations of forks")]
+    TooManyForks,
+    /// The numbers of stores are used up.
+    #[error("too many files are mapped at once (about 250 are possible)")]
+    TooManyFiles,
+    /// The range is not one of a mapped file.
+    #[error("no file is mapped there")]
+    NoFile,
+    /// The trace cannot be written.
+    #[error("the trace {}: {source}", path.display())]
+    Trace {
+        /// The trace file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,49 @@
+//! How a pager is to be.
+
+use std::path::PathBuf;
+
+/// How a pager is to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of a block: a power of two, 4 KiB to 2 MiB.
+    pub block: usize,
+    /// The budget, in frames; at least 8.
+    pub frames: usize,
+    /// A name of `terapage_policy::replacement`.
+    pub policy: String,
+    /// A name of `terapage_policy::prefetch`.
+    pub prefetch: String,
+    /// Bytes to read ahead of a stream, at most; a quarter of the budget in any case.
+    pub ahead_bytes: usize,
+    /// The share of the frames that is kept ready: soft, free, or on its way out.
+    pub soft_per_mille: usize,
+    /// Check bytes that come back against their hash.
+    pub verify: bool,
+    /// Threads of the pager: one that serves faults, the others help it to look at bytes.
+    pub threads: usize,
+    /// Microseconds that the pager looks for more work before it sleeps.
+    pub spin_us: u64,
+    /// Do without UFFDIO_MOVE.
+    pub copy: bool,
+    /// Record the program's block references in this file, with the process's number for each `%p`.
+    /// `docs/trace-format.md` tells what is seen. A forked child records nothing.
+    pub trace: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            block: 16 << 10,
+            frames: 4096,
+            policy: "auto".to_owned(),
+            prefetch: "auto".to_owned(),
+            ahead_bytes: 16 << 20,
+            soft_per_mille: 20,
+            verify: true,
+            threads: 1,
+            spin_us: 100,
+            copy: false,
+            trace: None,
+        }
+    }
+}

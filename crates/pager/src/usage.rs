@@ -1,0 +1,208 @@
+//! Counters by region: which part of the program's memory has the frames, and which is waited for.
+//!
+//! A part of the paged addresses can be made a region with a name. What happens to its blocks is then counted for it, else for the
+//! named part around it, else for the first region, which has no name. A change of state costs a look at a
+//! short list, and that only where a frame comes or goes.
+
+use crate::table::{Entry, State};
+use crate::{Error, Pager, Request};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use terapage_stats::{REGIONS, RegionCounters, RegionTable};
+
+/// Bytes that a block in use takes in the table and in the policy's lists.
+const BOOKS: usize = size_of::<Entry>() + 12;
+
+/// A part that has a name, and the number of its counters.
+struct Named {
+    blocks: Range<u32>,
+    region: usize,
+}
+
+/// The named parts, inner ones behind those around them, and the counters.
+pub(crate) struct Usage {
+    counters: &'static RegionTable,
+    named: Vec<Named>,
+    block_bytes: u64,
+    /// Blocks that are neither all zero nor released, and the most that there have been.
+    live: u32,
+    live_most: u32,
+}
+
+/// Whether a block in this state has a frame, and whether only the store has it.
+fn kind(state: State) -> (bool, bool) {
+    match state {
+        State::Mapped | State::Soft | State::Watched | State::Writing | State::Reading => (true, false),
+        State::Stored => (false, true),
+        State::Zero | State::Loose => (false, false),
+    }
+}
+
+impl Usage {
+    pub fn new(counters: &'static RegionTable, block: usize) -> Usage {
+        Usage { counters, named: Vec::new(), block_bytes: block as u64, live: 0, live_most: 0 }
+    }
+
+    /// The counters of the innermost named part that a block is in.
+    pub fn of(&self, block: u32) -> &'static RegionCounters {
+        let named = self.named.iter().rev().find(|named| named.blocks.contains(&block));
+        &self.counters[named.map_or(0, |named| named.region)]
+    }
+
+    /// A block's state changes.
+    pub fn changed(&mut self, block: u32, old: State, new: State) {
+        let (old, new) = (kind(old), kind(new));
+        const NONE: (bool, bool) = (false, false);
+        match (old, new) {
+            (NONE, NONE) => {}
+            (NONE, _) => {
+                self.live += 1;
+                self.live_most = self.live_most.max(self.live);
+            }
+            (_, NONE) => self.live -= 1,
+            _ => {}
+        }
+        if old != new {
+            let region = self.of(block);
+            self.adjust(&region.resident_bytes, old.0, new.0);
+            self.adjust(&region.stored_bytes, old.1, new.1);
+        }
+    }
+
+    fn adjust(&self, bytes: &AtomicU64, old: bool, new: bool) {
+        match (old, new) {
+            (false, true) => bytes.fetch_add(self.block_bytes, Relaxed),
+            (true, false) => bytes.fetch_sub(self.block_bytes, Relaxed),
+            _ => return,
+        };
+    }
+
+    /// Counts blocks for a region, other than the first, that counts nothing yet. Their states follow by
+    /// [`moved`](Self::moved).
+    pub fn name(&mut self, region: usize, blocks: Range<u32>, start: usize, len: usize, name: &str) {
+        let counters = &self.counters[region];
+        counters.set_name(name);
+        counters.start.store(start as u64, Relaxed);
+        counters.size_bytes.store(len as u64, Relaxed);
+        self.named.push(Named { blocks, region });
+    }
+
+    /// A block in a state has got into the part named last, from `before`.
+    pub fn moved(&self, block: u32, state: State, before: &RegionCounters) {
+        let (frame, stored) = kind(state);
+        let now = self.of(block);
+        self.adjust(&now.resident_bytes, false, frame);
+        self.adjust(&before.resident_bytes, frame, false);
+        self.adjust(&now.stored_bytes, false, stored);
+        self.adjust(&before.stored_bytes, stored, false);
+    }
+
+    /// Lets a region end at `end`: where it ended before, and what its blocks beyond that are counted for without
+    /// it. `None` where it counts nothing.
+    pub fn set_end(&mut self, region: usize, end: u32) -> Option<(u32, &'static RegionCounters)> {
+        let index = self.named.iter().position(|named| named.region == region)?;
+        let old = std::mem::replace(&mut self.named[index].blocks.end, end);
+        let first = self.named[index].blocks.start;
+        let around = self.named[..index].iter().rev().find(|named| named.blocks.contains(&first));
+        Some((old, &self.counters[around.map_or(0, |named| named.region)]))
+    }
+
+    /// Ends a region: its counts are those of the part around it.
+    pub fn unname(&mut self, region: usize) {
+        let Some(index) = self.named.iter().position(|named| named.region == region) else { return };
+        let named = self.named.remove(index);
+        self.of(named.blocks.start).absorb(&self.counters[region]);
+    }
+
+    /// Bytes of the pager's books of blocks: pages of them that were touched stay.
+    pub fn books_bytes(&self) -> usize {
+        self.live_most as usize * BOOKS
+    }
+
+    /// Goes on in a forked child, whose counters these are.
+    pub fn inherit(&mut self, counters: &'static RegionTable) {
+        for (new, old) in counters.iter().zip(self.counters) {
+            new.inherit(old);
+        }
+        self.counters = counters;
+    }
+}
+
+impl Pager {
+    /// Counts a range by itself from now on, as region `region`: from 1 to less than
+    /// [`REGIONS`], and not in use. What lies beyond its first `held` bytes was never touched.
+    ///
+    /// # Errors
+    /// The range is not one of whole paged blocks.
+    pub fn name_region(
+        &self,
+        region: usize,
+        start: usize,
+        len: usize,
+        held: usize,
+        name: &str,
+    ) -> Result<(), Error> {
+        assert!((1..REGIONS).contains(&region), "no such region");
+        self.mailbox.ask(Request::Name { region, start, len, held, name })
+    }
+
+    /// The range of a region has another length now; `held` as with [`name_region`](Self::name_region).
+    ///
+    /// # Errors
+    /// The range is not one of whole paged blocks.
+    pub fn resize_region(&self, region: usize, start: usize, len: usize, held: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Rename { region, start, len, held })
+    }
+
+    /// Ends a region; its counts go to what it lies in.
+    ///
+    /// # Errors
+    /// None; a region that is not in use is left as it is.
+    pub fn end_region(&self, region: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Unname { region })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage() -> Usage {
+        Usage::new(Box::leak(Box::default()), 4096)
+    }
+
+    #[test]
+    fn the_innermost_part_counts() {
+        let mut usage = usage();
+        usage.name(1, 0..100, 0, 409_600, "heap");
+        usage.changed(20, State::Zero, State::Mapped);
+        usage.changed(21, State::Zero, State::Stored);
+        let before = usage.of(20);
+        usage.name(2, 20..30, 81_920, 40_960, "array");
+        for (block, state) in [(20, State::Mapped), (21, State::Stored)] {
+            usage.moved(block, state, before);
+        }
+        let bytes = |counter: &AtomicU64| counter.load(Relaxed);
+        let array = usage.of(20);
+        assert_eq!((bytes(&array.resident_bytes), bytes(&array.stored_bytes)), (4096, 4096));
+        assert_eq!(bytes(&before.resident_bytes), 0);
+        usage.changed(20, State::Mapped, State::Soft);
+        assert_eq!(bytes(&array.resident_bytes), 4096, "a soft block has its frame");
+        usage.unname(2);
+        assert!(std::ptr::eq(usage.of(20), before));
+        assert_eq!((bytes(&before.resident_bytes), bytes(&before.stored_bytes)), (4096, 4096));
+    }
+
+    #[test]
+    fn a_part_takes_its_new_blocks_along() {
+        let mut usage = usage();
+        usage.name(1, 0..100, 0, 409_600, "heap");
+        usage.name(2, 0..10, 0, 40_960, "large");
+        usage.changed(12, State::Zero, State::Mapped);
+        let (old, around) = usage.set_end(2, 20).unwrap();
+        assert_eq!(old, 10);
+        usage.moved(12, State::Mapped, around);
+        let bytes = |block| usage.of(block).resident_bytes.load(Relaxed);
+        assert_eq!((bytes(12), bytes(30)), (4096, 0));
+    }
+}

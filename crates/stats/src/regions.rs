@@ -1,0 +1,212 @@
+//! Counters by region, in the memory file after the process's own.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Regions that are counted apart. The first takes what has no name.
+pub const REGIONS: usize = 32;
+
+/// Where their counters begin in the memory file, bytes.
+pub const REGIONS_AT: usize = 4096;
+
+/// Words of a name; it ends at its first zero byte.
+const NAME_WORDS: usize = 8;
+
+/// Words of one region's counters.
+const WORDS: usize = size_of::<RegionCounters>() / 8;
+
+/// Bytes of the memory file, all in all.
+pub const FILE_BYTES: usize = REGIONS_AT + size_of::<RegionTable>();
+
+/// The counters of one region. One writer at a time, any number of readers.
+#[repr(C)]
+#[derive(Default)]
+pub struct RegionCounters {
+    name: [AtomicU64; NAME_WORDS],
+    /// Its first address.
+    pub start: AtomicU64,
+    /// Bytes that the program may use there; 0 where nothing is counted.
+    pub size_bytes: AtomicU64,
+    /// Bytes of its blocks that have a frame.
+    pub resident_bytes: AtomicU64,
+    /// Bytes of its blocks that only the store has.
+    pub stored_bytes: AtomicU64,
+    /// Touches of blocks that had to be read from the store.
+    pub hard_faults: AtomicU64,
+    /// Touches of blocks that still had their frame.
+    pub soft_faults: AtomicU64,
+    /// Bytes read from the store.
+    pub page_in_bytes: AtomicU64,
+}
+
+/// The counters of all regions, as they lie in the memory file.
+pub type RegionTable = [RegionCounters; REGIONS];
+
+/// One region's counters as they were at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Region {
+    /// What people call it.
+    pub name: String,
+    /// Its first address.
+    pub start: u64,
+    /// Bytes that the program may use there.
+    pub size_bytes: u64,
+    /// Bytes of its blocks that have a frame.
+    pub resident_bytes: u64,
+    /// Bytes of its blocks that only the store has.
+    pub stored_bytes: u64,
+    /// Touches of blocks that had to be read from the store.
+    pub hard_faults: u64,
+    /// Touches of blocks that still had their frame.
+    pub soft_faults: u64,
+    /// Bytes read from the store.
+    pub page_in_bytes: u64,
+}
+
+impl RegionCounters {
+    /// Gives it a name, cut to what there is room for.
+    pub fn set_name(&self, name: &str) {
+        let mut bytes = [0; NAME_WORDS * 8];
+        let mut end = name.len().min(bytes.len());
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        bytes[..end].copy_from_slice(&name.as_bytes()[..end]);
+        for (word, bytes) in self.name.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*bytes), Relaxed);
+        }
+    }
+
+    /// What is counted: all but name, place and size.
+    fn counts(&self) -> [&AtomicU64; 5] {
+        [&self.resident_bytes, &self.stored_bytes, &self.hard_faults, &self.soft_faults, &self.page_in_bytes]
+    }
+
+    /// Adds all counts of `other` to these, and leaves it empty.
+    pub fn absorb(&self, other: &RegionCounters) {
+        for (to, from) in self.counts().into_iter().zip(other.counts()) {
+            to.fetch_add(from.swap(0, Relaxed), Relaxed);
+        }
+        other.size_bytes.store(0, Relaxed);
+        other.start.store(0, Relaxed);
+    }
+
+    /// Takes over what a region is from the same of another process; nothing has happened to it here yet.
+    pub fn inherit(&self, other: &RegionCounters) {
+        let same = other.name.iter().zip(&self.name);
+        let whole = [
+            (&other.start, &self.start),
+            (&other.size_bytes, &self.size_bytes),
+            (&other.resident_bytes, &self.resident_bytes),
+            (&other.stored_bytes, &self.stored_bytes),
+        ];
+        for (from, to) in same.chain(whole) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+    }
+}
+
+impl Region {
+    /// Reads the regions of a memory file, those that are there or were counted; the largest first.
+    pub fn from_bytes(file: &[u8]) -> Vec<Region> {
+        let words = file.get(REGIONS_AT..FILE_BYTES).unwrap_or_default();
+        let words: Vec<u64> = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let mut regions: Vec<Region> = words.chunks_exact(WORDS).map(Region::from_words).collect();
+        regions.retain(|region| region.size_bytes + region.resident_bytes + region.hard_faults > 0);
+        regions.sort_by_key(|region| std::cmp::Reverse((region.size_bytes, region.resident_bytes)));
+        regions
+    }
+
+    fn from_words(words: &[u64]) -> Region {
+        let (name, rest) = words.split_at(NAME_WORDS);
+        let name: Vec<u8> = name.iter().flat_map(|word| word.to_le_bytes()).take_while(|&b| b != 0).collect();
+        let name = if name.is_empty() { "other".into() } else { String::from_utf8_lossy(&name) };
+        Region {
+            name: name.chars().filter(|c| !c.is_control()).collect(),
+            start: rest[0],
+            size_bytes: rest[1],
+            resident_bytes: rest[2],
+            stored_bytes: rest[3],
+            hard_faults: rest[4],
+            soft_faults: rest[5],
+            page_in_bytes: rest[6],
+        }
+    }
+
+    /// The first `count`, and the sum of the rest, if there are any, as one more.
+    pub fn largest(mut regions: Vec<Region>, count: usize) -> Vec<Region> {
+        if regions.len() <= count + 1 {
+            return regions;
+        }
+        let rest = regions.split_off(count);
+        let sum = |what: fn(&Region) -> u64| rest.iter().map(what).sum();
+        regions.push(Region {
+            name: format!("{} others", rest.len()),
+            start: 0,
+            size_bytes: sum(|region| region.size_bytes),
+            resident_bytes: sum(|region| region.resident_bytes),
+            stored_bytes: sum(|region| region.stored_bytes),
+            hard_faults: sum(|region| region.hard_faults),
+            soft_faults: sum(|region| region.soft_faults),
+            page_in_bytes: sum(|region| region.page_in_bytes),
+        });
+        regions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(name: &str, size_bytes: u64) -> Region {
+        Region { name: name.into(), size_bytes, hard_faults: 1, ..Region::default() }
+    }
+
+    /// A memory file with these counters as its first regions.
+    fn file(regions: &[&RegionCounters]) -> Vec<u8> {
+        let mut file = vec![0; REGIONS_AT];
+        for region in regions {
+            let words = region.name.iter().chain([&region.start, &region.size_bytes]).chain(region.counts());
+            file.extend(words.flat_map(|word| word.load(Relaxed).to_le_bytes()));
+        }
+        file.resize(FILE_BYTES, 0);
+        file
+    }
+
+    #[test]
+    fn regions_are_read_as_they_were_written_the_largest_first() {
+        let (small, large) = (RegionCounters::default(), RegionCounters::default());
+        small.set_name("heap");
+        small.size_bytes.store(5, Relaxed);
+        small.soft_faults.store(7, Relaxed);
+        large.set_name(&"é".repeat(60));
+        large.size_bytes.store(6, Relaxed);
+        large.page_in_bytes.store(9, Relaxed);
+        let regions = Region::from_bytes(&file(&[&small, &large]));
+        assert_eq!(regions.len(), 2);
+        assert_eq!((&*regions[0].name, regions[0].page_in_bytes), (&*"é".repeat(32), 9));
+        assert_eq!((&*regions[1].name, regions[1].soft_faults, regions[1].size_bytes), ("heap", 7, 5));
+        assert_eq!(Region::from_bytes(&[0; REGIONS_AT]), [], "a file of a process without them");
+    }
+
+    #[test]
+    fn what_ends_is_counted_where_it_was_part_of() {
+        let (whole, part) = (RegionCounters::default(), RegionCounters::default());
+        part.hard_faults.store(3, Relaxed);
+        part.size_bytes.store(4096, Relaxed);
+        whole.hard_faults.store(2, Relaxed);
+        whole.absorb(&part);
+        assert_eq!(whole.hard_faults.load(Relaxed), 5);
+        let regions = Region::from_bytes(&file(&[&whole, &part]));
+        assert_eq!((regions.len(), &*regions[0].name), (1, "other"));
+    }
+
+    #[test]
+    fn the_rest_is_summed() {
+        let all: Vec<_> = (0..5).map(|i| region(&i.to_string(), 50 - i)).collect();
+        let few = Region::largest(all.clone(), 2);
+        assert_eq!(few[..2], all[..2]);
+        assert_eq!(few[2], Region { hard_faults: 3, ..region("3 others", 48 + 47 + 46) });
+        assert_eq!(Region::largest(all[..3].to_vec(), 2).len(), 3, "one region is shown rather than summed");
+    }
+}

@@ -1,0 +1,221 @@
+//! One file or device of a store.
+//!
+//! The bytes of a directory's store lie in a file without a name there, those of a regular file's in one beside it:
+//! the kernel gives them back with the last descriptor, however the process ends. The file that was named stays
+//! empty. So SIGKILL leaves nothing, and programs that name the same file do not get in each other's way.
+
+use crate::{EXTENT, Error};
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::fd::RawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use terapage_sys::file::{self, Opened};
+
+/// Bytes that a file is grown by.
+pub(crate) const STEP: u64 = 64 << 20;
+
+/// The file system has no such call.
+const EOPNOTSUPP: i32 = 95;
+
+/// No space on the disk; a quota is used up; the process may not make a file that large.
+const FULL: [ErrorKind; 3] = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
+
+/// What a path that was given as a store is.
+enum Kind {
+    /// A directory.
+    Directory,
+    /// An empty file, in this directory.
+    File(PathBuf),
+    /// A block device.
+    Device,
+}
+
+/// One file or device, and how much of it is in use.
+pub(crate) struct Member {
+    opened: Opened,
+    path: PathBuf,
+    /// Bytes that can be written.
+    allocated: u64,
+    /// Bytes given to extents.
+    used: u64,
+    /// The size of a device; `None` for a file, which grows.
+    device: Option<u64>,
+    full: bool,
+    /// It is full by a quota or a limit of the process, not for want of space.
+    limited: bool,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Result<Kind, Error> {
+        let unfit = |why: &str| Error::Unfit { name: path.display().to_string(), why: why.to_owned() };
+        let found = match std::fs::metadata(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let quoted = path.display();
+                return Err(unfit(&format!(
+                    "does not exist (make a directory: mkdir {quoted}; or an empty file: touch {quoted})"
+                )));
+            }
+            Err(error) => {
+                return Err(unfit(&format!("cannot be used: {error} (name a directory on a disk)")));
+            }
+        };
+        match found.file_type() {
+            kind if kind.is_dir() => Ok(Kind::Directory),
+            kind if kind.is_block_device() => Ok(Kind::Device),
+            kind if kind.is_file() => beside(path, &found).map(Kind::File).map_err(|why| unfit(&why)),
+            _ => Err(unfit("is no directory, regular file or block device")),
+        }
+    }
+}
+
+/// The directory of an empty file, if that is on the same file system.
+fn beside(path: &Path, found: &Metadata) -> Result<PathBuf, String> {
+    if found.len() > 0 {
+        return Err(format!(
+            "holds {} bytes, perhaps somebody's data (name a directory, or an empty file)",
+            found.len()
+        ));
+    }
+    let whole = path.canonicalize().map_err(|error| format!("cannot be used: {error}"))?;
+    let directory = whole.parent().unwrap_or(Path::new("/")).to_owned();
+    match std::fs::metadata(&directory) {
+        Ok(parent) if parent.dev() == found.dev() => Ok(directory),
+        _ => Err("is a mount by itself (name a directory on that file system)".to_owned()),
+    }
+}
+
+/// The directory in which the bytes of a store lie, `path` being a directory or an empty file; `None` for a device.
+///
+/// # Errors
+/// The path cannot be a store.
+pub fn directory_of(path: &Path) -> Result<Option<PathBuf>, Error> {
+    Ok(match Kind::of(path)? {
+        Kind::Directory => Some(path.to_owned()),
+        Kind::File(directory) => Some(directory),
+        Kind::Device => None,
+    })
+}
+
+/// Whether I/O of a store at `path` goes past the page cache: it is opened as for use, and closed.
+///
+/// # Errors
+/// The path cannot be a store.
+pub fn takes_direct_io(path: &Path) -> Result<bool, Error> {
+    Ok(Member::open(path)?.opened.direct)
+}
+
+impl Member {
+    pub(crate) fn open(path: &Path) -> Result<Member, Error> {
+        let system = |source| Error::System { name: path.display().to_string(), source };
+        let (opened, device) = match Kind::of(path)? {
+            Kind::Directory => (file::nameless(path).map_err(system)?, None),
+            Kind::File(directory) => (file::nameless(&directory).map_err(system)?, None),
+            Kind::Device => {
+                let opened = file::device(path).map_err(system)?;
+                let size = file::size(&opened.fd).map_err(system)?;
+                (opened, Some(size))
+            }
+        };
+        Ok(Member {
+            opened,
+            path: path.to_owned(),
+            allocated: device.unwrap_or(0),
+            used: 0,
+            device,
+            full: false,
+            limited: false,
+        })
+    }
+
+    /// What people call it.
+    pub(crate) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Whether a quota or a limit of the process keeps it from growing.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.full && self.limited
+    }
+
+    /// The descriptor's number.
+    pub(crate) fn raw(&self) -> RawFd {
+        self.opened.fd.raw()
+    }
+
+    /// Room for one more extent, if there is any: where it begins.
+    pub(crate) fn take(&mut self) -> Result<Option<u64>, Error> {
+        let extent = EXTENT as u64;
+        if self.used + extent > self.allocated {
+            if self.device.is_some() || self.full {
+                return Ok(None);
+            }
+            // As much as there is room for, in ever smaller steps.
+            let mut step = STEP;
+            loop {
+                match file::allocate(&self.opened.fd, self.allocated, step) {
+                    Ok(()) => break,
+                    // Without the call, room is found out by writing.
+                    Err(error) if error.errno() == EOPNOTSUPP => break,
+                    Err(error) if FULL.contains(&error.source.kind()) => {
+                        self.limited = error.source.kind() != ErrorKind::StorageFull;
+                        step /= 2;
+                        if step < extent {
+                            self.full = true;
+                            return Ok(None);
+                        }
+                    }
+                    Err(source) => return Err(Error::System { name: self.name(), source }),
+                }
+            }
+            self.allocated += step;
+        }
+        let offset = self.used;
+        self.used += extent;
+        Ok(Some(offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_gives_its_directory_and_stays_empty() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("store");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(directory_of(&file).unwrap(), Some(place.path().canonicalize().unwrap()));
+        let mut member = Member::open(&file).unwrap();
+        assert_eq!(member.take().unwrap(), Some(0));
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), 0);
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "the bytes lie under no name");
+        assert_eq!(member.name(), file.display().to_string());
+    }
+
+    #[test]
+    fn a_link_leads_to_the_file() {
+        let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(other.path().join("store"), "").unwrap();
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(other.path().join("store"), &link).unwrap();
+        assert_eq!(directory_of(&link).unwrap(), Some(other.path().canonicalize().unwrap()));
+    }
+
+    #[test]
+    fn other_paths_are_refused_in_one_line() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("data");
+        std::fs::write(&file, "somebody's").unwrap();
+        let says = |path: &Path, what: &str| {
+            let error = Member::open(path).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(what) && !error.contains('\n'), "{error}");
+        };
+        says(&file, "10 bytes");
+        says(&place.path().join("nowhere"), "touch");
+        says(&file.join("below"), "cannot be used");
+        says(Path::new("/dev/null"), "block device");
+        assert_eq!(std::fs::read(&file).unwrap(), b"somebody's");
+    }
+}
