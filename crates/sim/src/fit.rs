@@ -1,7 +1,8 @@
 //! `terapage sim fit`: the paper's unknowns, from the gains that it printed.
 
+use crate::progress::Progress;
 use crate::publish::command_line;
-use crate::show::{Show, bar};
+use crate::show::Show;
 use anyhow::Context;
 use clap::Args;
 use std::collections::BTreeMap;
@@ -42,10 +43,9 @@ impl FitCommand {
         let plan = Plan::new(base, cores());
         let workloads =
             GAINS.iter().map(|gain| Workload::synthetic(gain.volume)).collect::<Result<Vec<_>, _>>()?;
-        let bar = bar("fitting", plan.simulations());
-        let found = fit(&plan, &workloads, || bar.inc(1));
-        bar.finish_and_clear();
-        let found = found?;
+        let progress = Progress::new("fitting", plan.simulations());
+        let found = fit(&plan, &workloads, || progress.add(1))?;
+        drop(progress);
         if let Some(path) = &self.write {
             let text = self.fitted(&found).text();
             std::fs::write(path, text).with_context(|| format!("--write {}", path.display()))?;

@@ -5,8 +5,9 @@ mod fig5;
 mod fig6;
 mod table2;
 
+use crate::progress::Progress;
 use crate::publish::command_line;
-use crate::show::{Show, bar};
+use crate::show::Show;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -157,10 +158,8 @@ impl Bench {
 
     /// Outcomes by volume, then by case.
     fn outcomes(&self, cases: &[Case]) -> anyhow::Result<Vec<Vec<Outcome>>> {
-        let bar = bar("simulating", (cases.len() * self.workloads.len()) as u64);
-        let outcomes = simulate_all(cases, &self.workloads, cores(), || bar.inc(1));
-        bar.finish_and_clear();
-        Ok(outcomes?)
+        let progress = Progress::new("simulating", (cases.len() * self.workloads.len()) as u64);
+        Ok(simulate_all(cases, &self.workloads, cores(), || progress.add(1))?)
     }
 
     /// Names of volumes and how their results are marked.

@@ -1,9 +1,10 @@
 //! `terapage sim report`: a study that was kept as JSON, shown again.
 
+use crate::publish::{self, columns, print};
 use anyhow::Context;
 use clap::Args;
 use std::fs;
-use std::io::{IsTerminal, Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use terapage_report::{Study, TextOptions, from_json, render_html, render_text_with};
 
@@ -35,11 +36,11 @@ impl Report {
     pub fn run(self) -> anyhow::Result<()> {
         let study = read(&self.study)?;
         match &self.output {
-            Some(path) => write(path, &render_html(&study)),
+            Some(path) => publish::write(path, &render_html(&study)),
             None => {
-                let columns = self.columns.map_or_else(terminal_columns, usize::from);
+                let columns = self.columns.map_or_else(columns, usize::from);
                 let options = TextOptions { columns, ascii: self.ascii, ..TextOptions::default() };
-                Ok(std::io::stdout().write_all(render_text_with(&study, &options).as_bytes())?)
+                print(&render_text_with(&study, &options))
             }
         }
     }
@@ -54,17 +55,4 @@ fn read(path: &Path) -> anyhow::Result<Study> {
         text = fs::read_to_string(path).with_context(|| format!("{shown}"))?;
     }
     from_json(&text).with_context(|| format!("{shown}"))
-}
-
-fn write(path: &Path, page: &str) -> anyhow::Result<()> {
-    fs::write(path, page).with_context(|| format!("{}", path.display()))
-}
-
-/// The terminal's columns, from 40 to 100; 100 where there is no terminal.
-fn terminal_columns() -> usize {
-    if !std::io::stdout().is_terminal() {
-        return 100;
-    }
-    let (_, columns) = console::Term::stdout().size();
-    usize::from(columns).clamp(40, 100)
 }

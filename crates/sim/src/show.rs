@@ -1,42 +1,148 @@
-//! A study's way to the user, and progress on the way to it.
+//! A study's way to the user: the terminal, a page, JSON. All commands that make a study take the same options.
 
-use crate::publish::{self, Outputs};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use terapage_report::{Study, TextOptions, render_text_with};
+use crate::publish::{self, columns, print};
+use anyhow::ensure;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use terapage_report::{Study, TextOptions, render_html, render_text_with};
+
+/// Standard output, as a file's name.
+const STDOUT: &str = "-";
 
 /// Options that say how a study is shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Show {
-    #[command(flatten)]
-    outputs: Outputs,
+    /// Write JSON to this file; - is standard output, which then has nothing else
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    json: Option<PathBuf>,
+    /// Write a page with tables and plots to this file; - is standard output, which then has nothing else
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    html: Option<PathBuf>,
     /// Print the parameters and where they are from
     #[arg(long)]
     parameters: bool,
 }
 
+/// A study with the data that it shows: `terapage sim report` reads the one, scripts read the other.
+#[derive(Serialize)]
+struct Document<'a, T> {
+    #[serde(flatten)]
+    study: &'a Study,
+    results: &'a T,
+}
+
 impl Show {
-    /// Writes what was asked for, and shows the study on standard output unless JSON goes there.
+    /// Whether the files can be written, before the work that they are for begins: `inputs` are what is read.
+    ///
+    /// # Errors
+    /// If one is a directory, in none, or an input.
+    pub fn check<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+        let files = [("--json", &self.json), ("--html", &self.html)];
+        let files = files.map(|(option, file)| (option, file.as_deref()));
+        let inputs: Vec<&Path> = inputs.into_iter().collect();
+        for (option, path) in files {
+            let Some(path) = path.filter(|path| *path != Path::new(STDOUT)) else { continue };
+            publish::check(path, &inputs).map_err(|error| error.context(option))?;
+        }
+        ensure!(
+            self.json.is_none() || self.json != self.html,
+            "--json and --html name the same file; give each its own"
+        );
+        Ok(())
+    }
+
+    /// Writes what was asked for, and shows the study on standard output unless something else goes there.
     pub fn study(&self, study: &Study) -> anyhow::Result<()> {
-        if let Some(path) = &self.outputs.html {
-            publish::html(path, study)?;
+        self.publish(study, study, || self.text(study, true))
+    }
+
+    /// As `study`, with `text` for the terminal, and in JSON `results` beside the study.
+    pub fn results(
+        &self,
+        study: &Study,
+        results: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        self.publish(study, &Document { study, results }, text)
+    }
+
+    /// A study for the terminal.
+    pub fn text(&self, study: &Study, charts: bool) -> String {
+        let parameters = self.parameters;
+        let options = TextOptions { columns: columns(), charts, parameters, ..TextOptions::default() };
+        render_text_with(study, &options)
+    }
+
+    fn publish(
+        &self,
+        study: &Study,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        let mut printed = false;
+        if let Some(path) = &self.html {
+            printed |= put("--html", path, &render_html(study))?;
         }
-        if let Some(path) = &self.outputs.json
-            && publish::json_study(path, study)?
-        {
-            return Ok(());
+        if let Some(path) = &self.json {
+            printed |= put("--json", path, &(serde_json::to_string_pretty(document)? + "\n"))?;
         }
-        let columns = publish::columns();
-        let options = TextOptions { columns, parameters: self.parameters, ..TextOptions::default() };
-        publish::print(&render_text_with(study, &options))
+        if printed { Ok(()) } else { print(&text()) }
     }
 }
 
-/// A bar on standard error, with the time that is left; it hides itself where that is no terminal.
-pub fn bar(message: &'static str, steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len}, {eta} left") {
-        bar.set_style(style);
+/// Writes a file, or standard output; whether it was that.
+fn put(option: &'static str, path: &Path, text: &str) -> anyhow::Result<bool> {
+    let stdout = path == Path::new(STDOUT);
+    if stdout {
+        print(text)?;
+    } else {
+        publish::write(path, text).map_err(|error| error.context(option))?;
     }
-    bar.with_message(message).with_finish(indicatif::ProgressFinish::AndClear)
+    Ok(stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn show(json: &Path, html: Option<&Path>) -> Show {
+        Show { json: Some(json.to_owned()), html: html.map(Path::to_owned), parameters: false }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("trace.csv");
+        fs::write(&trace, "").unwrap();
+        let said = |json: &Path, html: Option<&Path>| {
+            show(json, html)
+                .check([trace.as_path()])
+                .err()
+                .map(|error| format!("{error:#}"))
+                .unwrap_or_default()
+        };
+        assert!(said(&trace, None).contains("is read"), "{}", said(&trace, None));
+        assert!(said(folder.path(), None).contains("is a directory"));
+        assert!(said(&folder.path().join("no/out.json"), None).contains("there is no directory"));
+        let out = folder.path().join("out");
+        assert!(said(&out, Some(&out)).contains("same file"));
+        assert!(said(Path::new("-"), Some(Path::new("-"))).contains("same file"));
+        assert_eq!(said(Path::new("-"), Some(&out)), "");
+        assert_eq!(said(&out, None), "");
+        assert!(!out.exists(), "looking writes nothing");
+    }
+
+    #[test]
+    fn a_document_is_a_study_with_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let (json, html) = (folder.path().join("out.json"), folder.path().join("out.html"));
+        let study = Study { title: "A study".into(), ..Study::default() };
+        show(&json, Some(&html)).results(&study, &[1, 2], String::new).unwrap();
+        let text = fs::read_to_string(json).unwrap();
+        assert_eq!(terapage_report::from_json(&text).unwrap(), study);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["results"], serde_json::json!([1, 2]));
+        assert!(fs::read_to_string(html).unwrap().contains("A study"));
+    }
 }

@@ -1,7 +1,7 @@
 //! `terapage sim sweep`: every combination of parameters.
 
 use crate::paper::{pair, read_fitted};
-use crate::show::bar;
+use crate::progress::Progress;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -94,19 +94,17 @@ impl SweepCommand {
             "terapage: {total} points, {} of them there already; {threads} at the same time",
             total - jobs.len()
         );
-        let bar = bar("sweeping", jobs.len() as u64);
+        let progress = Progress::new("sweeping", jobs.len() as u64);
         in_parallel(
             &jobs,
             threads,
             |job| job.case.run(job.workload),
             |number, outcome| {
                 write(&mut file, &jobs[number], outcome?).with_context(|| format!("{}", output.display()))?;
-                bar.inc(1);
+                progress.add(1);
                 Ok::<(), anyhow::Error>(())
             },
-        )?;
-        bar.finish_and_clear();
-        Ok(())
+        )
     }
 
     fn axes(&self) -> anyhow::Result<Vec<(String, Vec<String>)>> {

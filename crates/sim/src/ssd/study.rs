@@ -7,6 +7,7 @@ use terapage_hybrid::{CacheKind, Latencies, Load, Storage};
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 
 use super::{Run, Ssd};
+use crate::publish::command_line;
 
 /// Distributions of more runs than this cannot be told apart in one plot.
 const CURVES: usize = 8;
@@ -24,18 +25,12 @@ pub fn of(arguments: &Ssd, runs: &[Run]) -> Study {
     Study {
         title: title(runs),
         summary: summary(runs),
-        command: command(),
+        command: command_line(),
         machine: Vec::new(),
         parameters: parameters::of(arguments, runs),
         plots,
         tables: vec![throughput(runs, several), latencies(runs)],
     }
-}
-
-/// The command line, whatever path the program was called by.
-fn command() -> String {
-    let arguments = std::env::args().skip(1);
-    std::iter::once("terapage".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
 fn title(runs: &[Run]) -> String {
