@@ -129,6 +129,9 @@ impl Advise {
         let blocks = blocks.map_err(|error| anyhow::anyhow!("--block: {error}"))?;
         let terapage = std::env::current_exe().context("terapage itself cannot be found")?;
         self.show.check(self.trace.as_deref())?;
+        if let Some(path) = &self.keep {
+            publish::check(path, &[]).context("--keep")?;
+        }
         let progress = Progress::endless("beginning");
         let measured = self.measured(&terapage, &progress)?;
         let subject = match &self.trace {

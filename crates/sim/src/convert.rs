@@ -1,7 +1,7 @@
 //! `terapage sim convert`: a block trace in another format.
 
 use crate::progress::Progress;
-use crate::publish::same_file;
+use crate::publish::check_output;
 use crate::trace::TraceArgs;
 use anyhow::{Context, bail};
 use std::path::PathBuf;
@@ -48,10 +48,8 @@ impl Convert {
     /// The trace's, that a request does not fit, or that the file cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let format = self.format()?;
+        check_output(&self.out, &[&self.trace.path])?;
         let mut reader = self.trace.open()?;
-        if same_file(&self.trace.path, &self.out) {
-            bail!("{}: is read and to be written; write to another file", self.out.display());
-        }
         let mut writer = Writer::create(&self.out, format, &self.options(&reader))?;
         let progress = Progress::files([self.trace.path.as_path()]);
         let mut reading = progress.reading();

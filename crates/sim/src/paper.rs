@@ -7,6 +7,7 @@ mod table2;
 
 use crate::progress::Progress;
 use crate::publish::command_line;
+use crate::quantity::{signed, traffic};
 use crate::show::Show;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -35,7 +36,7 @@ pub struct Paper {
     #[arg(long, value_name = "VOLUME=FILE")]
     trace: Vec<String>,
     /// Bytes that the requests of each synthetic volume read and write; traces are taken whole
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = traffic)]
     traffic: Option<Size>,
     /// The seed of synthetic requests
     #[arg(long, default_value_t = 1)]
@@ -86,6 +87,8 @@ impl Paper {
     /// # Errors
     /// If a trace, a setting or a setup is wrong.
     pub fn run(self) -> anyhow::Result<()> {
+        let traces = self.trace.iter().filter_map(|pair| Some(Path::new(pair.split_once('=')?.1)));
+        self.show.check(traces)?;
         let bench = self.bench()?;
         let mut study = match self.figure {
             Figure::Fig3 => fig3::study(&bench)?,
@@ -235,11 +238,6 @@ impl Bench {
 /// A study with a heading of the paper.
 fn headed(title: &str) -> Study {
     Study { title: format!("{title} (Fukuchi, Sakaki, Matsui, Takeuchi)"), ..Study::default() }
-}
-
-/// A percentage with its sign; what rounds to nothing has none.
-fn signed(percent: f64) -> String {
-    if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") }
 }
 
 /// What tables call a kind of NAND.

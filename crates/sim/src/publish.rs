@@ -26,6 +26,11 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
+/// What [`check`] says of a file, unless it is `-`, which stands for standard output.
+pub fn check_output(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+    if path == Path::new("-") { Ok(()) } else { check(path, inputs) }
+}
+
 /// Whether a file can be written, as far as that can be told without writing; `inputs` are what is read.
 pub fn check(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     let shown = path.display();

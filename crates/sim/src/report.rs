@@ -34,6 +34,9 @@ impl Report {
     /// # Errors
     /// Where the study cannot be read, is none, or the page cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
+        if let Some(path) = &self.output {
+            publish::check(path, &[&self.study]).context("--output")?;
+        }
         let study = read(&self.study)?;
         match &self.output {
             Some(path) => publish::write(path, &render_html(&study)),

@@ -1,13 +1,17 @@
 //! A study's way to the user: the terminal, a page, JSON. All commands that make a study take the same options.
 
 use crate::publish::{self, columns, print};
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use serde::Serialize;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use terapage_report::{Study, TextOptions, render_html, render_text_with};
 
 /// Standard output, as a file's name.
 const STDOUT: &str = "-";
+/// How a page begins.
+const PAGE: &str = "<!DOCTYPE html";
 
 /// Options that say how a study is shown.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -37,12 +41,11 @@ impl Show {
     /// # Errors
     /// If one is a directory, in none, or an input.
     pub fn check<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
-        let files = [("--json", &self.json), ("--html", &self.html)];
-        let files = files.map(|(option, file)| (option, file.as_deref()));
         let inputs: Vec<&Path> = inputs.into_iter().collect();
-        for (option, path) in files {
-            let Some(path) = path.filter(|path| *path != Path::new(STDOUT)) else { continue };
-            publish::check(path, &inputs).map_err(|error| error.context(option))?;
+        for (option, path, begin) in [("--json", &self.json, "{"), ("--html", &self.html, PAGE)] {
+            let Some(path) = path else { continue };
+            publish::check_output(path, &inputs).context(option)?;
+            check_old(path, begin).context(option)?;
         }
         ensure!(
             self.json.is_none() || self.json != self.html,
@@ -90,13 +93,27 @@ impl Show {
     }
 }
 
+/// Whether a file that is there already is of the same kind, and so may be replaced. An option whose file was forgotten
+/// takes the next word for it: that may be somebody's trace.
+fn check_old(path: &Path, begin: &str) -> anyhow::Result<()> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    file.take(begin.len() as u64).read_to_end(&mut head).with_context(|| path.display().to_string())?;
+    let same = head.is_empty() || head.eq_ignore_ascii_case(begin.as_bytes());
+    ensure!(same, "{}: is there, and is no such file; name another, or remove it", path.display());
+    Ok(())
+}
+
 /// Writes a file, or standard output; whether it was that.
 fn put(option: &'static str, path: &Path, text: &str) -> anyhow::Result<bool> {
     let stdout = path == Path::new(STDOUT);
     if stdout {
         print(text)?;
     } else {
-        publish::write(path, text).map_err(|error| error.context(option))?;
+        publish::write(path, text).context(option)?;
     }
     Ok(stdout)
 }
@@ -131,6 +148,12 @@ mod tests {
         assert_eq!(said(Path::new("-"), Some(&out)), "");
         assert_eq!(said(&out, None), "");
         assert!(!out.exists(), "looking writes nothing");
+        let other = folder.path().join("other.csv");
+        fs::write(&other, "128166385295514663,hm,0,Write,9056014336,2048,2833\n").unwrap();
+        assert!(said(&other, None).contains("is no such file"));
+        assert!(said(&out, Some(&other)).contains("is no such file"));
+        fs::write(&out, "").unwrap();
+        assert_eq!(said(&out, None), "");
     }
 
     #[test]
@@ -138,6 +161,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (json, html) = (folder.path().join("out.json"), folder.path().join("out.html"));
         let study = Study { title: "A study".into(), ..Study::default() };
+        for _ in 0..2 {
+            show(&json, Some(&html)).check(None).unwrap();
+            show(&json, Some(&html)).study(&study).unwrap();
+        }
         show(&json, Some(&html)).results(&study, &[1, 2], String::new).unwrap();
         let text = fs::read_to_string(json).unwrap();
         assert_eq!(terapage_report::from_json(&text).unwrap(), study);

@@ -82,7 +82,7 @@ mod tests {
     use std::fs;
 
     use clap::Parser;
-    use terapage_report::render_text;
+    use terapage_report::{Origin, render_text};
 
     use super::*;
 
@@ -123,10 +123,26 @@ mod tests {
         let nands: Vec<&str> = runs.iter().map(|run| run.nand.as_str()).collect();
         assert_eq!(nands, arguments::PAPER);
         let study = study::of(&ssd, &runs);
-        assert_eq!(study.tables[0].rows[0][2], "+0.0");
+        assert_eq!(study.tables[0].rows[0][2], "0.0");
         assert_eq!(runs[0].outcome.requests, 2_700);
         let text = render_text(&study, 100);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn parameters_tell_what_was_chosen() {
+        let (ssd, runs) = run("--scm 5% --channels 8 --cache dram --gc cost-benefit").expect("it runs");
+        let study = study::of(&ssd, &runs);
+        let origin = |name: &str| {
+            let mut named = study.parameters.iter().filter(|parameter| parameter.name == name);
+            named.next().map(|found| (found.value.as_str(), found.origin))
+        };
+        assert_eq!(origin("cache's size"), Some(("5 % of what is touched", Origin::Chosen)));
+        assert_eq!(origin("channels x dies"), Some(("8 x 2", Origin::Chosen)));
+        assert_eq!(origin("garbage collection"), Some(("cost-benefit", Origin::Chosen)));
+        assert_eq!(origin("low-water mark"), Some(("20", Origin::Published)));
+        assert_eq!(origin("over-provisioning"), Some(("7", Origin::Estimated)));
+        assert_eq!(origin("flushed after"), Some(("5000", Origin::Estimated)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::paper::{pair, read_fitted};
 use crate::progress::Progress;
+use crate::publish::check;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -68,6 +69,8 @@ impl SweepCommand {
     /// If a parameter is not known, a value is wrong, or the output cannot be gone on with.
     pub fn run(self) -> anyhow::Result<()> {
         let Some(output) = self.output.as_deref().filter(|_| !self.list) else { return list() };
+        let traces: Vec<&Path> = self.trace.iter().map(PathBuf::as_path).collect();
+        check(output, &traces).context("--output")?;
         let workloads = self.workloads()?;
         let named = |workload: &Workload| {
             (workload.name.clone(), workload.path().map(|path| path.display().to_string()))

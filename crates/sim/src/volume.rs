@@ -1,7 +1,7 @@
 //! `terapage sim volume`: synthetic stand-ins for the MSR Cambridge volumes.
 
 use crate::progress::Progress;
-use crate::publish::command_line;
+use crate::publish::{self, command_line};
 use crate::show::Show;
 use anyhow::Context;
 use clap::Args;
@@ -55,6 +55,10 @@ impl VolumeCommand {
     /// # Errors
     /// If the volume is not known or wrong, or the trace cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
+        self.show.check(self.volume.as_deref().map(Path::new))?;
+        if let Some(path) = &self.output {
+            publish::check_output(path, &[]).context("--output")?;
+        }
         let volumes = match &self.volume {
             Some(name) => vec![find(name)?],
             None => names().into_iter().map(Volume::by_name).collect::<Result<_, _>>()?,

@@ -1,6 +1,7 @@
 //! Figure 5: one characteristic of the chips at a time.
 
-use super::{Bench, called, headed, signed};
+use super::{Bench, called, headed};
+use crate::quantity::signed;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_ssd::Profile;
 use terapage_volumes::published::LATENCY_PERCENT_MAX;

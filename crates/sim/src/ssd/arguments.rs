@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, FromArgMatches, ValueEnum};
 use terapage_config::Size;
 use terapage_hybrid::{CacheKind, CacheOptions, Layout, Load, MemoryTiming, Setup, Storage};
 use terapage_policy::replacement::NAMES;
@@ -186,6 +186,20 @@ pub struct Ssd {
 }
 
 impl Ssd {
+    /// What is taken where a flag is not given.
+    pub(super) fn defaults() -> Ssd {
+        let command = Ssd::augment_args(clap::Command::new("ssd"));
+        let matches = command.get_matches_from(["ssd", "-"]);
+        Ssd::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    pub(super) fn front(&self) -> Front {
+        match self.front {
+            FrontArgument::Sata => Front::sata(),
+            FrontArgument::Nvme => Front::nvme(),
+        }
+    }
+
     pub(super) fn profiles(&self) -> anyhow::Result<Vec<Profile>> {
         let mut profiles: Vec<Profile> = Vec::new();
         for name in &self.nand {
@@ -241,10 +255,7 @@ impl Ssd {
                 GcArgument::Greedy => GcPolicy::Greedy,
                 GcArgument::CostBenefit => GcPolicy::CostBenefit,
             },
-            front: match self.front {
-                FrontArgument::Sata => Front::sata(),
-                FrontArgument::Nvme => Front::nvme(),
-            },
+            front: self.front(),
             preconditioning: match self.precondition {
                 PreconditionArgument::Steady => Precondition::Steady { filled: 1.0 },
                 PreconditionArgument::Sequential => Precondition::Sequential { filled: 1.0 },

@@ -8,6 +8,7 @@ use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 
 use super::{Run, Ssd};
 use crate::publish::command_line;
+use crate::quantity::signed;
 
 /// Distributions of more runs than this cannot be told apart in one plot.
 const CURVES: usize = 8;
@@ -56,13 +57,11 @@ fn summary(runs: &[Run]) -> Vec<String> {
     for (first, group) in first_runs(runs) {
         let best = group.iter().max_by(|one, other| one.outcome.iops.total_cmp(&other.outcome.iops));
         if let Some(best) = best.filter(|_| group.len() > 1) {
-            summary.push(format!(
-                "{}: {} does most IOPS, {:+.1} % against {}.",
-                first.trace,
-                best.nand,
-                gain(best, first) * 100.0,
-                first.nand
-            ));
+            let against = match best.nand == first.nand {
+                true => String::new(),
+                false => format!(", {} % against {}", signed(gain(best, first) * 100.0), first.nand),
+            };
+            summary.push(format!("{}: {} does most IOPS{against}.", first.trace, best.nand));
         }
     }
     summary.extend(lost(runs));
@@ -184,7 +183,7 @@ fn throughput(runs: &[Run], several: bool) -> Table {
             let mut row = names(run, runs);
             row.push(format!("{:.0}", out.iops));
             if several {
-                row.push(format!("{:+.1}", gain(run, first) * 100.0));
+                row.push(signed(gain(run, first) * 100.0));
             }
             row.push(format!("{:.1}", out.mib_per_s));
             row.extend([out.read_hit_ratio(), out.write_hit_ratio()].map(percent));
