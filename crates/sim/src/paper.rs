@@ -195,7 +195,8 @@ impl Bench {
         let mut all = Vec::new();
         let mut add = |name: String, value: &str, origin: Origin, source: &str| {
             let (value, source) = (value.to_owned(), source.to_owned());
-            all.push(Parameter { name, value, unit: String::new(), origin, source });
+            let unit = if name.ends_with("bus") { "B/s" } else { "" }.to_owned();
+            all.push(Parameter { name, value, unit, origin, source });
         };
         let base = &self.base;
         let fitted = self.fitted.common.iter().map(|(name, value)| (name.clone(), value));
@@ -240,10 +241,9 @@ fn headed(title: &str) -> Study {
     Study { title: format!("{title} (Fukuchi, Sakaki, Matsui, Takeuchi)"), ..Study::default() }
 }
 
-/// What tables call a kind of NAND.
+/// What the paper calls a kind of NAND.
 fn title(nand: &str) -> String {
-    terapage_ssd::Profile::by_name(nand)
-        .map_or_else(|_| nand.to_owned(), |chips| chips.title.trim_end_matches(" (paper)").to_owned())
+    nand.to_uppercase().replace('-', " ")
 }
 
 /// What results of requests so marked are called.
