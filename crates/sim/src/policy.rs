@@ -228,6 +228,7 @@ impl Policy {
 pub fn budget(text: &str, whole: u64) -> anyhow::Result<u64> {
     let Some(percent) = text.trim().strip_suffix('%') else {
         let size: Size = text.parse().map_err(|error| anyhow::anyhow!("--budget: {error}"))?;
+        ensure!(size.0 > 0, "--budget: '{text}' is no budget (write 40% or 1.5G)");
         return Ok(size.0);
     };
     match percent.parse::<f64>() {

@@ -1,12 +1,13 @@
 //! `terapage sim report`: a study that was kept as JSON, shown again.
 
-use crate::publish::{self, columns, print};
+use crate::publish::{columns, print};
+use crate::show::{check_page, put_page};
 use anyhow::Context;
 use clap::Args;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use terapage_report::{Study, TextOptions, from_json, render_html, render_text_with};
+use terapage_report::{Study, TextOptions, from_json, render_text_with};
 
 /// What `terapage sim report` is given.
 #[derive(Args)]
@@ -17,7 +18,7 @@ use terapage_report::{Study, TextOptions, from_json, render_html, render_text_wi
 pub struct Report {
     /// What a study's command wrote with --json; - for standard input
     study: PathBuf,
-    /// Write one self-contained HTML page to this file
+    /// Write one self-contained HTML page to this file; - is standard output
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
     /// Only ASCII characters in the terminal
@@ -35,11 +36,11 @@ impl Report {
     /// Where the study cannot be read, is none, or the page cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         if let Some(path) = &self.output {
-            publish::check(path, &[&self.study]).context("--output")?;
+            check_page(path, &[&self.study]).context("--output")?;
         }
         let study = read(&self.study)?;
         match &self.output {
-            Some(path) => publish::write(path, &render_html(&study)),
+            Some(path) => put_page(path, &study).map(drop),
             None => {
                 let columns = self.columns.map_or_else(columns, usize::from);
                 let options = TextOptions { columns, ascii: self.ascii, ..TextOptions::default() };

@@ -42,10 +42,11 @@ impl Show {
     /// If one is a directory, in none, or an input.
     pub fn check<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
         let inputs: Vec<&Path> = inputs.into_iter().collect();
-        for (option, path, begin) in [("--json", &self.json, "{"), ("--html", &self.html, PAGE)] {
-            let Some(path) = path else { continue };
-            publish::check_output(path, &inputs).context(option)?;
-            check_old(path, begin).context(option)?;
+        if let Some(path) = &self.json {
+            check(path, &inputs, "{").context("--json")?;
+        }
+        if let Some(path) = &self.html {
+            check_page(path, &inputs).context("--html")?;
         }
         ensure!(
             self.json.is_none() || self.json != self.html,
@@ -84,36 +85,46 @@ impl Show {
     ) -> anyhow::Result<()> {
         let mut printed = false;
         if let Some(path) = &self.html {
-            printed |= put("--html", path, &render_html(study))?;
+            printed |= put_page(path, study).context("--html")?;
         }
         if let Some(path) = &self.json {
-            printed |= put("--json", path, &(serde_json::to_string_pretty(document)? + "\n"))?;
+            printed |= put(path, &(serde_json::to_string_pretty(document)? + "\n")).context("--json")?;
         }
         if printed { Ok(()) } else { print(&text()) }
     }
 }
 
-/// Whether a file that is there already is of the same kind, and so may be replaced. An option whose file was forgotten
-/// takes the next word for it: that may be somebody's trace.
-fn check_old(path: &Path, begin: &str) -> anyhow::Result<()> {
-    if !path.is_file() {
+/// Whether a page can be written to `path`, before the work that it is for begins: `inputs` are what is read.
+pub fn check_page(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+    check(path, inputs, PAGE)
+}
+
+/// Whether a file can be written. One that is there must begin as what replaces it: an option whose file was forgotten
+/// takes the next word for it, and that may be somebody's trace.
+fn check(path: &Path, inputs: &[&Path], begin: &str) -> anyhow::Result<()> {
+    publish::check_output(path, inputs)?;
+    if path == Path::new(STDOUT) || !path.is_file() {
         return Ok(());
     }
     let mut head = Vec::new();
     let file = File::open(path).with_context(|| path.display().to_string())?;
     file.take(begin.len() as u64).read_to_end(&mut head).with_context(|| path.display().to_string())?;
     let same = head.is_empty() || head.eq_ignore_ascii_case(begin.as_bytes());
-    ensure!(same, "{}: is there, and is no such file; name another, or remove it", path.display());
+    ensure!(same, "{}: exists, and holds something else; name another file, or remove it", path.display());
     Ok(())
 }
 
-/// Writes a file, or standard output; whether it was that.
-fn put(option: &'static str, path: &Path, text: &str) -> anyhow::Result<bool> {
+/// Writes a page to a file, or to standard output; whether it was that.
+pub fn put_page(path: &Path, study: &Study) -> anyhow::Result<bool> {
+    put(path, &render_html(study))
+}
+
+fn put(path: &Path, text: &str) -> anyhow::Result<bool> {
     let stdout = path == Path::new(STDOUT);
     if stdout {
         print(text)?;
     } else {
-        publish::write(path, text).context(option)?;
+        publish::write(path, text)?;
     }
     Ok(stdout)
 }
@@ -150,8 +161,8 @@ mod tests {
         assert!(!out.exists(), "looking writes nothing");
         let other = folder.path().join("other.csv");
         fs::write(&other, "128166385295514663,hm,0,Write,9056014336,2048,2833\n").unwrap();
-        assert!(said(&other, None).contains("is no such file"));
-        assert!(said(&out, Some(&other)).contains("is no such file"));
+        assert!(said(&other, None).contains("holds something else"));
+        assert!(said(&out, Some(&other)).contains("holds something else"));
         fs::write(&out, "").unwrap();
         assert_eq!(said(&out, None), "");
     }

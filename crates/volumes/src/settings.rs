@@ -402,7 +402,7 @@ fn text_of(error: impl Display) -> String {
 
 /// A number in plain digits.
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| "a number of 0 or more that is not too large, as 4".to_owned())
+    text.parse().map_err(|_| "expected a number of 0 or more that is not too large, as 4".to_owned())
 }
 
 fn set<T: FromStr>(target: &mut T, text: &str) -> Result<(), String> {
