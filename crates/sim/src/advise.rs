@@ -235,6 +235,10 @@ impl Advise {
             command: show::command(&advice.choice, &self.store, &subject.shown),
             advice,
         };
-        self.show.results(&show::study(&results), &results, || show::text(&results))
+        let study = show::study(&results);
+        self.show.results(&study, &results, || match self.show.wants_parameters() {
+            true => self.show.text(&study, false),
+            false => show::text(&results),
+        })
     }
 }

@@ -70,6 +70,11 @@ impl Show {
         self.publish(study, &Document { study, results }, text)
     }
 
+    /// Whether the parameters are to be printed.
+    pub fn wants_parameters(&self) -> bool {
+        self.parameters
+    }
+
     /// A study for the terminal.
     pub fn text(&self, study: &Study, charts: bool) -> String {
         let parameters = self.parameters;
