@@ -5,19 +5,29 @@ mod blocks;
 pub use blocks::Merger;
 
 use blocks::{NONE, Names};
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use terapage_trace::{Event, PageOut, Reader, Record};
 
 /// Why a trace is of no use. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// It cannot be opened.
+    #[error("{}: cannot be opened: {cause}", path.display())]
+    Open {
+        /// The trace.
+        path: PathBuf,
+        /// What the system says.
+        cause: std::io::Error,
+    },
     /// It cannot be read.
-    #[error("{}: {source} (record it anew with terapage run --trace)", path.display())]
+    #[error("{}: {cause} (record it anew with terapage run --trace)", path.display())]
     Trace {
         /// The trace.
         path: PathBuf,
         /// Why.
-        source: terapage_trace::Error,
+        cause: terapage_trace::Error,
     },
     /// It has no references.
     #[error(
@@ -140,8 +150,9 @@ impl Recording {
     /// # Errors
     /// What cannot be read; a trace without references.
     pub fn open(path: &Path) -> Result<Recording, Error> {
-        let failed = |source| Error::Trace { path: path.to_owned(), source };
-        let mut reader = Reader::open(path).map_err(failed)?.allow_cut_short();
+        let failed = |cause| Error::Trace { path: path.to_owned(), cause };
+        let file = File::open(path).map_err(|cause| Error::Open { path: path.to_owned(), cause })?;
+        let mut reader = Reader::new(BufReader::new(file)).map_err(failed)?.allow_cut_short();
         let header = reader.header().clone();
         let mut reading = Reading::new(header.block_bytes.into());
         for record in reader.by_ref() {

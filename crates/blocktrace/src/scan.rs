@@ -38,6 +38,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Whether no more of a field is there.
+    #[inline]
+    fn at_end_of_field(&self) -> bool {
+        matches!(self.rest, [] | [b' ' | b'\t' | b'\r' | b',', ..])
+    }
+
     /// A whole number, and the blanks before it.
     #[inline]
     pub fn number(&mut self, expected: &'static str) -> Checked<u64> {
@@ -98,7 +104,7 @@ impl<'a> Cursor<'a> {
         }
         let value = whole.checked_mul(10u64.pow(places)).and_then(|whole| whole.checked_add(fraction));
         match value {
-            Some(value) if count + fraction_digits > 0 && count < 20 => Ok(value),
+            Some(value) if count + fraction_digits > 0 && count < 20 && self.at_end_of_field() => Ok(value),
             _ => field(expected, token(start)),
         }
     }

@@ -169,7 +169,8 @@
     const { ghost, colour, symbol, dash, hollow, width } = look(series, theme);
     const dense = series.drawn.length > FEW && plot.kind !== "scatter";
     const common = {
-      name: series.label, symbol, symbolSize: plot.kind === "scatter" ? 8 : 7, z: ghost ? 2 : 3,
+      // Published signs are below the others and larger, so that none hides the other.
+      name: series.label, symbol, symbolSize: (plot.kind === "scatter" ? 8 : 7) + (ghost ? 5 : 0), z: ghost ? 2 : 3,
       itemStyle: { color: hollow ? theme.card : colour, borderColor: colour, borderWidth: 1.6, borderType: plot.kind === "scatter" && series.mark === "synthetic" ? [2, 1.5] : "solid" },
       emphasis: { focus: "series" },
     };

@@ -142,8 +142,19 @@ fn grouped(number: &str) -> String {
     text + rest
 }
 
-/// Whether a table's cell is a number: `1,234`, `-0.5`, `+6.7%`, `1.5e-9`, `2.1x`.
+/// Units of sizes and times that stand behind a number in a table's cell.
+const CELL_UNITS: [&str; 11] = ["KiB", "MiB", "GiB", "TiB", "B", "ns", "us", "µs", "ms", "s", "h"];
+
+/// Whether a table's cell is a number: `1,234`, `-0.5`, `+6.7%`, `1.5e-9`, `2.1x`, `883 ±15`, `8.1 KiB`.
 pub fn is_number(cell: &str) -> bool {
+    let cell = match cell.split_once('±') {
+        Some((value, margin)) if !value.trim().is_empty() && is_number(margin) => value,
+        _ => cell,
+    };
+    let cell = match cell.trim().rsplit_once(' ') {
+        Some((value, unit)) if CELL_UNITS.contains(&unit) => value,
+        _ => cell,
+    };
     let cell = cell.trim().trim_start_matches(['+', '-', '−', '±', '<', '>', '~', '≈']).trim_start();
     let cell = cell.trim_end_matches(['%', 'x', '×']).trim_end();
     cell.starts_with(|first: char| first.is_ascii_digit()) && cell.replace(',', "").parse::<f64>().is_ok()
@@ -208,10 +219,37 @@ mod tests {
 
     #[test]
     fn cells_that_are_numbers_are_known() {
-        for cell in ["1", "-0.1", "+6.7%", "1,234", "2.1x", "1e-9", "~5", "< 3"] {
+        for cell in [
+            "1",
+            "-0.1",
+            "+6.7%",
+            "1,234",
+            "2.1x",
+            "1e-9",
+            "~5",
+            "< 3",
+            "883 ±15",
+            "0.76 ±0.00",
+            "8.1 KiB",
+            "19.5 us",
+            "±3",
+        ] {
             assert!(is_number(cell), "{cell}");
         }
-        for cell in ["", "-", "n/a", "prxy_0", "3D CT TLC", "inf", "nan", "1/3"] {
+        for cell in [
+            "",
+            "-",
+            "n/a",
+            "prxy_0",
+            "3D CT TLC",
+            "inf",
+            "nan",
+            "1/3",
+            "about ±3",
+            "3 ±x",
+            "KiB",
+            "8 apples",
+        ] {
             assert!(!is_number(cell), "{cell}");
         }
     }

@@ -3,9 +3,10 @@
 mod show;
 
 use crate::policy::budget;
-use crate::publish::{self, Outputs};
+use crate::progress::Progress;
+use crate::publish;
+use crate::show::Show;
 use anyhow::{Context, ensure};
-use indicatif::ProgressBar;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ pub struct Advise {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "command")]
     keep: Option<PathBuf>,
     #[command(flatten)]
-    outputs: Outputs,
+    show: Show,
     /// The program, and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments, required_unless_present = "trace")]
     command: Vec<OsString>,
@@ -127,12 +128,15 @@ impl Advise {
             .collect::<Result<Vec<_>, _>>();
         let blocks = blocks.map_err(|error| anyhow::anyhow!("--block: {error}"))?;
         let terapage = std::env::current_exe().context("terapage itself cannot be found")?;
-        let bar = publish::progress(0);
-        bar.enable_steady_tick(Duration::from_millis(200));
-        let measured = self.measured(&terapage, &bar)?;
+        self.show.check(self.trace.as_deref())?;
+        if let Some(path) = &self.keep {
+            publish::check(path, &[]).context("--keep")?;
+        }
+        let progress = Progress::endless("beginning");
+        let measured = self.measured(&terapage, &progress)?;
         let subject = match &self.trace {
             Some(trace) => self.traced(trace)?,
-            None => self.recorded(&terapage, blocks[0], &bar)?,
+            None => self.recorded(&terapage, blocks[0], &progress)?,
         };
         let data = subject.recording.references(0).iter().max().map_or(0, |block| u64::from(*block) + 1)
             * subject.recording.block_bytes;
@@ -150,29 +154,28 @@ impl Advise {
             policies: self.policy.clone(),
             accepted: self.slow_down,
         };
-        bar.set_length(question.runs() as u64);
-        bar.set_position(0);
-        bar.set_message("predicting");
-        let advice = question.answer(|| bar.inc(1))?;
-        bar.finish_and_clear();
+        progress.phase("predicting");
+        progress.steps(question.runs() as u64);
+        let advice = question.answer(|| progress.add(1))?;
+        drop(progress);
         self.publish(&subject, &measured, advice)
     }
 
     /// What the store and the pager's work on it are like: known from before, or measured now.
-    fn measured(&self, terapage: &Path, bar: &ProgressBar) -> anyhow::Result<Measured> {
+    fn measured(&self, terapage: &Path, progress: &Progress) -> anyhow::Result<Measured> {
         if !self.remeasure
             && let Some(known) = Measured::load(&self.store, &MEASURED_BLOCKS)
         {
             return Ok(known);
         }
-        bar.set_length(1 + STEPS * MEASURED_BLOCKS.len() as u64);
-        bar.set_message(format!("measuring {}", self.store.display()));
+        progress.phase(format!("measuring {}", self.store.display()));
+        progress.steps(1 + STEPS * MEASURED_BLOCKS.len() as u64);
         let device = Device::measure(&self.store)?;
-        bar.inc(1);
+        progress.add(1);
         let mut costs = Vec::new();
         for block_bytes in MEASURED_BLOCKS {
             let bench = Bench { terapage: terapage.to_owned(), store: self.store.clone(), block_bytes };
-            costs.push(bench.measure(&device, || bar.inc(1))?);
+            costs.push(bench.measure(&device, || progress.add(1))?);
         }
         let measured = Measured::new(&self.store, device, costs);
         // A machine without a place for it measures again next time.
@@ -189,7 +192,7 @@ impl Advise {
         Ok(Subject { recording, native_s, parallelism: self.parallelism, shown })
     }
 
-    fn recorded(&self, terapage: &Path, block_bytes: u64, bar: &ProgressBar) -> anyhow::Result<Subject> {
+    fn recorded(&self, terapage: &Path, block_bytes: u64, progress: &Progress) -> anyhow::Result<Subject> {
         let program = Program {
             command: self.command.clone(),
             terapage: terapage.to_owned(),
@@ -198,12 +201,12 @@ impl Advise {
             timeout: Duration::from_secs(self.timeout.max(1)),
             stop: Stop::install()?,
         };
-        bar.set_length(0);
-        let native = program.time(|seconds| bar.set_message(format!("natively, {seconds:.0} s")))?;
+        progress.phase("natively");
+        let native = program.time(|seconds| progress.say(format!("natively, {seconds:.0} s")))?;
         let directory =
             tempfile::tempdir_in(&self.store).with_context(|| format!("--store {}", self.store.display()))?;
         let told = |window: u64, seconds: f64| {
-            bar.set_message(format!("recording, a window of {}, {seconds:.0} s", Size(window)))
+            progress.say(format!("recording, a window of {}, {seconds:.0} s", Size(window)))
         };
         let (recording, trace) = program.record(&native, directory.path(), told)?;
         if let Some(keep) = &self.keep {
@@ -232,14 +235,10 @@ impl Advise {
             command: show::command(&advice.choice, &self.store, &subject.shown),
             advice,
         };
-        if let Some(path) = &self.outputs.html {
-            publish::html(path, &show::study(&results))?;
-        }
-        if let Some(path) = &self.outputs.json
-            && publish::json(path, &show::study(&results), &results)?
-        {
-            return Ok(());
-        }
-        publish::print(&show::text(&results))
+        let study = show::study(&results);
+        self.show.results(&study, &results, || match self.show.wants_parameters() {
+            true => self.show.text(&study, false),
+            false => show::text(&results),
+        })
     }
 }

@@ -1,9 +1,10 @@
 //! `terapage sim convert`: a block trace in another format.
 
 use crate::progress::Progress;
+use crate::publish::check_output;
 use crate::trace::TraceArgs;
 use anyhow::{Context, bail};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use terapage_blocktrace::{Counts, Format, Losses, Reader, Writer, WriterOptions};
 
 /// Convert a block trace to another format.
@@ -47,19 +48,18 @@ impl Convert {
     /// The trace's, that a request does not fit, or that the file cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let format = self.format()?;
+        check_output(&self.out, &[&self.trace.path])?;
         let mut reader = self.trace.open()?;
-        if same_file(&self.trace.path, &self.out) {
-            bail!("{}: is read and to be written; write to another file", self.out.display());
-        }
         let mut writer = Writer::create(&self.out, format, &self.options(&reader))?;
-        let mut progress = Progress::new(&reader);
+        let progress = Progress::files([self.trace.path.as_path()]);
+        let mut reading = progress.reading();
         while let Some(request) = reader.next() {
             let request = request?;
             let volume = reader.volumes().get(usize::from(request.volume));
             writer
                 .write(&request, volume.map_or("", String::as_str))
                 .with_context(|| format!("as {format}"))?;
-            progress.step(&reader);
+            reading.step(&reader);
         }
         let losses = writer.finish()?;
         drop(progress);
@@ -92,11 +92,6 @@ impl Convert {
             lossy: self.lossy,
         }
     }
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    let (a, b) = (a.canonicalize(), b.canonicalize());
-    matches!((a, b), (Ok(a), Ok(b)) if a == b)
 }
 
 /// What became of the requests, on standard error: standard output may be the trace.

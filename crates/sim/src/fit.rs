@@ -1,7 +1,9 @@
 //! `terapage sim fit`: the paper's unknowns, from the gains that it printed.
 
-use crate::publish::command_line;
-use crate::show::{Show, bar};
+use crate::progress::Progress;
+use crate::publish::{self, command_line};
+use crate::quantity::traffic;
+use crate::show::Show;
 use anyhow::Context;
 use clap::Args;
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ use terapage_volumes::{Case, Fitted, Workload, cores};
   terapage sim fit --write mine.toml && terapage sim paper table2 --fitted mine.toml")]
 pub struct FitCommand {
     /// Bytes that the requests of each volume read and write, in each simulation
-    #[arg(long, value_name = "SIZE", default_value = "3G")]
+    #[arg(long, value_name = "SIZE", default_value = "3G", value_parser = traffic)]
     traffic: Size,
     /// The seed of the synthetic requests
     #[arg(long, default_value_t = 1)]
@@ -38,17 +40,19 @@ impl FitCommand {
     /// # Errors
     /// If a simulation fails or a file cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
+        self.show.check(None)?;
+        if let Some(path) = &self.write {
+            publish::check(path, &[]).context("--write")?;
+        }
         let base = Case { traffic_bytes: self.traffic.0, seed: self.seed, ..Case::default() };
         let plan = Plan::new(base, cores());
         let workloads =
             GAINS.iter().map(|gain| Workload::synthetic(gain.volume)).collect::<Result<Vec<_>, _>>()?;
-        let bar = bar("fitting", plan.simulations());
-        let found = fit(&plan, &workloads, || bar.inc(1));
-        bar.finish_and_clear();
-        let found = found?;
+        let progress = Progress::new("fitting", plan.simulations());
+        let found = fit(&plan, &workloads, || progress.add(1))?;
+        drop(progress);
         if let Some(path) = &self.write {
-            let text = self.fitted(&found).text();
-            std::fs::write(path, text).with_context(|| format!("--write {}", path.display()))?;
+            publish::write(path, &self.fitted(&found).text()).context("--write")?;
         }
         self.show.study(&self.study(&found))
     }

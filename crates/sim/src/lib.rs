@@ -10,6 +10,7 @@ mod paper;
 mod policy;
 mod progress;
 mod publish;
+mod quantity;
 mod report;
 mod show;
 mod ssd;
@@ -19,12 +20,11 @@ mod trace;
 mod volume;
 
 pub use advise::Advise;
-pub use trace::TraceArgs;
 
 /// The simulators.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Replays a recorded program: each replacement policy against Belady's optimum, at many budgets.
+    /// Replay a recorded program: each replacement policy against Belady's optimum, at many budgets
     Policy(policy::Policy),
     /// Show a study that was kept as JSON, in the terminal or as a page
     Report(report::Report),
@@ -36,7 +36,7 @@ pub enum Command {
     Volume(volume::VolumeCommand),
     /// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM
     Ssd(Box<ssd::Ssd>),
-    /// Simulate Linux's I/O stack: where CPU time goes, and which locks are to blame.
+    /// Simulate Linux's I/O stack: where CPU time goes, and which locks are to blame
     #[command(subcommand)]
     Stack(stack::Stack),
     /// Draw the hybrid SSD paper's figures again, beside what was published

@@ -5,8 +5,10 @@ mod fig5;
 mod fig6;
 mod table2;
 
+use crate::progress::Progress;
 use crate::publish::command_line;
-use crate::show::{Show, bar};
+use crate::quantity::{signed, traffic};
+use crate::show::Show;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -34,7 +36,7 @@ pub struct Paper {
     #[arg(long, value_name = "VOLUME=FILE")]
     trace: Vec<String>,
     /// Bytes that the requests of each synthetic volume read and write; traces are taken whole
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = traffic)]
     traffic: Option<Size>,
     /// The seed of synthetic requests
     #[arg(long, default_value_t = 1)]
@@ -85,6 +87,8 @@ impl Paper {
     /// # Errors
     /// If a trace, a setting or a setup is wrong.
     pub fn run(self) -> anyhow::Result<()> {
+        let traces = self.trace.iter().filter_map(|pair| Some(Path::new(pair.split_once('=')?.1)));
+        self.show.check(traces)?;
         let bench = self.bench()?;
         let mut study = match self.figure {
             Figure::Fig3 => fig3::study(&bench)?,
@@ -157,10 +161,8 @@ impl Bench {
 
     /// Outcomes by volume, then by case.
     fn outcomes(&self, cases: &[Case]) -> anyhow::Result<Vec<Vec<Outcome>>> {
-        let bar = bar("simulating", (cases.len() * self.workloads.len()) as u64);
-        let outcomes = simulate_all(cases, &self.workloads, cores(), || bar.inc(1));
-        bar.finish_and_clear();
-        Ok(outcomes?)
+        let progress = Progress::new("simulating", (cases.len() * self.workloads.len()) as u64);
+        Ok(simulate_all(cases, &self.workloads, cores(), || progress.add(1))?)
     }
 
     /// Names of volumes and how their results are marked.
@@ -193,7 +195,8 @@ impl Bench {
         let mut all = Vec::new();
         let mut add = |name: String, value: &str, origin: Origin, source: &str| {
             let (value, source) = (value.to_owned(), source.to_owned());
-            all.push(Parameter { name, value, unit: String::new(), origin, source });
+            let unit = if name.ends_with("bus") { "B/s" } else { "" }.to_owned();
+            all.push(Parameter { name, value, unit, origin, source });
         };
         let base = &self.base;
         let fitted = self.fitted.common.iter().map(|(name, value)| (name.clone(), value));
@@ -238,15 +241,9 @@ fn headed(title: &str) -> Study {
     Study { title: format!("{title} (Fukuchi, Sakaki, Matsui, Takeuchi)"), ..Study::default() }
 }
 
-/// A percentage with its sign; what rounds to nothing has none.
-fn signed(percent: f64) -> String {
-    if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") }
-}
-
-/// What tables call a kind of NAND.
+/// What the paper calls a kind of NAND.
 fn title(nand: &str) -> String {
-    terapage_ssd::Profile::by_name(nand)
-        .map_or_else(|_| nand.to_owned(), |chips| chips.title.trim_end_matches(" (paper)").to_owned())
+    nand.to_uppercase().replace('-', " ")
 }
 
 /// What results of requests so marked are called.

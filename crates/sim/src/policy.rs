@@ -1,6 +1,8 @@
 //! `terapage sim policy`: the policies of the pager against Belady's optimum, over a recorded program.
 
-use crate::publish::{self, Outputs};
+use crate::progress::Progress;
+use crate::publish;
+use crate::show::Show;
 use anyhow::{bail, ensure};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -11,9 +13,7 @@ use terapage_advise::policies::{Compared, Comparison, SOFT_PER_MILLE, in_paralle
 use terapage_advise::recording::Did;
 use terapage_config::Size;
 use terapage_policy::replacement;
-use terapage_report::{
-    Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, TextOptions, X, render_text_with,
-};
+use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
 /// From so many references on only a part of the blocks is looked at, unless `--sample` says otherwise.
 const LONG: usize = 20_000_000;
@@ -62,7 +62,7 @@ pub struct Policy {
     #[arg(long, value_name = "SHARE", default_value = "auto")]
     sample: String,
     #[command(flatten)]
-    outputs: Outputs,
+    show: Show,
 }
 
 /// Everything that came out.
@@ -118,23 +118,24 @@ impl Policy {
                 bail!("--policy: '{name}' is unknown (one of {})", replacement::NAMES.join(", "));
             }
         }
+        self.show.check([self.trace.as_path()])?;
         let recording = Recording::open(&self.trace)?;
         let sizes = self.blocks(&recording)?;
-        let bar = publish::progress((sizes.len() * self.budget.len() * (self.policy.len() + 2)) as u64);
-        bar.set_message("replaying");
+        let steps = sizes.len() * self.budget.len() * (self.policy.len() + 2);
+        let progress = Progress::new("replaying", steps as u64);
         let mut blocks = Vec::new();
         let mut optimum = 0;
         for (at, &size) in sizes.iter().enumerate() {
             let references = recording.references(recording.shift(size)?);
-            let base = bar.position();
-            let told = |done: usize, _: usize| bar.set_position(base + done as u64);
+            let base = (at * steps / sizes.len()) as u64;
+            let told = |done: usize, _: usize| progress.set(base + done as u64);
             if at == 0 {
                 let own = terapage_advise::optimum::Optimum::new(references.clone());
                 optimum = own.page_ins(((recording.budget_bytes / size) as usize).max(1));
             }
             blocks.push(self.block(&recording, size, &references, soft_per_mille, told)?);
         }
-        bar.finish_and_clear();
+        drop(progress);
         let results = Results {
             program: recording.program.clone(),
             trace: self.trace.clone(),
@@ -219,21 +220,7 @@ impl Policy {
 
     fn publish(&self, results: &Results, sizes: &[u64], soft: Option<usize>) -> anyhow::Result<()> {
         let study = study(results, sizes, soft);
-        if let Some(path) = &self.outputs.html {
-            publish::html(path, &study)?;
-        }
-        if let Some(path) = &self.outputs.json
-            && publish::json(path, &study, results)?
-        {
-            return Ok(());
-        }
-        let options = TextOptions {
-            columns: publish::columns(),
-            charts: false,
-            parameters: false,
-            ..TextOptions::default()
-        };
-        publish::print(&render_text_with(&study, &options))
+        self.show.results(&study, results, || self.show.text(&study, false))
     }
 }
 
@@ -241,6 +228,7 @@ impl Policy {
 pub fn budget(text: &str, whole: u64) -> anyhow::Result<u64> {
     let Some(percent) = text.trim().strip_suffix('%') else {
         let size: Size = text.parse().map_err(|error| anyhow::anyhow!("--budget: {error}"))?;
+        ensure!(size.0 > 0, "--budget: '{text}' is no budget (write 40% or 1.5G)");
         return Ok(size.0);
     };
     match percent.parse::<f64>() {

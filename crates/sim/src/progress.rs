@@ -1,40 +1,101 @@
-//! How far a trace is read, on standard error, if that is a terminal.
+//! How far a command is, on standard error, if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::borrow::Cow;
+use std::fs::{self, Metadata};
+use std::path::Path;
 use std::time::Duration;
 use terapage_blocktrace::Reader;
 
-/// Requests between two looks at the clock.
-const STEP: u64 = 1 << 16;
+/// Items between two looks at the clock.
+const STEP: u64 = 1 << 14;
 
-/// A bar of the bytes of a file; it hides itself where standard error is no terminal.
+/// A line that tells how far a command is, and how long it will take. It hides itself where standard error is no
+/// terminal, and is gone when it is dropped.
 pub struct Progress {
     bar: ProgressBar,
-    requests: u64,
 }
 
 impl Progress {
-    /// For a trace that is about to be read.
-    pub fn new(reader: &Reader) -> Progress {
-        let (bar, style) = match reader.meta().file_bytes {
-            Some(bytes) => (ProgressBar::new(bytes), "{msg} {wide_bar} {bytes}/{total_bytes}, {eta} left"),
-            None => (ProgressBar::no_length(), "{msg} {spinner} {bytes}"),
-        };
-        bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
-        bar.set_message("reading");
-        bar.enable_steady_tick(Duration::from_secs(1));
-        Progress { bar, requests: 0 }
+    /// Of a phase with so many steps.
+    pub fn new(message: impl Into<Cow<'static, str>>, steps: u64) -> Progress {
+        let progress = Progress::endless(message);
+        progress.steps(steps);
+        progress
     }
 
-    /// Another request.
-    #[inline]
-    pub fn step(&mut self, reader: &Reader) {
-        self.requests += 1;
-        if self.requests.is_multiple_of(STEP) {
-            self.bar.set_position(reader.read_bytes());
+    /// Of a phase whose end is not known.
+    pub fn endless(message: impl Into<Cow<'static, str>>) -> Progress {
+        let progress = Progress { bar: ProgressBar::no_length() };
+        progress.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
+        progress.phase(message);
+        progress.bar.enable_steady_tick(Duration::from_millis(500));
+        progress
+    }
+
+    /// Of reading these files, of which some may be no regular ones.
+    pub fn files<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Progress {
+        let bytes = |path: &Path| fs::metadata(path).ok().filter(Metadata::is_file).map(|file| file.len());
+        let progress = Progress::endless("reading");
+        match paths.into_iter().map(bytes).sum() {
+            Some(bytes) => {
+                progress.steps(bytes);
+                progress.style("{msg} {wide_bar} {bytes}/{total_bytes}, {eta} left");
+            }
+            None => progress.style("{spinner} {msg} {bytes}"),
+        }
+        progress
+    }
+
+    /// Another phase, whose end is not known.
+    pub fn phase(&self, message: impl Into<Cow<'static, str>>) {
+        self.bar.unset_length();
+        self.bar.reset();
+        self.style("{spinner} {msg}");
+        self.say(message);
+    }
+
+    /// The phase that goes on has so many steps.
+    pub fn steps(&self, steps: u64) {
+        self.bar.reset();
+        self.bar.set_length(steps);
+        self.style("{msg} {wide_bar} {human_pos}/{human_len}, {eta} left");
+    }
+
+    /// What is done now.
+    pub fn say(&self, message: impl Into<Cow<'static, str>>) {
+        self.bar.set_message(message);
+    }
+
+    /// So many steps more are done.
+    pub fn add(&self, steps: u64) {
+        self.bar.inc(steps);
+    }
+
+    /// So many steps are done.
+    pub fn set(&self, steps: u64) {
+        self.bar.set_position(steps);
+    }
+
+    /// A step for each of `items`.
+    pub fn over<'a, T>(&'a self, items: impl Iterator<Item = T> + 'a) -> impl Iterator<Item = T> + 'a {
+        let mut ticks = self.ticks();
+        items.inspect(move |_| ticks.tick())
+    }
+
+    /// For steps that come by the million.
+    pub fn ticks(&self) -> Ticks<'_> {
+        Ticks { progress: self, seen: 0 }
+    }
+
+    /// For a file that is about to be read.
+    pub fn reading(&self) -> Reading<'_> {
+        Reading { progress: self, requests: 0, bytes: 0 }
+    }
+
+    fn style(&self, template: &str) {
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.bar.set_style(style);
         }
     }
 }
@@ -42,5 +103,41 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// Steps that come by the million: the clock is looked at now and then.
+pub struct Ticks<'a> {
+    progress: &'a Progress,
+    seen: u64,
+}
+
+impl Ticks<'_> {
+    /// A step is done.
+    #[inline]
+    pub fn tick(&mut self) {
+        self.seen += 1;
+        if self.seen.is_multiple_of(STEP) {
+            self.progress.add(STEP);
+        }
+    }
+}
+
+/// How much of traces is read, in bytes of their files.
+pub struct Reading<'a> {
+    progress: &'a Progress,
+    requests: u64,
+    bytes: u64,
+}
+
+impl Reading<'_> {
+    /// Another request.
+    #[inline]
+    pub fn step(&mut self, reader: &Reader) {
+        self.requests += 1;
+        if self.requests.is_multiple_of(STEP) {
+            self.progress.add(reader.read_bytes() - self.bytes);
+            self.bytes = reader.read_bytes();
+        }
     }
 }

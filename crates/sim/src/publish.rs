@@ -1,12 +1,9 @@
-//! Where results go: the terminal, a page, a JSON file; and progress on the way.
+//! Where results go: standard output and files.
 
-use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
+use anyhow::{Context, bail};
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use terapage_report::{Study, render_html};
 
 /// Columns of the terminal: what `COLUMNS` says, or the terminal, from 40 to 100; 100 where there is none.
 pub fn columns() -> usize {
@@ -17,39 +14,6 @@ pub fn columns() -> usize {
     found.clamp(40, MOST)
 }
 
-/// Writes the page.
-pub fn html(path: &Path, study: &Study) -> anyhow::Result<()> {
-    fs::write(path, render_html(study)).with_context(|| format!("--html {}", path.display()))
-}
-
-/// A study with the data that it shows: `terapage sim report` reads the one, scripts read the other.
-#[derive(Serialize)]
-struct Document<'a, T> {
-    #[serde(flatten)]
-    study: &'a Study,
-    results: &'a T,
-}
-
-/// Writes the data, as JSON of a study with `results` beside; `-` is standard output. Whether it was that.
-pub fn json(path: &Path, study: &Study, results: &impl Serialize) -> anyhow::Result<bool> {
-    document(path, &Document { study, results })
-}
-
-/// Writes a study as JSON; `-` is standard output. Whether it was that.
-pub fn json_study(path: &Path, study: &Study) -> anyhow::Result<bool> {
-    document(path, study)
-}
-
-fn document(path: &Path, document: &impl Serialize) -> anyhow::Result<bool> {
-    let text = serde_json::to_string_pretty(document)? + "\n";
-    if path == Path::new("-") {
-        print(&text)?;
-        return Ok(true);
-    }
-    fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
-    Ok(false)
-}
-
 /// Writes to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
@@ -57,12 +21,39 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Progress on standard error, if that is a terminal.
-pub fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    let style = "{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}";
-    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
+/// Writes a file.
+pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+/// What [`check`] says of a file, unless it is `-`, which stands for standard output.
+pub fn check_output(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+    if path == Path::new("-") { Ok(()) } else { check(path, inputs) }
+}
+
+/// Whether a file can be written, as far as that can be told without writing; `inputs` are what is read.
+pub fn check(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+    let shown = path.display();
+    if path.is_dir() {
+        bail!("{shown}: is a directory; name a file");
+    }
+    if inputs.iter().any(|input| same_file(input, path)) {
+        bail!("{shown}: is read; write to another file");
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    if !directory.is_dir() {
+        bail!("{shown}: there is no directory {}", directory.display());
+    }
+    Ok(())
+}
+
+/// Whether both paths lead to one regular file.
+pub fn same_file(a: &Path, b: &Path) -> bool {
+    let (a, b) = (a.canonicalize(), b.canonicalize());
+    matches!((a, b), (Ok(a), Ok(b)) if a == b && a.is_file())
 }
 
 /// A word as a shell takes it.
@@ -79,15 +70,4 @@ pub fn quoted(word: &str) -> String {
 pub fn command_line() -> String {
     let arguments = std::env::args_os().skip(1).map(|argument| quoted(&argument.to_string_lossy()));
     std::iter::once("terapage".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
-}
-
-/// Options that say where results go.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct Outputs {
-    /// Write the data as JSON to this file; `-` is standard output
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub json: Option<PathBuf>,
-    /// Write a page with tables and plots to this file
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub html: Option<PathBuf>,
 }

@@ -1,11 +1,13 @@
 //! `terapage sim report`: a study that was kept as JSON, shown again.
 
+use crate::publish::{columns, print};
+use crate::show::{check_page, put_page};
 use anyhow::Context;
 use clap::Args;
 use std::fs;
-use std::io::{IsTerminal, Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use terapage_report::{Study, TextOptions, from_json, render_html, render_text_with};
+use terapage_report::{Study, TextOptions, from_json, render_text_with};
 
 /// What `terapage sim report` is given.
 #[derive(Args)]
@@ -16,7 +18,7 @@ use terapage_report::{Study, TextOptions, from_json, render_html, render_text_wi
 pub struct Report {
     /// What a study's command wrote with --json; - for standard input
     study: PathBuf,
-    /// Write one self-contained HTML page to this file
+    /// Write one self-contained HTML page to this file; - is standard output
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
     /// Only ASCII characters in the terminal
@@ -33,13 +35,16 @@ impl Report {
     /// # Errors
     /// Where the study cannot be read, is none, or the page cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
+        if let Some(path) = &self.output {
+            check_page(path, &[&self.study]).context("--output")?;
+        }
         let study = read(&self.study)?;
         match &self.output {
-            Some(path) => write(path, &render_html(&study)),
+            Some(path) => put_page(path, &study).map(drop),
             None => {
-                let columns = self.columns.map_or_else(terminal_columns, usize::from);
+                let columns = self.columns.map_or_else(columns, usize::from);
                 let options = TextOptions { columns, ascii: self.ascii, ..TextOptions::default() };
-                Ok(std::io::stdout().write_all(render_text_with(&study, &options).as_bytes())?)
+                print(&render_text_with(&study, &options))
             }
         }
     }
@@ -54,17 +59,4 @@ fn read(path: &Path) -> anyhow::Result<Study> {
         text = fs::read_to_string(path).with_context(|| format!("{shown}"))?;
     }
     from_json(&text).with_context(|| format!("{shown}"))
-}
-
-fn write(path: &Path, page: &str) -> anyhow::Result<()> {
-    fs::write(path, page).with_context(|| format!("{}", path.display()))
-}
-
-/// The terminal's columns, from 40 to 100; 100 where there is no terminal.
-fn terminal_columns() -> usize {
-    if !std::io::stdout().is_terminal() {
-        return 100;
-    }
-    let (_, columns) = console::Term::stdout().size();
-    usize::from(columns).clamp(40, 100)
 }

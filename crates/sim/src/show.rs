@@ -1,42 +1,191 @@
-//! A study's way to the user, and progress on the way to it.
+//! A study's way to the user: the terminal, a page, JSON. All commands that make a study take the same options.
 
-use crate::publish::{self, Outputs};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use terapage_report::{Study, TextOptions, render_text_with};
+use crate::publish::{self, columns, print};
+use anyhow::{Context, ensure};
+use serde::Serialize;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use terapage_report::{Study, TextOptions, render_html, render_text_with};
+
+/// Standard output, as a file's name.
+const STDOUT: &str = "-";
+/// How a page begins.
+const PAGE: &str = "<!DOCTYPE html";
 
 /// Options that say how a study is shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Show {
-    #[command(flatten)]
-    outputs: Outputs,
+    /// Write JSON to this file; - is standard output, which then has nothing else
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    json: Option<PathBuf>,
+    /// Write a page with tables and plots to this file; - is standard output, which then has nothing else
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    html: Option<PathBuf>,
     /// Print the parameters and where they are from
     #[arg(long)]
     parameters: bool,
 }
 
+/// A study with the data that it shows: `terapage sim report` reads the one, scripts read the other.
+#[derive(Serialize)]
+struct Document<'a, T> {
+    #[serde(flatten)]
+    study: &'a Study,
+    results: &'a T,
+}
+
 impl Show {
-    /// Writes what was asked for, and shows the study on standard output unless JSON goes there.
+    /// Whether the files can be written, before the work that they are for begins: `inputs` are what is read.
+    ///
+    /// # Errors
+    /// If one is a directory, in none, or an input.
+    pub fn check<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+        let inputs: Vec<&Path> = inputs.into_iter().collect();
+        if let Some(path) = &self.json {
+            check(path, &inputs, "{").context("--json")?;
+        }
+        if let Some(path) = &self.html {
+            check_page(path, &inputs).context("--html")?;
+        }
+        ensure!(
+            self.json.is_none() || self.json != self.html,
+            "--json and --html name the same file; give each its own"
+        );
+        Ok(())
+    }
+
+    /// Writes what was asked for, and shows the study on standard output unless something else goes there.
     pub fn study(&self, study: &Study) -> anyhow::Result<()> {
-        if let Some(path) = &self.outputs.html {
-            publish::html(path, study)?;
+        self.publish(study, study, || self.text(study, true))
+    }
+
+    /// As `study`, with `text` for the terminal, and in JSON `results` beside the study.
+    pub fn results(
+        &self,
+        study: &Study,
+        results: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        self.publish(study, &Document { study, results }, text)
+    }
+
+    /// Whether the parameters are to be printed.
+    pub fn wants_parameters(&self) -> bool {
+        self.parameters
+    }
+
+    /// A study for the terminal.
+    pub fn text(&self, study: &Study, charts: bool) -> String {
+        let parameters = self.parameters;
+        let options = TextOptions { columns: columns(), charts, parameters, ..TextOptions::default() };
+        render_text_with(study, &options)
+    }
+
+    fn publish(
+        &self,
+        study: &Study,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        let mut printed = false;
+        if let Some(path) = &self.html {
+            printed |= put_page(path, study).context("--html")?;
         }
-        if let Some(path) = &self.outputs.json
-            && publish::json_study(path, study)?
-        {
-            return Ok(());
+        if let Some(path) = &self.json {
+            printed |= put(path, &(serde_json::to_string_pretty(document)? + "\n")).context("--json")?;
         }
-        let columns = publish::columns();
-        let options = TextOptions { columns, parameters: self.parameters, ..TextOptions::default() };
-        publish::print(&render_text_with(study, &options))
+        if printed { Ok(()) } else { print(&text()) }
     }
 }
 
-/// A bar on standard error, with the time that is left; it hides itself where that is no terminal.
-pub fn bar(message: &'static str, steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len}, {eta} left") {
-        bar.set_style(style);
+/// Whether a page can be written to `path`, before the work that it is for begins: `inputs` are what is read.
+pub fn check_page(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+    check(path, inputs, PAGE)
+}
+
+/// Whether a file can be written. One that is there must begin as what replaces it: an option whose file was forgotten
+/// takes the next word for it, and that may be somebody's trace.
+fn check(path: &Path, inputs: &[&Path], begin: &str) -> anyhow::Result<()> {
+    publish::check_output(path, inputs)?;
+    if path == Path::new(STDOUT) || !path.is_file() {
+        return Ok(());
     }
-    bar.with_message(message).with_finish(indicatif::ProgressFinish::AndClear)
+    let mut head = Vec::new();
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    file.take(begin.len() as u64).read_to_end(&mut head).with_context(|| path.display().to_string())?;
+    let same = head.is_empty() || head.eq_ignore_ascii_case(begin.as_bytes());
+    ensure!(same, "{}: exists, and holds something else; name another file, or remove it", path.display());
+    Ok(())
+}
+
+/// Writes a page to a file, or to standard output; whether it was that.
+pub fn put_page(path: &Path, study: &Study) -> anyhow::Result<bool> {
+    put(path, &render_html(study))
+}
+
+fn put(path: &Path, text: &str) -> anyhow::Result<bool> {
+    let stdout = path == Path::new(STDOUT);
+    if stdout {
+        print(text)?;
+    } else {
+        publish::write(path, text)?;
+    }
+    Ok(stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn show(json: &Path, html: Option<&Path>) -> Show {
+        Show { json: Some(json.to_owned()), html: html.map(Path::to_owned), parameters: false }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("trace.csv");
+        fs::write(&trace, "").unwrap();
+        let said = |json: &Path, html: Option<&Path>| {
+            show(json, html)
+                .check([trace.as_path()])
+                .err()
+                .map(|error| format!("{error:#}"))
+                .unwrap_or_default()
+        };
+        assert!(said(&trace, None).contains("is read"), "{}", said(&trace, None));
+        assert!(said(folder.path(), None).contains("is a directory"));
+        assert!(said(&folder.path().join("no/out.json"), None).contains("there is no directory"));
+        let out = folder.path().join("out");
+        assert!(said(&out, Some(&out)).contains("same file"));
+        assert!(said(Path::new("-"), Some(Path::new("-"))).contains("same file"));
+        assert_eq!(said(Path::new("-"), Some(&out)), "");
+        assert_eq!(said(&out, None), "");
+        assert!(!out.exists(), "looking writes nothing");
+        let other = folder.path().join("other.csv");
+        fs::write(&other, "128166385295514663,hm,0,Write,9056014336,2048,2833\n").unwrap();
+        assert!(said(&other, None).contains("holds something else"));
+        assert!(said(&out, Some(&other)).contains("holds something else"));
+        fs::write(&out, "").unwrap();
+        assert_eq!(said(&out, None), "");
+    }
+
+    #[test]
+    fn a_document_is_a_study_with_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let (json, html) = (folder.path().join("out.json"), folder.path().join("out.html"));
+        let study = Study { title: "A study".into(), ..Study::default() };
+        for _ in 0..2 {
+            show(&json, Some(&html)).check(None).unwrap();
+            show(&json, Some(&html)).study(&study).unwrap();
+        }
+        show(&json, Some(&html)).results(&study, &[1, 2], String::new).unwrap();
+        let text = fs::read_to_string(json).unwrap();
+        assert_eq!(terapage_report::from_json(&text).unwrap(), study);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["results"], serde_json::json!([1, 2]));
+        assert!(fs::read_to_string(html).unwrap().contains("A study"));
+    }
 }

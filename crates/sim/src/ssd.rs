@@ -1,25 +1,21 @@
 //! `terapage sim ssd`: block traces against hybrid SSDs.
 
 mod arguments;
-mod quantity;
 mod source;
 mod study;
 mod workers;
 
+use std::path::PathBuf;
+
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use terapage_hybrid::{Outcome, Setup, Survey, simulate};
-use terapage_report::{Study, TextOptions, render_text_with};
 use terapage_ssd::Profile;
 
-use crate::publish;
+use crate::progress::Progress;
 pub use arguments::Ssd;
 use source::Source;
 use workers::each;
-
-/// Requests between two looks at the progress bar.
-const STEP: u64 = 1 << 14;
 
 /// One SSD with one trace.
 #[derive(Serialize)]
@@ -34,45 +30,25 @@ struct Run {
     outcome: Outcome,
 }
 
-/// What `--json` writes.
-#[derive(Serialize)]
-struct Data<'a> {
-    #[serde(flatten)]
-    study: &'a Study,
-    runs: &'a [Run],
-}
-
 impl Ssd {
     /// Runs it.
     ///
     /// # Errors
     /// A profile, a trace or a setup that is wrong; a report that cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
+        self.show.check(self.traces.iter().map(PathBuf::as_path))?;
         let nands = self.profiles()?;
         let sources = self.sources()?;
         let runs = self.runs(&sources, &nands)?;
         let study = study::of(&self, &runs);
-        if let Some(path) = &self.html {
-            publish::html(path, &study)?;
-        }
-        if self.json {
-            return publish::print(
-                &(serde_json::to_string_pretty(&Data { study: &study, runs: &runs })? + "\n"),
-            );
-        }
-        let (columns, parameters) = (publish::columns(), self.parameters);
-        publish::print(&render_text_with(
-            &study,
-            &TextOptions { columns, parameters, ..TextOptions::default() },
-        ))
+        self.show.results(&study, &runs, || self.show.text(&study, true))
     }
 
     fn sources(&self) -> anyhow::Result<Vec<Source>> {
-        let bar = bar("reading", None);
-        let (options, limit) = (self.options(), self.requests.unwrap_or(u64::MAX));
+        let progress = Progress::files(self.traces.iter().map(PathBuf::as_path));
+        let (options, limit) = (self.read.options(), self.requests.unwrap_or(u64::MAX));
         each(&self.traces, |path| {
-            let mut seen = 0;
-            Source::survey(path, &options, limit, self.line_bytes()?, self.layout(), || tick(&bar, &mut seen))
+            Source::survey(path, &options, limit, self.line_bytes()?, self.layout(), &progress)
         })
     }
 
@@ -80,11 +56,10 @@ impl Ssd {
         let jobs: Vec<(&Source, &Profile)> =
             sources.iter().flat_map(|source| nands.iter().map(move |nand| (source, nand))).collect();
         let total = jobs.iter().map(|(source, _)| source.survey.requests).sum();
-        let bar = bar("simulating", Some(total));
+        let progress = Progress::new("simulating", total);
         each(&jobs, |&(source, nand)| {
             let setup = self.setup(nand, source)?;
-            let mut seen = 0;
-            let requests = source.requests()?.inspect(|_| tick(&bar, &mut seen));
+            let requests = progress.over(source.requests()?);
             let outcome =
                 simulate(&setup, requests).with_context(|| format!("{} on {}", source.name, nand.name))?;
             Ok(Run {
@@ -101,33 +76,13 @@ impl Ssd {
     }
 }
 
-/// A bar on standard error; it hides itself where that is no terminal.
-fn bar(message: &'static str, total: Option<u64>) -> ProgressBar {
-    let (bar, style) = match total {
-        Some(total) => (ProgressBar::new(total), "{msg} {wide_bar} {human_pos}/{human_len}, {eta} left"),
-        None => (ProgressBar::no_length(), "{msg} {spinner} {human_pos} requests"),
-    };
-    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style);
-    }
-    bar.with_message(message).with_finish(indicatif::ProgressFinish::AndClear)
-}
-
-fn tick(bar: &ProgressBar, seen: &mut u64) {
-    *seen += 1;
-    if seen.is_multiple_of(STEP) {
-        bar.inc(STEP);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
     use std::fs;
 
     use clap::Parser;
-    use terapage_report::{from_json, render_text};
+    use terapage_report::{Origin, render_text};
 
     use super::*;
 
@@ -168,12 +123,26 @@ mod tests {
         let nands: Vec<&str> = runs.iter().map(|run| run.nand.as_str()).collect();
         assert_eq!(nands, arguments::PAPER);
         let study = study::of(&ssd, &runs);
-        assert_eq!(study.tables[0].rows[0][2], "+0.0");
+        assert_eq!(study.tables[0].rows[0][2], "0.0");
         assert_eq!(runs[0].outcome.requests, 2_700);
         let text = render_text(&study, 100);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        let json = serde_json::to_string(&Data { study: &study, runs: &runs }).expect("plain data");
-        assert_eq!(from_json(&json).expect("a study").title, study.title);
+    }
+
+    #[test]
+    fn parameters_tell_what_was_chosen() {
+        let (ssd, runs) = run("--scm 5% --channels 8 --cache dram --gc cost-benefit").expect("it runs");
+        let study = study::of(&ssd, &runs);
+        let origin = |name: &str| {
+            let mut named = study.parameters.iter().filter(|parameter| parameter.name == name);
+            named.next().map(|found| (found.value.as_str(), found.origin))
+        };
+        assert_eq!(origin("cache's size"), Some(("5 % of what is touched", Origin::Chosen)));
+        assert_eq!(origin("channels x dies"), Some(("8 x 2", Origin::Chosen)));
+        assert_eq!(origin("garbage collection"), Some(("cost-benefit", Origin::Chosen)));
+        assert_eq!(origin("low-water mark"), Some(("20", Origin::Published)));
+        assert_eq!(origin("over-provisioning"), Some(("7", Origin::Estimated)));
+        assert_eq!(origin("flushed after"), Some(("5000", Origin::Estimated)));
     }
 
     #[test]

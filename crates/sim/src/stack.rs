@@ -7,9 +7,8 @@ mod mechanisms;
 mod options;
 mod prediction;
 
-use crate::publish;
 use options::Options;
-use terapage_report::{Study, TextOptions, render_text_with};
+use terapage_report::Study;
 
 /// The studies of the I/O stack.
 #[derive(clap::Subcommand)]
@@ -42,18 +41,9 @@ impl Stack {
     /// # Errors
     /// What is wrong, in one line.
     pub fn run(self) -> anyhow::Result<()> {
-        let (study, outputs) = (self.study()?, &self.options().outputs);
-        if let Some(path) = &outputs.html {
-            publish::html(path, &study)?;
-        }
-        if let Some(path) = &outputs.json
-            && publish::json_study(path, &study)?
-        {
-            return Ok(());
-        }
-        let options =
-            TextOptions { columns: publish::columns(), parameters: false, ..TextOptions::default() };
-        publish::print(&render_text_with(&study, &options))
+        let Options { show, costs, .. } = self.options();
+        show.check(costs.as_deref())?;
+        show.study(&self.study()?)
     }
 
     fn study(&self) -> anyhow::Result<Study> {

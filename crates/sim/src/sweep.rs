@@ -1,7 +1,8 @@
 //! `terapage sim sweep`: every combination of parameters.
 
 use crate::paper::{pair, read_fitted};
-use crate::show::bar;
+use crate::progress::Progress;
+use crate::publish::check;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -68,6 +69,8 @@ impl SweepCommand {
     /// If a parameter is not known, a value is wrong, or the output cannot be gone on with.
     pub fn run(self) -> anyhow::Result<()> {
         let Some(output) = self.output.as_deref().filter(|_| !self.list) else { return list() };
+        let traces: Vec<&Path> = self.trace.iter().map(PathBuf::as_path).collect();
+        check(output, &traces).context("--output")?;
         let workloads = self.workloads()?;
         let named = |workload: &Workload| {
             (workload.name.clone(), workload.path().map(|path| path.display().to_string()))
@@ -94,19 +97,17 @@ impl SweepCommand {
             "terapage: {total} points, {} of them there already; {threads} at the same time",
             total - jobs.len()
         );
-        let bar = bar("sweeping", jobs.len() as u64);
+        let progress = Progress::new("sweeping", jobs.len() as u64);
         in_parallel(
             &jobs,
             threads,
             |job| job.case.run(job.workload),
             |number, outcome| {
                 write(&mut file, &jobs[number], outcome?).with_context(|| format!("{}", output.display()))?;
-                bar.inc(1);
+                progress.add(1);
                 Ok::<(), anyhow::Error>(())
             },
-        )?;
-        bar.finish_and_clear();
-        Ok(())
+        )
     }
 
     fn axes(&self) -> anyhow::Result<Vec<(String, Vec<String>)>> {

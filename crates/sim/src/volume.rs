@@ -1,7 +1,8 @@
 //! `terapage sim volume`: synthetic stand-ins for the MSR Cambridge volumes.
 
-use crate::publish::command_line;
-use crate::show::{Show, bar};
+use crate::progress::Progress;
+use crate::publish::{self, command_line};
+use crate::show::Show;
 use anyhow::Context;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,6 @@ use terapage_volumes::{
     CacheSize, Generator, Properties, Sourced, Stream, Volume, cores, in_parallel, measure, names,
 };
 
-/// Requests between two looks at the progress bar.
-const STEP: u64 = 1 << 16;
 /// The cache whose hit ratio is shown where none is known.
 const CACHE: CacheSize = CacheSize::Bytes(256 << 20);
 
@@ -56,6 +55,10 @@ impl VolumeCommand {
     /// # Errors
     /// If the volume is not known or wrong, or the trace cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
+        self.show.check(self.volume.as_deref().map(Path::new))?;
+        if let Some(path) = &self.output {
+            publish::check_output(path, &[]).context("--output")?;
+        }
         let volumes = match &self.volume {
             Some(name) => vec![find(name)?],
             None => names().into_iter().map(Volume::by_name).collect::<Result<_, _>>()?,
@@ -64,18 +67,18 @@ impl VolumeCommand {
             self.write(volume, path)?;
         }
         let total = volumes.iter().map(|volume| self.requests(volume)).sum();
-        let bar = bar("measuring", total);
+        let progress = Progress::new("measuring", total);
         let mut achieved: Vec<Option<Properties>> = vec![None; volumes.len()];
         in_parallel(
             &volumes,
             cores(),
-            |volume| measure(ticking(&bar, self.generate(volume)), &caches(volume), 0),
+            |volume| measure(progress.over(self.generate(volume)), &caches(volume), 0),
             |number, properties| {
                 achieved[number] = Some(properties);
                 Ok::<(), std::convert::Infallible>(())
             },
         )?;
-        bar.finish_and_clear();
+        drop(progress);
         let measured = volumes.into_iter().zip(achieved.into_iter().flatten());
         let all: Vec<Achieved> =
             measured.map(|(volume, properties)| Achieved { volume, properties }).collect();
@@ -99,12 +102,12 @@ impl VolumeCommand {
             lossy: false,
         };
         let mut writer = Writer::create(path, self.to, &options)?;
-        let bar = bar("writing", self.requests(volume));
-        for request in ticking(&bar, self.generate(volume)) {
+        let progress = Progress::new("writing", self.requests(volume));
+        for request in progress.over(self.generate(volume)) {
             writer.write(&request, &volume.name)?;
         }
         writer.finish()?;
-        bar.finish_and_clear();
+        drop(progress);
         if self.to != Format::Tera {
             eprintln!(
                 "terapage: {}: a trace of this format does not say that it is synthetic",
@@ -122,19 +125,6 @@ fn find(name: &str) -> anyhow::Result<Volume> {
     }
     let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
     Ok(Volume::parse(&text, name)?)
-}
-
-fn ticking<'a>(
-    bar: &'a indicatif::ProgressBar,
-    requests: impl Iterator<Item = Request> + 'a,
-) -> impl Iterator<Item = Request> + 'a {
-    let mut seen = 0u64;
-    requests.inspect(move |_| {
-        seen += 1;
-        if seen.is_multiple_of(STEP) {
-            bar.inc(STEP);
-        }
-    })
 }
 
 fn caches(volume: &Volume) -> Vec<CacheSize> {

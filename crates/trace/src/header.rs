@@ -112,7 +112,7 @@ pub(crate) fn try_fill(
             Ok(0) => return Err(Error::CutShort { offset, expected }),
             Ok(more) => got += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(Error::Io { offset: offset + got as u64, source }),
+            Err(cause) => return Err(Error::Io { offset: offset + got as u64, cause }),
         }
     }
     Ok(true)

@@ -31,12 +31,12 @@ const FRAME_HEADER: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused.
-    #[error("at byte {offset}: {source}")]
+    #[error("at byte {offset}: {cause}")]
     Io {
         /// Bytes from the beginning of the trace.
         offset: u64,
         /// What it answered.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The trace ends too early. All frames before `offset` have been read.
     #[error("the trace is cut short at byte {offset}: expected {expected}")]

@@ -30,7 +30,7 @@ impl Reader<BufReader<File>> {
     /// # Errors
     /// No such file, or no trace.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|source| Error::Io { offset: 0, source })?;
+        let file = File::open(path).map_err(|cause| Error::Io { offset: 0, cause })?;
         Reader::new(BufReader::new(file))
     }
 }

@@ -400,11 +400,12 @@ fn text_of(error: impl Display) -> String {
     error.to_string()
 }
 
-fn number<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error| format!("{error}"))
+/// A number in plain digits.
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "expected a number of 0 or more that is not too large, as 4".to_owned())
 }
 
-fn set<T: FromStr<Err: Display>>(target: &mut T, text: &str) -> Result<(), String> {
+fn set<T: FromStr>(target: &mut T, text: &str) -> Result<(), String> {
     *target = number(text)?;
     Ok(())
 }

@@ -49,18 +49,18 @@ fn findings(outcomes: &[Vec<Outcome>]) -> Vec<String> {
 
 fn plot(bench: &Bench, outcomes: &[Vec<Outcome>]) -> Plot {
     let ct = GAINS.iter().map(|gain| (X::Name(gain.volume.to_owned()), 1.0 + gain.percent / 100.0)).collect();
-    let mut series =
-        vec![Series { name: "3D CT TLC, published".to_owned(), mark: Mark::Published, points: ct }];
+    let mut series = Vec::new();
     for mark in [Mark::Synthetic, Mark::Simulated] {
         for (nand, name) in nands().iter().enumerate().skip(1) {
             let of = bench.volumes().zip(outcomes).filter(|((_, of), _)| *of == mark);
             let points: Vec<(X, f64)> =
                 of.map(|((volume, _), all)| (X::Name(volume.to_owned()), relative(all, nand))).collect();
             if !points.is_empty() {
-                series.push(Series { name: format!("{}, {}", title(name), called(mark)), mark, points });
+                series.push(Series { name: title(name), mark, points });
             }
         }
     }
+    series.push(Series { name: title("3d-ct-tlc"), mark: Mark::Published, points: ct });
     Plot {
         title: "IOPS relative to SCM with 2D FG MLC".to_owned(),
         kind: PlotKind::Bar,

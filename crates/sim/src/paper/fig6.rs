@@ -1,6 +1,7 @@
 //! Figure 6: the gain against what reaches the flash.
 
-use super::{Bench, called, headed, signed};
+use super::{Bench, called, headed};
+use crate::quantity::signed;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::published::GAINS;
 use terapage_volumes::{correlation, flash_read_share, gain_percent};

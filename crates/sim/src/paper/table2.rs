@@ -1,6 +1,7 @@
 //! Table 2: the gains of 3D CT TLC over 2D FG MLC.
 
-use super::{Bench, called, headed, signed};
+use super::{Bench, called, headed};
+use crate::quantity::signed;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::published::{GAINS, SOURCE};
 use terapage_volumes::{Case, MeanGain, pairs_in_order};

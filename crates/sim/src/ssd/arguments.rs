@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
-use terapage_blocktrace::{Format, Options};
+use clap::{Args, FromArgMatches, ValueEnum};
 use terapage_config::Size;
 use terapage_hybrid::{CacheKind, CacheOptions, Layout, Load, MemoryTiming, Setup, Storage};
 use terapage_policy::replacement::NAMES;
 use terapage_ssd::{Config, Front, GcPolicy, Precondition, Profile};
 
-use super::quantity::{CacheSize, Share, Time};
 use super::source::Source;
+use crate::quantity::{CacheSize, Share, Time};
+use crate::show::Show;
+use crate::trace::ReadArgs;
 
 /// The profiles that `--nand all` compares: the four of the paper, the one that others are compared with first.
 pub const PAPER: [&str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
@@ -178,38 +179,24 @@ pub struct Ssd {
     /// Seed of what is random: the state of the flash in the beginning
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// The traces' format; without it the first bytes tell
-    #[arg(long, value_name = "FORMAT")]
-    pub format: Option<Format>,
-    /// Replay this volume only; can be given several times
-    #[arg(long = "volume", value_name = "NAME")]
-    pub volumes: Vec<String>,
-    /// Skip up to so many bad records; they are counted in the result
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub skip_bad: u64,
-    /// Take times that go back by at most this as simultaneous with the request before
-    #[arg(long, value_name = "TIME", default_value = "0ns")]
-    pub disorder: Time,
-    /// Write JSON: the study, as `terapage sim report` shows it, and beside it all that was counted
-    #[arg(long)]
-    pub json: bool,
-    /// Write a report of one self-contained page to this file
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Show all parameters and where they are from
-    #[arg(long)]
-    pub parameters: bool,
+    #[command(flatten)]
+    pub(super) read: ReadArgs,
+    #[command(flatten)]
+    pub(super) show: Show,
 }
 
 impl Ssd {
-    /// How the traces are read.
-    pub(super) fn options(&self) -> Options {
-        Options {
-            format: self.format,
-            skip_bad: self.skip_bad,
-            volumes: self.volumes.clone(),
-            disorder_ns: self.disorder.ns,
-            ..Options::default()
+    /// What is taken where a flag is not given.
+    pub(super) fn defaults() -> Ssd {
+        let command = Ssd::augment_args(clap::Command::new("ssd"));
+        let matches = command.get_matches_from(["ssd", "-"]);
+        Ssd::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    pub(super) fn front(&self) -> Front {
+        match self.front {
+            FrontArgument::Sata => Front::sata(),
+            FrontArgument::Nvme => Front::nvme(),
         }
     }
 
@@ -268,10 +255,7 @@ impl Ssd {
                 GcArgument::Greedy => GcPolicy::Greedy,
                 GcArgument::CostBenefit => GcPolicy::CostBenefit,
             },
-            front: match self.front {
-                FrontArgument::Sata => Front::sata(),
-                FrontArgument::Nvme => Front::nvme(),
-            },
+            front: self.front(),
             preconditioning: match self.precondition {
                 PreconditionArgument::Steady => Precondition::Steady { filled: 1.0 },
                 PreconditionArgument::Sequential => Precondition::Sequential { filled: 1.0 },

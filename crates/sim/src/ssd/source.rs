@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::progress::Progress;
 use anyhow::{anyhow, bail};
 use terapage_blocktrace::{Error, Options, Reader, Request, open};
 use terapage_hybrid::{Layout, Placement, Survey, Surveyor};
@@ -27,7 +28,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads the trace at `path` once, up to `limit` requests; `tick` is told of each.
+    /// Reads the trace at `path` once, up to `limit` requests.
     ///
     /// # Errors
     /// Those of the reader; a trace without requests.
@@ -37,18 +38,19 @@ impl Source {
         limit: u64,
         line_bytes: u32,
         layout: Layout,
-        mut tick: impl FnMut(),
+        progress: &Progress,
     ) -> anyhow::Result<Source> {
         // Its text has its cause in it.
         let mut reader = open(path, options).map_err(|error| anyhow!("{error}"))?;
         let stdin = path == Path::new("-");
+        let mut reading = progress.reading();
         let mut surveyor = Surveyor::new(line_bytes);
         let mut kept = Some(Vec::new());
         for _ in 0..limit {
             let Some(request) = reader.next() else { break };
             let request = request.map_err(|error| anyhow!("{error}"))?;
             surveyor.add(&request);
-            tick();
+            reading.step(&reader);
             // Standard input cannot be read again, so all of it is kept.
             kept = kept.filter(|kept| stdin || kept.len() < KEPT);
             if let Some(kept) = &mut kept {

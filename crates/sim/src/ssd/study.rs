@@ -7,6 +7,8 @@ use terapage_hybrid::{CacheKind, Latencies, Load, Storage};
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 
 use super::{Run, Ssd};
+use crate::publish::command_line;
+use crate::quantity::signed;
 
 /// Distributions of more runs than this cannot be told apart in one plot.
 const CURVES: usize = 8;
@@ -24,18 +26,12 @@ pub fn of(arguments: &Ssd, runs: &[Run]) -> Study {
     Study {
         title: title(runs),
         summary: summary(runs),
-        command: command(),
+        command: command_line(),
         machine: Vec::new(),
         parameters: parameters::of(arguments, runs),
         plots,
         tables: vec![throughput(runs, several), latencies(runs)],
     }
-}
-
-/// The command line, whatever path the program was called by.
-fn command() -> String {
-    let arguments = std::env::args().skip(1);
-    std::iter::once("terapage".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
 fn title(runs: &[Run]) -> String {
@@ -61,13 +57,11 @@ fn summary(runs: &[Run]) -> Vec<String> {
     for (first, group) in first_runs(runs) {
         let best = group.iter().max_by(|one, other| one.outcome.iops.total_cmp(&other.outcome.iops));
         if let Some(best) = best.filter(|_| group.len() > 1) {
-            summary.push(format!(
-                "{}: {} does most IOPS, {:+.1} % against {}.",
-                first.trace,
-                best.nand,
-                gain(best, first) * 100.0,
-                first.nand
-            ));
+            let against = match best.nand == first.nand {
+                true => String::new(),
+                false => format!(", {} % against {}", signed(gain(best, first) * 100.0), first.nand),
+            };
+            summary.push(format!("{}: {} does most IOPS{against}.", first.trace, best.nand));
         }
     }
     summary.extend(lost(runs));
@@ -189,7 +183,7 @@ fn throughput(runs: &[Run], several: bool) -> Table {
             let mut row = names(run, runs);
             row.push(format!("{:.0}", out.iops));
             if several {
-                row.push(format!("{:+.1}", gain(run, first) * 100.0));
+                row.push(signed(gain(run, first) * 100.0));
             }
             row.push(format!("{:.1}", out.mib_per_s));
             row.extend([out.read_hit_ratio(), out.write_hit_ratio()].map(percent));

@@ -1,7 +1,7 @@
 //! What others have published, and what the model gives for the same.
 
 use super::options::{Options, parameters};
-use crate::publish::progress;
+use crate::progress::Progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
@@ -29,11 +29,12 @@ impl Anchors {
             anchor.setup.measure_ns = experiment.measure_ns;
         }
         let setups: Vec<_> = anchors.iter().map(|anchor| anchor.setup.clone()).collect();
-        let bar = progress((setups.len() + 3 * LOCK_THREADS.len()) as u64 * options.seeds());
-        let tick = || bar.inc(1);
+        let progress =
+            Progress::new("simulating", (setups.len() + 3 * LOCK_THREADS.len()) as u64 * options.seeds());
+        let tick = || progress.add(1);
         let repeated = repeat(&setups, options.seeds(), options.seed, &tick)?;
         let scaling = lock_scaling(&experiment.costs, options.seeds(), options.seed, &tick)?;
-        bar.finish_and_clear();
+        drop(progress);
         let mut study = options.study("Published results, and the model", "anchors");
         study.summary = vec![
             "Rows marked 'fitted' gave the model a cost; the others test it.".into(),

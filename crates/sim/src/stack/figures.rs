@@ -1,7 +1,7 @@
 //! Figures 5, 6 and 7 of the report on SCSI and NVMe.
 
 use super::options::{Options, machine_lines, parameters};
-use crate::publish::progress;
+use crate::progress::Progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
@@ -49,11 +49,11 @@ struct Simulated {
 }
 
 fn simulate(experiment: &Experiment) -> anyhow::Result<Simulated> {
-    let bar = progress(experiment.runs());
-    let tick = || bar.inc(1);
+    let progress = Progress::new("simulating", experiment.runs());
+    let tick = || progress.add(1);
     let highest = experiment.highest(&STACKS, &tick)?;
     let curve = experiment.curve(&highest, &tick)?;
-    bar.finish_and_clear();
+    drop(progress);
     Ok(Simulated { highest, curve })
 }
 
@@ -244,9 +244,9 @@ impl Figure7 {
     /// Simulates it.
     pub fn study(&self) -> anyhow::Result<Study> {
         let experiment = self.options.experiment()?;
-        let bar = progress(2 * MULTIPLICITIES.len() as u64 * experiment.seeds);
-        let highest = experiment.highest(&STACKS, &|| bar.inc(1))?;
-        bar.finish_and_clear();
+        let progress = Progress::new("simulating", 2 * MULTIPLICITIES.len() as u64 * experiment.seeds);
+        let highest = experiment.highest(&STACKS, &|| progress.add(1))?;
+        drop(progress);
         let found = Findings::of(&highest, &[]);
         let mut study = study(&self.options, &experiment, "Multiplicity against IOPS (figure 7)", "fig7")?;
         study.summary = vec![format!(

@@ -1,7 +1,7 @@
 //! One setup of the user's own.
 
 use super::options::{Options, parameters};
-use crate::publish::progress;
+use crate::progress::Progress;
 use clap::Args;
 use terapage_report::{Origin, Parameter, Study, Table};
 use terapage_stack::{Activity, Arrivals, LockKind, Outcome, Repeated, Setup, Stack, machine};
@@ -88,10 +88,10 @@ impl Run {
     pub fn study(&self) -> anyhow::Result<Study> {
         let setup = self.setup()?;
         let options = &self.options;
-        let bar = progress(options.seeds());
+        let progress = Progress::new("simulating", options.seeds());
         let setups = std::slice::from_ref(&setup);
-        let repeated = terapage_stack::repeat(setups, options.seeds(), options.seed, &|| bar.inc(1))?;
-        bar.finish_and_clear();
+        let repeated = terapage_stack::repeat(setups, options.seeds(), options.seed, &|| progress.add(1))?;
+        drop(progress);
         let mut study = options.study(&format!("{}, simulated", self.stack.title()), &self.command());
         study.summary = vec!["Simulated; no hardware was measured.".into()];
         study.parameters = parameters(&setup.costs, &[&self.machine])?;

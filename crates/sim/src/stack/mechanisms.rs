@@ -1,7 +1,7 @@
 //! Each mechanism switched off in turn.
 
 use super::options::{Options, machine_lines, parameters};
-use crate::publish::progress;
+use crate::progress::Progress;
 use anyhow::bail;
 use clap::Args;
 use terapage_report::{Study, Table};
@@ -28,7 +28,7 @@ impl Switches {
         let experiment = options.experiment()?;
         let cases: Vec<Option<Mechanism>> =
             std::iter::once(None).chain(Mechanism::ALL.map(Some)).chain([None]).collect();
-        let bar = progress(experiment.runs() * cases.len() as u64);
+        let progress = Progress::new("simulating", experiment.runs() * cases.len() as u64);
         let last = cases.len() - 1;
         let mut rows = Vec::new();
         for (place, &off) in cases.iter().enumerate() {
@@ -37,10 +37,10 @@ impl Switches {
                 None if place == last => ("both locks", Mechanisms::from_iter(BOTH_LOCKS)),
                 None => ("(all on)", Mechanisms::all()),
             };
-            let found = Experiment { mechanisms, ..experiment.clone() }.findings(&|| bar.inc(1))?;
+            let found = Experiment { mechanisms, ..experiment.clone() }.findings(&|| progress.add(1))?;
             rows.push(row(name, &found));
         }
-        bar.finish_and_clear();
+        drop(progress);
         let mut study = options.study("What explains the findings", "mechanisms");
         study.summary = vec![
             "One mechanism is off in each row. A finding that changes against the first row hangs on it."

@@ -1,6 +1,7 @@
 //! Options that the studies of the I/O stack share.
 
-use crate::publish::{Outputs, quoted};
+use crate::publish::quoted;
+use crate::show::Show;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME=VALUE")]
     pub cost: Vec<String>,
     #[command(flatten)]
-    pub outputs: Outputs,
+    pub show: Show,
 }
 
 impl Options {

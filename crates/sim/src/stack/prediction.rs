@@ -1,7 +1,7 @@
 //! The multi-queue stacks at the load of the report, which it predicted and did not measure.
 
 use super::options::{Options, machine_lines, parameters};
-use crate::publish::progress;
+use crate::progress::Progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
@@ -30,11 +30,14 @@ impl Predict {
         let options = &self.options;
         let experiment = options.experiment()?;
         let points = (RATES_KIOPS.len() * COMPARED.len()) as u64;
-        let bar = progress(points * options.seeds() + u64::from(self.draws) * COMPARED.len() as u64);
-        let tick = || bar.inc(1);
+        let progress = Progress::new(
+            "simulating",
+            points * options.seeds() + u64::from(self.draws) * COMPARED.len() as u64,
+        );
+        let tick = || progress.add(1);
         let curves = curves(&experiment, &tick)?;
         let drawn = draws(&experiment, self.draws, &tick)?;
-        bar.finish_and_clear();
+        drop(progress);
         let plausible: Vec<Draw> = drawn.iter().copied().filter(Draw::is_plausible).collect();
         let command = format!("predict --draws {}", self.draws);
         let mut study = options.study("Multi-queue SCSI and NVMe at equal load", &command);

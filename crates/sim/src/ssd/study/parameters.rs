@@ -1,34 +1,28 @@
 //! The parameters that a result depends on, and where they are from.
 
+use clap::ValueEnum;
 use terapage_config::Size;
-use terapage_hybrid::{CacheOptions, Storage};
+use terapage_hybrid::{CacheKind, CacheOptions, Storage};
 use terapage_report::{Origin, Parameter};
 use terapage_ssd::{Figure, Front, Value};
 
 use super::super::{Run, Ssd};
 
-/// Who says so, for what is judged here.
+/// Where defaults are explained.
 const HERE: &str = "docs/sim-ssd.md";
+/// Where the cache's rules are from.
+const PAPER: &str = "Fukuchi, Sakaki, Matsui, Takeuchi, figure 2 (NV-WB)";
 
 /// The parameters of all runs; what depends on the trace is told with it.
 pub fn of(arguments: &Ssd, runs: &[Run]) -> Vec<Parameter> {
-    let mut list = Vec::new();
-    drive(&mut list, &runs[0]);
-    if let Storage::Cached(cache) = &runs[0].setup.storage {
-        of_cache(&mut list, cache);
+    let mut flags = Flags { arguments, defaults: Ssd::defaults(), list: Vec::new() };
+    match &runs[0].setup.storage {
+        Storage::Cached(cache) => flags.cache(cache),
+        Storage::Scm(_) => flags.memory(),
+        Storage::Nand => {}
     }
-    if let Storage::Scm(timing) = &runs[0].setup.storage {
-        push(
-            &mut list,
-            "latency of SCM for 512 bytes",
-            timing.latency_ns.to_string(),
-            "ns",
-            Origin::Chosen,
-            HERE,
-        );
-    }
-    push(&mut list, "warm-up", format!("{:.1}", arguments.warm_up.0 * 100.0), "%", Origin::Chosen, "");
-    push(&mut list, "seed", arguments.seed.to_string(), "", Origin::Chosen, "");
+    flags.load();
+    let Flags { mut list, .. } = flags;
     if !matches!(runs[0].setup.storage, Storage::Scm(_)) {
         let mut seen: Vec<&str> = Vec::new();
         for run in runs {
@@ -46,47 +40,129 @@ fn push(list: &mut Vec<Parameter>, name: &str, value: String, unit: &str, origin
     list.push(Parameter { name, value, unit, origin, source });
 }
 
-fn drive(list: &mut Vec<Parameter>, run: &Run) {
-    let ssd = &run.setup.ssd;
-    let mut add = |name: &str, value: String, unit: &str| {
-        push(list, name, value, unit, Origin::Estimated, HERE);
-    };
-    add("channels x dies", format!("{} x {}", ssd.channels, ssd.dies_per_channel), "");
-    add("over-provisioning", format!("{:.1}", ssd.over_provisioning * 100.0), "%");
-    add("garbage collection", format!("{:?}", ssd.gc), "");
-    let (front, rate, latency_ns) = match ssd.front {
-        Front::Sata { depth, bytes_per_second, latency_ns } => {
-            (format!("SATA, depth {depth}"), bytes_per_second, latency_ns)
-        }
-        Front::Nvme { queues, depth, bytes_per_second, latency_ns } => {
-            (format!("NVMe, {queues} queues, depth {depth}"), bytes_per_second, latency_ns)
-        }
-    };
-    add("front", front, "");
-    add("link", format!("{:.0}", rate as f64 / 1e6), "MB/s");
-    add("controller", format!("{:.1}", latency_ns as f64 / 1000.0), "us a command");
+fn percent(share: f64) -> String {
+    format!("{}", (share * 1e4).round() / 100.0)
 }
 
-fn of_cache(list: &mut Vec<Parameter>, cache: &CacheOptions) {
-    const PAPER: &str = "Fukuchi, Sakaki, Matsui, Takeuchi, figure 2 (NV-WB)";
-    let percent = |share: f64| format!("{:.0}", share * 100.0);
-    let low = if cache.low_water == 0.2 { Origin::Published } else { Origin::Chosen };
-    let kind = format!("{:?}", cache.kind);
-    push(list, "cache", kind, "", Origin::Chosen, PAPER);
-    push(list, "cache's policy", cache.policy.clone(), "", Origin::Chosen, HERE);
-    push(
-        list,
-        "cache's latency for 512 bytes",
-        cache.memory.latency_ns.to_string(),
-        "ns",
-        Origin::Chosen,
-        HERE,
-    );
-    push(list, "cache's banks", cache.memory.banks.to_string(), "", Origin::Estimated, HERE);
-    push(list, "line", Size(u64::from(cache.line_bytes)).to_string(), "", Origin::Estimated, HERE);
-    push(list, "eviction unit", Size(u64::from(cache.evict_bytes)).to_string(), "", Origin::Estimated, HERE);
-    push(list, "low-water mark", percent(cache.low_water), "% free", low, PAPER);
-    push(list, "high-water mark", percent(cache.high_water), "% free", Origin::Estimated, HERE);
+/// What the user calls a value.
+fn named(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// What can be set on the command line.
+struct Flags<'a> {
+    arguments: &'a Ssd,
+    defaults: Ssd,
+    list: Vec<Parameter>,
+}
+
+impl Flags<'_> {
+    /// A value that `part` takes out of the arguments; `origin` and `source` are the default's.
+    fn add<T: PartialEq>(
+        &mut self,
+        (flag, name): (&str, &str),
+        part: impl Fn(&Ssd) -> T,
+        (value, unit): (String, &str),
+        (origin, source): (Origin, &str),
+    ) {
+        if part(self.arguments) == part(&self.defaults) {
+            push(&mut self.list, name, value, unit, origin, source);
+        } else {
+            push(&mut self.list, name, value, unit, Origin::Chosen, flag);
+        }
+    }
+
+    fn cache(&mut self, cache: &CacheOptions) {
+        let arguments = self.arguments;
+        let (paper, here) = ((Origin::Published, PAPER), (Origin::Estimated, HERE));
+        let bytes = |bytes: u32| Size(u64::from(bytes)).to_string();
+        let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        self.add(("--cache", "cache"), |ssd| ssd.cache, (named(arguments.cache), ""), paper);
+        self.add(("--scm", "cache's size"), |ssd| ssd.scm, (arguments.scm.to_string(), ""), here);
+        self.memory();
+        self.add(("--policy", "cache's policy"), |ssd| ssd.policy.clone(), (cache.policy.clone(), ""), here);
+        self.add(("--line", "line"), |ssd| ssd.line, (bytes(cache.line_bytes), ""), here);
+        self.add(("--evict", "eviction unit"), |ssd| ssd.evict, (bytes(cache.evict_bytes), ""), here);
+        self.add(("--no-padding", "padding"), |ssd| ssd.no_padding, (yes(cache.pad), ""), here);
+        self.add(
+            ("--whole-lines", "whole lines read"),
+            |ssd| ssd.whole_lines,
+            (yes(cache.whole_lines), ""),
+            here,
+        );
+        let (low, high) = (percent(cache.low_water), percent(cache.high_water));
+        self.add(("--low-water", "low-water mark"), |ssd| ssd.low_water, (low, "% free"), paper);
+        self.add(("--high-water", "high-water mark"), |ssd| ssd.high_water, (high, "% free"), here);
+        if cache.kind == CacheKind::Space {
+            let above = (percent(cache.copy_above), "% free");
+            self.add(("--copy-above", "reads are copied above"), |ssd| ssd.copy_above, above, here);
+        }
+        if cache.kind == CacheKind::Dram {
+            let after = (format!("{}", cache.flush_after_ns as f64 / 1e6), "ms");
+            self.add(("--flush-after", "flushed after"), |ssd| ssd.flush_after, after, here);
+        }
+    }
+
+    fn memory(&mut self) {
+        let arguments = self.arguments;
+        let latency = (arguments.scm_latency.ns.to_string(), "ns for 512 bytes");
+        let group = (Origin::Published, "papers on NV-WB by the same group: 100 ns for 512 bytes");
+        self.add(("--scm-latency", "cache's latency"), |ssd| ssd.scm_latency, latency, group);
+        let banks = (arguments.scm_banks.to_string(), "");
+        self.add(("--scm-banks", "cache's banks"), |ssd| ssd.scm_banks, banks, (Origin::Estimated, HERE));
+        let bandwidth = match arguments.scm_bandwidth {
+            Size(0) => ("no limit".to_owned(), ""),
+            Size(bytes) => (format!("{:.0}", bytes as f64 / 1e6), "MB/s"),
+        };
+        let here = (Origin::Estimated, HERE);
+        self.add(("--scm-bandwidth", "cache's bandwidth"), |ssd| ssd.scm_bandwidth, bandwidth, here);
+    }
+
+    fn load(&mut self) {
+        let arguments = self.arguments;
+        let here = (Origin::Estimated, HERE);
+        let chosen = (Origin::Chosen, HERE);
+        let load = if arguments.open {
+            (format!("by time stamps, {} times as fast", arguments.speed), "")
+        } else {
+            (arguments.depth.to_string(), "requests under way")
+        };
+        let of_load = |ssd: &Ssd| (ssd.open, ssd.depth, ssd.speed);
+        self.add((if arguments.open { "--open, --speed" } else { "--depth" }, "load"), of_load, load, chosen);
+        self.add(("--layout", "layout"), |ssd| ssd.layout, (named(arguments.layout), ""), here);
+        let capacity =
+            arguments.capacity.map_or_else(|| "what the layout needs".to_owned(), |size| size.to_string());
+        self.add(("--capacity", "capacity"), |ssd| ssd.capacity, (capacity, ""), here);
+        let dies = (format!("{} x {}", arguments.channels, arguments.dies), "");
+        self.add(("--channels, --dies", "channels x dies"), |ssd| (ssd.channels, ssd.dies), dies, here);
+        let over = (percent(arguments.over_provisioning.0), "%");
+        self.add(("--over-provisioning", "over-provisioning"), |ssd| ssd.over_provisioning, over, here);
+        self.add(("--gc", "garbage collection"), |ssd| ssd.gc, (named(arguments.gc), ""), here);
+        let state = (named(arguments.precondition), "");
+        self.add(("--precondition", "state before"), |ssd| ssd.precondition, state, here);
+        self.front();
+        let warm_up = (percent(arguments.warm_up.0), "% of the requests");
+        self.add(("--warm-up", "warm-up"), |ssd| ssd.warm_up, warm_up, chosen);
+        let requests = arguments.requests.map_or_else(|| "all".to_owned(), |requests| requests.to_string());
+        self.add(("--requests", "requests of a trace, at most"), |ssd| ssd.requests, (requests, ""), chosen);
+        self.add(("--seed", "seed"), |ssd| ssd.seed, (arguments.seed.to_string(), ""), chosen);
+    }
+
+    fn front(&mut self) {
+        let (front, rate, latency_ns) = match self.arguments.front() {
+            Front::Sata { depth, bytes_per_second, latency_ns } => {
+                (format!("SATA, depth {depth}"), bytes_per_second, latency_ns)
+            }
+            Front::Nvme { queues, depth, bytes_per_second, latency_ns } => {
+                (format!("NVMe, {queues} queues, depth {depth}"), bytes_per_second, latency_ns)
+            }
+        };
+        let here = (Origin::Estimated, HERE);
+        self.add(("--front", "front"), |ssd| ssd.front, (front, ""), here);
+        push(&mut self.list, "link", format!("{:.0}", rate as f64 / 1e6), "MB/s", Origin::Estimated, HERE);
+        let us = format!("{:.1}", latency_ns as f64 / 1000.0);
+        push(&mut self.list, "controller", us, "us a command", Origin::Estimated, HERE);
+    }
 }
 
 fn chips(list: &mut Vec<Parameter>, run: &Run) {

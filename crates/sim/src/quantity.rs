@@ -1,5 +1,6 @@
 //! Times, shares and sizes of a cache, as people write them.
 
+use std::fmt;
 use std::str::FromStr;
 
 use terapage_config::Size;
@@ -70,6 +71,17 @@ impl CacheSize {
     }
 }
 
+impl fmt::Display for CacheSize {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| (share * 1e4).round() / 100.0;
+        match *self {
+            CacheSize::Bytes(bytes) => Size(bytes).fmt(out),
+            CacheSize::OfFootprint(share) => write!(out, "{} % of what is touched", percent(share)),
+            CacheSize::OfNand(share) => write!(out, "{} % of the capacity", percent(share)),
+        }
+    }
+}
+
 impl FromStr for CacheSize {
     type Err = String;
 
@@ -89,6 +101,20 @@ impl FromStr for CacheSize {
             }
         }
     }
+}
+
+/// Bytes that requests of synthetic volumes move; with less than this nothing would be left to compare.
+const TRAFFIC_MIN: Size = Size(16 << 20);
+
+/// Bytes of requests, enough of them.
+pub fn traffic(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|error| format!("{error}"))?;
+    if size < TRAFFIC_MIN { Err(format!("at least {TRAFFIC_MIN} are needed")) } else { Ok(size) }
+}
+
+/// A percentage with its sign; what rounds to nothing has none.
+pub fn signed(percent: f64) -> String {
+    if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") }
 }
 
 #[cfg(test)]
@@ -112,6 +138,13 @@ mod tests {
         for text in ["120%", "2", "-1%", "x", "NaN", ""] {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn traffic_is_not_next_to_nothing() {
+        assert_eq!(traffic("64M"), Ok(Size(64 << 20)));
+        assert!(traffic("1").unwrap_err().contains("at least 16 MiB"));
+        assert!(traffic("much").is_err());
     }
 
     #[test]
