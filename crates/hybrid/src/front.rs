@@ -55,6 +55,9 @@ pub struct Fronted<D> {
     /// Reads whose data are on their way out.
     leaving: VecDeque<(Nanos, usize)>,
     ended: Vec<Done>,
+    /// When the next event of the front is due, and that of the device.
+    own_time: Option<Nanos>,
+    inner_time: Option<Nanos>,
 }
 
 /// Takes the first entry of `queue` if it is due.
@@ -74,6 +77,8 @@ impl<D: Device> Fronted<D> {
             }
         };
         Fronted {
+            own_time: None,
+            inner_time: inner.next_time(),
             inner,
             depth: depth.max(1) as usize,
             bytes_per_second,
@@ -155,10 +160,11 @@ impl<D: Device> Fronted<D> {
         self.admit(now);
     }
 
-    /// The time of the front's own next event.
-    fn own_time(&self) -> Option<Nanos> {
+    /// Looks when the next events are due: once for all that ask.
+    fn look(&mut self) {
         let queues = [&self.without_data, &self.with_data, &self.leaving];
-        queues.into_iter().filter_map(|queue| queue.front()).map(|&(time, _)| time).min()
+        self.own_time = queues.into_iter().filter_map(|queue| queue.front()).map(|&(time, _)| time).min();
+        self.inner_time = self.inner.next_time();
     }
 }
 
@@ -179,6 +185,7 @@ impl<D: Device> Device for Fronted<D> {
             self.waiting += 1;
         }
         self.arrive(now, done);
+        self.look();
     }
 
     fn foresee(&self, commands: &[Command]) {
@@ -186,15 +193,14 @@ impl<D: Device> Device for Fronted<D> {
     }
 
     fn next_time(&self) -> Option<Nanos> {
-        match (self.own_time(), self.inner.next_time()) {
+        match (self.own_time, self.inner_time) {
             (Some(own), Some(inner)) => Some(own.min(inner)),
             (own, inner) => own.or(inner),
         }
     }
 
     fn step(&mut self, done: &mut Vec<Done>) {
-        let inner = self.inner.next_time();
-        match (self.own_time(), inner) {
+        match (self.own_time, self.inner_time) {
             (own, Some(now)) if own.is_none_or(|own| now < own) => {
                 self.inner.step(&mut self.ended);
                 self.settle(now, done);
@@ -202,6 +208,7 @@ impl<D: Device> Device for Fronted<D> {
             (Some(now), _) => self.arrive(now, done),
             (None, _) => {}
         }
+        self.look();
     }
 }
 

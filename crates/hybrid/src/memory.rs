@@ -131,7 +131,7 @@ impl Device for MemoryOnly {
             Operation::Trim => now,
             Operation::Read | Operation::Write => self.memory.access(now, command.sectors),
         };
-        self.events.at(end, command.tag);
+        self.events.in_order(0, end, command.tag);
     }
 
     fn next_time(&self) -> Option<Nanos> {

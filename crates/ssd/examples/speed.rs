@@ -12,6 +12,8 @@ use terapage_ssd::{Command, Config, Device, Front, Operation, Profile, Ssd};
 
 const REQUESTS: u64 = 3_000_000;
 const DEPTH: u64 = 64;
+/// Commands that are made, and that the drive is told of, at once.
+const AHEAD: u64 = 16;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:34} {:>6} {:>10} {:>10} {:>9} {:>5}", "", "reads", "build s", "M req/s", "IOPS", "WA");
@@ -22,6 +24,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("MLC, 16 KiB mapping, 64 GiB, 7 %", "2d-fg-mlc", None, 64, 0.07),
     ] {
         for reads in [1.0, 0.5, 0.0] {
+            if !wanted(title, reads) {
+                continue;
+            }
             let mut config = Config::new(Profile::by_name(nand)?, gib << 30);
             (config.mapping_bytes, config.over_provisioning, config.front) = (mapping, spare, Front::nvme());
             let start = Instant::now();
@@ -41,16 +46,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Whether the arguments, parts of a title and shares of reads such as `0%`, ask for this run; none ask for all.
+fn wanted(title: &str, reads: f64) -> bool {
+    let line = format!("{title} {:.0}%.", reads * 100.0);
+    std::env::args().skip(1).all(|part| line.contains(&part))
+}
+
 /// Gives the simulated seconds.
 fn run(ssd: &mut Ssd, reads: f64) -> f64 {
     let mut random = SmallRng::seed_from_u64(1);
     let pages = ssd.sectors() / 8;
-    let (mut done, mut submitted, mut ended, mut now) = (Vec::new(), 0, 0, 0);
+    let mut command = |tag| {
+        let operation = if random.random_bool(reads) { Operation::Read } else { Operation::Write };
+        Command { tag, operation, sector: random.random_range(0..pages) * 8, sectors: 8 }
+    };
+    let (mut done, mut ahead, mut submitted, mut ended, mut now) = (Vec::new(), Vec::new(), 0, 0, 0);
     while ended < REQUESTS {
         while submitted < REQUESTS && submitted - ended < DEPTH {
-            let operation = if random.random_bool(reads) { Operation::Read } else { Operation::Write };
-            let sector = random.random_range(0..pages) * 8;
-            ssd.submit(now, Command { tag: submitted, operation, sector, sectors: 8 }, &mut done);
+            if ahead.is_empty() {
+                ahead.extend((submitted..submitted + AHEAD).rev().map(&mut command));
+                ssd.foresee(&ahead);
+            }
+            ssd.submit(now, ahead.pop().expect("it was filled"), &mut done);
             submitted += 1;
         }
         now = ssd.next_time().unwrap_or(now);

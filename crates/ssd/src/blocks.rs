@@ -106,6 +106,20 @@ impl Blocks {
         }
     }
 
+    /// Looks at the block and its neighbours in the list; what comes back means nothing.
+    pub(crate) fn look_up_neighbours(&self, block: u32) -> u32 {
+        let at = |block: u32| self.blocks.get(block as usize).map_or(0, |block| block.valid);
+        let Block { next, previous, valid, .. } = self.blocks[block as usize];
+        at(next).wrapping_add(at(previous)).wrapping_add(valid)
+    }
+
+    /// So many slots of a block that is being collected have lost their units.
+    pub(crate) fn lose_of_victim(&mut self, block: u32, units: u32) {
+        let at = &mut self.blocks[block as usize];
+        debug_assert_eq!(at.state, State::Victim);
+        at.valid -= units;
+    }
+
     /// An open block is full.
     pub(crate) fn close(&mut self, block: u32) {
         let clock = self.clock;

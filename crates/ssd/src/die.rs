@@ -74,6 +74,8 @@ pub(crate) struct Collection {
     pub victim: u32,
     /// The next page to look at, the same in all planes.
     pub page: u32,
+    /// The first slot of the page that was read last.
+    pub slot: u32,
     /// Valid units of that page when it was read.
     pub units: u32,
     /// Valid slots when it began.

@@ -21,6 +21,8 @@ pub(crate) struct Geometry {
     pub unit_bytes: u32,
     /// Units in a page.
     pub page_units: u32,
+    /// Pages of one write unit of one plane.
+    pub write_unit: u32,
     /// Slots of one write unit of one plane.
     pub program_slots: u32,
     /// Slots of one write unit of all planes.
@@ -62,6 +64,7 @@ impl Geometry {
             page_bytes: nand.page_bytes,
             unit_bytes,
             page_units,
+            write_unit: nand.write_unit,
             program_slots,
             row_slots,
             block_slots: block_slots as u32,
@@ -99,14 +102,13 @@ impl Geometry {
     /// The number of a slot's page in its block and plane: it decides the page's type.
     pub(crate) fn page_of(&self, slot: u32) -> u32 {
         let within = slot % self.block_slots;
-        let write_unit = self.program_slots / self.page_units;
-        within / self.row_slots * write_unit + within % self.program_slots / self.page_units
+        within / self.row_slots * self.write_unit + within % self.program_slots / self.page_units
     }
 
     /// The first slot of the page `page` in plane 0; those of the other planes follow at steps of `program_slots`.
     pub(crate) fn slot_of_page(&self, block: u32, page: u32) -> u32 {
-        let write_unit = self.program_slots / self.page_units;
-        self.first_slot(block) + page / write_unit * self.row_slots + page % write_unit * self.page_units
+        let (row, within) = (page / self.write_unit, page % self.write_unit);
+        self.first_slot(block) + row * self.row_slots + within * self.page_units
     }
 
     pub(crate) fn pages_per_block(&self) -> u32 {

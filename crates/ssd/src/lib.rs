@@ -21,6 +21,7 @@
 pub mod analytic;
 mod blocks;
 mod buffer;
+mod collect;
 mod config;
 mod counters;
 mod device;

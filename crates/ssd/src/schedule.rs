@@ -7,7 +7,6 @@ use terapage_event::Nanos;
 
 use crate::buffer::NONE;
 use crate::die::{Phase, Read, Reader, Suspended};
-use crate::front::transfer_ns;
 use crate::ssd::{Event, Ssd};
 
 /// So many waiting reads are looked at for one that another plane can do at the same time.
@@ -142,12 +141,16 @@ impl Ssd {
     /// Keeps the channel of `die` busy for commands to `planes` planes and `bytes` of data; gives the end.
     pub(crate) fn transfer(&mut self, now: Nanos, die: u32, planes: u32, bytes: u64) -> Nanos {
         let command = self.config.nand.command_ns * u64::from(planes);
-        let data = if bytes == 0 { 0 } else { transfer_ns(bytes, self.config.nand.bus_bytes_per_second) };
+        let data = self.bus_times.of(bytes);
         self.channels[self.geometry.channel_of(die) as usize].reserve(now, command, data)
     }
 
     pub(crate) fn read_ns(&self, slot: u32) -> Nanos {
-        let times = &self.config.nand.read_ns;
+        self.by_page_type(&self.config.nand.read_ns, slot)
+    }
+
+    /// Of `times`, that of the page which has `slot`.
+    pub(crate) fn by_page_type(&self, times: &[Nanos], slot: u32) -> Nanos {
         if times.len() == 1 { times[0] } else { times[self.geometry.page_of(slot) as usize % times.len()] }
     }
 

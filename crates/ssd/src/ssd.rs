@@ -11,12 +11,16 @@ use crate::config::{Acknowledge, Config, ConfigError};
 use crate::counters::Counters;
 use crate::device::{Command, Device, Done, Operation};
 use crate::die::{Die, Read};
-use crate::front::{Bus, Entrance};
+use crate::front::{Bus, Entrance, TransferTimes};
 use crate::geometry::Geometry;
 use crate::map::Map;
 use crate::precondition;
 
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
+
+/// Lanes of events that seldom overtake one another: commands that come in, and commands that end.
+const BEGINS: usize = 0;
+const ENDS: usize = 1;
 
 /// What happens. 8 bytes: the queue of events is a good part of the work.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +65,7 @@ pub struct Ssd {
     pub(crate) blocks: Blocks,
     pub(crate) dies: Vec<Die>,
     pub(crate) channels: Vec<Bus>,
+    pub(crate) bus_times: TransferTimes,
     pub(crate) buffer: Buffer,
     /// Entries of the host that can be programmed.
     pub(crate) waiting: List,
@@ -91,6 +96,10 @@ impl Ssd {
             blocks: Blocks::new(&geometry),
             dies: vec![Die::new(); geometry.dies as usize],
             channels: vec![Bus::default(); geometry.channels as usize],
+            bus_times: TransferTimes::new(
+                config.nand.bus_bytes_per_second,
+                u64::from(geometry.row_slots) * u64::from(geometry.unit_bytes),
+            ),
             buffer: Buffer::default(),
             waiting: List::default(),
             buffer_room: buffer_units(config, &geometry)?,
@@ -148,7 +157,7 @@ impl Ssd {
                 Operation::Read | Operation::Trim => 0,
             };
             let begin = self.entrance.begin(now, bytes);
-            self.events.at(begin, Event::Begin(command));
+            self.events.in_order(BEGINS, begin, Event::Begin(command));
         }
     }
 
@@ -166,7 +175,7 @@ impl Ssd {
         active.remaining -= 1;
         if active.remaining == 0 {
             let end = active.delivered.max(now);
-            self.events.at(end, Event::End(command));
+            self.events.in_order(ENDS, end, Event::End(command));
         }
     }
 
@@ -230,6 +239,10 @@ impl Device for Ssd {
         });
         self.entrance.enqueue(command.tag, active as u32);
         self.admit(now);
+    }
+
+    fn foresee(&self, commands: &[Command]) {
+        self.look_ahead(commands);
     }
 
     fn next_time(&self) -> Option<Nanos> {
