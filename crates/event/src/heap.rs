@@ -27,6 +27,7 @@ impl<E: Copy> Heap<E> {
         self.events.len() - usize::from(self.gap)
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, pending: Pending<E>) {
         if self.gap {
             self.gap = false;
@@ -38,6 +39,7 @@ impl<E: Copy> Heap<E> {
     }
 
     /// The first event: the top, or where that was taken the first of its children.
+    #[inline]
     pub(crate) fn first(&self) -> Option<&Pending<E>> {
         if !self.gap {
             return self.events.first();

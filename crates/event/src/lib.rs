@@ -60,6 +60,7 @@ impl<E: Copy> Queue<E> {
     /// # Panics
     ///
     /// If `time` has passed: a simulator that changes its past is wrong.
+    #[inline]
     pub fn at(&mut self, time: Nanos, event: E) {
         let pending = self.pending(time, event);
         self.heap.push(pending);
@@ -72,6 +73,7 @@ impl<E: Copy> Queue<E> {
     /// # Panics
     ///
     /// As [`at`](Self::at); and if `lane` is not below [`LANES`].
+    #[inline]
     pub fn in_order(&mut self, lane: usize, time: Nanos, event: E) {
         let pending = self.pending(time, event);
         match self.lanes[lane].back() {
@@ -87,6 +89,7 @@ impl<E: Copy> Queue<E> {
     }
 
     /// The time of the next event.
+    #[inline]
     pub fn next_time(&self) -> Option<Nanos> {
         let first = self.lanes.iter().filter_map(VecDeque::front).map(|pending| pending.time).min();
         match (self.heap.first(), first) {
@@ -96,6 +99,7 @@ impl<E: Copy> Queue<E> {
     }
 
     /// Takes the next event; from now on it is its time.
+    #[inline]
     pub fn pop(&mut self) -> Option<(Nanos, E)> {
         let mut first = self.heap.first().map(Pending::key);
         let mut from = None;

@@ -61,6 +61,7 @@ pub struct Fronted<D> {
 }
 
 /// Takes the first entry of `queue` if it is due.
+#[inline]
 fn pop_due(queue: &mut VecDeque<(Nanos, usize)>, now: Nanos) -> Option<usize> {
     queue.front().is_some_and(|&(time, _)| time <= now).then(|| queue.pop_front())?.map(|(_, key)| key)
 }
@@ -125,6 +126,7 @@ impl<D: Device> Fronted<D> {
     }
 
     /// Hands what has arrived by `now` to the device, and to the host.
+    #[inline]
     fn arrive(&mut self, now: Nanos, done: &mut Vec<Done>) {
         while let Some(key) = pop_due(&mut self.without_data, now) {
             self.hand_in(now, key);
@@ -141,6 +143,7 @@ impl<D: Device> Fronted<D> {
     }
 
     /// Deals with what has ended inside, and with what has reached the host.
+    #[inline]
     fn settle(&mut self, now: Nanos, done: &mut Vec<Done>) {
         for at in 0..self.ended.len() {
             let key = self.ended[at].tag as usize;
@@ -161,6 +164,7 @@ impl<D: Device> Fronted<D> {
     }
 
     /// Looks when the next events are due: once for all that ask.
+    #[inline]
     fn look(&mut self) {
         let queues = [&self.without_data, &self.with_data, &self.leaving];
         self.own_time = queues.into_iter().filter_map(|queue| queue.front()).map(|&(time, _)| time).min();

@@ -57,6 +57,7 @@ impl Memory {
     }
 
     /// Accesses `sectors` from `now` on; returns when that ends.
+    #[inline]
     pub(crate) fn access(&mut self, now: Nanos, sectors: u32) -> Nanos {
         let end = match self.banks.as_mut_slice() {
             [bank] => occupy(bank, now, u64::from(sectors) * self.latency_ns),

@@ -96,6 +96,7 @@ impl<D: Device> Cache<D> {
     }
 
     /// Deals with what has ended below.
+    #[inline]
     pub(super) fn settle(&mut self, now: Nanos, done: &mut Vec<Done>) {
         let mut at = 0;
         while let Some(&end) = self.ended.get(at) {
