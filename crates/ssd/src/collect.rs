@@ -1,5 +1,6 @@
 //! The collection of blocks that makes room for programs.
 
+use rand::Rng;
 use terapage_event::Nanos;
 
 use crate::buffer::Stage;
@@ -8,7 +9,7 @@ use crate::program::FREE_BLOCKS;
 use crate::ssd::Ssd;
 
 /// So many pages of the block that is collected are looked up ahead; a power of two.
-const AHEAD_PAGES: u32 = 16;
+const AHEAD_PAGES: u32 = 32;
 
 impl Ssd {
     /// Whether a block of the die is being collected; begins with one when blocks get few.
@@ -19,7 +20,17 @@ impl Ssd {
         if self.blocks.free_count(die) >= FREE_BLOCKS {
             return false;
         }
-        let Some(victim) = self.blocks.take_victim(die, self.config.gc) else { return false };
+        self.begin_collection(die)
+    }
+
+    /// Begins to collect a block, if there is one that is worth it.
+    pub(crate) fn begin_collection(&mut self, die: u32) -> bool {
+        // One in two blocks at most: that of little wear may be full, and gain nothing.
+        let gap = self.config.wear_gap.filter(|_| !self.dies[die as usize].levelled);
+        let little_worn = gap.and_then(|gap| self.blocks.take_least_worn(die, gap));
+        self.dies[die as usize].levelled = little_worn.is_some();
+        let victim = little_worn.or_else(|| self.blocks.take_victim(die, self.config.gc));
+        let Some(victim) = victim else { return false };
         let valid = self.blocks.valid(victim);
         self.dies[die as usize].collection =
             Some(Collection { victim, page: 0, slot: 0, units: 0, valid, moved: 0, host_slots: 0 });
@@ -57,6 +68,9 @@ impl Ssd {
                     (collection.page, collection.slot, collection.units) = (page, slot, units);
                 }
                 self.counters.nand_gc_reads += u64::from(planes);
+                if self.dies[die as usize].idle_collects {
+                    self.counters.nand_idle_reads += u64::from(planes);
+                }
                 let sensing = self.transfer(now, die, planes, 0);
                 self.occupy(now, die, Phase::GcSensing, sensing + self.read_ns(slot));
                 return true;
@@ -128,9 +142,35 @@ impl Ssd {
     }
 
     pub(crate) fn erased(&mut self, die: u32) {
-        if let Some(collection) = self.dies[die as usize].collection.take() {
-            self.blocks.erased(collection.victim);
-            self.counters.nand_erases += u64::from(self.geometry.planes);
+        let planes = u64::from(self.geometry.planes);
+        let Some(collection) = self.dies[die as usize].collection.take() else { return };
+        self.counters.nand_erases += planes;
+        if self.dies[die as usize].levelled {
+            self.counters.levelling_erases += planes;
         }
+        if self.config.erase_failures > 0.0 && self.random.random_bool(self.config.erase_failures) {
+            self.counters.failed_erases += planes;
+            if self.can_do_without_a_block(die) {
+                self.dies[die as usize].units_max -= self.geometry.block_slots;
+                return self.blocks.retire(collection.victim);
+            }
+        }
+        self.blocks.erased(collection.victim);
+    }
+
+    /// Whether a die without the block that was just erased is one that works: it has a free block in reserve, holds no
+    /// more than it may, and may hold its share of the capacity.
+    fn can_do_without_a_block(&self, die: u32) -> bool {
+        let state = &self.dies[die as usize];
+        let Some(units_max) = state.units_max.checked_sub(self.geometry.block_slots) else { return false };
+        let room = self.geometry.die_units_min.max(state.valid + state.moving.len + self.programming(die));
+        self.blocks.free_count(die) > 0 && units_max >= room
+    }
+
+    /// Units that a die is programming, or has stopped programming for reads.
+    fn programming(&self, die: u32) -> u32 {
+        let state = &self.dies[die as usize];
+        let suspended = state.suspended.is_some_and(|suspended| suspended.phase == Phase::Programming);
+        if suspended || state.phase == Phase::Programming { state.program.entries.len } else { 0 }
     }
 }

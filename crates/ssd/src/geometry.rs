@@ -28,11 +28,16 @@ pub(crate) struct Geometry {
     /// Slots of one write unit of all planes.
     pub row_slots: u32,
     pub block_slots: u32,
+    /// Blocks of a die, the bad ones and all.
     pub blocks_per_die: u32,
+    /// Blocks of a die that are bad from the beginning.
+    pub bad_per_die: u32,
     /// Units that the host sees.
     pub units: u32,
     /// Valid units that a die may hold.
     pub die_units_max: u32,
+    /// Valid units that each die must have room for, so that the drive holds its capacity.
+    pub die_units_min: u32,
 }
 
 impl Geometry {
@@ -46,8 +51,17 @@ impl Geometry {
         let share = units as f64 * (1.0 + config.over_provisioning) / f64::from(dies);
         let mut blocks = (share / block_slots as f64).ceil().max(1.0);
         // A die that holds its share of the capacity has room for a program beside it.
-        while blocks * (block_slots as f64) < units as f64 / f64::from(dies) + f64::from(row_slots) + 1.0 {
+        let least = units as f64 / f64::from(dies) + f64::from(row_slots) + 1.0;
+        while blocks * (block_slots as f64) < least {
             blocks += 1.0;
+        }
+        let bad = ((blocks + f64::from(EXTRA_BLOCKS)) * config.bad_blocks).round();
+        if (blocks - bad) * (block_slots as f64) < least {
+            let problem = format!(
+                "{bad} of {} blocks of a die: the others do not hold the capacity; give it more over-provisioning",
+                blocks + f64::from(EXTRA_BLOCKS)
+            );
+            return Err(ConfigError::Field { field: "bad_blocks", problem });
         }
         let slots = (blocks + f64::from(EXTRA_BLOCKS)) * block_slots as f64 * f64::from(dies);
         if slots >= f64::from(1u32 << 31) {
@@ -69,8 +83,10 @@ impl Geometry {
             row_slots,
             block_slots: block_slots as u32,
             blocks_per_die: blocks as u32 + EXTRA_BLOCKS,
+            bad_per_die: bad as u32,
             units: units as u32,
-            die_units_max: blocks as u32 * block_slots as u32,
+            die_units_max: (blocks - bad) as u32 * block_slots as u32,
+            die_units_min: least.ceil() as u32,
         })
     }
 

@@ -19,7 +19,7 @@ impl Ssd {
             return self.collect(now, die);
         }
         if !self.has_program(now) {
-            return false;
+            return self.collect_in_idle_time(now, die);
         }
         self.program_host(now, die) || collecting && self.collect(now, die)
     }
@@ -30,12 +30,13 @@ impl Ssd {
         let whole = self.waiting.len - self.waiting.len % self.geometry.program_slots;
         // Less than a write unit: it is due, or this would not have been called.
         let count = if whole == 0 { self.waiting.len } else { whole.min(in_row) };
-        if state.valid + state.moving.len + count > self.geometry.die_units_max {
+        if state.valid + state.moving.len + count > state.units_max {
             return false;
         }
         let Some(open) = state.host.or_else(|| self.open(die, FREE_BLOCKS)) else { return false };
         let state = &mut self.dies[die as usize];
         state.host = Some(open);
+        state.idle_collects = false;
         let entries = self.buffer.take(&mut self.waiting, count);
         let slots = self.program(now, die, open, entries, false);
         if let Some(collection) = &mut self.dies[die as usize].collection {

@@ -30,6 +30,7 @@ impl Ssd {
         if die == NONE {
             return;
         }
+        self.dies[die as usize].idle_collects = false;
         match self.dies[die as usize].phase {
             Phase::Idle => self.next_operation(now, die),
             Phase::Programming if self.config.suspend => {
@@ -128,6 +129,9 @@ impl Ssd {
         state.phase = Phase::Idle;
         state.busy_ns += now - state.busy_since;
         self.idle_dies += 1;
+        if self.config.idle_collection.is_some() {
+            self.watch_idle(now, die);
+        }
     }
 
     /// What ended may have given this die or another one work already.
