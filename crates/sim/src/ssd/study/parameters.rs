@@ -54,6 +54,18 @@ fn drive(list: &mut Vec<Parameter>, run: &Run) {
     add("channels x dies", format!("{} x {}", ssd.channels, ssd.dies_per_channel), "");
     add("over-provisioning", format!("{:.1}", ssd.over_provisioning * 100.0), "%");
     add("garbage collection", format!("{:?}", ssd.gc), "");
+    if let Some(idle) = ssd.idle_collection {
+        add("idle time before a collection", format!("{}", idle.after_ns as f64 / 1e6), "ms");
+        add("free blocks of a die after it", idle.free_blocks.to_string(), "");
+    }
+    if let Some(gap) = ssd.wear_gap {
+        add("erases between most and least worn block", gap.to_string(), "");
+    }
+    for (name, share) in [("bad blocks", ssd.bad_blocks), ("erases that fail", ssd.erase_failures)] {
+        if share > 0.0 {
+            add(name, format!("{}", share * 100.0), "%");
+        }
+    }
     let (front, rate, latency_ns) = match ssd.front {
         Front::Sata { depth, bytes_per_second, latency_ns } => {
             (format!("SATA, depth {depth}"), bytes_per_second, latency_ns)
