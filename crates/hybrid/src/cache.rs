@@ -25,9 +25,14 @@ use crate::error::Error;
 use crate::memory::Memory;
 use runs::{Run, append, cover, pieces};
 
+/// The lane of events at which accesses to the memory end: one bank serves them in order.
+const ACCESSES: usize = 0;
+
 /// A device with a cache over it. It offers the sectors of the device below.
 pub struct Cache<D> {
     below: D,
+    /// When the next event below is due.
+    below_time: Option<Nanos>,
     options: CacheOptions,
     marks: Marks,
     /// Sectors of a line are 2 to the power of this.
@@ -63,6 +68,7 @@ struct Marks {
     copy_above: usize,
 }
 
+#[derive(Clone, Copy)]
 enum Event {
     /// The command with this tag ends.
     Done(u64),
@@ -115,6 +121,7 @@ impl<D: Device> Cache<D> {
         let directory = Directory::new(&options.policy, capacity - low)
             .ok_or_else(|| Error::Policy(options.policy.clone()))?;
         Ok(Cache {
+            below_time: below.next_time(),
             below,
             marks,
             shift: (options.line_bytes / 512).trailing_zeros(),
@@ -216,7 +223,11 @@ impl<D: Device> Cache<D> {
             let parts = self.commands.insert(Parts { tag: command.tag, left: 1 });
             self.waiting.push_back(Waiting::Write { command: parts, sectors: command.sectors });
         } else {
-            self.events.at(self.memory.access(now, command.sectors), Event::Done(command.tag));
+            self.events.in_order(
+                ACCESSES,
+                self.memory.access(now, command.sectors),
+                Event::Done(command.tag),
+            );
         }
     }
 
@@ -273,13 +284,13 @@ impl<D: Device> Cache<D> {
     /// Begins the parts of a read: `here` sectors out of the cache, what is missing from below, and waits.
     fn begin_read(&mut self, now: Nanos, tag: u64, here: u32, copy: bool, inserted: bool) {
         if self.missing.is_empty() && self.awaited.is_empty() {
-            self.events.at(self.memory.access(now, here), Event::Done(tag));
+            self.events.in_order(ACCESSES, self.memory.access(now, here), Event::Done(tag));
             return;
         }
         let left = self.missing.len() + self.awaited.len() + usize::from(here > 0);
         let command = self.commands.insert(Parts { tag, left });
         if here > 0 {
-            self.events.at(self.memory.access(now, here), Event::Part(command));
+            self.events.in_order(ACCESSES, self.memory.access(now, here), Event::Part(command));
         }
         for &flight in &self.awaited {
             if let Flight::Fetch { waiters, .. } = &mut self.flights[flight] {
@@ -314,7 +325,7 @@ impl<D: Device> Cache<D> {
             }
         }
         let tag = self.flights.insert(Flight::Trim { tag: command.tag }) as u64;
-        self.below.submit(now, Command { tag, ..command }, &mut self.ended);
+        self.submit_below(now, Command { tag, ..command });
     }
 
     fn part(&mut self, now: Nanos, command: usize, done: &mut Vec<Done>) {
@@ -377,19 +388,20 @@ impl<D: Device> Device for Cache<D> {
     }
 
     fn next_time(&self) -> Option<Nanos> {
-        match (self.events.next_time(), self.below.next_time()) {
+        match (self.events.next_time(), self.below_time) {
             (Some(own), Some(below)) => Some(own.min(below)),
             (own, below) => own.or(below),
         }
     }
 
     fn step(&mut self, done: &mut Vec<Done>) {
-        let below = self.below.next_time();
+        let below = self.below_time;
         if self.events.next_time().is_some_and(|own| below.is_none_or(|below| own <= below)) {
             return self.own_step(done);
         }
         if let Some(now) = below {
             self.below.step(&mut self.ended);
+            self.below_time = self.below.next_time();
             self.settle(now, done);
         }
     }

@@ -68,6 +68,7 @@ impl Directory {
     }
 
     /// Lines in the cache.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -78,6 +79,7 @@ impl Directory {
     }
 
     /// The slot of `line` if it is in.
+    #[inline]
     pub(crate) fn find(&self, line: u32) -> Option<u32> {
         let slot = self.table.get(line);
         (slot != NONE && self.slots[slot as usize].state & PRESENT != 0).then_some(slot)
@@ -103,6 +105,7 @@ impl Directory {
     }
 
     /// The line in `slot` was used.
+    #[inline]
     pub(crate) fn touch(&mut self, slot: u32) {
         match &mut self.order {
             Order::Lru { newest, .. } if *newest == slot => {}
@@ -184,6 +187,7 @@ impl Directory {
         Left { line, valid, dirty }
     }
 
+    #[inline]
     fn unlink(&mut self, slot: u32) {
         let Slot { older: before, newer: after, .. } = self.slots[slot as usize];
         let Order::Lru { oldest, newest, .. } = &mut self.order else { return };
@@ -197,6 +201,7 @@ impl Directory {
         }
     }
 
+    #[inline]
     fn link_newest(&mut self, slot: u32) {
         let Order::Lru { oldest, newest, .. } = &mut self.order else { return };
         let before = std::mem::replace(newest, slot);
@@ -209,16 +214,19 @@ impl Directory {
     }
 
     /// Its valid sectors.
+    #[inline]
     pub(crate) fn valid(&self, slot: u32) -> u32 {
         self.slots[slot as usize].valid
     }
 
     /// Its dirty sectors.
+    #[inline]
     pub(crate) fn dirty(&self, slot: u32) -> u32 {
         self.slots[slot as usize].dirty
     }
 
     /// Whether sectors of it are on their way from below.
+    #[inline]
     pub(crate) fn is_fetching(&self, slot: u32) -> bool {
         self.slots[slot as usize].state & FETCHING != 0
     }
@@ -230,11 +238,13 @@ impl Directory {
     }
 
     /// More sectors are valid.
+    #[inline]
     pub(crate) fn add_valid(&mut self, slot: u32, sectors: u32) {
         self.slots[slot as usize].valid |= sectors;
     }
 
     /// Sectors were written: they are valid and dirty. Returns how many were clean before.
+    #[inline]
     pub(crate) fn add_dirty(&mut self, slot: u32, sectors: u32) -> u32 {
         let entry = &mut self.slots[slot as usize];
         let before = entry.dirty;

@@ -55,9 +55,13 @@ pub struct Fronted<D> {
     /// Reads whose data are on their way out.
     leaving: VecDeque<(Nanos, usize)>,
     ended: Vec<Done>,
+    /// When the next event of the front is due, and that of the device.
+    own_time: Option<Nanos>,
+    inner_time: Option<Nanos>,
 }
 
 /// Takes the first entry of `queue` if it is due.
+#[inline]
 fn pop_due(queue: &mut VecDeque<(Nanos, usize)>, now: Nanos) -> Option<usize> {
     queue.front().is_some_and(|&(time, _)| time <= now).then(|| queue.pop_front())?.map(|(_, key)| key)
 }
@@ -74,6 +78,8 @@ impl<D: Device> Fronted<D> {
             }
         };
         Fronted {
+            own_time: None,
+            inner_time: inner.next_time(),
             inner,
             depth: depth.max(1) as usize,
             bytes_per_second,
@@ -120,6 +126,7 @@ impl<D: Device> Fronted<D> {
     }
 
     /// Hands what has arrived by `now` to the device, and to the host.
+    #[inline]
     fn arrive(&mut self, now: Nanos, done: &mut Vec<Done>) {
         while let Some(key) = pop_due(&mut self.without_data, now) {
             self.hand_in(now, key);
@@ -136,6 +143,7 @@ impl<D: Device> Fronted<D> {
     }
 
     /// Deals with what has ended inside, and with what has reached the host.
+    #[inline]
     fn settle(&mut self, now: Nanos, done: &mut Vec<Done>) {
         for at in 0..self.ended.len() {
             let key = self.ended[at].tag as usize;
@@ -155,10 +163,12 @@ impl<D: Device> Fronted<D> {
         self.admit(now);
     }
 
-    /// The time of the front's own next event.
-    fn own_time(&self) -> Option<Nanos> {
+    /// Looks when the next events are due: once for all that ask.
+    #[inline]
+    fn look(&mut self) {
         let queues = [&self.without_data, &self.with_data, &self.leaving];
-        queues.into_iter().filter_map(|queue| queue.front()).map(|&(time, _)| time).min()
+        self.own_time = queues.into_iter().filter_map(|queue| queue.front()).map(|&(time, _)| time).min();
+        self.inner_time = self.inner.next_time();
     }
 }
 
@@ -179,6 +189,7 @@ impl<D: Device> Device for Fronted<D> {
             self.waiting += 1;
         }
         self.arrive(now, done);
+        self.look();
     }
 
     fn foresee(&self, commands: &[Command]) {
@@ -186,15 +197,14 @@ impl<D: Device> Device for Fronted<D> {
     }
 
     fn next_time(&self) -> Option<Nanos> {
-        match (self.own_time(), self.inner.next_time()) {
+        match (self.own_time, self.inner_time) {
             (Some(own), Some(inner)) => Some(own.min(inner)),
             (own, inner) => own.or(inner),
         }
     }
 
     fn step(&mut self, done: &mut Vec<Done>) {
-        let inner = self.inner.next_time();
-        match (self.own_time(), inner) {
+        match (self.own_time, self.inner_time) {
             (own, Some(now)) if own.is_none_or(|own| now < own) => {
                 self.inner.step(&mut self.ended);
                 self.settle(now, done);
@@ -202,6 +212,7 @@ impl<D: Device> Device for Fronted<D> {
             (Some(now), _) => self.arrive(now, done),
             (None, _) => {}
         }
+        self.look();
     }
 }
 

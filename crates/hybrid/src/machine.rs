@@ -50,8 +50,10 @@ impl<S: Device> Device for Machine<S> {
     }
 
     fn foresee(&self, commands: &[Command]) {
-        if let Machine::Cached(cache) = self {
-            cache.foresee(commands);
+        match self {
+            Machine::Nand(nand) => nand.foresee(commands),
+            Machine::Cached(cache) => cache.foresee(commands),
+            Machine::Memory(_) => {}
         }
     }
 

@@ -57,6 +57,7 @@ impl Memory {
     }
 
     /// Accesses `sectors` from `now` on; returns when that ends.
+    #[inline]
     pub(crate) fn access(&mut self, now: Nanos, sectors: u32) -> Nanos {
         let end = match self.banks.as_mut_slice() {
             [bank] => occupy(bank, now, u64::from(sectors) * self.latency_ns),
@@ -131,7 +132,7 @@ impl Device for MemoryOnly {
             Operation::Trim => now,
             Operation::Read | Operation::Write => self.memory.access(now, command.sectors),
         };
-        self.events.at(end, command.tag);
+        self.events.in_order(0, end, command.tag);
     }
 
     fn next_time(&self) -> Option<Nanos> {

@@ -42,6 +42,7 @@ impl Table {
     }
 
     /// The slot of `line`, or [`NONE`].
+    #[inline]
     pub(crate) fn get(&self, line: u32) -> u32 {
         (self.entries[self.place(line)] as u32).wrapping_sub(1)
     }

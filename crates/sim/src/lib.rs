@@ -36,6 +36,8 @@ pub enum Command {
     Volume(volume::VolumeCommand),
     /// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM
     Ssd(Box<ssd::Ssd>),
+    /// Measure how many requests a second the SSD simulators do on this machine
+    Speed(ssd::Speed),
     /// Simulate Linux's I/O stack: where CPU time goes, and which locks are to blame
     #[command(subcommand)]
     Stack(stack::Stack),
@@ -60,6 +62,7 @@ impl Command {
             Command::Convert(convert) => convert.run(),
             Command::Volume(volume) => volume.run(),
             Command::Ssd(ssd) => ssd.run(),
+            Command::Speed(speed) => speed.run(),
             Command::Stack(stack) => stack.run(),
             Command::Paper(paper) => paper.run(),
             Command::Fit(fit) => fit.run(),

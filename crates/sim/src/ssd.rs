@@ -2,6 +2,7 @@
 
 mod arguments;
 mod source;
+mod speed;
 mod study;
 mod workers;
 
@@ -15,6 +16,7 @@ use terapage_ssd::Profile;
 use crate::progress::Progress;
 pub use arguments::Ssd;
 use source::Source;
+pub use speed::Speed;
 use workers::each;
 
 /// One SSD with one trace.
@@ -155,6 +157,7 @@ mod tests {
             "--cache none --front sata",
             "--scm 0",
             "--scm 5%nand --policy arc --gc cost-benefit",
+            "--idle-gc 1ms --wear-gap 4 --bad-blocks 2% --erase-failures 0.1% --over-provisioning 15%",
             "--open --speed 2 --layout as-is --precondition fresh",
             "--capacity 1G --wrap --layout as-is --requests 1000",
         ] {
@@ -176,6 +179,8 @@ mod tests {
             ("--warm-up 100%", "nothing to measure"),
             ("--depth 0", "depth"),
             ("--channels 0", "channels"),
+            ("--bad-blocks 50%", "bad_blocks"),
+            ("--idle-gc 1ms --idle-blocks 1", "idle_collection"),
         ] {
             let error = run(flags).err().map(|error| format!("{error:#}")).unwrap_or_default();
             assert!(error.contains(word) && !error.contains('\n'), "{flags}: {error:?}");

@@ -3,6 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use rand::Rng;
+use rand::seq::index;
+
 use crate::config::GcPolicy;
 use crate::geometry::Geometry;
 
@@ -19,6 +22,8 @@ pub(crate) enum State {
     Closed,
     /// Being collected.
     Victim,
+    /// No longer used, or never.
+    Bad,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,21 +51,33 @@ pub(crate) struct Blocks {
     free: Vec<BinaryHeap<Reverse<(u32, u32)>>>,
     /// Units that the host has had programmed: the time in which data ages.
     clock: u64,
+    /// For each die, the erases of its most worn block.
+    most_erases: Vec<u32>,
 }
 
 impl Blocks {
-    pub(crate) fn new(geometry: &Geometry) -> Blocks {
+    /// All erased, but for the bad ones, which are drawn with `random`.
+    pub(crate) fn new(geometry: &Geometry, random: &mut impl Rng) -> Blocks {
         let (dies, per_die, buckets) = (geometry.dies, geometry.blocks_per_die, geometry.block_slots + 1);
         let block = Block { valid: 0, next: NONE, previous: NONE, erases: 0, state: State::Free, closed: 0 };
-        let free = |die| (0..per_die).map(|at| Reverse((0, die * per_die + at))).collect();
+        let mut blocks = vec![block; geometry.blocks() as usize];
+        for die in blocks.chunks_exact_mut(per_die as usize) {
+            for at in index::sample(random, per_die as usize, geometry.bad_per_die as usize) {
+                die[at].state = State::Bad;
+            }
+        }
+        let good = |block: &u32| blocks[*block as usize].state == State::Free;
+        let of = |die| (die * per_die..(die + 1) * per_die).filter(good);
+        let free = |die| of(die).map(|block| Reverse((0, block))).collect();
         Blocks {
-            blocks: vec![block; geometry.blocks() as usize],
             per_die,
             heads: vec![NONE; dies as usize * buckets as usize],
             buckets,
             lowest: vec![buckets; dies as usize],
             free: (0..dies).map(free).collect(),
             clock: 0,
+            most_erases: vec![0; dies as usize],
+            blocks,
         }
     }
 
@@ -106,6 +123,20 @@ impl Blocks {
         }
     }
 
+    /// Looks at the block and its neighbours in the list; what comes back means nothing.
+    pub(crate) fn look_up_neighbours(&self, block: u32) -> u32 {
+        let at = |block: u32| self.blocks.get(block as usize).map_or(0, |block| block.valid);
+        let Block { next, previous, valid, .. } = self.blocks[block as usize];
+        at(next).wrapping_add(at(previous)).wrapping_add(valid)
+    }
+
+    /// So many slots of a block that is being collected have lost their units.
+    pub(crate) fn lose_of_victim(&mut self, block: u32, units: u32) {
+        let at = &mut self.blocks[block as usize];
+        debug_assert_eq!(at.state, State::Victim);
+        at.valid -= units;
+    }
+
     /// An open block is full.
     pub(crate) fn close(&mut self, block: u32) {
         let clock = self.clock;
@@ -136,13 +167,35 @@ impl Blocks {
         debug_assert_eq!((at.valid, at.state), (0, State::Victim));
         at.state = State::Free;
         at.erases += 1;
-        let erases = at.erases;
-        self.free[(block / self.per_die) as usize].push(Reverse((erases, block)));
+        let (erases, die) = (at.erases, (block / self.per_die) as usize);
+        self.free[die].push(Reverse((erases, block)));
+        self.most_erases[die] = self.most_erases[die].max(erases);
     }
 
-    /// Erases of all blocks.
+    /// The victim is never used again.
+    pub(crate) fn retire(&mut self, block: u32) {
+        let at = &mut self.blocks[block as usize];
+        debug_assert_eq!((at.valid, at.state), (0, State::Victim));
+        at.state = State::Bad;
+    }
+
+    /// Erases of all blocks that are not bad.
     pub(crate) fn wear(&self) -> impl Iterator<Item = u32> {
-        self.blocks.iter().map(|block| block.erases)
+        self.blocks.iter().filter(|block| block.state != State::Bad).map(|block| block.erases)
+    }
+
+    /// Takes the closed block of `die` that is least worn, if the most worn block has been erased more than `gap` times
+    /// more often. Looks at all blocks of the die.
+    pub(crate) fn take_least_worn(&mut self, die: u32, gap: u32) -> Option<u32> {
+        let blocks = (die * self.per_die..(die + 1) * self.per_die)
+            .filter(|&block| self.blocks[block as usize].state == State::Closed);
+        let block = blocks.min_by_key(|&block| self.blocks[block as usize].erases)?;
+        if self.most_erases[die as usize] - self.blocks[block as usize].erases <= gap {
+            return None;
+        }
+        self.unlink(block);
+        self.blocks[block as usize].state = State::Victim;
+        Some(block)
     }
 
     fn emptiest(&mut self, die: u32) -> Option<u32> {

@@ -88,6 +88,15 @@ pub enum Precondition {
     },
 }
 
+/// Collection in idle time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleCollection {
+    /// A die that has done nothing for so long begins.
+    pub after_ns: Nanos,
+    /// It goes on until it has so many free blocks, or nothing is gained; at least 2.
+    pub free_blocks: u32,
+}
+
 /// What an SSD is made of.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
@@ -119,6 +128,20 @@ pub struct Config {
     pub suspend: bool,
     /// Reads come before programs and erases; but after so many in a row one of those gets its turn.
     pub read_burst: u32,
+    /// Collection in idle time. `None`: only writes have blocks collected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_collection: Option<IdleCollection>,
+    /// Static wear levelling: when the most worn block of a die has been erased more often than its least worn one by
+    /// more than this, the latter is collected, whatever it holds. `None`: only the choice of free blocks levels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wear_gap: Option<u32>,
+    /// Share of the blocks of each die that are bad from the beginning. They come out of the over-provisioning.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bad_blocks: f64,
+    /// Probability that an erase fails. The block is retired, which comes out of the over-provisioning as well, unless
+    /// the die cannot do without it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub erase_failures: f64,
     /// How commands come in.
     pub front: Front,
     /// What it holds in the beginning.
@@ -145,6 +168,10 @@ impl Config {
             flush_after_ns: Some(MILLISECOND),
             suspend: false,
             read_burst: 64,
+            idle_collection: None,
+            wear_gap: None,
+            bad_blocks: 0.0,
+            erase_failures: 0.0,
             front: Front::nvme(),
             preconditioning: Precondition::Steady { filled: 1.0 },
             seed: 1,
@@ -195,6 +222,17 @@ impl Config {
             let problem = "none: writes that are acknowledged when programmed would wait for ever".to_owned();
             return wrong("flush_after_ns", problem);
         }
+        if let Some(IdleCollection { free_blocks: blocks @ 0..2, .. }) = self.idle_collection {
+            return wrong("idle_collection", format!("{blocks} free blocks: must be 2 or more"));
+        }
+        if self.wear_gap == Some(0) {
+            return wrong("wear_gap", "0 erases: must be 1 or more".to_owned());
+        }
+        for (field, share) in [("bad_blocks", self.bad_blocks), ("erase_failures", self.erase_failures)] {
+            if !(0.0..1.0).contains(&share) {
+                return wrong(field, format!("{share}: must be from 0 to less than 1"));
+            }
+        }
         self.check_front()?;
         match self.preconditioning {
             Precondition::Steady { filled } | Precondition::Sequential { filled }
@@ -219,6 +257,10 @@ impl Config {
         }
         Ok(())
     }
+}
+
+fn is_zero(share: &f64) -> bool {
+    *share == 0.0
 }
 
 /// Why an SSD cannot be built.

@@ -40,6 +40,18 @@ pub struct Counters {
     pub gc_moved_units: u64,
     /// Blocks erased, of all planes: an erase of two planes is two.
     pub nand_erases: u64,
+    /// Of them, those of blocks that were collected to level the wear.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub levelling_erases: u64,
+    /// Erases that failed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed_erases: u64,
+    /// Pages that were read by a collection in idle time.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub nand_idle_reads: u64,
+    /// Blocks of all planes that are bad now. Those of one number go bad together.
+    #[serde(skip_serializing_if = "is_none")]
+    pub bad_blocks: u32,
     /// Programs and erases that were suspended for a read.
     pub suspensions: u64,
     /// Fewest erases of a block.
@@ -52,6 +64,14 @@ pub struct Counters {
     pub channel_busy_ns: Vec<Nanos>,
     /// Time in which each die worked or held data that waited for the bus.
     pub die_busy_ns: Vec<Nanos>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Counters {
@@ -94,6 +114,9 @@ impl Counters {
             padded_units: self.padded_units - earlier.padded_units,
             gc_moved_units: self.gc_moved_units - earlier.gc_moved_units,
             nand_erases: self.nand_erases - earlier.nand_erases,
+            levelling_erases: self.levelling_erases - earlier.levelling_erases,
+            failed_erases: self.failed_erases - earlier.failed_erases,
+            nand_idle_reads: self.nand_idle_reads - earlier.nand_idle_reads,
             suspensions: self.suspensions - earlier.suspensions,
             channel_busy_ns: minus(&self.channel_busy_ns, &earlier.channel_busy_ns),
             die_busy_ns: minus(&self.die_busy_ns, &earlier.die_busy_ns),

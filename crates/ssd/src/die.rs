@@ -74,6 +74,8 @@ pub(crate) struct Collection {
     pub victim: u32,
     /// The next page to look at, the same in all planes.
     pub page: u32,
+    /// The first slot of the page that was read last.
+    pub slot: u32,
     /// Valid units of that page when it was read.
     pub units: u32,
     /// Valid slots when it began.
@@ -115,10 +117,20 @@ pub(crate) struct Die {
     pub moving: List,
     /// Units in its slots.
     pub valid: u32,
+    /// Units that it may hold there.
+    pub units_max: u32,
+    /// Whether the block that was collected last was taken for its wear.
+    pub levelled: bool,
+    /// Since when it is idle, if it is.
+    pub idle_since: Nanos,
+    /// Whether an event will tell that it has been idle for long.
+    pub idle_armed: bool,
+    /// Whether it collects because it has been idle.
+    pub idle_collects: bool,
 }
 
 impl Die {
-    pub(crate) fn new() -> Die {
+    pub(crate) fn new(units_max: u32) -> Die {
         let none = Reads { head: NONE, tail: NONE };
         Die {
             phase: Phase::Idle,
@@ -137,6 +149,11 @@ impl Die {
             collection: None,
             moving: List::default(),
             valid: 0,
+            units_max,
+            levelled: false,
+            idle_since: 0,
+            idle_armed: false,
+            idle_collects: false,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use terapage_event::{Nanos, SECOND};
 
 use crate::config::Front;
+use crate::ssd::SECTOR_BYTES;
 
 /// The time that `bytes` take at `bytes_per_second`, to the nearest nanosecond.
 pub(crate) fn transfer_ns(bytes: u64, bytes_per_second: u64) -> Nanos {
@@ -14,6 +15,31 @@ pub(crate) fn transfer_ns(bytes: u64, bytes_per_second: u64) -> Nanos {
     let exact = u128::from(bytes) * u128::from(SECOND) / u128::from(bytes_per_second);
     u64::try_from(exact).unwrap_or(u64::MAX / 4)
 }
+
+/// What [`transfer_ns`] says at one bandwidth, in a table for whole sectors: divisions are slow.
+#[derive(Clone, Debug)]
+pub(crate) struct TransferTimes {
+    bytes_per_second: u64,
+    by_sectors: Vec<Nanos>,
+}
+
+impl TransferTimes {
+    /// With a table up to `bytes`.
+    pub(crate) fn new(bytes_per_second: u64, bytes: u64) -> TransferTimes {
+        let time = |sectors| transfer_ns(sectors * SECTOR_BYTES, bytes_per_second);
+        TransferTimes { bytes_per_second, by_sectors: (0..=bytes / SECTOR_BYTES).map(time).collect() }
+    }
+
+    pub(crate) fn of(&self, bytes: u64) -> Nanos {
+        match self.by_sectors.get((bytes / SECTOR_BYTES) as usize) {
+            Some(&time) if bytes.is_multiple_of(SECTOR_BYTES) => time,
+            _ => transfer_ns(bytes, self.bytes_per_second),
+        }
+    }
+}
+
+/// The largest transfer to or from the host whose time is in a table.
+const FRONT_TABLE_BYTES: u64 = 256 << 10;
 
 /// A thing that serves one after the other, in the order in which they ask.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,7 +99,7 @@ pub(crate) struct Entrance {
     inside: u32,
     depth: u32,
     latency_ns: Nanos,
-    bytes_per_second: u64,
+    times: TransferTimes,
     duplex: bool,
     to_device: Line,
     to_host: Line,
@@ -96,7 +122,7 @@ impl Entrance {
             inside: 0,
             depth,
             latency_ns,
-            bytes_per_second,
+            times: TransferTimes::new(bytes_per_second, FRONT_TABLE_BYTES),
             duplex,
             to_device: Line::default(),
             to_host: Line::default(),
@@ -131,18 +157,14 @@ impl Entrance {
 
     /// When the controller begins to work on a command that is admitted `now` and brings `bytes`.
     pub(crate) fn begin(&mut self, now: Nanos, bytes: u64) -> Nanos {
-        let there = if bytes == 0 {
-            now
-        } else {
-            self.to_device.reserve(now, transfer_ns(bytes, self.bytes_per_second))
-        };
+        let there = if bytes == 0 { now } else { self.to_device.reserve(now, self.times.of(bytes)) };
         there + self.latency_ns
     }
 
     /// When `bytes` that are there `now` have reached the host.
     pub(crate) fn deliver(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let line = if self.duplex { &mut self.to_host } else { &mut self.to_device };
-        line.reserve(now, transfer_ns(bytes, self.bytes_per_second))
+        line.reserve(now, self.times.of(bytes))
     }
 }
 

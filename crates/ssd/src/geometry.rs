@@ -21,16 +21,23 @@ pub(crate) struct Geometry {
     pub unit_bytes: u32,
     /// Units in a page.
     pub page_units: u32,
+    /// Pages of one write unit of one plane.
+    pub write_unit: u32,
     /// Slots of one write unit of one plane.
     pub program_slots: u32,
     /// Slots of one write unit of all planes.
     pub row_slots: u32,
     pub block_slots: u32,
+    /// Blocks of a die, the bad ones and all.
     pub blocks_per_die: u32,
+    /// Blocks of a die that are bad from the beginning.
+    pub bad_per_die: u32,
     /// Units that the host sees.
     pub units: u32,
     /// Valid units that a die may hold.
     pub die_units_max: u32,
+    /// Valid units that each die must have room for, so that the drive holds its capacity.
+    pub die_units_min: u32,
 }
 
 impl Geometry {
@@ -44,8 +51,17 @@ impl Geometry {
         let share = units as f64 * (1.0 + config.over_provisioning) / f64::from(dies);
         let mut blocks = (share / block_slots as f64).ceil().max(1.0);
         // A die that holds its share of the capacity has room for a program beside it.
-        while blocks * (block_slots as f64) < units as f64 / f64::from(dies) + f64::from(row_slots) + 1.0 {
+        let least = units as f64 / f64::from(dies) + f64::from(row_slots) + 1.0;
+        while blocks * (block_slots as f64) < least {
             blocks += 1.0;
+        }
+        let bad = ((blocks + f64::from(EXTRA_BLOCKS)) * config.bad_blocks).round();
+        if (blocks - bad) * (block_slots as f64) < least {
+            let problem = format!(
+                "{bad} of {} blocks of a die: the others do not hold the capacity; give it more over-provisioning",
+                blocks + f64::from(EXTRA_BLOCKS)
+            );
+            return Err(ConfigError::Field { field: "bad_blocks", problem });
         }
         let slots = (blocks + f64::from(EXTRA_BLOCKS)) * block_slots as f64 * f64::from(dies);
         if slots >= f64::from(1u32 << 31) {
@@ -62,12 +78,15 @@ impl Geometry {
             page_bytes: nand.page_bytes,
             unit_bytes,
             page_units,
+            write_unit: nand.write_unit,
             program_slots,
             row_slots,
             block_slots: block_slots as u32,
             blocks_per_die: blocks as u32 + EXTRA_BLOCKS,
+            bad_per_die: bad as u32,
             units: units as u32,
-            die_units_max: blocks as u32 * block_slots as u32,
+            die_units_max: (blocks - bad) as u32 * block_slots as u32,
+            die_units_min: least.ceil() as u32,
         })
     }
 
@@ -99,14 +118,13 @@ impl Geometry {
     /// The number of a slot's page in its block and plane: it decides the page's type.
     pub(crate) fn page_of(&self, slot: u32) -> u32 {
         let within = slot % self.block_slots;
-        let write_unit = self.program_slots / self.page_units;
-        within / self.row_slots * write_unit + within % self.program_slots / self.page_units
+        within / self.row_slots * self.write_unit + within % self.program_slots / self.page_units
     }
 
     /// The first slot of the page `page` in plane 0; those of the other planes follow at steps of `program_slots`.
     pub(crate) fn slot_of_page(&self, block: u32, page: u32) -> u32 {
-        let write_unit = self.program_slots / self.page_units;
-        self.first_slot(block) + page / write_unit * self.row_slots + page % write_unit * self.page_units
+        let (row, within) = (page / self.write_unit, page % self.write_unit);
+        self.first_slot(block) + row * self.row_slots + within * self.page_units
     }
 
     pub(crate) fn pages_per_block(&self) -> u32 {

@@ -1,11 +1,17 @@
 //! What commands do: reads, writes into the buffer, trims.
 
+use std::hint::black_box;
+
 use terapage_event::Nanos;
 
 use crate::buffer::{NONE, Stage};
+use crate::device::Command;
 use crate::die::{Read, Reader};
 use crate::map::Place;
-use crate::ssd::{Event, Ssd};
+use crate::ssd::{Active, Event, SECTOR_BYTES, Ssd};
+
+/// Commands that are looked up together.
+const FORESEEN: usize = 16;
 
 impl Ssd {
     pub(crate) fn begin_read(&mut self, now: Nanos, command: u32) {
@@ -60,6 +66,27 @@ impl Ssd {
         self.piece_ended(now, command);
     }
 
+    /// Loads what `commands` will need of the mapping into the processor's caches: units, their slots, and the blocks and
+    /// the neighbours of these, each for all commands together.
+    pub(crate) fn look_ahead(&self, commands: &[Command]) {
+        let unit =
+            |command: &Command| (command.sector * SECTOR_BYTES / u64::from(self.geometry.unit_bytes)) as u32;
+        for some in commands.chunks(FORESEEN) {
+            let mut slots = [None; FORESEEN];
+            for (slot, command) in slots.iter_mut().zip(some) {
+                *slot = self.map.guess_slot(unit(command));
+            }
+            let mut blocks = [None; FORESEEN];
+            let mut sum = 0u32;
+            for (block, slot) in blocks.iter_mut().zip(slots) {
+                *block = slot.map(|slot| self.geometry.block_of(slot));
+                sum = sum.wrapping_add(slot.map_or(0, |slot| self.map.unit_in(slot).unwrap_or(0)));
+            }
+            let neighbours = blocks.iter().flatten().map(|&block| self.blocks.look_up_neighbours(block));
+            black_box(neighbours.fold(sum, u32::wrapping_add));
+        }
+    }
+
     pub(crate) fn begin_write(&mut self, now: Nanos, command: u32) {
         if !self.stalled.is_empty() || !self.continue_write(now, command) {
             self.stalled.push_back(command);
@@ -81,17 +108,17 @@ impl Ssd {
     fn continue_write(&mut self, now: Nanos, command: u32) -> bool {
         let unit_bytes = u64::from(self.geometry.unit_bytes);
         loop {
-            let active = self.active[command as usize];
-            let start = u64::from(active.unit) * unit_bytes;
-            if start >= active.bytes.1 {
+            let &Active { bytes, unit, .. } = &self.active[command as usize];
+            let start = u64::from(unit) * unit_bytes;
+            if start >= bytes.1 {
                 self.piece_ended(now, command);
                 return true;
             }
-            let whole = active.bytes.0 <= start && start + unit_bytes <= active.bytes.1;
-            let Some(entry) = self.buffer_unit(now, active.unit, whole) else { return false };
+            let whole = bytes.0 <= start && start + unit_bytes <= bytes.1;
+            let Some(entry) = self.buffer_unit(now, unit, whole) else { return false };
             self.counters.host_units += 1;
             #[cfg(test)]
-            self.ledger.written(&mut self.buffer, active.unit, entry);
+            self.ledger.written(&mut self.buffer, unit, entry);
             if !self.acknowledges_early() {
                 self.buffer.wait(entry, command);
                 self.active[command as usize].remaining += 1;

@@ -21,6 +21,7 @@
 pub mod analytic;
 mod blocks;
 mod buffer;
+mod collect;
 mod config;
 mod counters;
 mod device;
@@ -28,6 +29,7 @@ mod die;
 mod front;
 mod geometry;
 mod host;
+mod idle;
 mod map;
 mod precondition;
 mod profile;
@@ -37,7 +39,7 @@ mod ssd;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Acknowledge, Config, ConfigError, Front, GcPolicy, Precondition};
+pub use config::{Acknowledge, Config, ConfigError, Front, GcPolicy, IdleCollection, Precondition};
 pub use counters::Counters;
 pub use device::{Command, Device, Done, Operation};
 pub use profile::{Figure, Origin, Profile, ProfileError, Value};

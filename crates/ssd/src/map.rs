@@ -34,6 +34,11 @@ impl Map {
         }
     }
 
+    /// The slot of a unit, if it has one; none for a unit that does not exist. For looking ahead.
+    pub(crate) fn guess_slot(&self, unit: u32) -> Option<u32> {
+        self.units.get(unit as usize).copied().filter(|&word| word & BUFFERED == 0)
+    }
+
     pub(crate) fn unit_in(&self, slot: u32) -> Option<u32> {
         let unit = self.slots[slot as usize];
         (unit != NOWHERE).then_some(unit)
@@ -43,6 +48,13 @@ impl Map {
     pub(crate) fn units_in(&self, slot: u32, count: u32) -> impl Iterator<Item = Option<u32>> {
         let (from, to) = (slot as usize, (slot + count) as usize);
         self.slots[from..to].iter().map(|&unit| (unit != NOWHERE).then_some(unit))
+    }
+
+    /// Loads the places of the units in the slots from `first` to before `end` into the processor's caches.
+    pub(crate) fn look_up_units(&self, first: u32, end: u32) {
+        let units = self.slots[first as usize..end as usize].iter();
+        let place = |&unit: &u32| self.units.get(unit as usize).copied().unwrap_or(0);
+        std::hint::black_box(units.map(place).fold(0, u32::wrapping_add));
     }
 
     pub(crate) fn put_in_slot(&mut self, unit: u32, slot: u32) {

@@ -7,7 +7,6 @@ use terapage_event::Nanos;
 
 use crate::buffer::NONE;
 use crate::die::{Phase, Read, Reader, Suspended};
-use crate::front::transfer_ns;
 use crate::ssd::{Event, Ssd};
 
 /// So many waiting reads are looked at for one that another plane can do at the same time.
@@ -31,6 +30,7 @@ impl Ssd {
         if die == NONE {
             return;
         }
+        self.dies[die as usize].idle_collects = false;
         match self.dies[die as usize].phase {
             Phase::Idle => self.next_operation(now, die),
             Phase::Programming if self.config.suspend => {
@@ -129,6 +129,9 @@ impl Ssd {
         state.phase = Phase::Idle;
         state.busy_ns += now - state.busy_since;
         self.idle_dies += 1;
+        if self.config.idle_collection.is_some() {
+            self.watch_idle(now, die);
+        }
     }
 
     /// What ended may have given this die or another one work already.
@@ -142,12 +145,16 @@ impl Ssd {
     /// Keeps the channel of `die` busy for commands to `planes` planes and `bytes` of data; gives the end.
     pub(crate) fn transfer(&mut self, now: Nanos, die: u32, planes: u32, bytes: u64) -> Nanos {
         let command = self.config.nand.command_ns * u64::from(planes);
-        let data = if bytes == 0 { 0 } else { transfer_ns(bytes, self.config.nand.bus_bytes_per_second) };
+        let data = self.bus_times.of(bytes);
         self.channels[self.geometry.channel_of(die) as usize].reserve(now, command, data)
     }
 
     pub(crate) fn read_ns(&self, slot: u32) -> Nanos {
-        let times = &self.config.nand.read_ns;
+        self.by_page_type(&self.config.nand.read_ns, slot)
+    }
+
+    /// Of `times`, that of the page which has `slot`.
+    pub(crate) fn by_page_type(&self, times: &[Nanos], slot: u32) -> Nanos {
         if times.len() == 1 { times[0] } else { times[self.geometry.page_of(slot) as usize % times.len()] }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 use slab::Slab;
 use terapage_event::{Nanos, Queue};
 
@@ -11,12 +13,19 @@ use crate::config::{Acknowledge, Config, ConfigError};
 use crate::counters::Counters;
 use crate::device::{Command, Device, Done, Operation};
 use crate::die::{Die, Read};
-use crate::front::{Bus, Entrance};
+use crate::front::{Bus, Entrance, TransferTimes};
 use crate::geometry::Geometry;
 use crate::map::Map;
 use crate::precondition;
 
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
+
+/// What is random in blocks going bad does not depend on what is random in the preconditioning.
+const SEED_OF_BLOCKS: u64 = 0x6261_6462_6c6f_636b;
+
+/// Lanes of events that seldom overtake one another: commands that come in, and commands that end.
+const BEGINS: usize = 0;
+const ENDS: usize = 1;
 
 /// What happens. 8 bytes: the queue of events is a good part of the work.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +36,8 @@ pub(crate) enum Event {
     End(u32),
     /// A die ends what it does, if it still is at this generation.
     Die { die: u16, generation: u16 },
+    /// A die may have been idle long enough to collect.
+    Idle { die: u16 },
     /// Somebody may have waited long enough in the buffer.
     Flush,
 }
@@ -61,6 +72,7 @@ pub struct Ssd {
     pub(crate) blocks: Blocks,
     pub(crate) dies: Vec<Die>,
     pub(crate) channels: Vec<Bus>,
+    pub(crate) bus_times: TransferTimes,
     pub(crate) buffer: Buffer,
     /// Entries of the host that can be programmed.
     pub(crate) waiting: List,
@@ -72,6 +84,8 @@ pub struct Ssd {
     pub(crate) idle_dies: u32,
     pub(crate) next_die: u32,
     pub(crate) counters: Counters,
+    /// For what goes wrong with blocks.
+    pub(crate) random: SmallRng,
     #[cfg(test)]
     pub(crate) ledger: crate::tests::Ledger,
 }
@@ -81,6 +95,7 @@ impl Ssd {
     pub fn new(config: &Config) -> Result<Ssd, ConfigError> {
         config.check()?;
         let geometry = Geometry::new(config)?;
+        let mut random = SmallRng::seed_from_u64(config.seed ^ SEED_OF_BLOCKS);
         let mut ssd = Ssd {
             geometry,
             events: Queue::with_capacity(1024),
@@ -88,9 +103,13 @@ impl Ssd {
             active: Slab::with_capacity(256),
             reads: Slab::with_capacity(256),
             map: Map::new(geometry.units, geometry.slots()),
-            blocks: Blocks::new(&geometry),
-            dies: vec![Die::new(); geometry.dies as usize],
+            blocks: Blocks::new(&geometry, &mut random),
+            dies: vec![Die::new(geometry.die_units_max); geometry.dies as usize],
             channels: vec![Bus::default(); geometry.channels as usize],
+            bus_times: TransferTimes::new(
+                config.nand.bus_bytes_per_second,
+                u64::from(geometry.row_slots) * u64::from(geometry.unit_bytes),
+            ),
             buffer: Buffer::default(),
             waiting: List::default(),
             buffer_room: buffer_units(config, &geometry)?,
@@ -99,6 +118,7 @@ impl Ssd {
             idle_dies: geometry.dies,
             next_die: 0,
             counters: Counters::default(),
+            random,
             #[cfg(test)]
             ledger: crate::tests::Ledger::new(&geometry),
             config: config.clone(),
@@ -115,13 +135,15 @@ impl Ssd {
     /// What it has done so far. Looks at each block, for the wear.
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
-        let (mut least, mut most, mut sum) = (u32::MAX, 0, 0u64);
+        let (mut least, mut most, mut sum, mut good) = (u32::MAX, 0, 0u64, 0u32);
         for erases in self.blocks.wear() {
             (least, most, sum) = (least.min(erases), most.max(erases), sum + u64::from(erases));
+            good += 1;
         }
+        counters.bad_blocks = (self.geometry.blocks() - good) * self.geometry.planes;
         counters.wear_min = least;
         counters.wear_max = most;
-        counters.wear_mean = sum as f64 / f64::from(self.geometry.blocks());
+        counters.wear_mean = sum as f64 / f64::from(good);
         counters.channel_busy_ns = self.channels.iter().map(|channel| channel.busy_ns()).collect();
         counters.die_busy_ns = self.dies.iter().map(|die| die.busy_ns).collect();
         counters
@@ -130,7 +152,7 @@ impl Ssd {
     /// Flash beyond the capacity as a share of it, as it is after rounding to whole blocks; without the blocks that each
     /// die has for the ones being written.
     pub fn over_provisioning(&self) -> f64 {
-        let slots = f64::from(self.geometry.die_units_max) * f64::from(self.geometry.dies);
+        let slots: f64 = self.dies.iter().map(|die| f64::from(die.units_max)).sum();
         slots / f64::from(self.geometry.units) - 1.0
     }
 
@@ -148,7 +170,7 @@ impl Ssd {
                 Operation::Read | Operation::Trim => 0,
             };
             let begin = self.entrance.begin(now, bytes);
-            self.events.at(begin, Event::Begin(command));
+            self.events.in_order(BEGINS, begin, Event::Begin(command));
         }
     }
 
@@ -166,7 +188,7 @@ impl Ssd {
         active.remaining -= 1;
         if active.remaining == 0 {
             let end = active.delivered.max(now);
-            self.events.at(end, Event::End(command));
+            self.events.in_order(ENDS, end, Event::End(command));
         }
     }
 
@@ -232,6 +254,10 @@ impl Device for Ssd {
         self.admit(now);
     }
 
+    fn foresee(&self, commands: &[Command]) {
+        self.look_ahead(commands);
+    }
+
     fn next_time(&self) -> Option<Nanos> {
         self.events.next_time()
     }
@@ -241,6 +267,7 @@ impl Device for Ssd {
             Some((now, Event::Begin(command))) => self.begin(now, command),
             Some((now, Event::End(command))) => self.end(now, command, done),
             Some((now, Event::Die { die, generation })) => self.die_event(now, u32::from(die), generation),
+            Some((now, Event::Idle { die })) => self.idle_event(now, u32::from(die)),
             Some((now, Event::Flush)) => self.flush(now),
             None => {}
         }

@@ -43,19 +43,23 @@ use terapage_event::MICROSECOND;
 use crate::blocks::State;
 use crate::buffer::Stage;
 use crate::map::Place;
-use crate::{Acknowledge, Command, Config, Device, Front, GcPolicy, Operation, Precondition, Profile, Ssd};
+use crate::{
+    Acknowledge, Command, Config, Device, Front, GcPolicy, IdleCollection, Operation, Precondition, Profile,
+    Ssd,
+};
 
 /// Drives of 48 to 400 units, with all options.
 fn configs() -> impl Strategy<Value = Config> {
     let chip = (1..=2u32, prop::sample::select(vec![1, 3]), prop::sample::select(vec![None, Some(2048)]));
     let shape = (1..=2u32, 1..=2u32, 200_000..1_600_000u64, 0.01..0.5);
-    let options = (any::<[bool; 4]>(), 0..4u32, 1..6u64, 1..4u32, any::<u64>());
+    let options = (any::<[bool; 7]>(), 0..4u32, 1..6u64, 1..4u32, any::<u64>());
     (chip, shape, options).prop_map(|(chip, shape, options)| {
         let mut nand = Profile::by_name("2d-fg-mlc").unwrap();
         (nand.page_bytes, nand.pages_per_block) = (4096, 12);
         (nand.planes, nand.write_unit) = (chip.0, chip.1);
         let (capacity, over_provisioning) = (shape.2, shape.3);
-        let ([suspend, programmed, cost_benefit, flush], fill, buffer, read_burst, seed) = options;
+        let ([suspend, programmed, cost_benefit, flush, idle, level, fail], fill, buffer, read_burst, seed) =
+            options;
         let mut config = Config::new(nand, capacity);
         (config.channels, config.dies_per_channel) = (shape.0, shape.1);
         (config.over_provisioning, config.suspend) = (over_provisioning, suspend);
@@ -67,6 +71,12 @@ fn configs() -> impl Strategy<Value = Config> {
             config.acknowledge = Acknowledge::Programmed;
         } else if flush {
             config.flush_after_ns = None;
+        }
+        config.idle_collection = idle.then_some(IdleCollection { after_ns: 200_000, free_blocks: 3 });
+        config.wear_gap = level.then_some(1);
+        if fail {
+            (config.bad_blocks, config.erase_failures) = (0.1, 0.3);
+            config.over_provisioning += 2.0;
         }
         config.preconditioning = match fill {
             0 => Precondition::None,
@@ -110,12 +120,13 @@ fn check(ssd: &Ssd) {
             assert_eq!(valid, 0, "block {block} is free and valid");
             free[geometry.die_of(block) as usize] += 1;
         }
+        assert!(valid == 0 || ssd.blocks.state(block) != State::Bad, "block {block} is bad and valid");
     }
     for die in 0..geometry.dies {
         let state = &ssd.dies[die as usize];
         assert_eq!(free[die as usize], ssd.blocks.free_count(die));
         assert_eq!(valid_in[die as usize], state.valid);
-        assert!(state.valid + state.moving.len <= geometry.die_units_max);
+        assert!(state.valid + state.moving.len <= state.units_max);
     }
 }
 

@@ -3,7 +3,7 @@
 use terapage_event::Nanos;
 use terapage_ssd::{Command, Device, Done, Operation};
 
-use super::{Cache, Event, Flight, Run, Waiting, append};
+use super::{ACCESSES, Cache, Event, Flight, Run, Waiting, append};
 use crate::directory::Left;
 
 impl<D: Device> Cache<D> {
@@ -39,10 +39,9 @@ impl<D: Device> Cache<D> {
         self.leaving += lines;
         let flight = Flight::Write { left: self.runs.len(), lines, dirty: u64::from(dirty) };
         let tag = self.flights.insert(flight) as u64;
-        for run in &self.runs {
-            let (sector, sectors) = (run.sector, run.sectors);
-            let command = Command { tag, operation: Operation::Write, sector, sectors };
-            self.below.submit(now, command, &mut self.ended);
+        for at in 0..self.runs.len() {
+            let Run { sector, sectors, .. } = self.runs[at];
+            self.submit_below(now, Command { tag, operation: Operation::Write, sector, sectors });
         }
     }
 
@@ -88,10 +87,16 @@ impl<D: Device> Cache<D> {
         self.counters.below_read_sectors += u64::from(run.sectors);
         let (sector, sectors) = (run.sector, run.sectors);
         let command = Command { tag: flight as u64, operation: Operation::Read, sector, sectors };
+        self.submit_below(now, command);
+    }
+
+    pub(super) fn submit_below(&mut self, now: Nanos, command: Command) {
         self.below.submit(now, command, &mut self.ended);
+        self.below_time = self.below.next_time();
     }
 
     /// Deals with what has ended below.
+    #[inline]
     pub(super) fn settle(&mut self, now: Nanos, done: &mut Vec<Done>) {
         let mut at = 0;
         while let Some(&end) = self.ended.get(at) {
@@ -147,7 +152,7 @@ impl<D: Device> Cache<D> {
         while !self.is_over_full() {
             match self.waiting.pop_front() {
                 Some(Waiting::Write { command, sectors }) => {
-                    self.events.at(self.memory.access(now, sectors), Event::Part(command));
+                    self.events.in_order(ACCESSES, self.memory.access(now, sectors), Event::Part(command));
                 }
                 Some(Waiting::Fetch { flight }) => self.begin_fetch(now, flight),
                 None => return,

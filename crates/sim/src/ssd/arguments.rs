@@ -7,7 +7,7 @@ use clap::{Args, FromArgMatches, ValueEnum};
 use terapage_config::Size;
 use terapage_hybrid::{CacheKind, CacheOptions, Layout, Load, MemoryTiming, Setup, Storage};
 use terapage_policy::replacement::NAMES;
-use terapage_ssd::{Config, Front, GcPolicy, Precondition, Profile};
+use terapage_ssd::{Config, Front, GcPolicy, IdleCollection, Precondition, Profile};
 
 use super::source::Source;
 use crate::quantity::{CacheSize, Share, Time};
@@ -164,6 +164,21 @@ pub struct Ssd {
     /// Garbage collection
     #[arg(long, value_enum, default_value = "greedy")]
     pub gc: GcArgument,
+    /// Collect blocks of a die that has been idle for so long
+    #[arg(long, value_name = "TIME")]
+    pub idle_gc: Option<Time>,
+    /// With --idle-gc: until each die has so many free blocks
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "idle_gc")]
+    pub idle_blocks: u32,
+    /// Move what lies in little-worn blocks when others were erased more than N times more often
+    #[arg(long, value_name = "N")]
+    pub wear_gap: Option<u32>,
+    /// Share of the blocks that are bad from the beginning; they come out of the over-provisioning
+    #[arg(long, value_name = "SHARE", default_value = "0%")]
+    pub bad_blocks: Share,
+    /// Share of the erases that fail; the blocks are retired while there are others
+    #[arg(long, value_name = "SHARE", default_value = "0%")]
+    pub erase_failures: Share,
     /// What the flash holds in the beginning
     #[arg(long, value_enum, default_value = "steady")]
     pub precondition: PreconditionArgument,
@@ -255,6 +270,12 @@ impl Ssd {
                 GcArgument::Greedy => GcPolicy::Greedy,
                 GcArgument::CostBenefit => GcPolicy::CostBenefit,
             },
+            idle_collection: self
+                .idle_gc
+                .map(|time| IdleCollection { after_ns: time.ns, free_blocks: self.idle_blocks }),
+            wear_gap: self.wear_gap,
+            bad_blocks: self.bad_blocks.0,
+            erase_failures: self.erase_failures.0,
             front: self.front(),
             preconditioning: match self.precondition {
                 PreconditionArgument::Steady => Precondition::Steady { filled: 1.0 },

@@ -86,14 +86,18 @@ impl Source {
     pub fn requests(&self) -> anyhow::Result<Box<dyn Iterator<Item = Result<Request, Error>> + '_>> {
         Ok(match &self.kept {
             Some(kept) => Box::new(kept.iter().map(move |&request| Ok(self.placement.place(request)))),
-            None => {
-                let again = open(&self.path, &self.options);
-                let reader = again.map_err(|error| anyhow!("reading it again: {error}"))?;
-                Box::new(
-                    reader.take(self.limit as usize).map(move |request| Ok(self.placement.place(request?))),
-                )
-            }
+            None => Box::new(self.reread()?),
         })
+    }
+
+    /// The same, out of the file.
+    ///
+    /// # Errors
+    /// If the file cannot be opened again.
+    pub fn reread(&self) -> anyhow::Result<impl Iterator<Item = Result<Request, Error>> + '_> {
+        let again = open(&self.path, &self.options);
+        let reader = again.map_err(|error| anyhow!("reading it again: {error}"))?;
+        Ok(reader.take(self.limit as usize).map(move |request| Ok(self.placement.place(request?))))
     }
 }
 

@@ -118,6 +118,30 @@ impl Flags<'_> {
         self.add(("--scm-bandwidth", "cache's bandwidth"), |ssd| ssd.scm_bandwidth, bandwidth, here);
     }
 
+    /// What is off unless asked for.
+    fn ageing(&mut self) {
+        let arguments = self.arguments;
+        let here = (Origin::Estimated, HERE);
+        if let Some(after) = arguments.idle_gc {
+            let time = (format!("{}", after.ns as f64 / 1e6), "ms");
+            self.add(("--idle-gc", "idle time before a collection"), |ssd| ssd.idle_gc, time, here);
+            let blocks = (arguments.idle_blocks.to_string(), "");
+            self.add(("--idle-blocks", "free blocks of a die after it"), |ssd| ssd.idle_blocks, blocks, here);
+        }
+        if let Some(gap) = arguments.wear_gap {
+            let gap = (gap.to_string(), "erases");
+            self.add(("--wear-gap", "most less least worn block"), |ssd| ssd.wear_gap, gap, here);
+        }
+        if arguments.bad_blocks.0 > 0.0 {
+            let bad = (format!("{}", arguments.bad_blocks.0 * 100.0), "%");
+            self.add(("--bad-blocks", "bad blocks"), |ssd| ssd.bad_blocks, bad, here);
+        }
+        if arguments.erase_failures.0 > 0.0 {
+            let failures = (format!("{}", arguments.erase_failures.0 * 100.0), "%");
+            self.add(("--erase-failures", "erases that fail"), |ssd| ssd.erase_failures, failures, here);
+        }
+    }
+
     fn load(&mut self) {
         let arguments = self.arguments;
         let here = (Origin::Estimated, HERE);
@@ -138,6 +162,7 @@ impl Flags<'_> {
         let over = (percent(arguments.over_provisioning.0), "%");
         self.add(("--over-provisioning", "over-provisioning"), |ssd| ssd.over_provisioning, over, here);
         self.add(("--gc", "garbage collection"), |ssd| ssd.gc, (named(arguments.gc), ""), here);
+        self.ageing();
         let state = (named(arguments.precondition), "");
         self.add(("--precondition", "state before"), |ssd| ssd.precondition, state, here);
         self.front();
