@@ -118,6 +118,12 @@ pub fn simulate_soft(policy: &mut dyn Replacement, refs: &[u32], frames: usize, 
                 soften(policy, &mut places);
                 places.push(HERE, block);
                 policy.rescue(block);
+                for other in policy.company(block) {
+                    if places.of(other) == SOFT {
+                        places.push(HERE, other);
+                        policy.back(other);
+                    }
+                }
             }
             WATCHED => {
                 cost.soft_faults += 1;

@@ -104,6 +104,11 @@ fn check(name: &str, frames: usize, steps: &[Step], all_touches: bool) {
                     soft.retain(|&other| other != block);
                     policy.rescue(block);
                     order.rescue(name, block);
+                    for other in policy.company(block).filter(|other| soft.contains(other)) {
+                        present.insert(other);
+                        policy.back(other);
+                    }
+                    soft.retain(|other| !present.contains(other));
                 } else {
                     policy.insert(block);
                     order.blocks.push((block, false));
@@ -282,6 +287,25 @@ fn merge_sort(refs: &mut Vec<u32>, seed: &mut u64, from: u32, to: u32) {
             }
         }
     }
+}
+
+#[test]
+fn an_extent_in_use_comes_back_together() {
+    // Extents of eight blocks.
+    let mut auto = policy("auto", 8 * 512);
+    (0..80).for_each(|block| auto.insert(block));
+    let victims: Vec<u32> = std::iter::from_fn(|| auto.victim()).take(8).collect();
+    let first = victims[0];
+    auto.rescue(victims[3]);
+    assert!(auto.company(victims[3]).is_empty(), "one touch says little");
+    auto.rescue(victims[5]);
+    assert_eq!(auto.company(victims[5]), first..first + 8);
+    for other in [0, 1, 2, 4, 6, 7] {
+        auto.back(first + other);
+    }
+    assert_eq!(auto.len(), 80);
+    let next: Vec<u32> = std::iter::from_fn(|| auto.victim()).take(8).collect();
+    assert!(next.iter().all(|block| !victims.contains(block)), "{next:?}");
 }
 
 #[test]

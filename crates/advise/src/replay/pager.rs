@@ -211,6 +211,21 @@ impl<'a> Pager<'a> {
         self.blocks[block as usize].state = State::Here;
         self.forecast.soft_faults += 1;
         self.policy.rescue(block);
+        self.put_back_company(block);
+    }
+
+    /// Puts the neighbours of a block back that should not leave either.
+    fn put_back_company(&mut self, block: u32) {
+        let company = self.policy.company(block);
+        for other in company.start..company.end.min(self.blocks.len() as u32) {
+            let entry = &mut self.blocks[other as usize];
+            if entry.state == State::Soft {
+                entry.state = State::Here;
+                self.soft_len -= 1;
+                self.taken += 1;
+                self.policy.back(other);
+            }
+        }
     }
 
     /// A touch of a block that was taken out to see it.
