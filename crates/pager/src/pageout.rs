@@ -16,7 +16,7 @@ const READY_BYTES: usize = 16 << 20;
 const WRITING_BYTES: usize = 32 << 20;
 
 /// Blocks that are taken out to be watched after one page-out, at most.
-const WATCH_BATCH: usize = 16;
+const WATCH_BATCH: usize = 4;
 
 impl Engine {
     /// Frames that are to be ready: soft, free, not yet made, or on their way out.

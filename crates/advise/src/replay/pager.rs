@@ -18,7 +18,7 @@ const SPIN_US: f64 = 100.0;
 /// Looks for work that pay, less twice those that do not, are counted up to this.
 const LUCK_MAX: u32 = 16;
 /// Blocks that are taken out to be watched after one page-out, at most.
-const WATCH_BATCH: usize = 16;
+const WATCH_BATCH: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {

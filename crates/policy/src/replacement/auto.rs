@@ -2,8 +2,8 @@
 //!
 //! A pager sees a touch only where it costs a fault, so to learn which of many blocks are in use is dear. But blocks
 //! that lie next to one another are mostly used alike. So blocks are grouped to *extents* of up to 64 neighbours, and a
-//! watched block or two tell about all of them: they leave the address space, but not memory, for as long as the extent waits
-//! for its turn. One that is touched in that time proves the extent to be in use, at the cost of one fault.
+//! watched block tells about all of them: it leaves the address space, but not memory, for as long as the extent waits
+//! for its turn. If it is touched in that time it proves the extent to be in use, at the cost of one fault.
 //!
 //! - Newcomers wait in their own queue, so that a scan drives out newcomers only; others in an LRU list. The
 //!   older part of each is watched. An extent that proves to be in use goes to the new end of the LRU list.
@@ -32,8 +32,6 @@ const LEAVING: u8 = 5;
 const EXTENT_MAX: usize = 64;
 /// Extents that the frames make at least, so that there is a choice.
 const EXTENTS_MIN: usize = 512;
-/// Blocks of an extent that are watched at once.
-const SAMPLES: usize = 2;
 /// Frames to each watched block at least.
 const FRAMES_PER_SAMPLE: usize = 50;
 
@@ -48,8 +46,9 @@ const NEW_MIN: usize = 12;
 const NEW_MAX: usize = 90;
 /// Extents that are left in each younger part, and of each kind, as long as there are others.
 const YOUNG_MIN: usize = 2;
-/// Blocks by which that share changes when one comes back.
+/// Blocks by which that share changes when an extent comes back: so many, or this part of the extent.
 const STEP: usize = 4;
+const STEP_PART: usize = 4;
 
 /// Neighbouring blocks. A bit stands for a block.
 #[derive(Clone, Copy, Default)]
@@ -185,9 +184,7 @@ impl Auto {
             let extent = self.lists.oldest(from).expect("a list with blocks has an extent");
             self.unlist(extent);
             self.enlist(to, extent);
-            for _ in 0..SAMPLES {
-                self.sample(extent);
-            }
+            self.sample(extent);
         }
     }
 
@@ -249,9 +246,10 @@ impl Auto {
         if left == 0 || self.inserted - gone_at > self.frames as u64 {
             return false;
         }
+        let step = STEP.max((1 << self.shift) / STEP_PART);
         self.new_share = match left {
-            NEW => (self.new_share + STEP).min(share(self.frames, NEW_MAX)),
-            _ => self.new_share.saturating_sub(STEP).max(share(self.frames, NEW_MIN)),
+            NEW => (self.new_share + step).min(share(self.frames, NEW_MAX)),
+            _ => self.new_share.saturating_sub(step).max(share(self.frames, NEW_MIN)),
         };
         left == NEW
     }
