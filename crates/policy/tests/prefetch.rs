@@ -189,6 +189,22 @@ fn a_part_that_is_touched_all_over_is_read_by_neighbourhoods() {
 }
 
 #[test]
+fn neighbourhoods_that_do_not_last_are_read_no_more() {
+    // Few at once, but other blocks drive them out before they come again.
+    let frames = 1 << 12;
+    let mut policy = by_name("auto", frames, 64, 1024).expect("the default");
+    let (mut asked, mut touched) = (0, 0);
+    for round in 0..200_u32 {
+        let part = (round % 2) * 40 * 64;
+        for block in in_no_order(40 * 64).into_iter().take(40 * 8) {
+            touched += 1;
+            asked += policy.touched(part + block).map_or(0, |ahead| ahead.count);
+        }
+    }
+    assert!(asked < touched, "{asked} blocks asked for in {touched} touches");
+}
+
+#[test]
 fn neighbourhoods_that_do_not_fit_into_memory_are_not_read() {
     let (frames, blocks) = (1 << 12, 1 << 14);
     let mut policy = by_name("auto", frames, 64, 1024).expect("the default");

@@ -293,12 +293,15 @@ fn merge_sort(refs: &mut Vec<u32>, seed: &mut u64, from: u32, to: u32) {
 fn an_extent_in_use_comes_back_together() {
     // Extents of eight blocks.
     let mut auto = policy("auto", 8 * 512);
-    (0..80).for_each(|block| auto.insert(block));
+    (0..96).for_each(|block| auto.insert(block));
+    let gone: Vec<u32> = std::iter::from_fn(|| auto.victim()).take(16).collect();
     let victims: Vec<u32> = std::iter::from_fn(|| auto.victim()).take(8).collect();
     let first = victims[0];
     auto.rescue(victims[3]);
     assert!(auto.company(victims[3]).is_empty(), "one touch says little");
     auto.rescue(victims[5]);
+    assert!(auto.company(victims[5]).is_empty(), "nothing is gone yet: all may be in use");
+    gone.iter().for_each(|&block| auto.gone(block));
     assert_eq!(auto.company(victims[5]), first..first + 8);
     for other in [0, 1, 2, 4, 6, 7] {
         auto.back(first + other);

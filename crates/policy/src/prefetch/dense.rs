@@ -2,12 +2,22 @@
 //!
 //! A program that goes over a part of its data at random touches every block of it before long. Where that
 //! part fits into memory, one large read of a neighbourhood saves many small ones, each of which a thread
-//! would wait for. Whether it fits is estimated by how many neighbourhoods are touched in a while.
+//! would wait for. Whether it fits is estimated by how many neighbourhoods are touched in a while, and seen by how soon they
+//! have to be read again.
 
 use super::Ahead;
 
 /// Touches of a neighbourhood after which the rest of it is read.
 const TOUCHES: u8 = 4;
+
+/// Neighbourhoods read as a whole by which it is judged whether that pays.
+const JUDGED: u32 = 64;
+
+/// Whiles in which a neighbourhood that was read should not have to be read again: one and a half of memory's turnover.
+const LASTS: u32 = 12;
+
+/// Whiles for which nothing is read where most did not last.
+const REST: u32 = 32;
 
 /// The least blocks of a neighbourhood: of fewer, those that are touched anyway are most.
 const EXTENT_MIN: u32 = 16;
@@ -29,6 +39,8 @@ struct Extent {
     at: u32,
     /// Touches in this while and the one before.
     touches: u8,
+    /// The while in which it was read as a whole, or 0.
+    read_at: u32,
 }
 
 /// Neighbourhoods that are touched out of order.
@@ -44,6 +56,11 @@ pub struct Dense {
     came: u32,
     /// Neighbourhoods touched in it, and in the one before.
     active: [u32; 2],
+    /// Neighbourhoods read as a whole, and those of them that had been read not long before.
+    read: u32,
+    again: u32,
+    /// Nothing is read before this while.
+    rests_to: u32,
 }
 
 impl Dense {
@@ -52,7 +69,7 @@ impl Dense {
         let shift = run.max(1).ilog2();
         let places = (u64::from(frames >> shift) * PLACES).next_power_of_two();
         let extents = vec![Extent::default(); places as usize];
-        Dense { extents, shift, frames, now: 1, came: 0, active: [0; 2] }
+        Dense { extents, shift, frames, now: 1, came: 0, active: [0; 2], read: 0, again: 0, rests_to: 0 }
     }
 
     /// `blocks` come in, of whatever neighbourhood.
@@ -83,12 +100,21 @@ impl Dense {
             extent.at = now;
         }
         extent.touches += 1;
-        let active = self.active[0].max(self.active[1]);
-        if extent.touches < TOUCHES {
+        if extent.touches < TOUCHES || now < self.rests_to {
             return None;
         }
         extent.touches = 0;
-        let fits = u64::from(active) * u64::from(count) <= u64::from(self.frames) * u64::from(FITS) / 8;
-        fits.then_some(Ahead { first: number << self.shift, count, step: 1 })
+        let active = self.active[0].max(self.active[1]);
+        if u64::from(active) * u64::from(count) > u64::from(self.frames) * u64::from(FITS) / 8 {
+            return None;
+        }
+        self.again += u32::from(extent.read_at > 0 && now - extent.read_at <= LASTS);
+        extent.read_at = now;
+        self.read += 1;
+        if self.read == JUDGED {
+            self.rests_to = if self.again > JUDGED / 2 { now + REST } else { 0 };
+            (self.read, self.again) = (0, 0);
+        }
+        Some(Ahead { first: number << self.shift, count, step: 1 })
     }
 }

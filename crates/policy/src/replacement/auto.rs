@@ -96,6 +96,8 @@ pub struct Auto {
     short: bool,
     /// Victims since a block was gone.
     given: usize,
+    /// Blocks that may come back with others.
+    credit: usize,
 }
 
 impl Auto {
@@ -116,6 +118,7 @@ impl Auto {
             to_watch: Vec::new(),
             short: false,
             given: 0,
+            credit: 0,
         }
     }
 
@@ -240,17 +243,22 @@ impl Auto {
         }
     }
 
+    /// Blocks that left from list `left` are needed after all: their kind should have more of the frames.
+    fn regret(&mut self, left: u8) {
+        let step = STEP.max((1 << self.shift) / STEP_PART);
+        self.new_share = match left {
+            NEW => (self.new_share + step).min(share(self.frames, NEW_MAX)),
+            _ => self.new_share.saturating_sub(step).max(share(self.frames, NEW_MIN)),
+        };
+    }
+
     /// An extent that was gone comes back: what that says of the newcomers' share. Whether it is to be kept.
     fn returned(&mut self, extent: u32) -> bool {
         let Extent { left, gone_at, .. } = self.extents[extent as usize];
         if left == 0 || self.inserted - gone_at > self.frames as u64 {
             return false;
         }
-        let step = STEP.max((1 << self.shift) / STEP_PART);
-        self.new_share = match left {
-            NEW => (self.new_share + step).min(share(self.frames, NEW_MAX)),
-            _ => self.new_share.saturating_sub(step).max(share(self.frames, NEW_MIN)),
-        };
+        self.regret(left);
         left == NEW
     }
 }
@@ -278,6 +286,10 @@ impl Replacement for Auto {
 
     fn rescue(&mut self, block: u32) {
         let (extent, bit) = self.make_place(block);
+        let Extent { left, spared, .. } = self.extents[extent as usize];
+        if spared == 0 && left != 0 {
+            self.regret(left);
+        }
         self.extents[extent as usize].spared |= bit;
         self.keep(extent, bit);
         self.age();
@@ -285,13 +297,16 @@ impl Replacement for Auto {
 
     fn company(&self, block: u32) -> Range<u32> {
         let (extent, _) = self.place(block);
-        if self.extents[extent as usize].spared.count_ones() < COMPANY_MIN {
+        let few = self.extents[extent as usize].spared.count_ones() < COMPANY_MIN;
+        // Where all that there is to choose from is in use, extents would come and go without end.
+        if few || self.credit < 1 << self.shift {
             return block..block;
         }
         extent << self.shift..(extent + 1) << self.shift
     }
 
     fn back(&mut self, block: u32) {
+        self.credit = self.credit.saturating_sub(1);
         let (extent, bit) = self.make_place(block);
         self.keep(extent, bit);
         self.age();
@@ -346,6 +361,7 @@ impl Replacement for Auto {
 
     fn gone(&mut self, block: u32) {
         self.given = 0;
+        self.credit = (self.credit + 1).min(self.frames / 8);
         let (extent, _) = self.make_place(block);
         self.extents[extent as usize].gone_at = self.inserted;
     }
