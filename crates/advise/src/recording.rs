@@ -269,7 +269,8 @@ impl Reading {
             Event::HardFault { block }
             | Event::SoftFault { block }
             | Event::PrefetchMarker { block }
-            | Event::Prefetched { block } => (block, What::Touch),
+            | Event::Prefetched { block }
+            | Event::PutBack { block } => (block, What::Touch),
             Event::Discard { block, count } => (block, What::Discard(count)),
             Event::PageOut { block, how } => return self.out(block, how),
             Event::RegionAdd { start, len, first } => {

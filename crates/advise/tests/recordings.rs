@@ -61,6 +61,8 @@ fn references_are_those_of_the_trace_crate() {
         first(5),
         Event::SoftFault { block: 6 },
         Event::Prefetched { block: 9 },
+        out(9, PageOut::Clean),
+        Event::PutBack { block: 9 },
     ];
     let file = trace(&events);
     let ours = Recording::open(file.path()).unwrap().references(0);
@@ -79,6 +81,15 @@ fn references_are_those_of_the_trace_crate() {
             .collect::<Vec<_>>()
     };
     assert_eq!(renamed(&ours), renamed(&theirs));
+}
+
+#[test]
+fn blocks_put_back_are_in_place_again() {
+    let around = [first(0), first(1), first(2), out(1, PageOut::Clean), out(2, PageOut::Clean)];
+    let back = [Event::SoftFault { block: 1 }, Event::PutBack { block: 2 }, first(3)];
+    let recording = open(&[&around[..], &back[..]].concat());
+    assert_eq!(recording.window, 4);
+    assert_eq!(recording.did.soft_faults, 1);
 }
 
 #[test]

@@ -166,6 +166,7 @@ mod recorder {
         SoftFault,
         PrefetchMarker,
         Prefetched,
+        PutBack,
         PageOutDirty,
         PageOutClean,
         PageOutZero,

@@ -106,6 +106,7 @@ impl Engine {
         let company = self.policy.company(block);
         let company = company.start.max(region.start)..company.end.min(region.end);
         let soft: Vec<u32> = company.filter(|&other| self.table.state(other) == State::Soft).collect();
+        self.record(Kind::PutBack, soft.iter().copied());
         self.soft_len -= soft.len();
         self.install(&soft);
         for &other in &soft {

@@ -59,10 +59,11 @@ pub(crate) enum Kind {
     PageOutZero,
     Discard,
     RegionAdd,
+    PutBack,
     Time,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::FirstTouch,
     Kind::FreshAhead,
     Kind::Present,
@@ -75,6 +76,7 @@ const KINDS: [Kind; 13] = [
     Kind::PageOutZero,
     Kind::Discard,
     Kind::RegionAdd,
+    Kind::PutBack,
     Kind::Time,
 ];
 
@@ -348,6 +350,7 @@ impl Taker {
             Kind::SoftFault => Event::SoftFault { block },
             Kind::PrefetchMarker => Event::PrefetchMarker { block },
             Kind::Prefetched => Event::Prefetched { block },
+            Kind::PutBack => Event::PutBack { block },
             Kind::PageOutDirty => Event::PageOut { block, how: PageOut::Dirty },
             Kind::PageOutClean => Event::PageOut { block, how: PageOut::Clean },
             Kind::PageOutZero => Event::PageOut { block, how: PageOut::Zero },

@@ -49,6 +49,12 @@ pub enum Event {
         /// The block.
         block: u32,
     },
+    /// A block that had left the address space, but not memory, was put back with a neighbour that was touched. Not
+    /// known to be touched.
+    PutBack {
+        /// The block.
+        block: u32,
+    },
     /// A block left the program's address space.
     PageOut {
         /// The block.
@@ -85,6 +91,7 @@ impl Event {
             | Event::SoftFault { block }
             | Event::PrefetchMarker { block }
             | Event::Prefetched { block }
+            | Event::PutBack { block }
             | Event::PageOut { block, .. }
             | Event::Discard { block, .. } => block,
             Event::RegionAdd { first, .. } => first,
@@ -106,6 +113,7 @@ impl Event {
             Event::PageOut { how: PageOut::Zero, .. } => 9,
             Event::Discard { .. } => 10,
             Event::RegionAdd { .. } => 11,
+            Event::PutBack { .. } => 12,
         }
     }
 }
@@ -177,7 +185,8 @@ impl Before {
                 let len = take_varint(raw).ok_or("a length")?;
                 Event::RegionAdd { start, len, first: block }
             }
-            _ => return Err("a kind of event from 0 to 11"),
+            12 => Event::PutBack { block },
+            _ => return Err("a kind of event from 0 to 12"),
         };
         *self = Before { time_us, block };
         Ok(Record { time_us, event })

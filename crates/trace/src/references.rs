@@ -27,7 +27,8 @@ pub fn references(records: impl IntoIterator<Item = Result<Record, Error>>) -> R
             Event::HardFault { .. }
             | Event::SoftFault { .. }
             | Event::PrefetchMarker { .. }
-            | Event::Prefetched { .. } => false,
+            | Event::Prefetched { .. }
+            | Event::PutBack { .. } => false,
             Event::PageOut { .. } | Event::Discard { .. } | Event::RegionAdd { .. } => continue,
         };
         end = end.max(u64::from(block) + 1);

@@ -15,7 +15,7 @@ fn header() -> Header {
 
 fn event() -> impl Strategy<Value = Event> {
     let near = prop_oneof![0u32..100, any::<u32>()];
-    (0..12, near, any::<u64>(), any::<u64>()).prop_map(|(kind, block, a, b)| match kind {
+    (0..13, near, any::<u64>(), any::<u64>()).prop_map(|(kind, block, a, b)| match kind {
         0 => Event::FirstTouch { block },
         1 => Event::FreshAhead { block },
         2 => Event::Present { block },
@@ -27,6 +27,7 @@ fn event() -> impl Strategy<Value = Event> {
         8 => Event::PageOut { block, how: PageOut::Clean },
         9 => Event::PageOut { block, how: PageOut::Zero },
         10 => Event::Discard { block, count: a as u32 },
+        11 => Event::PutBack { block },
         _ => Event::RegionAdd { start: a, len: b, first: block },
     })
 }

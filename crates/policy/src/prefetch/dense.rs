@@ -99,7 +99,7 @@ impl Dense {
             extent.touches = if extent.at + 1 == now { extent.touches } else { 0 };
             extent.at = now;
         }
-        extent.touches += 1;
+        extent.touches = extent.touches.saturating_add(1);
         if extent.touches < TOUCHES || now < self.rests_to {
             return None;
         }
