@@ -38,6 +38,9 @@ pub trait Prefetch: Send {
     /// asked for are not asked for again; what is in memory may be.
     fn touched(&mut self, block: u32) -> Option<Ahead>;
 
+    /// The block touched next was asked for, but its read was still under way: the stream should be further ahead.
+    fn late(&mut self) {}
+
     /// After [`touched`](Prefetch::touched): another run of the same stream, if it goes on so steadily that more should be
     /// on its way at once.
     fn more(&mut self) -> Option<Ahead> {

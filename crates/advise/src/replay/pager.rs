@@ -235,6 +235,7 @@ impl<'a> Pager<'a> {
         if late > 0.0 {
             let waited = self.wait(late);
             self.forecast.stream_us += waited;
+            self.prefetch.late();
         }
         let waited = self.wait(self.timing.costs.soft_us);
         self.forecast.soft_us += waited;

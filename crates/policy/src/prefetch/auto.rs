@@ -55,6 +55,10 @@ impl Prefetch for Auto {
         ahead
     }
 
+    fn late(&mut self) {
+        self.streams.late();
+    }
+
     fn more(&mut self) -> Option<Ahead> {
         let ahead = self.streams.more();
         self.dense.come(ahead.map_or(0, |ahead| ahead.count));

@@ -31,6 +31,10 @@ impl Prefetch for Sequential {
         self.streams.open(block, step?)
     }
 
+    fn late(&mut self) {
+        self.streams.late();
+    }
+
     fn more(&mut self) -> Option<Ahead> {
         self.streams.more()
     }

@@ -8,6 +8,12 @@ const STREAMS: usize = 32;
 /// Blocks asked for when a stream has just been found.
 const WINDOW_FIRST: u32 = 2;
 
+/// Runs that a stream is ahead of the program at first; more where they come too late.
+const RUNS_FIRST: i64 = 2;
+
+/// The part of a run by which that becomes less again with each run that is in time.
+const DECAY: i64 = 16;
+
 /// Touches behind a stream, with none in front, after which it is given up: the
 /// program has gone back, and a new stream is to be found.
 const BEHIND_MAX: u32 = 4;
@@ -23,6 +29,8 @@ struct Stream {
     step: i64,
     /// Blocks to ask for at the next touch.
     window: u32,
+    /// Blocks that may be asked for beyond the furthest touch.
+    reach: i64,
     /// Touches behind `last` since it moved.
     behind: u32,
     /// When it was touched last.
@@ -50,7 +58,8 @@ pub enum Follow {
     Unknown,
 }
 
-/// Streams, each with a window that doubles up to the length of a run.
+/// Streams, each with a window that doubles up to the length of a run, and no further ahead of the program than it needs:
+/// what waits long in memory takes the place of something that is in use. (Gill, Bathen, "AMP", FAST 2007, for the idea.)
 pub struct Streams {
     run_max: u32,
     ahead_max: u32,
@@ -59,6 +68,8 @@ pub struct Streams {
     streams: Vec<Stream>,
     /// The stream touched last.
     current: Option<usize>,
+    /// The next touch had to wait for a read under way.
+    late: bool,
 }
 
 impl Streams {
@@ -70,7 +81,12 @@ impl Streams {
         let ahead_max = ahead.max(1);
         let run_max = run.clamp(1, ahead_max.div_ceil(2));
         let streams = Vec::with_capacity(STREAMS);
-        Streams { run_max, ahead_max, run: run_max, clock: 0, streams, current: None }
+        Streams { run_max, ahead_max, run: run_max, clock: 0, streams, current: None, late: false }
+    }
+
+    /// The block touched next was asked for, but had not come.
+    pub fn late(&mut self) {
+        self.late = true;
     }
 
     /// Halves the longest run, down to one block.
@@ -92,6 +108,7 @@ impl Streams {
     /// last `ahead` blocks: threads that share a stream touch it out of order.
     pub fn follow(&mut self, block: u32) -> Follow {
         self.clock += 1;
+        let late = std::mem::take(&mut self.late);
         let block = i64::from(block);
         let mut nearest: Option<(usize, i64)> = None;
         for (index, stream) in self.streams.iter().enumerate() {
@@ -115,6 +132,10 @@ impl Streams {
             self.streams.swap_remove(index);
             return Follow::Unknown;
         }
+        let run = i64::from(self.run);
+        let (least, most) = (run * RUNS_FIRST, i64::from(self.ahead_max));
+        stream.reach = if late { stream.reach * 2 } else { stream.reach - run / DECAY };
+        stream.reach = stream.reach.max(least).min(most);
         stream.behind = 0;
         stream.last = block;
         if stream.asked() < 0 {
@@ -135,7 +156,8 @@ impl Streams {
     pub fn open(&mut self, block: u32, step: i32) -> Option<Ahead> {
         let (last, step) = (i64::from(block), i64::from(step));
         let window = WINDOW_FIRST;
-        let fresh = Stream { last, next: last + step, step, window, behind: 0, at: self.clock };
+        let reach = (i64::from(self.run) * RUNS_FIRST).min(i64::from(self.ahead_max));
+        let fresh = Stream { last, next: last + step, step, window, reach, behind: 0, at: self.clock };
         let index = if self.streams.len() < STREAMS {
             self.streams.push(fresh);
             self.streams.len() - 1
@@ -149,8 +171,8 @@ impl Streams {
 
     /// The next run of a stream, when a whole window has room within `ahead`.
     fn ask(&mut self, index: usize) -> Option<Ahead> {
-        let ahead = i64::from(self.ahead_max) * i64::from(self.run) / i64::from(self.run_max);
         let stream = &mut self.streams[index];
+        let ahead = stream.reach.min(i64::from(self.ahead_max) * i64::from(self.run) / i64::from(self.run_max));
         let window = stream.window.min(self.run);
         if stream.asked() + i64::from(window) > ahead {
             return None;

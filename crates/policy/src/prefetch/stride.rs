@@ -32,6 +32,10 @@ impl Prefetch for Stride {
         self.streams.open(block, step?)
     }
 
+    fn late(&mut self) {
+        self.streams.late();
+    }
+
     fn more(&mut self) -> Option<Ahead> {
         self.streams.more()
     }

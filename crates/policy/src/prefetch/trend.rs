@@ -81,6 +81,10 @@ impl Prefetch for Trend {
         if step == trend { self.streams.open(block, trend) } else { None }
     }
 
+    fn late(&mut self) {
+        self.streams.late();
+    }
+
     fn more(&mut self) -> Option<Ahead> {
         self.streams.more()
     }
