@@ -88,6 +88,8 @@ pub(crate) struct Engine {
     pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
     pub prefetch: Box<dyn Prefetch>,
+    /// Runs to be read ahead once there are frames for them, each in the program's direction.
+    pub postponed: VecDeque<Vec<u32>>,
     pub fresh: [FreshStream; 8],
     pub clock: u64,
     pub slots: Slots,
@@ -151,6 +153,7 @@ impl Engine {
             zero_hash: xxhash_rust::xxh3::xxh3_128(&vec![0; block]),
             policy,
             prefetch,
+            postponed: VecDeque::new(),
             fresh: [FreshStream::default(); 8],
             clock: 0,
             slots: Slots::new((EXTENT / block) as u32),
@@ -211,6 +214,7 @@ impl Engine {
                 }
                 self.balance();
             }
+            self.read_postponed();
             self.publish();
             if std::mem::take(&mut self.requests_ready) {
                 self.mailbox.event.clear();

@@ -53,6 +53,7 @@ impl Engine {
         // The thread that writes the trace, and the file, are the parent's.
         self.recorder = None;
         self.queue.clear();
+        self.postponed.clear();
         self.faults_ready = false;
         self.requests_ready = false;
         self.children.clear();

@@ -7,7 +7,6 @@ use crate::table::{MARKER, State, WANTED};
 use terapage_policy::prefetch::Ahead;
 use terapage_stats::Counters;
 use terapage_store::EXTENT;
-use terapage_sys::ring::Piece;
 
 /// Blocks installed ahead of a first touch at most, in bytes.
 const FRESH_BYTES: usize = 2 << 20;
@@ -147,6 +146,7 @@ impl Engine {
         self.demands += 1;
         self.read(&[block], &[place], since_ns);
         Counters::add(&self.counters.demand_blocks, 1);
+        self.hurry(block);
         self.prefetch_after(block);
     }
 
@@ -164,36 +164,68 @@ impl Engine {
     }
 
     fn read_ahead(&mut self, ahead: Ahead) {
-        let most = (self.limit / 4).max(1);
         let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
         let mut blocks: Vec<u32> = Vec::with_capacity(ahead.count as usize);
         let Some(end) = self.table.block_range_of(ahead.first) else { return };
         for index in 0..ahead.count {
             let Some(block) = wanted(index).filter(|block| end.contains(block)) else { break };
-            if self.table.state(block) == State::Stored {
-                blocks.push(block);
+            blocks.push(block);
+        }
+        let postponed: usize = self.postponed.iter().map(Vec::len).sum();
+        if self.has_room_for(blocks.len()) || postponed + blocks.len() > self.most_read() {
+            self.read_run(&blocks);
+        } else {
+            // Part of it would be a small read, and the rest one fault after the other.
+            self.postponed.push_back(blocks);
+        }
+    }
+
+    /// Blocks that may be read ahead at once.
+    fn most_read(&self) -> usize {
+        (self.limit / 4).max(1)
+    }
+
+    /// Whether so many blocks can be read ahead without waiting for frames.
+    fn has_room_for(&self, blocks: usize) -> bool {
+        blocks <= self.ready() && self.reading + blocks <= self.most_read()
+    }
+
+    /// Reads the runs that were put off, as far as there are frames by now.
+    pub(crate) fn read_postponed(&mut self) {
+        while let Some(run) = self.postponed.front() {
+            if !self.has_room_for(run.len()) {
+                return;
             }
+            let run = self.postponed.pop_front().expect("it is there");
+            self.read_run(&run);
         }
-        // The first in the stream's direction is left out of the program, to see its touch.
-        let Some(&marker) = blocks.first() else { return };
-        if ahead.step < 0 {
-            blocks.reverse();
-        }
+    }
+
+    /// The program has come to a block before the run that it is in could be read: what can be read of the rest is read now.
+    fn hurry(&mut self, block: u32) {
+        let Some(index) = self.postponed.iter().position(|run| run.contains(&block)) else { return };
+        let Some(run) = self.postponed.remove(index) else { return };
+        let at = run.iter().position(|&other| other == block).map_or(0, |at| at + 1);
+        self.read_run(&run[at..]);
+    }
+
+    /// Begins to read the blocks of a run, in the program's direction, that are stored, as many as there are frames for.
+    fn read_run(&mut self, run: &[u32]) {
+        let stored = |block: &u32| self.table.state(*block) == State::Stored;
+        let mut blocks: Vec<u32> = run.iter().copied().filter(stored).collect();
         let mut places = Vec::with_capacity(blocks.len());
-        while places.len() < blocks.len() && self.reading + places.len() < most {
+        while places.len() < blocks.len() && self.reading + places.len() < self.most_read() {
             let Some(place) = self.place_at_once() else { break };
             places.push(place);
         }
-        if ahead.step < 0 {
-            blocks.drain(..blocks.len() - places.len());
-        } else {
-            blocks.truncate(places.len());
-        }
-        if blocks.is_empty() {
-            return;
-        }
+        blocks.truncate(places.len());
+        // The first in the stream's direction is left out of the program, to see its touch.
+        let Some(&marker) = blocks.first() else { return };
         self.table.get_mut(marker).flags |= MARKER;
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
+        if !blocks.is_sorted() {
+            blocks.reverse();
+        }
         self.read(&blocks, &places, 0);
     }
 
@@ -214,8 +246,7 @@ impl Engine {
                 })
                 .count();
             let range = index..index + run;
-            let pieces = places[range.clone()].iter().map(|&place| self.pool.address(place));
-            let pieces = pieces.map(|at| Piece::new(at, self.block)).collect();
+            let pieces = self.pool.pieces(places[range.clone()].iter().copied());
             for (&block, &place) in blocks[range.clone()].iter().zip(&places[range.clone()]) {
                 self.table.get_mut(block).place = place;
                 self.table.set_state(block, State::Reading);

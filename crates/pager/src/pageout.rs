@@ -7,7 +7,6 @@ use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
 use terapage_stats::Counters;
 use terapage_store::EXTENT;
-use terapage_sys::ring::Piece;
 
 /// Bytes of frames that are kept ready at least, if that is no more than a tenth of the budget: what is read ahead of a stream.
 const READY_BYTES: usize = 16 << 20;
@@ -31,9 +30,14 @@ impl Engine {
         (EXTENT / self.block).min(self.target().div_ceil(2)).max(1)
     }
 
+    /// Frames that can be had at once.
+    pub(crate) fn ready(&self) -> usize {
+        self.pool.free_len() + (self.limit - self.frames) + self.soft_len
+    }
+
     fn missing(&self) -> usize {
-        let have = self.pool.free_len() + (self.limit - self.frames) + self.soft_len + self.writing;
-        self.target().saturating_sub(have)
+        let wanted = self.postponed.front().map_or(0, Vec::len);
+        (self.target() + wanted).saturating_sub(self.ready() + self.writing)
     }
 
     /// Whether blocks should be paged out now.
@@ -138,16 +142,12 @@ impl Engine {
     /// something else holds.
     fn take_out(&mut self, blocks: &[u32], out: &mut Vec<u32>) -> Vec<u32> {
         let mut busy = Vec::new();
-        let places: Vec<u32> = blocks.iter().map(|_| self.pool.take_hollow()).collect();
-        let mut start = 0;
-        while start < blocks.len() {
-            let run = places[start..]
-                .iter()
-                .enumerate()
-                .take_while(|&(at, &place)| place == places[start] + at as u32)
-                .count();
-            self.take_run(&blocks[start..start + run], places[start], out, &mut busy);
-            start += run;
+        let mut rest = blocks;
+        while !rest.is_empty() {
+            let places = self.pool.take_hollow(rest.len());
+            let (run, others) = rest.split_at(places.len());
+            self.take_run(run, places.start, out, &mut busy);
+            rest = others;
         }
         busy
     }
@@ -282,8 +282,7 @@ impl Engine {
                     self.table.get(block).slot() == Some(next) && next / per_extent == slot / per_extent
                 })
                 .count();
-            let pieces = rest[..run].iter().map(|&block| self.pool.address(self.table.get(block).place));
-            let pieces = pieces.map(|at| Piece::new(at, self.block)).collect();
+            let pieces = self.pool.pieces(rest[..run].iter().map(|&block| self.table.get(block).place));
             for &block in &rest[..run] {
                 self.table.set_state(block, State::Writing);
             }

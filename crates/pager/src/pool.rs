@@ -1,18 +1,70 @@
 //! Places for frames outside the program.
 //!
 //! A place is filled (it has a frame) or hollow (its frame is in the program, or was never
-//! made). There are twice as many places as frames, so that runs of neighbours are easily found.
+//! made). There are twice as many places as frames, and most frames are in the program, so that runs of neighbours are easily
+//! found.
 
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
 use std::collections::VecDeque;
+use std::ops::Range;
+use terapage_sys::ring::Piece;
 use terapage_sys::memory::{self, HUGE};
+
+/// The hollow places: a bit for each.
+///
+/// They are taken from where the last ones were, onwards: until that place comes round again, most of what is filled there has gone
+/// into the program, so that the hollow ones lie together.
+struct Hollow {
+    words: Vec<u64>,
+    next: u32,
+}
+
+impl Hollow {
+    fn new(places: usize) -> Hollow {
+        let mut words = vec![!0; places.div_ceil(64)];
+        if !places.is_multiple_of(64) {
+            words[places / 64] = (1 << (places % 64)) - 1;
+        }
+        Hollow { words, next: 0 }
+    }
+
+    fn put(&mut self, place: u32) {
+        debug_assert!(!self.has(place));
+        self.words[place as usize / 64] |= 1 << (place % 64);
+    }
+
+    fn has(&self, place: u32) -> bool {
+        self.words.get(place as usize / 64).is_some_and(|word| word >> (place % 64) & 1 != 0)
+    }
+
+    /// The first from `place` on, to the end.
+    fn first_from(&self, place: u32) -> Option<u32> {
+        let word = place as usize / 64;
+        let rest = self.words.get(word)? & (!0 << (place % 64));
+        let others = self.words[word + 1..].iter().copied();
+        let found = std::iter::once(rest).chain(others).enumerate().find(|&(_, bits)| bits != 0);
+        found.map(|(at, bits)| ((word + at) * 64) as u32 + bits.trailing_zeros())
+    }
+
+    /// Takes the next one, and up to `most` in all that follow it.
+    fn take(&mut self, most: usize) -> Option<Range<u32>> {
+        let first = self.first_from(self.next).or_else(|| self.first_from(0))?;
+        let mut end = first;
+        while (end - first) < most as u32 && self.has(end) {
+            self.words[end as usize / 64] &= !(1 << (end % 64));
+            end += 1;
+        }
+        self.next = end;
+        Some(first..end)
+    }
+}
 
 pub(crate) struct Pool {
     base: usize,
     block: usize,
     places: usize,
-    hollow: VecDeque<u32>,
+    hollow: Hollow,
     free: VecDeque<u32>,
     /// Free as well, and all zero.
     zero: VecDeque<u32>,
@@ -27,7 +79,7 @@ impl Pool {
             base,
             block,
             places,
-            hollow: (0..places as u32).collect(),
+            hollow: Hollow::new(places),
             free: VecDeque::new(),
             zero: VecDeque::new(),
         })
@@ -74,14 +126,26 @@ impl Pool {
         self.free.push_back(place);
     }
 
-    /// Takes a hollow place, the neighbour of those taken before where it can.
-    pub fn take_hollow(&mut self) -> u32 {
-        self.hollow.pop_front().expect("twice as many places as frames")
+    /// Takes hollow places that are neighbours, up to `most`, at least one.
+    pub fn take_hollow(&mut self, most: usize) -> Range<u32> {
+        self.hollow.take(most).expect("twice as many places as frames")
     }
 
     /// A place has become hollow.
     pub fn put_hollow(&mut self, place: u32) {
-        self.hollow.push_back(place);
+        self.hollow.put(place);
+    }
+
+    /// The bytes of places, for the ring: as few pieces as can be.
+    pub fn pieces(&self, places: impl Iterator<Item = u32>) -> Vec<Piece> {
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for place in places {
+            match runs.last_mut() {
+                Some(run) if run.end == place => run.end += 1,
+                _ => runs.push(place..place + 1),
+            }
+        }
+        runs.into_iter().map(|run| Piece::new(self.address(run.start), run.len() * self.block)).collect()
     }
 
     /// Makes up to `most` new frames, zero and free: a huge page's worth at once where it may. How many.
@@ -91,7 +155,10 @@ impl Pool {
             maker.end();
         }
         if mover.moves() && most >= many {
-            let places: Vec<u32> = (0..many).map(|_| self.take_hollow()).collect();
+            let mut places: Vec<u32> = Vec::with_capacity(many);
+            while places.len() < many {
+                places.extend(self.take_hollow(many - places.len()));
+            }
             let addresses: Vec<usize> = places.iter().map(|&place| self.address(place)).collect();
             let stage = maker.take(most / many);
             let made = mover.fill_huge(stage, &addresses, self.block);
@@ -104,9 +171,31 @@ impl Pool {
                 return Ok(made);
             }
         }
-        let place = self.take_hollow();
+        let place = self.take_hollow(1).start;
         mover.fill(self.address(place), self.block)?;
         self.zero.push_back(place);
         Ok(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hollow;
+
+    #[test]
+    fn neighbours_come_together_and_in_turns() {
+        let mut hollow = Hollow::new(70);
+        assert_eq!(hollow.take(3), Some(0..3));
+        assert_eq!(hollow.take(64), Some(3..67));
+        hollow.put(1);
+        hollow.put(2);
+        assert_eq!(hollow.take(9), Some(67..70));
+        assert_eq!(hollow.take(9), Some(1..3));
+        assert_eq!(hollow.take(1), None);
+        hollow.put(65);
+        hollow.put(69);
+        assert_eq!(hollow.take(4), Some(65..66));
+        assert_eq!(hollow.take(4), Some(69..70));
+        assert_eq!(hollow.take(4), None);
     }
 }
