@@ -189,10 +189,11 @@ impl Engine {
         if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
             // To look for work would keep the program from doing any.
             self.options.spin_us = 0;
-        } else if self.mover.moves() {
+        }
+        if self.mover.moves() {
             let pages = self.limit.saturating_sub(self.frames) * self.block / HUGE;
-            // It only saves time: without it this thread makes its own.
-            self.maker = Maker::start(pages).unwrap_or_else(|_| Maker::none());
+            // They only save time.
+            self.maker = Maker::start(pages, self.options.spin_us > 0).unwrap_or_else(|_| Maker::none());
         }
         let crew = Crew::start(self.options.threads.saturating_sub(1));
         self.crew = crew.unwrap_or_else(|error| self.stop(&error.to_string()));

@@ -1,5 +1,10 @@
-//! A thread that makes huge pages ahead of the pager's: to clear memory takes time, most of all where a virtual
-//! machine's host gives it only when it is touched (2 s for 1 GiB, against 0.1 s). It ends when all frames exist.
+//! Huge pages to cut frames from, while they pay.
+//!
+//! To clear memory takes time, so a thread makes them ahead of the pager's; it ends when all frames exist.
+//!
+//! Where a virtual machine's host takes free memory back (free page reporting: in huge pages) and gives it only when it is touched,
+//! a huge page takes 4.6 ms here instead of 0.2, and single pages, which come from what was used lately, 0.8 ms for as
+//! much. So the first few are timed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};
@@ -13,16 +18,23 @@ const STAGES: u32 = 4;
 /// Fresh huge pages that fewer of need no thread.
 const LEAST: usize = 16;
 
+/// Processor time that a huge page may take: longer than single ones would.
+const SLOW_NS: u64 = 1_000_000;
+
+/// Huge pages that took longer, after which none are made.
+const SLOW_MAX: u32 = 2;
+
 /// Makes a huge page at `stage`, aligned and nobody else's: 1 in the first byte of each page, else zero. Where the kernel has no
-/// huge page it is small ones.
-pub(crate) fn prepare(stage: usize) -> terapage_sys::Result<()> {
+/// huge page it is small ones. Whether it was slow.
+fn prepare(stage: usize) -> terapage_sys::Result<bool> {
+    let began = thread::used_ns();
     // Mapped anew each time: only where no page table is left does the kernel put a huge page.
     // SAFETY: nobody else has this memory.
     unsafe { memory::replace(stage as *mut u8, HUGE)? };
     memory::advise(stage, HUGE, MADV_HUGEPAGE);
     // Touched, not populated: a touch does not hold the lock of the address space.
     mark(stage, HUGE, 1);
-    Ok(())
+    Ok(thread::used_ns() - began > SLOW_NS)
 }
 
 /// Writes `value` to the first byte of each page: when the kernel splits a huge page it gives zero pages back,
@@ -44,6 +56,8 @@ struct Shared {
     /// Counts changes of the two above; the thread sleeps on it.
     bell: AtomicU32,
     ended: AtomicBool,
+    /// Stages that took long.
+    slow: AtomicU32,
 }
 
 impl Shared {
@@ -65,8 +79,12 @@ impl Shared {
                 thread::wait(&self.bell, bell);
                 continue;
             }
-            if prepare(self.stage(made)).is_err() {
+            let Ok(slow) = prepare(self.stage(made)) else {
                 // The pager's thread makes its own.
+                thread::wait(&self.bell, bell);
+                continue;
+            };
+            if slow && self.slow.fetch_add(1, SeqCst) + 1 >= SLOW_MAX {
                 thread::wait(&self.bell, bell);
                 continue;
             }
@@ -75,61 +93,107 @@ impl Shared {
     }
 }
 
-/// The thread, or none.
-pub(crate) struct Maker(Option<&'static Shared>);
+/// Where huge pages come from, if from anywhere.
+pub(crate) struct Maker {
+    thread: Option<&'static Shared>,
+    /// The pager's thread makes its own here where the other one has none ready; 0 where there are to be none.
+    stage: usize,
+    slow: u32,
+    /// The one taken last is the thread's.
+    lent: bool,
+}
 
 impl Maker {
-    /// No thread.
+    /// No huge pages.
     pub fn none() -> Maker {
-        Maker(None)
+        Maker { thread: None, stage: 0, slow: 0, lent: false }
     }
 
-    /// A thread that makes up to `pages` huge pages, if they are worth one.
-    pub fn start(pages: usize) -> terapage_sys::Result<Maker> {
-        if pages < LEAST {
-            return Ok(Maker(None));
+    /// Up to `pages` of them; from a thread of their own, if `thread` and they are worth one.
+    pub fn start(pages: usize, thread: bool) -> terapage_sys::Result<Maker> {
+        let mut maker = Maker::none();
+        if pages == 0 {
+            return Ok(maker);
         }
-        let area = (memory::reserve((STAGES as usize + 1) * HUGE)? as usize).next_multiple_of(HUGE);
+        maker.stage = area(1)?;
+        if !thread || pages < LEAST {
+            return Ok(maker);
+        }
         let shared: &'static Shared = Box::leak(Box::new(Shared {
-            area,
+            area: area(STAGES as usize)?,
             made: AtomicU32::new(0),
             used: AtomicU32::new(0),
             allowed: AtomicU32::new(u32::try_from(pages).unwrap_or(u32::MAX)),
             bell: AtomicU32::new(0),
             ended: AtomicBool::new(false),
+            slow: AtomicU32::new(0),
         }));
-        thread::spawn_quiet(c"terapage-make", move || shared.run())?;
-        Ok(Maker(Some(shared)))
+        // It only saves time.
+        let began = thread::spawn_quiet(c"terapage-make", move || shared.run());
+        maker.thread = began.is_ok().then_some(shared);
+        Ok(maker)
     }
 
-    /// A stage that is ready, while `pages` may still be made, that one included.
+    /// Whether frames are to be cut from huge pages.
+    pub fn pays(&self) -> bool {
+        let others = self.thread.map_or(0, |shared| shared.slow.load(SeqCst));
+        self.stage != 0 && self.slow + others < SLOW_MAX
+    }
+
+    /// A huge page, zero but for the first byte of each page, which is 1, while `pages` may still be made, that one included; to be given
+    /// up to [`used`](Self::used).
     pub fn take(&mut self, pages: usize) -> Option<usize> {
-        let shared = self.0?;
-        let used = shared.used.load(SeqCst);
-        shared.allowed.store(used.saturating_add(u32::try_from(pages).unwrap_or(u32::MAX)), SeqCst);
-        (shared.made.load(SeqCst) != used).then(|| shared.stage(used))
+        if pages == 0 || !self.pays() {
+            self.end();
+            return None;
+        }
+        if let Some(shared) = self.thread {
+            let used = shared.used.load(SeqCst);
+            let allowed = used.saturating_add(u32::try_from(pages).unwrap_or(u32::MAX));
+            shared.allowed.store(allowed, SeqCst);
+            if shared.made.load(SeqCst) != used {
+                self.lent = true;
+                return Some(shared.stage(used));
+            }
+        }
+        self.slow += u32::from(prepare(self.stage).ok()?);
+        Some(self.stage)
     }
 
-    /// The stage taken is used up.
+    /// The one taken is used up.
     pub fn used(&mut self) {
-        let Some(shared) = self.0 else { return };
-        shared.used.fetch_add(1, SeqCst);
-        shared.ring();
+        if let Some(shared) = self.thread.filter(|_| std::mem::take(&mut self.lent)) {
+            shared.used.fetch_add(1, SeqCst);
+            shared.ring();
+        }
     }
 
     /// No more are wanted.
-    pub fn end(&mut self) {
-        let Some(shared) = self.0.take() else { return };
-        shared.ended.store(true, SeqCst);
-        shared.ring();
+    fn end(&mut self) {
+        let stage = std::mem::take(&mut self.stage);
+        if stage != 0 {
+            // SAFETY: what was taken is used up.
+            unsafe { memory::unmap(stage as *mut u8, HUGE) }.ok();
+        }
+        if let Some(shared) = self.thread.take() {
+            shared.ended.store(true, SeqCst);
+            shared.ring();
+        }
     }
 
     /// In the child of a fork, where the thread is not.
     pub fn forget(&mut self) {
-        let Some(shared) = self.0.take() else { return };
-        // SAFETY: nobody uses it here.
-        unsafe { memory::unmap(shared.area as *mut u8, STAGES as usize * HUGE) }.ok();
+        if let Some(shared) = self.thread.take() {
+            // SAFETY: nobody uses it here.
+            unsafe { memory::unmap(shared.area as *mut u8, STAGES as usize * HUGE) }.ok();
+        }
+        self.end();
     }
+}
+
+/// Room for huge pages, aligned to them.
+fn area(pages: usize) -> terapage_sys::Result<usize> {
+    Ok((memory::reserve((pages + 1) * HUGE)? as usize).next_multiple_of(HUGE))
 }
 
 impl Shared {
@@ -141,32 +205,36 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::{Maker, STAGES};
+    use super::{LEAST, Maker, SLOW_MAX};
     use terapage_sys::memory::{self, HUGE};
 
     #[test]
-    fn stages_come_in_turn_and_no_more_than_allowed() {
-        let mut maker = Maker::start(20).unwrap();
-        let mut seen = 0;
-        while seen < 20 {
-            let Some(stage) = maker.take(20 - seen) else {
-                std::thread::yield_now();
-                continue;
-            };
-            // SAFETY: the stage is ours until it is used.
-            let bytes = unsafe { memory::bytes(stage, HUGE) };
+    fn pages_come_in_turn_and_no_more_than_allowed() {
+        let mut maker = Maker::start(20, true).unwrap();
+        for left in (1..=20).rev() {
+            // A busy machine may find them slow.
+            let Some(page) = maker.take(left) else { break };
+            // SAFETY: the page is ours until it is used.
+            let bytes = unsafe { memory::bytes(page, HUGE) };
             assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == u8::from(at % 4096 == 0)));
             bytes.fill(7);
             maker.used();
-            seen += 1;
         }
         assert!(maker.take(0).is_none());
-        maker.end();
-        assert!(maker.take(1).is_none());
+        assert!(!maker.pays() && maker.take(1).is_none());
+    }
+
+    #[test]
+    fn slow_ones_are_the_last() {
+        let mut maker = Maker::start(20, false).unwrap();
+        assert!(maker.pays());
+        maker.slow = SLOW_MAX;
+        assert!(!maker.pays() && maker.take(20).is_none());
     }
 
     #[test]
     fn few_pages_need_no_thread() {
-        assert!(Maker::start(STAGES as usize).unwrap().take(1).is_none());
+        assert!(Maker::start(LEAST - 1, true).unwrap().thread.is_none());
+        assert!(!Maker::start(0, true).unwrap().pays());
     }
 }

@@ -41,8 +41,6 @@ pub(crate) struct Mover {
     pagemap: Pagemap,
     moves: bool,
     zeros: usize,
-    /// Where huge pages are made: as many bytes, aligned to as many, nobody else's.
-    stage: usize,
     /// Pages that took another try.
     pub retries: u64,
 }
@@ -64,8 +62,7 @@ impl Mover {
                 Ok::<(), terapage_sys::Error>(())
             })
             .ok();
-        let stage = (memory::reserve(2 * HUGE)? as usize).next_multiple_of(HUGE);
-        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, stage, retries: 0 })
+        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, retries: 0 })
     }
 
     /// The child of a fork needs descriptors of its own.
@@ -151,14 +148,9 @@ impl Mover {
     /// has a huge page for them: a device transfers few large pieces faster than many small ones. How many
     /// places got one; their bytes are zero. Needs `UFFDIO_MOVE`.
     ///
-    /// `stage` is [prepared](maker::prepare) and given up; without one it is done here.
-    pub fn fill_huge(&mut self, stage: Option<usize>, places: &[usize], len: usize) -> usize {
+    /// `stage` comes from [`Maker::take`](maker::Maker::take) and is given up.
+    pub fn fill_huge(&mut self, stage: usize, places: &[usize], len: usize) -> usize {
         debug_assert!(self.moves && places.len() * len == HUGE);
-        let stage = match stage {
-            Some(stage) => stage,
-            None if maker::prepare(self.stage).is_ok() => self.stage,
-            None => return 0,
-        };
         let mut filled = 0;
         while filled < places.len() {
             let run = (filled..places.len())

@@ -26,7 +26,7 @@ impl Engine {
             .take_while(|&block| region.contains(&block) && self.table.state(block) == State::Zero);
         let run: Vec<u32> = run.collect();
         let room = (self.limit - self.frames).min(run.len());
-        let count = if room > 0 && !self.mover.moves() {
+        let count = if room > 0 && !self.pool.has_zero() && !self.maker.pays() {
             let first = if down { run[room - 1] } else { block };
             self.install_fresh(first, room as u32);
             room as u32

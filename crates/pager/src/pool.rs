@@ -8,8 +8,8 @@ use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
 use std::collections::VecDeque;
 use std::ops::Range;
-use terapage_sys::ring::Piece;
 use terapage_sys::memory::{self, HUGE};
+use terapage_sys::ring::Piece;
 
 /// The hollow places: a bit for each.
 ///
@@ -111,6 +111,11 @@ impl Pool {
         self.free.len() + self.zero.len()
     }
 
+    /// Whether some of them are all zero.
+    pub fn has_zero(&self) -> bool {
+        !self.zero.is_empty()
+    }
+
     /// Takes a filled place that nobody needs.
     pub fn take_free(&mut self) -> Option<u32> {
         self.free.pop_front().or_else(|| self.zero.pop_front())
@@ -151,20 +156,14 @@ impl Pool {
     /// Makes up to `most` new frames, zero and free: a huge page's worth at once where it may. How many.
     pub fn make(&mut self, mover: &mut Mover, maker: &mut Maker, most: usize) -> Result<usize, Lost> {
         let many = HUGE / self.block;
-        if most < many {
-            maker.end();
-        }
-        if mover.moves() && most >= many {
+        if let Some(stage) = maker.take(most / many) {
             let mut places: Vec<u32> = Vec::with_capacity(many);
             while places.len() < many {
                 places.extend(self.take_hollow(many - places.len()));
             }
             let addresses: Vec<usize> = places.iter().map(|&place| self.address(place)).collect();
-            let stage = maker.take(most / many);
             let made = mover.fill_huge(stage, &addresses, self.block);
-            if stage.is_some() {
-                maker.used();
-            }
+            maker.used();
             self.zero.extend(&places[..made]);
             places[made..].iter().for_each(|&place| self.put_hollow(place));
             if made > 0 {

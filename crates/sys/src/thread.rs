@@ -142,9 +142,18 @@ pub fn wake(word: &AtomicU32) {
 
 /// Nanoseconds of a clock that never goes back.
 pub fn now_ns() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of processor time that this thread has used.
+pub fn used_ns() -> u64 {
+    read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn read_clock(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` has room.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

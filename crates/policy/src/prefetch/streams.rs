@@ -172,7 +172,8 @@ impl Streams {
     /// The next run of a stream, when a whole window has room within `ahead`.
     fn ask(&mut self, index: usize) -> Option<Ahead> {
         let stream = &mut self.streams[index];
-        let ahead = stream.reach.min(i64::from(self.ahead_max) * i64::from(self.run) / i64::from(self.run_max));
+        let ahead =
+            stream.reach.min(i64::from(self.ahead_max) * i64::from(self.run) / i64::from(self.run_max));
         let window = stream.window.min(self.run);
         if stream.asked() + i64::from(window) > ahead {
             return None;
