@@ -75,13 +75,18 @@ impl Engine {
 
     /// Used frames, made zero: for the first of `wanted`, and for as many more as can be had at once.
     fn install_recycled(&mut self, wanted: &[u32]) -> u32 {
-        let mut blocks = Vec::with_capacity(wanted.len());
-        for &block in wanted {
-            let Some(place) = self.zero_place(blocks.is_empty()) else { break };
-            self.table.get_mut(block).place = place;
-            blocks.push(block);
+        let mut places = Vec::with_capacity(wanted.len());
+        while places.len() < wanted.len() {
+            let Some(place) = self.zero_place(places.is_empty()) else { break };
+            places.push(place);
         }
+        let mut blocks = wanted[..places.len()].to_vec();
         blocks.sort_unstable();
+        // Neighbours in the pool go into the program together.
+        places.sort_unstable();
+        for (&block, &place) in blocks.iter().zip(&places) {
+            self.table.get_mut(block).place = place;
+        }
         self.install(&blocks);
         for &block in &blocks {
             self.policy.insert(block);
@@ -226,6 +231,8 @@ impl Engine {
         if !blocks.is_sorted() {
             blocks.reverse();
         }
+        // Neighbours in the pool go into the program together.
+        places.sort_unstable();
         self.read(&blocks, &places, 0);
     }
 
