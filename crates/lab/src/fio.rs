@@ -54,6 +54,7 @@ pub fn run(
     let job = Job {
         program: "fio".into(),
         arguments: arguments.into_iter().map(Into::into).collect(),
+        variables: Vec::new(),
         output: None,
         cgroup: None,
         timeout,

@@ -1,7 +1,7 @@
 //! Page-ins against Belady's optimum for the references that a trace recorded.
 //!
-//! For each budget one run more, which is not timed: its counters say how many blocks came in. A
-//! others, behind smaller budgets and without prefetch, record the touches in more detail.
+//! For each budget one run more, which is not timed: its counters say how many blocks came in. Others, which have memory for
+//! everything but keep most of it out of the program's address space, record the touches in more detail.
 
 use crate::janitor::OwnedFile;
 use crate::report::{Optimum, Run};
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terapage_config::Size;
 use terapage_policy::belady::belady;
 use terapage_trace::{Reader, references};
@@ -20,9 +20,13 @@ use terapage_trace::{Reader, references};
 /// A recording behind fewer blocks than this would tell more of the pager than of the program.
 const LEAST_BLOCKS: u64 = 16;
 
-/// Parts of the measured budget to record behind. The less memory, the denser the references, and
-/// the longer the run: each is tried if the one before ended in time.
+/// Parts of the measured budget that may be touched unseen. The less, the denser the references, and the longer the run.
+/// Touches within a window change little for memories of twice its size (Smith, "Two Methods for the Efficient Analysis of
+/// Memory Address Trace Data", IEEE TSE 1977).
 const PARTS: [u64; 3] = [2, 4, 8];
+
+/// How much longer a recording with half the window may take.
+const GROWTH: f64 = 6.0;
 
 const MIB: u64 = 1 << 20;
 
@@ -34,18 +38,18 @@ type References = Arc<Vec<u32>>;
 /// Finds optima, one budget after another.
 pub struct Optima<'a> {
     session: &'a Session,
-    /// The budget to record behind; `None`: the least of [`PARTS`] that ends in time.
-    record_memory: Option<u64>,
+    /// The window to record with; `None`: the least of [`PARTS`] that ends in time.
+    record_window: Option<u64>,
     /// The densest recording.
     recording: Option<Recording>,
-    /// The largest budget behind which recording failed, bytes.
+    /// The largest window with which recording failed, or would take too long, bytes.
     too_small: u64,
 }
 
 /// References recorded without prefetch.
 struct Recording {
-    /// The budget, bytes.
-    memory: u64,
+    /// The window, bytes.
+    window: u64,
     /// Bytes of a block.
     block: u64,
     touched: References,
@@ -54,7 +58,7 @@ struct Recording {
 impl Recording {
     /// Whether it has more detail than a run behind `memory` would give.
     fn serves(&self, memory: u64, block: u64) -> bool {
-        self.memory < memory && self.block == block
+        self.window < memory && self.block == block
     }
 }
 
@@ -67,8 +71,8 @@ struct Measured {
 
 impl<'a> Optima<'a> {
     /// None found yet.
-    pub fn new(session: &'a Session, record_memory: Option<u64>) -> Optima<'a> {
-        Optima { session, record_memory, recording: None, too_small: 0 }
+    pub fn new(session: &'a Session, record_window: Option<u64>) -> Optima<'a> {
+        Optima { session, record_window, recording: None, too_small: 0 }
     }
 
     /// Runs the program behind `limits` and compares its page-ins with the optimum. `run` runs it
@@ -103,13 +107,13 @@ impl<'a> Optima<'a> {
         let denser =
             self.recording.as_ref().filter(|known| known.serves(limits.memory, measured.block_bytes));
         let (recorded, touched) = match denser {
-            Some(recording) => (recording.memory, recording.touched.clone()),
+            Some(recording) => (recording.window, recording.touched.clone()),
             None => match self.read(trace.path())? {
                 Ok(touched) => (limits.memory, touched),
                 Err(why) => return Ok(answer.note(format!("its trace cannot be read: {why}"))),
             },
         };
-        answer.recorded_memory_bytes = Some(recorded);
+        answer.recorded_window_bytes = Some(recorded);
         answer.references = Some(touched.len() as u64);
         // 3. The optimum with the frames that the measured run had.
         let frames = measured.frames as usize;
@@ -121,7 +125,7 @@ impl<'a> Optima<'a> {
         Ok(answer)
     }
 
-    /// Records behind ever smaller budgets, as long as that ends in time. Gives a note of the one
+    /// Records with ever smaller windows, as long as that ends in time. Gives a note of the one
     /// that did not.
     fn record(
         &mut self,
@@ -129,27 +133,29 @@ impl<'a> Optima<'a> {
         block: u64,
         run: &mut impl FnMut(&Limits) -> Result<Run, runner::Error>,
     ) -> Result<Vec<String>, runner::Error> {
-        let steps = match self.record_memory {
-            Some(memory) => vec![memory],
+        let steps = match self.record_window {
+            Some(window) => vec![window],
             None => PARTS.iter().map(|part| limits.memory / part / MIB * MIB).collect(),
         };
-        for memory in steps {
-            let memory = memory.max(LEAST_BLOCKS * block);
-            let known = self.recording.as_ref().is_some_and(|known| known.serves(memory + 1, block));
-            if memory >= limits.memory || known {
+        for window in steps {
+            let window = window.max(LEAST_BLOCKS * block);
+            let known = self.recording.as_ref().is_some_and(|known| known.serves(window + 1, block));
+            if window >= limits.memory || window <= self.too_small || known {
                 continue;
             }
-            let what = format!("a recording behind {}", Size(memory));
-            if memory <= self.too_small {
-                return Ok(vec![format!("{what} was not tried: one behind {} failed", Size(self.too_small))]);
-            }
-            let behind = Limits { memory, block: Some(block), ..limits.with(Vec::new()) };
+            let what = format!("a recording with a window of {}", Size(window));
+            let memory = limits.data.max(limits.memory);
+            let behind = Limits { memory, block: Some(block), window: Some(window), ..limits.with(Vec::new()) };
+            let began = Instant::now();
             match self.session.extra(what.clone(), || self.record_once(&behind, run))? {
-                Ok(touched) => self.recording = Some(Recording { memory, block, touched }),
+                Ok(touched) => self.recording = Some(Recording { window, block, touched }),
                 Err(why) => {
-                    self.too_small = memory;
+                    self.too_small = window;
                     return Ok(vec![format!("{what}: {why}")]);
                 }
+            }
+            if began.elapsed().mul_f64(GROWTH) > self.session.timeout && self.record_window.is_none() {
+                self.too_small = window - 1;
             }
         }
         Ok(Vec::new())
@@ -197,8 +203,9 @@ impl Measured {
 fn record_to(trace: &Path, prefetch: bool) -> Vec<OsString> {
     let mut options = vec!["--trace".into(), trace.into()];
     if !prefetch {
-        // What was read ahead would count as touched.
-        options.extend(["--prefetch".into(), "off".into()]);
+        // What was read ahead would count as touched. CLOCK has only to keep what is in use in the window, and is told of each touch
+        // that it gets wrong.
+        options.extend(["--prefetch", "off", "--policy", "clock"].map(OsString::from));
     }
     options
 }
@@ -249,6 +256,6 @@ mod tests {
     fn only_the_denser_recording_goes_without_prefetch() {
         let trace = Path::new("/t");
         assert_eq!(record_to(trace, true), ["--trace", "/t"]);
-        assert_eq!(record_to(trace, false), ["--trace", "/t", "--prefetch", "off"]);
+        assert_eq!(record_to(trace, false), ["--trace", "/t", "--prefetch", "off", "--policy", "clock"]);
     }
 }

@@ -179,8 +179,8 @@ pub struct Optimum {
     pub contender: String,
     /// Its budget, bytes.
     pub memory_bytes: u64,
-    /// The budget that the references were recorded behind, bytes.
-    pub recorded_memory_bytes: Option<u64>,
+    /// Bytes that the program could touch unseen while its references were recorded.
+    pub recorded_window_bytes: Option<u64>,
     /// Bytes of a block.
     pub block_bytes: Option<u64>,
     /// How many references the trace has.
@@ -205,7 +205,7 @@ impl Optimum {
         Optimum {
             contender: contender.into(),
             memory_bytes,
-            recorded_memory_bytes: None,
+            recorded_window_bytes: None,
             block_bytes: None,
             references: None,
             page_ins: None,
@@ -497,7 +497,7 @@ impl Report {
             return;
         }
         let head =
-            ["page-ins, blocks", "measured", "optimum", "ratio", "with first", "references", "recorded at"];
+            ["page-ins, blocks", "measured", "optimum", "ratio", "with first", "references", "window"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         let count = |count: Option<u64>| count.map_or_else(|| "-".into(), |count| count.to_string());
         for optimum in &self.optima {
@@ -508,7 +508,7 @@ impl Report {
                 optimum.ratio.map_or_else(|| "-".into(), number),
                 optimum.ratio_with_first_touches.map_or_else(|| "-".into(), number),
                 count(optimum.references),
-                optimum.recorded_memory_bytes.map_or_else(|| "-".into(), |bytes| Size(bytes).to_string()),
+                optimum.recorded_window_bytes.map_or_else(|| "-".into(), |bytes| Size(bytes).to_string()),
             ]);
         }
         text.push('\n');

@@ -91,6 +91,8 @@ pub struct Job<'a> {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// Further variables of its environment.
+    pub variables: Vec<(&'static str, String)>,
     /// Where its standard output goes; `None` keeps it for [`Finished::output`].
     pub output: Option<File>,
     /// The cgroup that it runs in.
@@ -140,6 +142,7 @@ fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finishe
     command
         .args(&job.arguments)
         .env("LC_ALL", "C")
+        .envs(job.variables)
         .stdin(Stdio::null())
         .stdout(job.output.map_or_else(|| output.try_clone(), Ok)?)
         .stderr(errors.try_clone()?)

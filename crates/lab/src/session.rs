@@ -106,6 +106,8 @@ pub struct Limits {
     pub block: Option<u64>,
     /// Further options of `terapage run`.
     pub options: Vec<OsString>,
+    /// Bytes that are in the program's address space at once, of those in memory: a recording sees the touches of all others.
+    pub window: Option<u64>,
 }
 
 impl Limits {
@@ -217,7 +219,7 @@ impl Session {
 
     fn probe_terapage(&self) -> Result<Result<(), String>, runner::Error> {
         // More data than memory, as a program that fits is not paged.
-        let limits = Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new() };
+        let limits = Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new(), window: None };
         let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "33554432"]));
         let run = self.terapage(program, &limits, None, |finished| finished.passes());
         Ok(match run {
@@ -231,7 +233,7 @@ impl Session {
 
     /// A job without a limit.
     pub fn job(&self, program: PathBuf, arguments: Vec<OsString>) -> Job<'static> {
-        Job { program, arguments, output: None, cgroup: None, timeout: self.timeout }
+        Job { program, arguments, variables: Vec::new(), output: None, cgroup: None, timeout: self.timeout }
     }
 
     /// A path of this session's own in its directory.
@@ -341,7 +343,12 @@ impl Session {
         all.extend(limits.options.iter().cloned());
         all.extend(["--stats".into(), stats.path().into(), "--".into(), program.into()]);
         all.extend(arguments);
-        let job = Job { output, ..self.job(terapage, all) };
+        let variables = limits.window.map_or_else(Vec::new, |window| {
+            let rest = 1000 - (window * 1000 / limits.memory).clamp(1, 900);
+            // From the first byte on, and the rest of the budget soft.
+            vec![("TERAPAGE_START_BYTES", "0".into()), ("TERAPAGE_SOFT_PER_MILLE", rest.to_string())]
+        });
+        let job = Job { output, variables, ..self.job(terapage, all) };
         let finished = self.or_failed(Contender::Terapage, runner::run(&self.janitor, &self.stop, job))?;
         let finished = match finished {
             Ok(finished) => finished,

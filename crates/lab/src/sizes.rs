@@ -29,6 +29,7 @@ impl Sizes {
             memory: size("--memory", &self.memory, MIB)?,
             block: self.block.as_deref().map(|text| size("--block", text, 4096)).transpose()?,
             options: Vec::new(),
+            window: None,
         })
     }
 }

@@ -36,10 +36,10 @@ pub struct Sort {
     /// 768 MiB and 512 MiB for 600 MB of text, in proportion for others.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Vec<String>,
-    /// Bytes of memory behind which the references are recorded that Belady's optimum is found for. By
+    /// Bytes that sort may touch unseen while the references are recorded that Belady's optimum is found for. By
     /// default a half, a quarter and an eighth of each budget, as long as that ends in time.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    record_memory: Option<String>,
+    record_window: Option<String>,
     /// Seed of the text.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -69,9 +69,9 @@ impl Sort {
     pub fn run(self) -> anyhow::Result<()> {
         let bytes = size("--size", &self.size, 1000)?;
         let budgets = self.budgets(bytes)?;
-        let record_memory = self.record_memory.map(|text| size("--record-memory", &text, MIB)).transpose()?;
+        let record_window = self.record_window.map(|text| size("--record-window", &text, MIB)).transpose()?;
         // 600 MB of text take 1.66 GB.
-        let limits = |memory| Limits { data: bytes * 3, memory, block: None, options: Vec::new() };
+        let limits = |memory| Limits { data: bytes * 3, memory, block: None, options: Vec::new(), window: None };
         let least = budgets.iter().copied().min().unwrap_or(MIB);
         let mut session = Session::start("sort", self.common, &ABLE, &limits(least))?;
         let text = text(&session, bytes, self.seed)?;
@@ -89,7 +89,7 @@ impl Sort {
         let runs = session.rounds(&entrants, Entrant::name, |entrant| {
             checked(entrant.contender, &limits(entrant.memory))
         })?;
-        let mut optima = Optima::new(&session, record_memory);
+        let mut optima = Optima::new(&session, record_window);
         let optima = entrants
             .iter()
             .filter(|entrant| entrant.contender == Contender::Terapage)

@@ -260,7 +260,7 @@ fn page_ins_are_held_against_the_optimum_of_the_densest_recording() {
         "--contenders",
         "terapage",
     ];
-    // One that can record behind an eighth of the budget, and one that cannot record at all.
+    // One that can record with a window of an eighth of the budget, and one that cannot record at all.
     let killed = "[ -n \"$off\" ] && kill -9 $$\nexec \"$@\"";
     for (then, recorded) in [("exec \"$@\"", 1 << 20), (killed, 8 << 20)] {
         let place = directory();
@@ -274,9 +274,9 @@ fn page_ins_are_held_against_the_optimum_of_the_densest_recording() {
         assert_eq!(found["optimum"], optimum, "{found}");
         assert_eq!(found["references"], 40);
         assert_eq!(found["first_touches"], 8);
-        assert_eq!(found["recorded_memory_bytes"], recorded);
+        assert_eq!(found["recorded_window_bytes"], recorded);
         let notes = found["notes"].as_array().expect("notes");
-        let noted = notes.iter().any(|note| note == "a recording behind 4 MiB: killed");
+        let noted = notes.iter().any(|note| note == "a recording with a window of 4 MiB: killed");
         assert_eq!(noted, then == killed, "{notes:?}");
         let targets = report["targets"].as_array().expect("targets");
         let target = targets.iter().find(|target| target["what"] == "terapage 8 MiB: page-ins / optimum");
@@ -348,7 +348,7 @@ fn nonsense_is_refused_in_one_line() {
         ["random", "--block", "1"],
         ["sort", "--size", ""],
         ["sort", "--memory", "-1"],
-        ["sort", "--record-memory", "1K"],
+        ["sort", "--record-window", "1K"],
         ["sort", "--dir", "/nonexistent"],
     ] {
         let mut command = Command::new(&program);
