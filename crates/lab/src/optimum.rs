@@ -145,7 +145,8 @@ impl<'a> Optima<'a> {
             }
             let what = format!("a recording with a window of {}", Size(window));
             let memory = limits.data.max(limits.memory);
-            let behind = Limits { memory, block: Some(block), window: Some(window), ..limits.with(Vec::new()) };
+            let behind =
+                Limits { memory, block: Some(block), window: Some(window), ..limits.with(Vec::new()) };
             let began = Instant::now();
             match self.session.extra(what.clone(), || self.record_once(&behind, run))? {
                 Ok(touched) => self.recording = Some(Recording { window, block, touched }),

@@ -496,8 +496,7 @@ impl Report {
         if self.optima.is_empty() {
             return;
         }
-        let head =
-            ["page-ins, blocks", "measured", "optimum", "ratio", "with first", "references", "window"];
+        let head = ["page-ins, blocks", "measured", "optimum", "ratio", "with first", "references", "window"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         let count = |count: Option<u64>| count.map_or_else(|| "-".into(), |count| count.to_string());
         for optimum in &self.optima {

@@ -219,7 +219,8 @@ impl Session {
 
     fn probe_terapage(&self) -> Result<Result<(), String>, runner::Error> {
         // More data than memory, as a program that fits is not paged.
-        let limits = Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new(), window: None };
+        let limits =
+            Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new(), window: None };
         let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "33554432"]));
         let run = self.terapage(program, &limits, None, |finished| finished.passes());
         Ok(match run {

@@ -71,7 +71,8 @@ impl Sort {
         let budgets = self.budgets(bytes)?;
         let record_window = self.record_window.map(|text| size("--record-window", &text, MIB)).transpose()?;
         // 600 MB of text take 1.66 GB.
-        let limits = |memory| Limits { data: bytes * 3, memory, block: None, options: Vec::new(), window: None };
+        let limits =
+            |memory| Limits { data: bytes * 3, memory, block: None, options: Vec::new(), window: None };
         let least = budgets.iter().copied().min().unwrap_or(MIB);
         let mut session = Session::start("sort", self.common, &ABLE, &limits(least))?;
         let text = text(&session, bytes, self.seed)?;

@@ -14,6 +14,9 @@ const READY_BYTES: usize = 16 << 20;
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: usize = 32 << 20;
 
+/// Blocks that one page-out takes while a thread waits for a read: as many as fit into its wait.
+const WAITED_FOR: usize = 16;
+
 /// Blocks that are taken out to be watched after one page-out, at most.
 const WATCH_BATCH: usize = 4;
 
@@ -49,7 +52,8 @@ impl Engine {
     /// Pages out so far ahead of need that frames can be had at once.
     pub(crate) fn balance(&mut self) {
         while self.is_short() {
-            if self.page_out(self.missing().min(self.batch())) == 0 {
+            let most = if self.demands > 0 { WAITED_FOR } else { usize::MAX };
+            if self.page_out(self.missing().min(self.batch()).min(most)) == 0 {
                 return;
             }
             self.enter(0);

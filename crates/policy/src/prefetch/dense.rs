@@ -7,8 +7,9 @@
 
 use super::Ahead;
 
-/// Touches of a neighbourhood after which the rest of it is read.
+/// Touches of a neighbourhood after which the rest of it is read: at first, and once such reads have lasted.
 const TOUCHES: u8 = 4;
+const TOUCHES_PROVEN: u8 = 2;
 
 /// Neighbourhoods read as a whole by which it is judged whether that pays.
 const JUDGED: u32 = 64;
@@ -61,6 +62,8 @@ pub struct Dense {
     again: u32,
     /// Nothing is read before this while.
     rests_to: u32,
+    /// Touches after which a neighbourhood is read.
+    enough: u8,
 }
 
 impl Dense {
@@ -69,7 +72,18 @@ impl Dense {
         let shift = run.max(1).ilog2();
         let places = (u64::from(frames >> shift) * PLACES).next_power_of_two();
         let extents = vec![Extent::default(); places as usize];
-        Dense { extents, shift, frames, now: 1, came: 0, active: [0; 2], read: 0, again: 0, rests_to: 0 }
+        Dense {
+            extents,
+            shift,
+            frames,
+            now: 1,
+            came: 0,
+            active: [0; 2],
+            read: 0,
+            again: 0,
+            rests_to: 0,
+            enough: TOUCHES,
+        }
     }
 
     /// `blocks` come in, of whatever neighbourhood.
@@ -100,7 +114,7 @@ impl Dense {
             extent.at = now;
         }
         extent.touches = extent.touches.saturating_add(1);
-        if extent.touches < TOUCHES || now < self.rests_to {
+        if extent.touches < self.enough || now < self.rests_to {
             return None;
         }
         extent.touches = 0;
@@ -113,6 +127,7 @@ impl Dense {
         self.read += 1;
         if self.read == JUDGED {
             self.rests_to = if self.again > JUDGED / 2 { now + REST } else { 0 };
+            self.enough = if self.again > JUDGED / 4 { TOUCHES } else { TOUCHES_PROVEN };
             (self.read, self.again) = (0, 0);
         }
         Some(Ahead { first: number << self.shift, count, step: 1 })

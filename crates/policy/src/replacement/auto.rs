@@ -42,7 +42,7 @@ const COMPANY_MIN: u32 = 2;
 const OLD_PERCENT: usize = 30;
 /// The newcomers' share of the frames, in per cent: at the start, least, most.
 const NEW_START: usize = 25;
-const NEW_MIN: usize = 12;
+const NEW_MIN: usize = 5;
 const NEW_MAX: usize = 90;
 /// Extents that are left in each younger part, and of each kind, as long as there are others.
 const YOUNG_MIN: usize = 2;
