@@ -80,10 +80,9 @@ impl Engine {
             let Some(place) = self.zero_place(places.is_empty()) else { break };
             places.push(place);
         }
+        // Places come as neighbours, ascending: so must the blocks.
         let mut blocks = wanted[..places.len()].to_vec();
         blocks.sort_unstable();
-        // Neighbours in the pool go into the program together.
-        places.sort_unstable();
         for (&block, &place) in blocks.iter().zip(&places) {
             self.table.get_mut(block).place = place;
         }
@@ -231,8 +230,6 @@ impl Engine {
         if !blocks.is_sorted() {
             blocks.reverse();
         }
-        // Neighbours in the pool go into the program together.
-        places.sort_unstable();
         self.read(&blocks, &places, 0);
     }
 

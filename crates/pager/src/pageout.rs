@@ -14,7 +14,8 @@ const READY_BYTES: usize = 16 << 20;
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: usize = 32 << 20;
 
-/// Blocks that one page-out takes while a thread waits for a read: as many as fit into its wait.
+/// Blocks that one page-out takes while a thread waits for a read and nothing is being written: as many as fit into its wait. Where
+/// blocks are written, large writes matter more.
 const WAITED_FOR: usize = 16;
 
 /// Blocks that are taken out to be watched after one page-out, at most.
@@ -52,7 +53,7 @@ impl Engine {
     /// Pages out so far ahead of need that frames can be had at once.
     pub(crate) fn balance(&mut self) {
         while self.is_short() {
-            let most = if self.demands > 0 { WAITED_FOR } else { usize::MAX };
+            let most = if self.demands > 0 && self.writing == 0 { WAITED_FOR } else { usize::MAX };
             if self.page_out(self.missing().min(self.batch()).min(most)) == 0 {
                 return;
             }
