@@ -42,7 +42,7 @@ pub struct Optima<'a> {
     record_window: Option<u64>,
     /// The densest recording.
     recording: Option<Recording>,
-    /// The largest window with which recording failed, or would take too long, bytes.
+    /// The largest window with which recording failed, bytes.
     too_small: u64,
 }
 
@@ -155,8 +155,8 @@ impl<'a> Optima<'a> {
                     return Ok(vec![format!("{what}: {why}")]);
                 }
             }
-            if began.elapsed().mul_f64(GROWTH) > self.session.timeout && self.record_window.is_none() {
-                self.too_small = window - 1;
+            if began.elapsed().mul_f64(GROWTH) > self.session.timeout {
+                break;
             }
         }
         Ok(Vec::new())

@@ -98,7 +98,7 @@ mod maker {
             Ok(Maker { stage: (memory::reserve(2 * HUGE)? as usize).next_multiple_of(HUGE) })
         }
 
-        pub fn pays(&self) -> bool {
+        pub fn pays(&mut self) -> bool {
             self.stage != 0
         }
 

@@ -351,8 +351,7 @@ impl Engine {
                 let first = !self.table.get(block).has(WANTED);
                 self.table.get_mut(block).flags |= WANTED;
                 if first {
-                    self.prefetch.late();
-                    self.prefetch_after(block);
+                    self.prefetch_after(block, true);
                 }
             }
             State::Writing => self.table.get_mut(block).flags |= WANTED,

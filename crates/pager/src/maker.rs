@@ -134,10 +134,13 @@ impl Maker {
         Ok(maker)
     }
 
-    /// Whether frames are to be cut from huge pages.
-    pub fn pays(&self) -> bool {
+    /// Whether frames are to be cut from huge pages. Where they are slow, those made ahead are given back.
+    pub fn pays(&mut self) -> bool {
         let others = self.thread.map_or(0, |shared| shared.slow.load(SeqCst));
-        self.stage != 0 && self.slow + others < SLOW_MAX
+        if self.slow + others >= SLOW_MAX {
+            self.end();
+        }
+        self.stage != 0
     }
 
     /// A huge page, zero but for the first byte of each page, which is 1, while `pages` may still be made, that one included; to be given
@@ -227,9 +230,10 @@ mod tests {
     #[test]
     fn slow_ones_are_the_last() {
         let mut maker = Maker::start(20, false).unwrap();
-        assert!(maker.pays());
+        assert!(maker.pays() && maker.stage != 0);
         maker.slow = SLOW_MAX;
         assert!(!maker.pays() && maker.take(20).is_none());
+        assert!(maker.stage == 0 && maker.thread.is_none());
     }
 
     #[test]

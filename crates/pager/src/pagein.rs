@@ -131,7 +131,7 @@ impl Engine {
         if marker {
             self.prefetch.outcome(1, 0);
             Counters::add(&self.counters.prefetch_used_blocks, 1);
-            self.prefetch_after(block);
+            self.prefetch_after(block, false);
         } else {
             self.count_soft_fault(block);
             self.policy.seen(block);
@@ -151,13 +151,18 @@ impl Engine {
         self.read(&[block], &[place], since_ns);
         Counters::add(&self.counters.demand_blocks, 1);
         self.hurry(block);
-        self.prefetch_after(block);
+        self.prefetch_after(block, false);
     }
 
     /// What the prefetch policy asks for after a touch.
-    pub(crate) fn prefetch_after(&mut self, block: u32) {
+    ///
+    /// `late`: the block's read was under way.
+    pub(crate) fn prefetch_after(&mut self, block: u32, late: bool) {
         if self.is_random(block) {
             return;
+        }
+        if late {
+            self.prefetch.late();
         }
         if let Some(ahead) = self.prefetch.touched(block) {
             self.read_ahead(ahead);
@@ -191,7 +196,9 @@ impl Engine {
 
     /// Whether so many blocks can be read ahead without waiting for frames.
     fn has_room_for(&self, blocks: usize) -> bool {
-        blocks <= self.ready() && self.reading + blocks <= self.most_read()
+        // A run may be longer than the limit since that has shrunk.
+        let fits = self.reading == 0 || self.reading + blocks <= self.most_read();
+        fits && blocks <= self.ready()
     }
 
     /// Reads the runs that were put off, as far as there are frames by now.

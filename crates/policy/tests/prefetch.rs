@@ -188,6 +188,38 @@ fn a_part_that_is_touched_all_over_is_read_by_neighbourhoods() {
     assert!(pager.faults < 300 * 8, "{} faults for 300 neighbourhoods", pager.faults);
 }
 
+/// The most blocks that a scan has asked for beyond its last touch; each marker is touched, `late` or in time.
+fn reach(policy: &mut dyn Prefetch, from: u32, late: bool) -> u32 {
+    let (mut markers, mut asked, mut most) = (vec![from, from + 1], 0, 0);
+    let mut at = 0;
+    while at < markers.len() && at < 200 {
+        let touch = markers[at];
+        at += 1;
+        if late && at > 2 {
+            policy.late();
+        }
+        let first = policy.touched(touch);
+        let runs: Vec<Ahead> = first.into_iter().chain(policy.more()).collect();
+        for run in runs {
+            markers.push(run.first);
+            asked = run.first + run.count;
+        }
+        most = most.max(asked.saturating_sub(touch));
+    }
+    most
+}
+
+#[test]
+fn a_stream_is_no_further_ahead_than_it_needs() {
+    for name in ["auto", "sequential"] {
+        let mut policy = policy(name, 16, 256);
+        let in_time = reach(&mut *policy, 1000, false);
+        assert!((16..=3 * 16).contains(&in_time), "{name}: {in_time}");
+        let late = reach(&mut *policy, 100_000, true);
+        assert!(late > 128, "{name}: {late}");
+    }
+}
+
 #[test]
 fn neighbourhoods_that_do_not_last_are_read_no_more() {
     // Few at once, but other blocks drive them out before they come again.

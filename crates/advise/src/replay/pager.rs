@@ -235,7 +235,6 @@ impl<'a> Pager<'a> {
         if late > 0.0 {
             let waited = self.wait(late);
             self.forecast.stream_us += waited;
-            self.prefetch.late();
         }
         let waited = self.wait(self.timing.costs.soft_us);
         self.forecast.soft_us += waited;
@@ -244,6 +243,9 @@ impl<'a> Pager<'a> {
         if std::mem::replace(&mut entry.marker, false) {
             self.forecast.markers += 1;
             self.prefetch.outcome(1, 0);
+            if late > 0.0 {
+                self.prefetch.late();
+            }
             self.prefetch_after(block);
         } else {
             self.forecast.soft_faults += 1;
