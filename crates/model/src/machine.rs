@@ -11,7 +11,7 @@ use shuttle::rand::Rng;
 use shuttle::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 /// A fault, of the pager's or the kernel's, made through the machine, that a checker must find.
@@ -96,6 +96,8 @@ pub(crate) struct Machine {
     pub slots: Vec<Vec<u8>>,
     /// Times in a row that an operation has failed, by its tag.
     pub failures: HashMap<u64, u32>,
+    /// Pages of the pool whose bytes are in the program too.
+    pub copied: HashSet<usize>,
     /// Ranges that the program is discarding.
     pub discarding: Vec<std::ops::Range<usize>>,
     pub ending: bool,
@@ -140,6 +142,7 @@ pub fn start(behaviour: Behaviour) {
         ends: VecDeque::new(),
         slots: Vec::new(),
         failures: HashMap::new(),
+        copied: HashSet::new(),
         discarding: Vec::new(),
         ending: false,
         now_ns: 1,
@@ -247,6 +250,7 @@ impl Machine {
     /// A page comes.
     pub fn bring(&mut self, at: usize, page: Page) {
         *self.watched(at) = Page { present: true, ..page };
+        self.copied.remove(&at);
         self.present += 1;
         let most = self.behaviour.pages_max;
         assert!(self.present <= most, "{} pages are more than the budget, {most}", self.present);
@@ -255,6 +259,7 @@ impl Machine {
     /// A page goes.
     pub fn remove(&mut self, at: usize) -> Page {
         let page = std::mem::take(self.watched(at));
+        self.copied.remove(&at);
         if page.present {
             self.present -= 1;
             // SAFETY: the page is the machine's memory, and nobody has a reference to it while `with` lasts.
@@ -286,23 +291,24 @@ impl Machine {
         }
     }
 
-    /// A frame gets other bytes: those of its block, if they are what the program has now, must be in a store.
-    pub fn assert_clean(&self, at: usize, old: &[u8]) {
-        if old.iter().all(|byte| *byte == 0) {
+    /// A page of a frame gets other bytes: those of its block, if they are what the program has now, must be in a store, or in the
+    /// program.
+    pub fn assert_clean(&mut self, at: usize, old: &[u8]) {
+        if self.copied.remove(&at) || old.iter().all(|byte| *byte == 0) {
             return;
         }
         for area in &self.areas {
-            let blocks = area.truth.chunks_exact(old.len()).zip(area.pages.chunks_exact(old.len() / PAGE));
-            for (index, (_, pages)) in blocks.enumerate().filter(|(_, (truth, _))| *truth == old) {
-                let block = area.start + index * old.len();
+            for (index, (truth, page)) in area.truth.chunks_exact(PAGE).zip(&area.pages).enumerate() {
+                let lost = area.start + index * PAGE;
                 let stored =
-                    || self.slots.iter().any(|slots| slots.chunks_exact(old.len()).any(|slot| slot == old));
+                    || self.slots.iter().any(|slots| slots.chunks_exact(PAGE).any(|slot| slot == old));
                 assert!(
-                    pages.iter().all(|page| page.present)
-                        || self.discarding.iter().any(|range| range.contains(&block))
+                    truth != old
+                        || page.present
+                        || self.discarding.iter().any(|range| range.contains(&lost))
                         || stored()
                         || self.in_a_file(old),
-                    "the frame at {at:#x} is reused while its block, {block:#x}, is dirty"
+                    "the frame at {at:#x} is reused while its page, {lost:#x}, is dirty"
                 );
             }
         }

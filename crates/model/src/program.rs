@@ -127,7 +127,7 @@ fn fault(page: usize, write: bool) {
             panic!("no userfaultfd for {page:#x}")
         };
         assert!(!*strict, "the program touches the pool");
-        messages.push_back((id, Fault { at: page, write, protected: state.present }));
+        messages.push_back((id, Fault { at: page, write, protected: state.present, thread: 0 }));
         machine.notify(uffd);
         // The kernel looks again once the fault can be read.
         let sleeps = !state.present || write && state.protected;

@@ -218,7 +218,9 @@ fn transfer(operation: &Operation) -> i32 {
         let bytes = unsafe { memory::bytes(piece.at, piece.len) };
         with(|machine| {
             if !operation.write {
-                machine.assert_clean(piece.at, bytes);
+                for (index, page) in bytes.chunks_exact(PAGE).enumerate() {
+                    machine.assert_clean(piece.at + index * PAGE, page);
+                }
             }
             let from = operation.offset + done;
             let store = match operation.medium {

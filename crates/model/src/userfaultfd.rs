@@ -28,6 +28,8 @@ pub struct Fault {
     pub write: bool,
     /// The page is there but protected against writes.
     pub protected: bool,
+    /// The thread that waits: it is not told here.
+    pub thread: u32,
 }
 
 /// Why a transfer stopped, and how far it had come by the kernel's own count.
@@ -211,6 +213,7 @@ impl Userfaultfd {
                 if !there {
                     machine.bring(to, Page::default());
                     put(to, from);
+                    machine.copied.insert(from);
                 }
                 there
             });

@@ -123,6 +123,28 @@ mod maker {
     }
 }
 
+/// There are no processors to be kept awake.
+mod awake {
+    pub struct Awake;
+
+    impl Awake {
+        pub fn never() -> Awake {
+            Awake
+        }
+
+        pub fn where_it_pays() -> Awake {
+            Awake
+        }
+
+        pub fn read(&mut self, _now_ns: u64, _thread: u32) {}
+
+        pub fn other(&mut self) {}
+
+        #[allow(dead_code, reason = "a child's part needs a process of its own")]
+        pub fn forget(&mut self) {}
+    }
+}
+
 /// The pager's thread looks at bytes by itself: its helpers are for more bytes than blocks have here.
 mod crew {
     use terapage_model::memory;

@@ -2,6 +2,7 @@
 //! changes the state of blocks. It waits in one place, and for I/O only where a thread
 //! of the program waits for the same.
 
+use crate::awake::Awake;
 use crate::crew::Crew;
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
@@ -16,7 +17,7 @@ use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
-use terapage_sys::memory::HUGE;
+use terapage_sys::memory::{self, HUGE};
 use terapage_sys::ring::{Done, Piece, Ring};
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
@@ -32,6 +33,14 @@ const ENTRIES: u32 = 512;
 
 /// Looks for work that pay, less twice those that do not, are counted up to this.
 const LUCK_MAX: u32 = 16;
+
+/// Bytes of neighbours that are copied into the program rather than moved, where there is room: a move interrupts every
+/// processor that has the program's tables, and wakes those that idle.
+const COPIED_BYTES: usize = 16 << 10;
+
+/// Bytes of frames that are left unmade for copies, if that is no more than this part of the budget.
+const SPARE_BYTES: usize = 256 << 10;
+const SPARE_PART: usize = 8;
 
 /// Tries of an operation that fails.
 const TRIES: u32 = 4;
@@ -73,6 +82,8 @@ pub(crate) struct Engine {
     pub limit: usize,
     /// Frames that exist: in the program or in the pool.
     pub frames: usize,
+    /// Frames that the pool leaves unmade.
+    pub spare: usize,
     pub mapped: usize,
     pub writing: usize,
     pub reading: usize,
@@ -84,6 +95,7 @@ pub(crate) struct Engine {
     pub mover: Mover,
     pub crew: Crew,
     pub maker: Maker,
+    pub awake: Awake,
     /// The hash of a block of zeros.
     pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
@@ -140,6 +152,7 @@ impl Engine {
             block,
             limit,
             frames: 0,
+            spare: 0,
             mapped: 0,
             writing: 0,
             reading: 0,
@@ -150,6 +163,7 @@ impl Engine {
             mover,
             crew: Crew::alone(),
             maker: Maker::none(),
+            awake: Awake::never(),
             zero_hash: xxhash_rust::xxh3::xxh3_128(&vec![0; block]),
             policy,
             prefetch,
@@ -190,6 +204,9 @@ impl Engine {
             // To look for work would keep the program from doing any.
             self.options.spin_us = 0;
         }
+        if self.options.spin_us > 0 {
+            self.awake = Awake::where_it_pays();
+        }
         if self.mover.moves() {
             let pages = self.limit.saturating_sub(self.frames) * self.block / HUGE;
             // They only save time.
@@ -214,6 +231,9 @@ impl Engine {
                     self.enter(0);
                 }
                 self.balance();
+            }
+            if self.demands > 0 {
+                self.make_spare();
             }
             self.read_postponed();
             self.publish();
@@ -344,7 +364,7 @@ impl Engine {
         };
         match self.table.state(block) {
             State::Zero => self.first_touch(block),
-            State::Stored => self.hard_fault(block),
+            State::Stored => self.hard_fault(block, fault.thread),
             State::Soft => self.soft_fault(block),
             State::Watched => self.watched_fault(block),
             State::Reading => {
@@ -486,7 +506,10 @@ impl Engine {
         if let Some(place) = self.pool.take_free() {
             return Some(place);
         }
-        if self.make_frames() { self.pool.take_free() } else { self.reclaim() }
+        if self.make_frames(self.spare) {
+            return self.pool.take_free();
+        }
+        self.reclaim().or_else(|| if self.make_frames(0) { self.pool.take_free() } else { None })
     }
 
     /// A filled place that is all zero: like [`place`](Self::place), or, not `wait`, like
@@ -495,19 +518,19 @@ impl Engine {
         if let Some(place) = self.pool.take_zero() {
             return Some(place);
         }
-        if self.make_frames() {
+        if self.make_frames(self.spare) {
             return self.pool.take_zero();
         }
         let place = if wait { Some(self.place()) } else { self.place_at_once() };
         place.inspect(|&place| self.pool.zero(place))
     }
 
-    /// Makes new frames, if there may be more.
-    fn make_frames(&mut self) -> bool {
-        if self.frames >= self.limit {
+    /// Makes new frames, if there may be more than `spare`.
+    fn make_frames(&mut self, spare: usize) -> bool {
+        if self.frames + spare >= self.limit {
             return false;
         }
-        let made = self.pool.make(&mut self.mover, &mut self.maker, self.limit - self.frames);
+        let made = self.pool.make(&mut self.mover, &mut self.maker, self.limit - self.frames - spare);
         self.frames += self.or_stop(made);
         true
     }
@@ -560,18 +583,67 @@ impl Engine {
                 })
                 .count();
             let (to, from) = (self.table.address(first), self.pool.address(place));
-            let installed = self.mover.install(to, from, run * self.block);
-            self.or_stop(installed);
+            let copied = if self.may_copy(run) {
+                let copied = self.mover.copy(to, from, run * self.block);
+                self.or_stop(copied)
+            } else {
+                let installed = self.mover.install(to, from, run * self.block);
+                self.or_stop(installed);
+                false
+            };
             for &block in &rest[..run] {
                 self.table.set_state(block, State::Mapped);
                 let entry = self.table.get_mut(block);
                 entry.flags = 0;
                 let place = entry.place;
-                self.pool.put_hollow(place);
+                if copied {
+                    self.pool.put_free(place);
+                    self.frames += 1;
+                } else {
+                    self.pool.put_hollow(place);
+                }
             }
             self.mapped += run;
             rest = &rest[run..];
         }
+    }
+
+    /// Whether so many blocks are few enough to be copied into the program, and there is room for that.
+    fn may_copy(&mut self, blocks: usize) -> bool {
+        if blocks * self.block > COPIED_BYTES {
+            return false;
+        }
+        let room = self.frames + blocks <= self.limit;
+        if !room && self.spare == 0 {
+            self.spare = (SPARE_BYTES / self.block).min(self.limit / SPARE_PART);
+        }
+        room
+    }
+
+    /// Gives frames back once copies have used up half of what was left unmade, while a thread waits anyhow.
+    fn make_spare(&mut self) {
+        if self.frames + self.spare / 2 < self.limit {
+            return;
+        }
+        let wanted = (self.frames + self.spare).saturating_sub(self.limit);
+        if wanted > 0 && self.ring().has_unsubmitted() {
+            self.enter(0);
+        }
+        let mut places: Vec<u32> = Vec::with_capacity(wanted);
+        while places.len() < wanted {
+            let Some(place) = self.pool.take_free().or_else(|| self.reclaim()) else { break };
+            places.push(place);
+        }
+        places.sort_unstable();
+        for run in places.chunk_by(|&one, &next| next == one + 1) {
+            // SAFETY: the places are free.
+            if let Err(error) = unsafe { memory::discard(self.pool.address(run[0]), run.len() * self.block) }
+            {
+                self.stop(&error.to_string());
+            }
+        }
+        self.frames -= places.len();
+        places.iter().for_each(|&place| self.pool.put_hollow(place));
     }
 
     fn publish(&mut self) {

@@ -50,6 +50,7 @@ impl Engine {
         }
         self.ring = None;
         self.maker.forget();
+        self.awake.forget();
         // The thread that writes the trace, and the file, are the parent's.
         self.recorder = None;
         self.queue.clear();

@@ -4,6 +4,7 @@
 //! store, and serves requests. `docs/pager.md` tells how; `engine.rs` is where to begin reading.
 
 mod advice;
+mod awake;
 mod crew;
 mod engine;
 mod error;

@@ -213,6 +213,18 @@ impl Mover {
         Ok(())
     }
 
+    /// Copies `len` bytes from the pool into the program, and wakes who waits: the frames stay in the pool. Where the kernel has no
+    /// page for a copy they go, as with [`install`](Self::install). Whether they were copied.
+    pub fn copy(&mut self, to: usize, place: usize, len: usize) -> std::result::Result<bool, Lost> {
+        // SAFETY: nobody writes to the place meanwhile.
+        let Err(stuck) = (unsafe { self.program.copy(to, place, len, true) }) else { return Ok(true) };
+        self.install_by_pages(to + stuck.done, place + stuck.done, len - stuck.done, stuck.errno)?;
+        // SAFETY: the bytes are in the program now.
+        unsafe { memory::discard(place, len) }.ok();
+        self.program.wake(to, len).ok();
+        Ok(false)
+    }
+
     fn install_by_pages(
         &mut self,
         to: usize,

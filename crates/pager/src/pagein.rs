@@ -15,6 +15,7 @@ impl Engine {
     /// A block that was never touched, or has become zero: zeros, and more of them where
     /// fresh memory is touched in order.
     pub(crate) fn first_touch(&mut self, block: u32) {
+        self.awake.other();
         Counters::add(&self.counters.first_touches, 1);
         self.record(Kind::FirstTouch, [block]);
         let (wanted, down) = self.fresh_window(block);
@@ -25,7 +26,7 @@ impl Engine {
             .map_while(at)
             .take_while(|&block| region.contains(&block) && self.table.state(block) == State::Zero);
         let run: Vec<u32> = run.collect();
-        let room = (self.limit - self.frames).min(run.len());
+        let room = self.limit.saturating_sub(self.frames + self.spare).min(run.len());
         let count = if room > 0 && !self.pool.has_zero() && !self.maker.pays() {
             let first = if down { run[room - 1] } else { block };
             self.install_fresh(first, room as u32);
@@ -98,6 +99,7 @@ impl Engine {
         self.record(Kind::SoftFault, [block]);
         self.soft_len -= 1;
         self.install(&[block]);
+        self.awake.other();
         self.count_soft_fault(block);
         self.policy.rescue(block);
         self.put_back_company(block);
@@ -139,8 +141,11 @@ impl Engine {
     }
 
     /// A touch of a block that only the store has.
-    pub(crate) fn hard_fault(&mut self, block: u32) {
+    ///
+    /// `thread`: whose, or 0 for one unknown.
+    pub(crate) fn hard_fault(&mut self, block: u32, thread: u32) {
         let since_ns = self.now();
+        self.awake.read(since_ns, thread);
         Counters::add(&self.counters.hard_faults, 1);
         Counters::add(&self.table.usage.of(block).hard_faults, 1);
         self.record(Kind::HardFault, [block]);
@@ -234,6 +239,7 @@ impl Engine {
         let Some(&marker) = blocks.first() else { return };
         self.table.get_mut(marker).flags |= MARKER;
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
+        self.awake.other();
         if !blocks.is_sorted() {
             blocks.reverse();
         }

@@ -187,6 +187,72 @@ pub fn pid() -> u64 {
     u64::from(std::process::id())
 }
 
+/// Some of the machine's processors.
+#[derive(Clone)]
+pub struct Processors(libc::cpu_set_t);
+
+impl Processors {
+    /// Those that the calling thread may use; `None` where they have higher numbers than fit.
+    pub fn of_this_thread() -> Option<Processors> {
+        // SAFETY: zeros are a valid set, which has room for what is written.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            (libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0).then_some(Processors(set))
+        }
+    }
+
+    /// Their numbers, ascending.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        // SAFETY: each number has a bit in the set.
+        (0..8 * size_of_val(&self.0)).filter(|&number| unsafe { libc::CPU_ISSET(number, &self.0) })
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        // SAFETY: the set is valid.
+        unsafe { libc::CPU_COUNT(&self.0) as usize }
+    }
+
+    /// The one with this number, if it is among them.
+    pub fn only(&self, number: usize) -> Option<Processors> {
+        if number >= 8 * size_of_val(&self.0) {
+            return None;
+        }
+        // SAFETY: the number has a bit in the set; zeros are a valid set.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(number, &mut set);
+            libc::CPU_ISSET(number, &self.0).then_some(Processors(set))
+        }
+    }
+
+    /// The calling thread uses these and no others from now on, if the kernel lets it.
+    pub fn use_them(&self) {
+        // SAFETY: the set is valid.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };
+    }
+}
+
+/// The calling thread runs only where nobody else wants to from now on.
+pub fn give_way() {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter is valid.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &priority) };
+}
+
+/// The number of the processor that the calling thread runs on.
+pub fn processor() -> Option<usize> {
+    // SAFETY: no memory is touched.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// The number of the processor that a thread of this process runs on, or did last.
+pub fn processor_of(thread: u32) -> Option<usize> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    // The name, in brackets, may hold anything; the processor is the 37th field after it (proc(5)).
+    stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()
+}
+
 /// Lets other threads run.
 pub fn pause() -> Result<()> {
     // SAFETY: no memory is touched.

@@ -32,6 +32,8 @@ pub struct Fault {
     pub write: bool,
     /// The page is there but protected against writes.
     pub protected: bool,
+    /// The thread that waits, or 0 where the kernel does not say.
+    pub thread: u32,
 }
 
 /// Why a transfer stopped, and how far it had come by the kernel's own count.
@@ -61,7 +63,7 @@ impl Userfaultfd {
         let features = probe.handshake(0)?;
         drop(probe);
         let wanted = match kind {
-            Kind::Waiting => 0,
+            Kind::Waiting => u64::from(raw::UFFD_FEATURE_THREAD_ID),
             Kind::Strict => u64::from(raw::UFFD_FEATURE_SIGBUS),
         };
         let have = Self::bare(flags)?;
@@ -222,6 +224,8 @@ impl Userfaultfd {
                 at: fault.address as usize & !(crate::PAGE - 1),
                 write: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WRITE) != 0,
                 protected: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WP) != 0,
+                // SAFETY: the kernel writes it, or leaves zeros.
+                thread: unsafe { fault.feat.ptid },
             });
         }
         Ok(())
