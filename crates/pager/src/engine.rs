@@ -114,6 +114,8 @@ pub(crate) struct Engine {
     pub free_origins: Vec<u8>,
     pub ring: Option<Ring>,
     pub transfers: Vec<Option<Transfer>>,
+    /// Ends of them that were not yet handled.
+    pub finished: VecDeque<Done>,
     pub queue: VecDeque<Fault>,
     pub faults_ready: bool,
     pub requests_ready: bool,
@@ -177,6 +179,7 @@ impl Engine {
             free_origins: Vec::new(),
             ring: None,
             transfers: Vec::new(),
+            finished: VecDeque::new(),
             queue: VecDeque::new(),
             faults_ready: false,
             requests_ready: false,
@@ -221,6 +224,9 @@ impl Engine {
         }
         loop {
             self.take_ends();
+            // One at a time: to check and install a long run takes as long as to read one, and
+            // the store must not wait for new work meanwhile.
+            self.handle_end();
             self.take_faults();
             while let Some(fault) = self.queue.pop_front() {
                 self.fault(fault);
@@ -242,7 +248,11 @@ impl Engine {
                 self.serve_request();
                 continue;
             }
-            if !self.faults_ready {
+            if !self.finished.is_empty() {
+                if self.ring().has_unsubmitted() {
+                    self.enter(0);
+                }
+            } else if !self.faults_ready {
                 self.sleep();
             }
         }
@@ -317,8 +327,23 @@ impl Engine {
 
     /// Waits until something ends, and handles it.
     pub fn wait(&mut self) {
-        self.enter(1);
-        self.take_ends();
+        if self.finished.is_empty() {
+            self.enter(1);
+            self.take_ends();
+        }
+        self.handle_end();
+    }
+
+    /// Handles the end of one operation, if one has ended: first of those that a thread waits for.
+    fn handle_end(&mut self) {
+        let waited_for = |done: &Done| {
+            let transfer = self.transfers[done.tag as usize].as_ref();
+            transfer.is_some_and(|transfer| transfer.since_ns > 0)
+        };
+        let index = self.finished.iter().position(waited_for).unwrap_or(0);
+        if let Some(done) = self.finished.remove(index) {
+            self.ended(done);
+        }
     }
 
     pub fn take_ends(&mut self) {
@@ -335,7 +360,7 @@ impl Engine {
                     }
                 }
                 tag if tag > u64::from(u32::MAX) => self.child_ended(tag),
-                _ => self.ended(done),
+                _ => self.finished.push_back(done),
             }
         }
     }
