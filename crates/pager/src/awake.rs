@@ -191,9 +191,12 @@ impl Awake {
         Awake { judge: Judge::new(), home: None, shared: None, waited: [0; MOST], next: 0 }
     }
 
-    /// Where it pays, if the calling thread, the pager's, has more than one processor.
+    /// Where it pays, if the calling thread, the pager's, has more than one processor. To be called while nothing is paged: the C
+    /// library begins a thread with memory of the program's, which the pager's thread cannot wait for.
     pub fn where_it_pays() -> Awake {
-        Awake { home: Processors::of_this_thread().filter(|home| home.count() > 1), ..Awake::never() }
+        let home = Processors::of_this_thread().filter(|home| home.count() > 1);
+        let shared = home.as_ref().and_then(|home| start(home, MOST.min(home.count() - 1)));
+        Awake { home: home.filter(|_| shared.is_some()), shared, ..Awake::never() }
     }
 
     /// A thread, or 0 for one unknown, waits for a read.
@@ -236,9 +239,6 @@ impl Awake {
             if !seen.contains(&at) && seen.len() < MOST.min(home.count() - 1) {
                 seen.push(at);
             }
-        }
-        if self.shared.is_none() {
-            self.shared = start(home, MOST.min(home.count() - 1));
         }
         let Some(shared) = self.shared else { return };
         for (index, processor) in shared.processors.iter().enumerate() {

@@ -207,16 +207,11 @@ impl Engine {
             // To look for work would keep the program from doing any.
             self.options.spin_us = 0;
         }
-        if self.options.spin_us > 0 {
-            self.awake = Awake::where_it_pays();
+        // The child of a fork has paged memory already, which the C library may need to begin a thread, and this
+        // thread cannot wait for itself.
+        if self.table.regions().is_empty() {
+            self.start_helpers();
         }
-        if self.mover.moves() {
-            let pages = self.limit.saturating_sub(self.frames) * self.block / HUGE;
-            // They only save time.
-            self.maker = Maker::start(pages, self.options.spin_us > 0).unwrap_or_else(|_| Maker::none());
-        }
-        let crew = Crew::start(self.options.threads.saturating_sub(1));
-        self.crew = crew.unwrap_or_else(|error| self.stop(&error.to_string()));
         self.arm(FAULTS);
         self.arm(REQUESTS);
         for index in 0..self.children.len() {
@@ -256,6 +251,19 @@ impl Engine {
                 self.sleep();
             }
         }
+    }
+
+    /// Begins the threads that save this one time.
+    fn start_helpers(&mut self) {
+        if self.options.spin_us > 0 {
+            self.awake = Awake::where_it_pays();
+        }
+        if self.mover.moves() {
+            let pages = self.limit.saturating_sub(self.frames) * self.block / HUGE;
+            self.maker = Maker::start(pages, self.options.spin_us > 0).unwrap_or_else(|_| Maker::none());
+        }
+        let crew = Crew::start(self.options.threads.saturating_sub(1));
+        self.crew = crew.unwrap_or_else(|error| self.stop(&error.to_string()));
     }
 
     /// Waits until something happens: for a moment by looking, then by sleeping.

@@ -6,6 +6,7 @@
 //! finds the pager's whole state in its copy of memory, gives it descriptors, a store and a thread of its own, and
 //! goes on.
 
+use crate::crew::Crew;
 use crate::engine::{CHILDREN, Engine};
 use crate::slots::Slots;
 use crate::table::State;
@@ -49,6 +50,7 @@ impl Engine {
             self.register_paged(first, first + blocks)?;
         }
         self.ring = None;
+        self.crew = Crew::alone();
         self.maker.forget();
         self.awake.forget();
         // The thread that writes the trace, and the file, are the parent's.
