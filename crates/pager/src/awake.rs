@@ -43,6 +43,7 @@ const MOST: usize = 4;
 const LINGER_NS: u64 = 300_000;
 
 /// Judges by the time that reads take.
+#[derive(Default)]
 struct Judge {
     on: bool,
     reads: u32,
@@ -60,27 +61,16 @@ struct Judge {
 
 impl Judge {
     fn new() -> Judge {
-        let (off_ns, on_ns, done, left) = (0, 0, 0, 1);
-        Judge {
-            on: false,
-            reads: 0,
-            others: 0,
-            since_ns: 0,
-            last_ns: 0,
-            off_ns,
-            on_ns,
-            done,
-            left,
-            pause: PAUSE,
-        }
+        Judge { left: 1, pause: PAUSE, ..Judge::default() }
     }
 
     /// A read begins. Whether that ends a measurement.
     fn read(&mut self, now_ns: u64) -> bool {
         let gap_ns = now_ns.saturating_sub(std::mem::replace(&mut self.last_ns, now_ns));
         if gap_ns > LONGEST_NS {
+            // What comes now may be something else altogether.
             self.turn(false);
-            return false;
+            (self.reads, self.off_ns) = (0, 0);
         }
         self.reads += 1;
         if self.reads == FIRST_READS {
@@ -172,6 +162,11 @@ impl Shared {
             (0..256).for_each(|_| std::hint::spin_loop());
         }
     }
+
+    fn ring(&self) {
+        self.bell.fetch_add(1, SeqCst);
+        thread::wake(&self.bell);
+    }
 }
 
 /// Keeps processors awake where it pays.
@@ -250,13 +245,6 @@ impl Awake {
     /// In the child of a fork, where the threads are not.
     pub fn forget(&mut self) {
         *self = Awake::never();
-    }
-}
-
-impl Shared {
-    fn ring(&self) {
-        self.bell.fetch_add(1, SeqCst);
-        thread::wake(&self.bell);
     }
 }
 

@@ -17,7 +17,7 @@ use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
-use terapage_sys::memory::{self, HUGE};
+use terapage_sys::memory::HUGE;
 use terapage_sys::ring::{Done, Piece, Ring};
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
@@ -667,16 +667,10 @@ impl Engine {
             let Some(place) = self.pool.take_free().or_else(|| self.reclaim()) else { break };
             places.push(place);
         }
-        places.sort_unstable();
-        for run in places.chunk_by(|&one, &next| next == one + 1) {
-            // SAFETY: the places are free.
-            if let Err(error) = unsafe { memory::discard(self.pool.address(run[0]), run.len() * self.block) }
-            {
-                self.stop(&error.to_string());
-            }
-        }
         self.frames -= places.len();
-        places.iter().for_each(|&place| self.pool.put_hollow(place));
+        if let Err(error) = self.pool.give_back(places) {
+            self.stop(&error.to_string());
+        }
     }
 
     fn publish(&mut self) {

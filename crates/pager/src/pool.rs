@@ -131,6 +131,17 @@ impl Pool {
         self.free.push_back(place);
     }
 
+    /// Filled places that nobody needs give their frames back to the kernel.
+    pub fn give_back(&mut self, mut places: Vec<u32>) -> terapage_sys::Result<()> {
+        places.sort_unstable();
+        for run in places.chunk_by(|&one, &next| next == one + 1) {
+            // SAFETY: nobody needs them.
+            unsafe { memory::discard(self.address(run[0]), run.len() * self.block) }?;
+        }
+        places.into_iter().for_each(|place| self.put_hollow(place));
+        Ok(())
+    }
+
     /// Takes hollow places that are neighbours, up to `most`, at least one.
     pub fn take_hollow(&mut self, most: usize) -> Range<u32> {
         self.hollow.take(most).expect("twice as many places as frames")

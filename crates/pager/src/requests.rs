@@ -137,10 +137,7 @@ impl Engine {
     fn shrink(&mut self) -> Result<(), Error> {
         while self.frames > self.limit {
             let place = self.place();
-            let at = self.pool.address(place);
-            // SAFETY: the place is free.
-            unsafe { memory::discard(at, self.block) }?;
-            self.pool.put_hollow(place);
+            self.pool.give_back(vec![place])?;
             self.frames -= 1;
         }
         Ok(())
