@@ -18,6 +18,7 @@ mod pagein;
 mod pageout;
 mod pool;
 mod recorder;
+mod renew;
 mod requests;
 mod slots;
 mod sync;
