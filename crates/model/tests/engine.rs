@@ -40,8 +40,6 @@ mod pagein;
 mod pageout;
 #[path = "../../pager/src/pool.rs"]
 mod pool;
-#[path = "../../pager/src/renew.rs"]
-mod renew;
 #[path = "../../pager/src/requests.rs"]
 mod requests;
 #[path = "../../pager/src/slots.rs"]
@@ -63,9 +61,8 @@ use std::sync::Arc;
 use table::State;
 use terapage_model::fd::Fd;
 use terapage_model::machine::{self, Behaviour, Canary, choose};
-use terapage_model::memory::{self, HUGE};
 use terapage_model::store::Disk;
-use terapage_model::{PAGE, program, ring};
+use terapage_model::{PAGE, memory, program, ring};
 use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) use terapage_model::store::{EXTENT, Error as StoreError, Store};
@@ -79,15 +76,8 @@ struct Pager {
 
 /// The pager's thread makes huge pages by itself: the other one is for more than there are here.
 mod maker {
-    use std::cell::Cell;
-    use terapage_model::machine::choose;
     use terapage_model::memory::{self, HUGE};
     use terapage_model::{PAGE, Result};
-
-    thread_local! {
-        /// Whether huge pages come slowly in this run.
-        pub static SLOW: Cell<bool> = const { Cell::new(false) };
-    }
 
     pub fn mark(at: usize, len: usize, value: u8) {
         // SAFETY: the pages are there, and the caller's.
@@ -97,53 +87,33 @@ mod maker {
 
     pub struct Maker {
         stage: usize,
-        /// They come slowly.
-        slow: bool,
     }
 
     impl Maker {
         pub fn none() -> Maker {
-            Maker { stage: 0, slow: false }
+            Maker { stage: 0 }
         }
 
         pub fn start(_pages: usize, _thread: bool) -> Result<Maker> {
-            let stage = (memory::reserve(2 * HUGE)? as usize).next_multiple_of(HUGE);
-            Ok(Maker { stage, slow: SLOW.get() })
+            Ok(Maker { stage: (memory::reserve(2 * HUGE)? as usize).next_multiple_of(HUGE) })
         }
 
         pub fn pays(&mut self) -> bool {
-            self.stage != 0 && !self.slow
-        }
-
-        pub fn is_slow(&self) -> bool {
-            self.stage != 0 && self.slow
+            self.stage != 0
         }
 
         pub fn take(&mut self, pages: usize) -> Option<usize> {
-            if !self.pays() {
-                return None;
-            }
             if pages == 0 {
                 self.stage = 0;
+            }
+            if self.stage == 0 {
                 return None;
             }
-            self.prepare()
-        }
-
-        pub fn take_slow(&mut self) -> Option<usize> {
-            if !self.is_slow() || choose(2) == 0 { None } else { self.prepare() }
-        }
-
-        fn prepare(&mut self) -> Option<usize> {
             // SAFETY: nobody else has the stage.
             unsafe { memory::replace(self.stage as *mut u8, HUGE) }.ok()?;
             memory::populate(self.stage, HUGE).ok()?;
             mark(self.stage, HUGE, 1);
             Some(self.stage)
-        }
-
-        pub fn end(&mut self) {
-            self.stage = 0;
         }
 
         pub fn used(&mut self) {}
@@ -291,7 +261,7 @@ thread_local! {
 }
 
 /// Whether the runs have met what they are about: a plan that never faults shows nothing.
-fn assert_met(moves: bool) {
+fn assert_met() {
     let met = COUNTERS.with(|shared| shared.counters.snapshot());
     eprintln!("{}", met.to_json().unwrap_or_default());
     let all = [
@@ -306,7 +276,6 @@ fn assert_met(moves: bool) {
         met.forks,
     ];
     assert!(all.iter().all(|count| *count > 0), "something was never met: {all:?}");
-    assert_eq!(met.renewed_bytes > 0, moves, "frames are renewed by moving");
 }
 
 /// One run of a program under the pager.
@@ -314,10 +283,7 @@ fn run(plan: Plan) {
     // A page that is copied instead of moved is there twice for a moment. One that a wrong count leaves
     // behind is there for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
-    maker::SLOW.set(choose(2) == 0);
-    // One that is made ahead lies beside the budget.
-    let stages = if maker::SLOW.get() { HUGE / PAGE } else { 0 };
-    let pages_max = FRAMES * PAGES_A_BLOCK + 1 + stages + left_behind;
+    let pages_max = FRAMES * PAGES_A_BLOCK + 1 + left_behind;
     let (moves, trouble, canary) = (plan.moves, plan.trouble, plan.canary);
     machine::start(Behaviour { moves, trouble, pages_max, canary });
     let disk = shuttle::thread::spawn(ring::disk);
@@ -332,7 +298,6 @@ fn run(plan: Plan) {
         verify: plan.verify,
         threads: 1,
         spin_us: choose(2) as u64,
-        renew_after: 0,
         ..Options::default()
     };
     let mailbox = Mailbox::new().unwrap();
@@ -571,13 +536,13 @@ fn a_kernel_that_counts_too_many_stops_the_program() {
 #[test]
 fn every_read_gives_what_was_written_last() {
     explore(PLAN, 800);
-    assert_met(true);
+    assert_met();
 }
 
 #[test]
 fn a_machine_without_trouble_too() {
     explore(Plan { trouble: 0, ..PLAN }, 300);
-    assert_met(true);
+    assert_met();
 }
 
 /// With 8 frames and the pager's thread always ahead of the program's, a block that leaves first again once it was
@@ -590,7 +555,7 @@ fn fifo_gets_on_too() {
 #[test]
 fn a_kernel_without_move_too() {
     explore(Plan { moves: false, ..PLAN }, 300);
-    assert_met(false);
+    assert_met();
 }
 
 #[test]

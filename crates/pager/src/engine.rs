@@ -8,7 +8,6 @@ use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
 use crate::pool::Pool;
 use crate::recorder::{Kind, Recorder};
-use crate::renew::Renewal;
 use crate::slots::Slots;
 use crate::table::{State, Table, WANTED};
 use crate::{Mailbox, Options};
@@ -96,7 +95,6 @@ pub(crate) struct Engine {
     pub mover: Mover,
     pub crew: Crew,
     pub maker: Maker,
-    pub renewal: Renewal,
     pub awake: Awake,
     /// The hash of a block of zeros.
     pub zero_hash: u128,
@@ -167,7 +165,6 @@ impl Engine {
             mover,
             crew: Crew::alone(),
             maker: Maker::none(),
-            renewal: Renewal::new(limit as u64 * u64::from(options.renew_after)),
             awake: Awake::never(),
             zero_hash: xxhash_rust::xxh3::xxh3_128(&vec![0; block]),
             policy,
@@ -250,7 +247,7 @@ impl Engine {
                 if self.ring().has_unsubmitted() {
                     self.enter(0);
                 }
-            } else if !self.faults_ready && !self.renew() {
+            } else if !self.faults_ready {
                 self.sleep();
             }
         }
@@ -574,24 +571,19 @@ impl Engine {
     /// Takes the frame of the soft block that has waited longest.
     fn reclaim(&mut self) -> Option<u32> {
         while let Some((block, stamp)) = self.soft.pop_front() {
-            let entry = self.table.get(block);
-            if entry.state == State::Soft && entry.stamp == stamp {
-                return Some(self.frame_of(block));
+            let entry = self.table.get_mut(block);
+            if entry.state != State::Soft || entry.stamp != stamp {
+                continue;
             }
+            let state = if entry.slot().is_some() { State::Stored } else { State::Zero };
+            let place = entry.place;
+            entry.flags = 0;
+            self.table.set_state(block, state);
+            self.soft_len -= 1;
+            self.policy.gone(block);
+            return Some(place);
         }
         None
-    }
-
-    /// A soft block loses its frame: its place.
-    pub fn frame_of(&mut self, block: u32) -> u32 {
-        let entry = self.table.get_mut(block);
-        let state = if entry.slot().is_some() { State::Stored } else { State::Zero };
-        let place = entry.place;
-        entry.flags = 0;
-        self.table.set_state(block, state);
-        self.soft_len -= 1;
-        self.policy.gone(block);
-        place
     }
 
     /// A block whose frame is in the pool, clean: it may be taken back or lose its frame.
@@ -637,7 +629,6 @@ impl Engine {
                 let entry = self.table.get_mut(block);
                 entry.flags = 0;
                 let place = entry.place;
-                entry.cut = !copied && self.pool.is_cut(place);
                 if copied {
                     self.pool.put_free(place);
                     self.frames += 1;

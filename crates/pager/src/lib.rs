@@ -18,7 +18,6 @@ mod pagein;
 mod pageout;
 mod pool;
 mod recorder;
-mod renew;
 mod requests;
 mod slots;
 mod sync;

@@ -4,7 +4,7 @@
 //!
 //! Where a virtual machine's host takes free memory back (free page reporting: in huge pages) and gives it only when it is touched,
 //! a huge page takes 4.6 ms here instead of 0.2, and single pages, which come from what was used lately, 0.8 ms for as
-//! much. So the first few are timed. Where they are slow none are made at first, but perhaps later (`renew.rs`).
+//! much. So the first few are timed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};
@@ -21,25 +21,20 @@ const LEAST: usize = 16;
 /// Processor time that a huge page may take: longer than single ones would.
 const SLOW_NS: u64 = 1_000_000;
 
-/// Huge pages that took longer, after which frames are not made from them.
+/// Huge pages that took longer, after which none are made.
 const SLOW_MAX: u32 = 2;
 
-/// Makes `stage`, aligned and nobody else's, ready for a huge page, with what the program's threads would have to wait for.
-fn clear(stage: usize) -> terapage_sys::Result<()> {
+/// Makes a huge page at `stage`, aligned and nobody else's: 1 in the first byte of each page, else zero. Where the kernel has no
+/// huge page it is small ones. Whether it was slow.
+fn prepare(stage: usize) -> terapage_sys::Result<bool> {
+    let began = thread::used_ns();
     // Mapped anew each time: only where no page table is left does the kernel put a huge page.
     // SAFETY: nobody else has this memory.
     unsafe { memory::replace(stage as *mut u8, HUGE)? };
     memory::advise(stage, HUGE, MADV_HUGEPAGE);
-    Ok(())
-}
-
-/// Makes a huge page at `stage`, which is clear: 1 in the first byte of each page, else zero. Where the kernel has no
-/// huge page it is small ones. Whether it was slow.
-fn prepare(stage: usize) -> bool {
-    let began = thread::used_ns();
     // Touched, not populated: a touch does not hold the lock of the address space.
     mark(stage, HUGE, 1);
-    thread::used_ns() - began > SLOW_NS
+    Ok(thread::used_ns() - began > SLOW_NS)
 }
 
 /// Writes `value` to the first byte of each page: when the kernel splits a huge page it gives zero pages back,
@@ -70,22 +65,6 @@ impl Shared {
         self.area + (number % STAGES) as usize * HUGE
     }
 
-    fn ring(&self) {
-        self.bell.fetch_add(1, SeqCst);
-        thread::wake(&self.bell);
-    }
-
-    /// None are wanted for now; those that are ready are given back.
-    fn rest(&self) -> terapage_sys::Result<()> {
-        self.allowed.store(0, SeqCst);
-        let made = self.made.load(SeqCst);
-        while self.used.load(SeqCst) != made {
-            clear(self.stage(self.used.load(SeqCst)))?;
-            self.used.fetch_add(1, SeqCst);
-        }
-        Ok(())
-    }
-
     fn run(&self) {
         loop {
             let bell = self.bell.load(SeqCst);
@@ -100,11 +79,16 @@ impl Shared {
                 thread::wait(&self.bell, bell);
                 continue;
             }
-            let slow = prepare(self.stage(made));
-            self.made.store(made.wrapping_add(1), SeqCst);
-            if slow && self.slow.fetch_add(1, SeqCst) + 1 == SLOW_MAX {
-                thread::give_way();
+            let Ok(slow) = prepare(self.stage(made)) else {
+                // The pager's thread makes its own.
+                thread::wait(&self.bell, bell);
+                continue;
+            };
+            if slow && self.slow.fetch_add(1, SeqCst) + 1 >= SLOW_MAX {
+                thread::wait(&self.bell, bell);
+                continue;
             }
+            self.made.store(made + 1, SeqCst);
         }
     }
 }
@@ -144,37 +128,25 @@ impl Maker {
             ended: AtomicBool::new(false),
             slow: AtomicU32::new(0),
         }));
-        (0..STAGES).try_for_each(|number| clear(shared.stage(number)))?;
         // It only saves time.
         let began = thread::spawn_quiet(c"terapage-make", move || shared.run());
         maker.thread = began.is_ok().then_some(shared);
         Ok(maker)
     }
 
-    /// Whether frames are to be cut from huge pages as they are made.
+    /// Whether frames are to be cut from huge pages. Where they are slow, those made ahead are given back.
     pub fn pays(&mut self) -> bool {
         let others = self.thread.map_or(0, |shared| shared.slow.load(SeqCst));
-        if self.stage != 0 && self.slow + others >= SLOW_MAX {
-            self.leave_stage();
-            if self.thread.is_some_and(|shared| shared.rest().is_err()) {
-                self.end();
-            }
+        if self.slow + others >= SLOW_MAX {
+            self.end();
         }
         self.stage != 0
-    }
-
-    /// Whether they would come too slowly for that, but [may be had later](Self::take_slow).
-    pub fn is_slow(&self) -> bool {
-        self.stage == 0 && self.thread.is_some()
     }
 
     /// A huge page, zero but for the first byte of each page, which is 1, while `pages` may still be made, that one included; to be given
     /// up to [`used`](Self::used).
     pub fn take(&mut self, pages: usize) -> Option<usize> {
-        if !self.pays() {
-            return None;
-        }
-        if pages == 0 {
+        if pages == 0 || !self.pays() {
             self.end();
             return None;
         }
@@ -187,44 +159,25 @@ impl Maker {
                 return Some(shared.stage(used));
             }
         }
-        clear(self.stage).ok()?;
-        self.slow += u32::from(prepare(self.stage));
+        self.slow += u32::from(prepare(self.stage).ok()?);
         Some(self.stage)
-    }
-
-    /// The same, if one is ready, where they [come slowly](Self::is_slow): made with what nobody else needs of the processors.
-    pub fn take_slow(&mut self) -> Option<usize> {
-        let shared = self.thread.filter(|_| self.stage == 0)?;
-        if shared.allowed.swap(u32::MAX, SeqCst) != u32::MAX {
-            shared.ring();
-        }
-        let used = shared.used.load(SeqCst);
-        self.lent = shared.made.load(SeqCst) != used;
-        self.lent.then(|| shared.stage(used))
     }
 
     /// The one taken is used up.
     pub fn used(&mut self) {
         if let Some(shared) = self.thread.filter(|_| std::mem::take(&mut self.lent)) {
-            if clear(shared.stage(shared.used.load(SeqCst))).is_err() {
-                return self.end();
-            }
             shared.used.fetch_add(1, SeqCst);
             shared.ring();
         }
     }
 
-    fn leave_stage(&mut self) {
+    /// No more are wanted.
+    fn end(&mut self) {
         let stage = std::mem::take(&mut self.stage);
         if stage != 0 {
             // SAFETY: what was taken is used up.
             unsafe { memory::unmap(stage as *mut u8, HUGE) }.ok();
         }
-    }
-
-    /// No more are wanted.
-    pub fn end(&mut self) {
-        self.leave_stage();
         if let Some(shared) = self.thread.take() {
             shared.ended.store(true, SeqCst);
             shared.ring();
@@ -244,6 +197,13 @@ impl Maker {
 /// Room for huge pages, aligned to them.
 fn area(pages: usize) -> terapage_sys::Result<usize> {
     Ok((memory::reserve((pages + 1) * HUGE)? as usize).next_multiple_of(HUGE))
+}
+
+impl Shared {
+    fn ring(&self) {
+        self.bell.fetch_add(1, SeqCst);
+        thread::wake(&self.bell);
+    }
 }
 
 #[cfg(test)]
@@ -268,35 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn slow_ones_come_later() {
-        let mut maker = Maker::start(20, true).unwrap();
-        assert!(maker.pays() && !maker.is_slow() && maker.take_slow().is_none());
-        maker.slow = SLOW_MAX;
-        assert!(!maker.pays() && maker.take(20).is_none() && maker.is_slow());
-        for _ in 0..10 {
-            let page = loop {
-                match maker.take_slow() {
-                    Some(page) => break page,
-                    None => std::thread::yield_now(),
-                }
-            };
-            // SAFETY: the page is ours until it is used.
-            let bytes = unsafe { memory::bytes(page, HUGE) };
-            assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == u8::from(at % 4096 == 0)));
-            bytes.fill(7);
-            maker.used();
-        }
-        maker.end();
-        assert!(!maker.is_slow() && maker.take_slow().is_none());
-    }
-
-    #[test]
-    fn without_a_thread_slow_ones_are_the_last() {
+    fn slow_ones_are_the_last() {
         let mut maker = Maker::start(20, false).unwrap();
         assert!(maker.pays() && maker.stage != 0);
         maker.slow = SLOW_MAX;
         assert!(!maker.pays() && maker.take(20).is_none());
-        assert!(maker.stage == 0 && !maker.is_slow());
+        assert!(maker.stage == 0 && maker.thread.is_none());
     }
 
     #[test]

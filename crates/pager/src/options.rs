@@ -23,8 +23,6 @@ pub struct Options {
     pub threads: usize,
     /// Microseconds that the pager looks for more work before it sleeps.
     pub spin_us: u64,
-    /// Times the budget that must have been read ahead before frames are renewed from huge pages that come slowly.
-    pub renew_after: u32,
     /// Do without UFFDIO_MOVE.
     pub copy: bool,
     /// Record the program's block references in this file, with the process's number for each `%p`.
@@ -44,7 +42,6 @@ impl Default for Options {
             verify: true,
             threads: 1,
             spin_us: 100,
-            renew_after: 8,
             copy: false,
             trace: None,
         }

@@ -70,7 +70,6 @@ impl Engine {
         self.mapped += count as usize;
         for block in first..first + count {
             self.table.set_state(block, State::Mapped);
-            self.table.get_mut(block).cut = false;
             self.policy.insert(block);
         }
     }

@@ -166,7 +166,6 @@ impl Engine {
                     let entry = self.table.get_mut(block);
                     entry.place = place + at as u32;
                     entry.flags = 0;
-                    self.pool.set_cut(entry.place, entry.cut);
                     out.push(block);
                 }
                 self.mapped -= blocks.len();

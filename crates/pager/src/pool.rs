@@ -68,8 +68,6 @@ pub(crate) struct Pool {
     free: VecDeque<u32>,
     /// Free as well, and all zero.
     zero: VecDeque<u32>,
-    /// Whether the frame of a filled place was cut from a huge page.
-    cut: Vec<bool>,
 }
 
 impl Pool {
@@ -84,7 +82,6 @@ impl Pool {
             hollow: Hollow::new(places),
             free: VecDeque::new(),
             zero: VecDeque::new(),
-            cut: vec![false; places],
         })
     }
 
@@ -145,16 +142,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether the frame of a filled place was cut from a huge page.
-    pub fn is_cut(&self, place: u32) -> bool {
-        self.cut[place as usize]
-    }
-
-    /// Says so of a place that has been filled.
-    pub fn set_cut(&mut self, place: u32, cut: bool) {
-        self.cut[place as usize] = cut;
-    }
-
     /// Takes hollow places that are neighbours, up to `most`, at least one.
     pub fn take_hollow(&mut self, most: usize) -> Range<u32> {
         self.hollow.take(most).expect("twice as many places as frames")
@@ -177,33 +164,25 @@ impl Pool {
         runs.into_iter().map(|run| Piece::new(self.address(run.start), run.len() * self.block)).collect()
     }
 
-    /// Cuts new frames, zero and free, from a huge page. How many.
-    pub fn cut(&mut self, mover: &mut Mover, maker: &mut Maker, stage: usize) -> usize {
-        let many = HUGE / self.block;
-        let mut places: Vec<u32> = Vec::with_capacity(many);
-        while places.len() < many {
-            places.extend(self.take_hollow(many - places.len()));
-        }
-        let addresses: Vec<usize> = places.iter().map(|&place| self.address(place)).collect();
-        let made = mover.fill_huge(stage, &addresses, self.block);
-        maker.used();
-        self.zero.extend(&places[..made]);
-        places[made..].iter().for_each(|&place| self.put_hollow(place));
-        places[..made].iter().for_each(|&place| self.set_cut(place, true));
-        made
-    }
-
     /// Makes up to `most` new frames, zero and free: a huge page's worth at once where it may. How many.
     pub fn make(&mut self, mover: &mut Mover, maker: &mut Maker, most: usize) -> Result<usize, Lost> {
-        if let Some(stage) = maker.take(most * self.block / HUGE) {
-            let made = self.cut(mover, maker, stage);
+        let many = HUGE / self.block;
+        if let Some(stage) = maker.take(most / many) {
+            let mut places: Vec<u32> = Vec::with_capacity(many);
+            while places.len() < many {
+                places.extend(self.take_hollow(many - places.len()));
+            }
+            let addresses: Vec<usize> = places.iter().map(|&place| self.address(place)).collect();
+            let made = mover.fill_huge(stage, &addresses, self.block);
+            maker.used();
+            self.zero.extend(&places[..made]);
+            places[made..].iter().for_each(|&place| self.put_hollow(place));
             if made > 0 {
                 return Ok(made);
             }
         }
         let place = self.take_hollow(1).start;
         mover.fill(self.address(place), self.block)?;
-        self.set_cut(place, false);
         self.zero.push_back(place);
         Ok(1)
     }

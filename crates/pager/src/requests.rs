@@ -166,7 +166,6 @@ impl Engine {
                     self.or_stop(done);
                 }
                 self.table.set_state(block, State::Mapped);
-                self.table.get_mut(block).cut = false;
                 self.frames += 1;
                 self.mapped += 1;
                 self.policy.insert(block);

@@ -46,8 +46,6 @@ pub(crate) struct Entry {
     pub origin: u8,
     pub state: State,
     pub flags: u8,
-    /// In the program: its frame was cut from a huge page.
-    pub cut: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
