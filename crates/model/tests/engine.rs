@@ -13,6 +13,8 @@ extern crate terapage_model as terapage_sys;
 
 #[path = "../../pager/src/advice.rs"]
 mod advice;
+#[path = "../../pager/src/bounce.rs"]
+mod bounce;
 #[path = "../../pager/src/engine.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod engine;
@@ -102,6 +104,10 @@ mod maker {
             self.stage != 0
         }
 
+        pub fn was_slow(&self) -> bool {
+            false
+        }
+
         pub fn take(&mut self, pages: usize) -> Option<usize> {
             if pages == 0 {
                 self.stage = 0;
@@ -156,6 +162,15 @@ mod crew {
         pub hash: u128,
     }
 
+    impl Look {
+        pub fn at(bytes: &[u8]) -> Look {
+            match bytes.iter().all(|&byte| byte == 0) {
+                true => Look { zero: true, hash: 0 },
+                false => Look { zero: false, hash: xxh3_128(bytes) },
+            }
+        }
+    }
+
     pub struct Crew;
 
     impl Crew {
@@ -170,14 +185,8 @@ mod crew {
         /// # Safety
         /// The bytes are there, and nobody writes to them meanwhile.
         pub unsafe fn look(&self, addresses: &[usize], len: usize) -> Vec<Look> {
-            let look = |&at: &usize| {
-                // SAFETY: the caller's promise.
-                let bytes = unsafe { memory::bytes(at, len) };
-                match bytes.iter().all(|&byte| byte == 0) {
-                    true => Look { zero: true, hash: 0 },
-                    false => Look { zero: false, hash: xxh3_128(bytes) },
-                }
-            };
+            // SAFETY: the caller's promise.
+            let look = |&at: &usize| Look::at(unsafe { memory::bytes(at, len) });
             addresses.iter().map(look).collect()
         }
     }
@@ -274,6 +283,7 @@ fn assert_met() {
         met.clean_page_outs,
         met.zero_page_outs,
         met.forks,
+        met.bounced_bytes,
     ];
     assert!(all.iter().all(|count| *count > 0), "something was never met: {all:?}");
 }
@@ -298,6 +308,9 @@ fn run(plan: Plan) {
         verify: plan.verify,
         threads: 1,
         spin_us: choose(2) as u64,
+        bounce: Some(choose(2) == 0),
+        long_run: (1 + choose(2)) * BLOCK,
+        bounce_part: 2,
         ..Options::default()
     };
     let mailbox = Mailbox::new().unwrap();

@@ -3,6 +3,7 @@
 //! of the program waits for the same.
 
 use crate::awake::Awake;
+use crate::bounce::{Bounce, Buffer};
 use crate::crew::Crew;
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
@@ -62,6 +63,8 @@ pub(crate) struct Transfer {
     /// When the thread that waits for it came, or 0.
     pub since_ns: u64,
     pub tries: u32,
+    /// What the bytes go through.
+    pub buffer: Option<Buffer>,
 }
 
 /// A fresh range touched in order, upwards or downwards: where it goes on, and how much comes next.
@@ -95,6 +98,9 @@ pub(crate) struct Engine {
     pub mover: Mover,
     pub crew: Crew,
     pub maker: Maker,
+    /// Once they are wanted.
+    pub bounce: Option<Bounce>,
+    pub bounce_wanted: bool,
     pub awake: Awake,
     /// The hash of a block of zeros.
     pub zero_hash: u128,
@@ -165,6 +171,8 @@ impl Engine {
             mover,
             crew: Crew::alone(),
             maker: Maker::none(),
+            bounce: None,
+            bounce_wanted: false,
             awake: Awake::never(),
             zero_hash: xxhash_rust::xxh3::xxh3_128(&vec![0; block]),
             policy,
@@ -433,7 +441,7 @@ impl Engine {
         self.stores[usize::from(transfer.origin)].ended(&mut done);
         let bytes = transfer.blocks.len() * self.block;
         let whole = done.result == bytes as i32;
-        let good = whole && self.accept(&transfer);
+        let good = whole && self.accept(&mut transfer);
         if !good {
             transfer.tries += 1;
             if transfer.tries >= TRIES {
@@ -441,6 +449,9 @@ impl Engine {
             }
             self.begin(transfer, Some(index));
             return;
+        }
+        if let (Some(buffer), Some(bounce)) = (transfer.buffer.take(), &mut self.bounce) {
+            bounce.put(transfer.purpose, buffer);
         }
         match transfer.purpose {
             Purpose::PageIn => self.paged_in(transfer),
@@ -485,6 +496,26 @@ impl Engine {
         if let Err(error) = begun {
             self.stop(&error.to_string());
         }
+    }
+
+    /// A buffer for a run of so many blocks to go through, if it is to go through one and one is free.
+    pub fn buffer(&mut self, purpose: Purpose, blocks: usize) -> Option<Buffer> {
+        if blocks * self.block < self.options.long_run {
+            return None;
+        }
+        let Some(bounce) = &mut self.bounce else {
+            self.bounce_wanted = self.options.bounce.unwrap_or(self.maker.was_slow());
+            return None;
+        };
+        let buffer = bounce.take(purpose)?;
+        Counters::add(&self.counters.bounced_bytes, (blocks * self.block) as u64);
+        Some(buffer)
+    }
+
+    /// Whether a run of so many blocks should wait for a buffer.
+    pub fn waits_for_buffer(&self, purpose: Purpose, blocks: usize) -> bool {
+        let long = blocks * self.block >= self.options.long_run;
+        long && self.bounce.as_ref().is_some_and(|bounce| bounce.is_used_up(purpose))
     }
 
     /// Waits until no block from `first` to `end` is on its way.
@@ -676,7 +707,8 @@ impl Engine {
     fn publish(&mut self) {
         self.make_room_for_books();
         let counters = self.counters;
-        let resident = (self.frames * self.block) as u64;
+        let buffers = self.bounce.as_ref().map_or(0, Bounce::total_bytes);
+        let resident = (self.frames * self.block + buffers) as u64;
         counters.resident_bytes.store(resident, Relaxed);
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
         counters.store_bytes.store(u64::from(self.slots.count()) * self.block as u64, Relaxed);

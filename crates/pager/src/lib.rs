@@ -5,6 +5,7 @@
 
 mod advice;
 mod awake;
+mod bounce;
 mod crew;
 mod engine;
 mod error;

@@ -101,12 +101,14 @@ pub(crate) struct Maker {
     slow: u32,
     /// The one taken last is the thread's.
     lent: bool,
+    /// They were too slow.
+    was_slow: bool,
 }
 
 impl Maker {
     /// No huge pages.
     pub fn none() -> Maker {
-        Maker { thread: None, stage: 0, slow: 0, lent: false }
+        Maker { thread: None, stage: 0, slow: 0, lent: false, was_slow: false }
     }
 
     /// Up to `pages` of them; from a thread of their own, if `thread` and they are worth one.
@@ -137,10 +139,16 @@ impl Maker {
     /// Whether frames are to be cut from huge pages. Where they are slow, those made ahead are given back.
     pub fn pays(&mut self) -> bool {
         let others = self.thread.map_or(0, |shared| shared.slow.load(SeqCst));
-        if self.slow + others >= SLOW_MAX {
+        if self.stage != 0 && self.slow + others >= SLOW_MAX {
+            self.was_slow = true;
             self.end();
         }
         self.stage != 0
+    }
+
+    /// Whether frames are single pages, since huge ones came too slowly.
+    pub fn was_slow(&self) -> bool {
+        self.was_slow
     }
 
     /// A huge page, zero but for the first byte of each page, which is 1, while `pages` may still be made, that one included; to be given
@@ -233,12 +241,13 @@ mod tests {
         assert!(maker.pays() && maker.stage != 0);
         maker.slow = SLOW_MAX;
         assert!(!maker.pays() && maker.take(20).is_none());
-        assert!(maker.stage == 0 && maker.thread.is_none());
+        assert!(maker.stage == 0 && maker.thread.is_none() && maker.was_slow());
     }
 
     #[test]
     fn few_pages_need_no_thread() {
         assert!(Maker::start(LEAST - 1, true).unwrap().thread.is_none());
-        assert!(!Maker::start(0, true).unwrap().pays());
+        let mut none = Maker::start(0, true).unwrap();
+        assert!(!none.pays() && !none.was_slow());
     }
 }

@@ -23,6 +23,12 @@ pub struct Options {
     pub threads: usize,
     /// Microseconds that the pager looks for more work before it sleeps.
     pub spin_us: u64,
+    /// Whether long runs go through bounce buffers; `None`: where frames are scattered, since huge pages came slowly.
+    pub bounce: Option<bool>,
+    /// Bytes of a long run, at least.
+    pub long_run: usize,
+    /// The part of the budget, one in so many, that bounce buffers may take.
+    pub bounce_part: usize,
     /// Do without UFFDIO_MOVE.
     pub copy: bool,
     /// Record the program's block references in this file, with the process's number for each `%p`.
@@ -42,6 +48,9 @@ impl Default for Options {
             verify: true,
             threads: 1,
             spin_us: 100,
+            bounce: None,
+            long_run: 128 << 10,
+            bounce_part: 32,
             copy: false,
             trace: None,
         }

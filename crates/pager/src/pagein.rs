@@ -199,11 +199,11 @@ impl Engine {
         (self.limit / 4).max(1)
     }
 
-    /// Whether so many blocks can be read ahead without waiting for frames.
+    /// Whether so many blocks can be read ahead without waiting for frames or a buffer.
     fn has_room_for(&self, blocks: usize) -> bool {
         // A run may be longer than the limit since that has shrunk.
         let fits = self.reading == 0 || self.reading + blocks <= self.most_read();
-        fits && blocks <= self.ready()
+        fits && blocks <= self.ready() && !self.waits_for_buffer(Purpose::PageIn, blocks)
     }
 
     /// Reads the runs that were put off, as far as there are frames by now.
@@ -263,7 +263,11 @@ impl Engine {
                 })
                 .count();
             let range = index..index + run;
-            let pieces = self.pool.pieces(places[range.clone()].iter().copied());
+            let buffer = self.buffer(Purpose::PageIn, run);
+            let pieces = match &buffer {
+                Some(buffer) => vec![buffer.piece(run * self.block)],
+                None => self.pool.pieces(places[range.clone()].iter().copied()),
+            };
             for (&block, &place) in blocks[range.clone()].iter().zip(&places[range.clone()]) {
                 self.table.get_mut(block).place = place;
                 self.table.set_state(block, State::Reading);
@@ -273,18 +277,20 @@ impl Engine {
             Counters::add(&self.counters.page_in_bytes, (run * self.block) as u64);
             let blocks = blocks[range].to_vec();
             self.begin(
-                Transfer { purpose: Purpose::PageIn, blocks, pieces, slot, origin, since_ns, tries: 0 },
+                Transfer {
+                    purpose: Purpose::PageIn,
+                    blocks,
+                    pieces,
+                    slot,
+                    origin,
+                    since_ns,
+                    tries: 0,
+                    buffer,
+                },
                 None,
             );
             index += run;
         }
-    }
-
-    /// Whether the bytes read are those that were written.
-    pub(crate) fn verified(&self, transfer: &Transfer) -> bool {
-        let looks = self.look(&transfer.blocks);
-        let mut both = transfer.blocks.iter().zip(looks);
-        both.all(|(&block, look)| self.hash_of(look) == self.table.get(block).hash)
     }
 
     /// Looks at the bytes of blocks that are in the pool.

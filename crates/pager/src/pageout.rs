@@ -48,6 +48,7 @@ impl Engine {
     pub(crate) fn is_short(&self) -> bool {
         self.missing() >= self.batch().min(self.target() / 4).max(1)
             && self.writing * self.block < WRITING_BYTES
+            && !self.waits_for_buffer(Purpose::PageOut, self.missing())
     }
 
     /// Pages out so far ahead of need that frames can be had at once.
@@ -287,15 +288,34 @@ impl Engine {
                     self.table.get(block).slot() == Some(next) && next / per_extent == slot / per_extent
                 })
                 .count();
-            let pieces = self.pool.pieces(rest[..run].iter().map(|&block| self.table.get(block).place));
+            let places: Vec<u32> = rest[..run].iter().map(|&block| self.table.get(block).place).collect();
+            let mut buffer = self.buffer(Purpose::PageOut, run);
+            let pieces = match &mut buffer {
+                Some(buffer) => {
+                    let bytes = buffer.bytes(run * self.block);
+                    for (bytes, &place) in bytes.chunks_exact_mut(self.block).zip(&places) {
+                        bytes.copy_from_slice(self.pool.bytes(place));
+                    }
+                    vec![buffer.piece(run * self.block)]
+                }
+                None => self.pool.pieces(places.into_iter()),
+            };
             for &block in &rest[..run] {
                 self.table.set_state(block, State::Writing);
             }
             self.writing += run;
             Counters::add(&self.counters.page_out_bytes, (run * self.block) as u64);
             let blocks = rest[..run].to_vec();
-            let transfer =
-                Transfer { purpose: Purpose::PageOut, blocks, pieces, slot, origin, since_ns: 0, tries: 0 };
+            let transfer = Transfer {
+                purpose: Purpose::PageOut,
+                blocks,
+                pieces,
+                slot,
+                origin,
+                since_ns: 0,
+                tries: 0,
+                buffer,
+            };
             self.begin(transfer, None);
             rest = &rest[run..];
         }

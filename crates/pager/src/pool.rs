@@ -106,6 +106,12 @@ impl Pool {
         unsafe { memory::bytes(self.address(place), self.block) }.fill(0);
     }
 
+    /// Writes the bytes of a filled place.
+    pub fn write(&mut self, place: u32, bytes: &[u8]) {
+        // SAFETY: as above.
+        unsafe { memory::bytes(self.address(place), self.block) }.copy_from_slice(bytes);
+    }
+
     /// Filled places that nobody needs.
     pub fn free_len(&self) -> usize {
         self.free.len() + self.zero.len()

@@ -1,5 +1,6 @@
 //! What the program asks of the pager, served between faults.
 
+use crate::bounce::Bounce;
 use crate::engine::Engine;
 use crate::recorder::Kind;
 use crate::table::State;
@@ -120,16 +121,26 @@ impl Engine {
         self.shrink()
     }
 
-    /// The pager's books of blocks are part of the budget, up to half of it: as they grow there are fewer frames.
+    /// The pager's books of blocks, and bounce buffers, are part of the budget, up to half of it: as they grow there are fewer frames.
     pub(crate) fn make_room_for_books(&mut self) {
         let budget = self.options.frames;
-        let books = self.table.usage.books_bytes() / self.block;
+        let begins = self.bounce_wanted && self.bounce.is_none();
+        let buffers = match &self.bounce {
+            None if begins => Bounce::total_bytes_of(budget * self.block / self.options.bounce_part),
+            None => 0,
+            Some(bounce) => bounce.total_bytes(),
+        };
+        let books = (self.table.usage.books_bytes() + buffers) / self.block;
         let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
         if limit < self.limit {
             self.limit = limit;
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());
             }
+        }
+        if begins {
+            // They only save time.
+            self.bounce = Some(Bounce::begin(buffers).unwrap_or_default());
         }
     }
 

@@ -35,7 +35,9 @@ fn arena(blocks: usize) -> (Pager, usize) {
 fn arena_with(blocks: usize, options: Options) -> (Pager, usize) {
     let len = blocks * BLOCK;
     let start = (memory::reserve(len + BLOCK).unwrap() as usize).next_multiple_of(BLOCK);
-    let options = Options { block: BLOCK, frames: 16, ..options };
+    // Half of the budget is to be two bounce buffers.
+    let frames = if options.bounce == Some(true) { (8 << 20) / BLOCK } else { 16 };
+    let options = Options { block: BLOCK, frames, ..options };
     let pager = Pager::start(options, Box::new(store)).unwrap();
     pager.add(start, len, 0).unwrap();
     (pager, start)
@@ -65,6 +67,12 @@ fn random_work_and_syncs_leave_in_the_file_what_the_model_says() {
     if can_page() {
         random_work_and_syncs(Options::default());
         random_work_and_syncs(Options { copy: true, ..Options::default() });
+        random_work_and_syncs(Options {
+            bounce: Some(true),
+            long_run: 2 * BLOCK,
+            bounce_part: 2,
+            ..Options::default()
+        });
         random_work_and_syncs(Options { verify: false, prefetch: "off".to_owned(), ..Options::default() });
     }
 }
@@ -77,6 +85,7 @@ fn random_work_and_syncs(options: Options) {
     let (file, mut model) = file(150 * BLOCK + 777, &mut random);
     let bytes = model.len() - offset;
     let len = bytes.next_multiple_of(BLOCK);
+    let bounces = options.bounce == Some(true);
     let (pager, start) = arena_with(200, options);
     pager.map_file(start, len, &file, offset as u64, bytes as u64).unwrap();
     // SAFETY: the range is the test's own.
@@ -115,6 +124,7 @@ fn random_work_and_syncs(options: Options) {
     pager.sync_file(start, len, &file, offset as u64, bytes as u64).unwrap();
     assert!(contents(&file, model.len()) == model);
     assert!(real[..bytes] == model[offset..]);
+    assert_eq!(pager.counters().snapshot().bounced_bytes > 0, bounces);
     // Reading alone changes nothing; all but zero blocks lie in the file again.
     let again = pager.sync_file(start, len, &file, offset as u64, bytes as u64).unwrap();
     assert!(again <= 40 * BLOCK as u64, "{again} bytes were written for no change");

@@ -5,6 +5,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 use terapage_pager::{Options, Pager};
+use terapage_stats::Snapshot;
 use terapage_store::{Faults, Faulty, Files, Placement, Ram, Store};
 use terapage_sys::memory;
 
@@ -115,7 +116,14 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
     assert_eq!(wrong, None, "at the end, seed {seed}");
 }
 
-fn run(options: Options, blocks: usize, threads: usize, steps: usize, store: Option<Faults>, seed: u64) {
+fn run(
+    options: Options,
+    blocks: usize,
+    threads: usize,
+    steps: usize,
+    store: Option<Faults>,
+    seed: u64,
+) -> Snapshot {
     let block = options.block;
     let limit = options.frames;
     let share = blocks / threads * block;
@@ -130,6 +138,7 @@ fn run(options: Options, blocks: usize, threads: usize, steps: usize, store: Opt
     assert!(stats.resident_peak_bytes <= (limit * block) as u64, "{stats:?}");
     assert!(stats.hard_faults > 0, "the test never paged: {stats:?}");
     memory::advise(arena.base, arena.len, libc::MADV_DONTFORK);
+    stats
 }
 
 #[test]
@@ -151,6 +160,32 @@ fn every_policy_and_block_size_keeps_every_byte() {
             };
             run(options, frames * 4, 3, steps(400), None, seed);
         }
+    }
+}
+
+#[test]
+fn bounce_buffers_keep_every_byte() {
+    if !can_page() {
+        return;
+    }
+    let seed = seed();
+    let faults = Faults { errors: 10_000, short: 10_000, flips: 10_000 };
+    for (block, copy, faults) in
+        [(64 << 10, false, None), (64 << 10, false, Some(faults)), (16 << 10, true, None)]
+    {
+        // Half of the budget is two buffers.
+        let (frames, long_run) = ((8 << 20) / block, 2 * block);
+        let options = Options {
+            block,
+            frames,
+            copy,
+            bounce: Some(true),
+            long_run,
+            bounce_part: 2,
+            ..Options::default()
+        };
+        let stats = run(options, frames * 4, 3, steps(400), faults, seed);
+        assert!(stats.bounced_bytes > 0, "{stats:?}");
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const FILE_NAME: &str = "terapage-stats";
 
 /// "TERASTA" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x02");
 
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
@@ -168,6 +168,8 @@ counters! {
     forks,
     /// Bytes of address space that had been paged and no longer are (protected, locked, mapped over).
     released_bytes,
+    /// Bytes read and written through bounce buffers.
+    bounced_bytes,
 }
 
 impl Counters {

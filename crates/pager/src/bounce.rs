@@ -1,0 +1,88 @@
+//! Bounce buffers: huge pages that long runs go through, where frames are scattered pages.
+//!
+//! A device's request is cut wherever memory has a gap, and many a device transfers few large pieces much faster than many small ones.
+//! To copy a run costs a fraction of what that saves. Frames that were cut from huge pages need none of this (`maker.rs`).
+
+use crate::engine::Purpose;
+use terapage_store::EXTENT;
+use terapage_sys::memory::{self, HUGE};
+use terapage_sys::ring::Piece;
+
+const MADV_HUGEPAGE: i32 = 14;
+
+/// Buffers at most, half of them for page-ins: from few large pieces a device gets its speed with two or three requests at once.
+const MOST: usize = 8;
+
+/// A buffer of [`EXTENT`] bytes, its holder's alone.
+pub(crate) struct Buffer(usize);
+
+impl Buffer {
+    /// The first `len` bytes.
+    pub fn bytes(&mut self, len: usize) -> &mut [u8] {
+        assert!(len <= EXTENT);
+        // SAFETY: the memory is mapped for good, and this buffer's alone.
+        unsafe { memory::bytes(self.0, len) }
+    }
+
+    /// The same, for the ring.
+    pub fn piece(&self, len: usize) -> Piece {
+        assert!(len <= EXTENT);
+        Piece::new(self.0, len)
+    }
+}
+
+/// The buffers that are free.
+#[derive(Default)]
+pub(crate) struct Bounce {
+    page_in: Vec<Buffer>,
+    page_out: Vec<Buffer>,
+    /// Bytes of all.
+    bytes: usize,
+}
+
+impl Bounce {
+    /// What those would take that may take `most` bytes: none, where that is not enough for two.
+    pub fn total_bytes_of(most: usize) -> usize {
+        (most / EXTENT).min(MOST) / 2 * 2 * EXTENT
+    }
+
+    /// Buffers of so many bytes in all.
+    pub fn begin(bytes: usize) -> terapage_sys::Result<Bounce> {
+        let area = (memory::reserve(bytes + HUGE)? as usize).next_multiple_of(HUGE);
+        memory::advise(area, bytes, MADV_HUGEPAGE);
+        let half = bytes / EXTENT / 2;
+        let mut all = (0..2 * half).map(|index| Buffer(area + index * EXTENT));
+        Ok(Bounce { page_in: all.by_ref().take(half).collect(), page_out: all.collect(), bytes })
+    }
+
+    /// Bytes of all buffers.
+    pub fn total_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn free(&mut self, purpose: Purpose) -> &mut Vec<Buffer> {
+        match purpose {
+            Purpose::PageIn => &mut self.page_in,
+            Purpose::PageOut => &mut self.page_out,
+        }
+    }
+
+    /// Whether there are any, but all are in use.
+    pub fn is_used_up(&self, purpose: Purpose) -> bool {
+        let free = match purpose {
+            Purpose::PageIn => &self.page_in,
+            Purpose::PageOut => &self.page_out,
+        };
+        self.bytes > 0 && free.is_empty()
+    }
+
+    /// Takes a free one.
+    pub fn take(&mut self, purpose: Purpose) -> Option<Buffer> {
+        self.free(purpose).pop()
+    }
+
+    /// Gives it back.
+    pub fn put(&mut self, purpose: Purpose, buffer: Buffer) {
+        self.free(purpose).push(buffer);
+    }
+}
