@@ -14,6 +14,9 @@ const MIB: u64 = 1 << 20;
 /// Bytes of fio's reads where no block size is known.
 const BLOCK_DEFAULT: u64 = 64 << 10;
 
+/// What several threads are to do as a multiple of what one does, where the device has it to give.
+const SCALING: [(u32, f64); 2] = [(2, 1.8), (4, 3.0)];
+
 /// Options of `random`.
 #[derive(Debug, clap::Args)]
 pub struct Random {
@@ -63,7 +66,9 @@ impl Random {
             &session.contenders,
             |contender| contender.name().into(),
             |&contender| match contender {
-                Contender::Fio => device(&session, limits.data, size_read.get(), f64::from(self.seconds)),
+                Contender::Fio => {
+                    device(&session, limits.data, size_read.get(), &self.threads, f64::from(self.seconds))
+                }
                 _ => {
                     let program = (session.program(), arguments.clone());
                     let passes = |finished: &runner::Finished| {
@@ -94,25 +99,44 @@ impl Random {
             let pass = format!("threads-{threads}");
             report.ratio(("terapage", &pass), ("swap", &pass), Side::Below, 1.0);
         }
+        for (threads, least) in SCALING {
+            if [1, threads].iter().all(|wanted| self.threads.contains(wanted)) {
+                report.scaling("terapage", "fio", threads, least);
+            }
+        }
         report.residents();
         session.publish(&report)
     }
 }
 
-/// fio's reads at depth 1, of a file that it has written.
-fn device(session: &Session, bytes: u64, block: u64, seconds: f64) -> Result<Run, runner::Error> {
+/// fio's reads of a file that it has written, with as many in flight as there are threads.
+fn device(
+    session: &Session,
+    bytes: u64,
+    block: u64,
+    threads: &[u32],
+    seconds: f64,
+) -> Result<Run, runner::Error> {
     let file = match OwnedFile::new(&session.janitor, session.path("fio")) {
         Ok(file) => file,
         Err(error) => return Ok(failed(Contender::Fio, error.to_string())),
     };
     let mut run = Run { end: End::Done, ..failed(Contender::Fio, String::new()) };
-    let fill = Pattern { pass: "fill", rw: "write", block: 2 * MIB, depth: 16, seconds: None };
-    let read = Pattern { pass: "threads-1", rw: "randread", block, depth: 1, seconds: Some(seconds) };
-    for pattern in [fill, read] {
+    let fill = Pattern { pass: "fill", rw: "write", block: 2 * MIB, depth: 16, words: false, seconds: None };
+    let names: Vec<String> = threads.iter().map(|threads| format!("threads-{threads}")).collect();
+    let reads = names.iter().zip(threads).map(|(pass, &depth)| Pattern {
+        pass,
+        rw: "randread",
+        block,
+        depth,
+        words: true,
+        seconds: Some(seconds),
+    });
+    for pattern in std::iter::once(fill).chain(reads) {
         match fio::run(&session.janitor, &session.stop, file.path(), bytes, &pattern, session.timeout)? {
-            Ok((pass, finished)) if pattern.depth == 1 => {
+            Ok((pass, finished)) if pattern.words => {
                 run.passes.push(pass);
-                run.resident_peak_bytes = finished.resident_peak_bytes;
+                run.resident_peak_bytes = run.resident_peak_bytes.max(finished.resident_peak_bytes);
             }
             Ok(_) => {}
             Err(end) => {

@@ -377,6 +377,24 @@ impl Report {
         self.target(what, side, target, value);
     }
 
+    /// Holds the reads that `threads` threads do in a time, as a multiple of what one does, against a target, or against what `device`
+    /// itself does with as many in flight, if that is less.
+    pub fn scaling(&mut self, contender: &str, device: &str, threads: u32, target: f64) {
+        let pass = format!("threads-{threads}");
+        let of = |contender: &str| {
+            let (one, several) = (self.by_round(contender, "threads-1"), self.by_round(contender, &pass));
+            median_of_rounds(&one, &several, |one, several| f64::from(threads) * one / several)
+        };
+        let (value, most) = (of(contender), of(device));
+        let what = format!("{contender}: reads/s of {threads} threads / 1");
+        match most {
+            Some(most) if most < target => {
+                self.target(format!("{what}, as {device}"), Side::AtLeast, most, value);
+            }
+            _ => self.target(what, Side::AtLeast, target, value),
+        }
+    }
+
     /// Holds the share of bytes written in a pass to bytes read in it against a target.
     pub fn written_share(&mut self, contender: &str, pass: &str, target: f64) {
         let of = |get: fn(&Pass) -> Option<u64>| {
@@ -717,6 +735,37 @@ mod tests {
         let mut pass = run(1, "swap", 2.0).passes.remove(0);
         (pass.bytes, pass.threads) = (8 * 1000, 4);
         assert_eq!(Unit::Latency.of(&pass), 8000.0);
+    }
+
+    #[test]
+    fn threads_are_held_against_what_the_device_gives() {
+        let latency = |contender: &str, us: [f64; 3]| {
+            let mut run = run(1, contender, 1.0);
+            let one = run.passes.remove(0);
+            let passes = [1, 2, 4].into_iter().zip(us).map(|(threads, us)| {
+                let (pass, seconds) = (format!("threads-{threads}"), us / 1e6 / threads as f64);
+                Pass { pass, seconds, bytes: 8, threads, ..one.clone() }
+            });
+            run.passes = passes.collect();
+            run
+        };
+        let runs = vec![latency("terapage", [50.0, 50.0, 100.0]), latency("fio", [60.0, 75.0, 60.0])];
+        let machine = Machine::here(Path::new("/"));
+        let mut report = Report::new("random", "a test".into(), Unit::Latency, machine, Vec::new(), runs);
+        for (threads, least) in [(2, 1.8), (4, 3.0)] {
+            report.scaling("terapage", "fio", threads, least);
+            report.scaling("terapage", "absent", threads, least);
+        }
+        let found: Vec<_> =
+            report.targets.iter().map(|found| (found.value, found.target, found.met)).collect();
+        let (double, less) = (Some(2.0), Some(false));
+        let wanted =
+            [(double, 1.6, Some(true)), (double, 1.8, Some(true)), (double, 3.0, less), (double, 3.0, less)];
+        for (found, wanted) in found.iter().zip(wanted) {
+            assert!((found.1 - wanted.1).abs() < 1e-9 && found.2 == wanted.2, "{found:?}, not {wanted:?}");
+            assert!(found.0.zip(wanted.0).is_some_and(|(one, other)| (one - other).abs() < 1e-9));
+        }
+        assert!(report.targets[0].what.ends_with("as fio") && !report.targets[2].what.contains("fio"));
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn device(session: &Session, bytes: u64) -> Result<Run, runner::Error> {
     };
     let mut run = Run { end: End::Done, ..failed(Contender::Fio, String::new()) };
     for (pass, rw) in [("write", "write"), ("read", "read"), ("rmw", "rw")] {
-        let pattern = Pattern { pass, rw, block: 2 * MIB, depth: 16, seconds: None };
+        let pattern = Pattern { pass, rw, block: 2 * MIB, depth: 16, words: false, seconds: None };
         match fio::run(&session.janitor, &session.stop, file.path(), bytes, &pattern, session.timeout)? {
             Ok((pass, finished)) => {
                 run.passes.push(pass);
