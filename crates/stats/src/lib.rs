@@ -210,7 +210,7 @@ mod tests {
         let snapshot = Snapshot::from_bytes(&bytes).unwrap();
         assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
-        assert_eq!(snapshot.released_bytes, names);
+        assert_eq!((snapshot.released_bytes, snapshot.bounced_bytes), (names - 1, names));
         assert_eq!(snapshot.hard_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
     }
 
