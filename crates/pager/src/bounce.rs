@@ -34,8 +34,8 @@ impl Buffer {
 /// The buffers that are free.
 #[derive(Default)]
 pub(crate) struct Bounce {
-    page_in: Vec<Buffer>,
-    page_out: Vec<Buffer>,
+    /// By purpose.
+    free: [Vec<Buffer>; 2],
     /// Bytes of all.
     bytes: usize,
 }
@@ -51,8 +51,9 @@ impl Bounce {
         let area = (memory::reserve(bytes + HUGE)? as usize).next_multiple_of(HUGE);
         memory::advise(area, bytes, MADV_HUGEPAGE);
         let half = bytes / EXTENT / 2;
-        let mut all = (0..2 * half).map(|index| Buffer(area + index * EXTENT));
-        Ok(Bounce { page_in: all.by_ref().take(half).collect(), page_out: all.collect(), bytes })
+        let buffers =
+            |part: usize| (part * half..(part + 1) * half).map(|at| Buffer(area + at * EXTENT)).collect();
+        Ok(Bounce { free: [buffers(0), buffers(1)], bytes })
     }
 
     /// Bytes of all buffers.
@@ -60,29 +61,18 @@ impl Bounce {
         self.bytes
     }
 
-    fn free(&mut self, purpose: Purpose) -> &mut Vec<Buffer> {
-        match purpose {
-            Purpose::PageIn => &mut self.page_in,
-            Purpose::PageOut => &mut self.page_out,
-        }
-    }
-
     /// Whether there are any, but all are in use.
     pub fn is_used_up(&self, purpose: Purpose) -> bool {
-        let free = match purpose {
-            Purpose::PageIn => &self.page_in,
-            Purpose::PageOut => &self.page_out,
-        };
-        self.bytes > 0 && free.is_empty()
+        self.bytes > 0 && self.free[purpose as usize].is_empty()
     }
 
     /// Takes a free one.
     pub fn take(&mut self, purpose: Purpose) -> Option<Buffer> {
-        self.free(purpose).pop()
+        self.free[purpose as usize].pop()
     }
 
     /// Gives it back.
     pub fn put(&mut self, purpose: Purpose, buffer: Buffer) {
-        self.free(purpose).push(buffer);
+        self.free[purpose as usize].push(buffer);
     }
 }
