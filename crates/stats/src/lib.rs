@@ -128,7 +128,7 @@ counters! {
     budget_bytes,
     /// The block size, bytes.
     block_bytes,
-    /// Bytes of frames in use.
+    /// Bytes of frames in use, and of bounce buffers.
     resident_bytes,
     /// The most that `resident_bytes` has been.
     resident_peak_bytes,
