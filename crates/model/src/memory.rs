@@ -6,12 +6,25 @@ use crate::{PAGE, Result};
 /// Bytes of a huge page: a few blocks.
 pub const HUGE: usize = 1024;
 
+/// Advice, which is not taken.
+pub const MADV_HUGEPAGE: i32 = 14;
+/// Advice, which is not taken.
+pub const MADV_NOHUGEPAGE: i32 = 15;
+
 /// Reserves `len` bytes of zeros.
 ///
 /// # Errors
 /// None; the real one has some.
 pub fn reserve(len: usize) -> Result<*mut u8> {
     Ok(with(|machine| machine.reserve(len)) as *mut u8)
+}
+
+/// Reserves room for `len` bytes, like [`reserve`], that begins on a huge page's edge.
+///
+/// # Errors
+/// None; the real one has some.
+pub fn reserve_huge(len: usize) -> Result<usize> {
+    Ok((reserve(len + HUGE)? as usize).next_multiple_of(HUGE))
 }
 
 /// The pages of a range are gone.

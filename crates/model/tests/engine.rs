@@ -97,7 +97,7 @@ mod maker {
         }
 
         pub fn start(_pages: usize, _thread: bool) -> Result<Maker> {
-            Ok(Maker { stage: (memory::reserve(2 * HUGE)? as usize).next_multiple_of(HUGE) })
+            Ok(Maker { stage: memory::reserve_huge(HUGE)? })
         }
 
         pub fn pays(&mut self) -> bool {

@@ -3,12 +3,11 @@
 //! A device's request is cut wherever memory has a gap, and many a device transfers few large pieces much faster than many small ones.
 //! To copy a run costs a fraction of what that saves. Frames that were cut from huge pages need none of this (`maker.rs`).
 
-use crate::engine::Purpose;
+use crate::engine::{Engine, Purpose};
+use terapage_stats::Counters;
 use terapage_store::EXTENT;
-use terapage_sys::memory::{self, HUGE};
+use terapage_sys::memory;
 use terapage_sys::ring::Piece;
-
-const MADV_HUGEPAGE: i32 = 14;
 
 /// Buffers at most, half of them for page-ins: from few large pieces a device gets its speed with two or three requests at once.
 const MOST: usize = 8;
@@ -48,8 +47,8 @@ impl Bounce {
 
     /// Buffers of so many bytes in all.
     pub fn begin(bytes: usize) -> terapage_sys::Result<Bounce> {
-        let area = (memory::reserve(bytes + HUGE)? as usize).next_multiple_of(HUGE);
-        memory::advise(area, bytes, MADV_HUGEPAGE);
+        let area = memory::reserve_huge(bytes)?;
+        memory::advise(area, bytes, memory::MADV_HUGEPAGE);
         let half = bytes / EXTENT / 2;
         let buffers =
             |part: usize| (part * half..(part + 1) * half).map(|at| Buffer(area + at * EXTENT)).collect();
@@ -74,5 +73,27 @@ impl Bounce {
     /// Gives it back.
     pub fn put(&mut self, purpose: Purpose, buffer: Buffer) {
         self.free[purpose as usize].push(buffer);
+    }
+}
+
+impl Engine {
+    /// A buffer for a run of so many blocks to go through, if it is to go through one and one is free.
+    pub(crate) fn buffer(&mut self, purpose: Purpose, blocks: usize) -> Option<Buffer> {
+        if blocks * self.block < self.options.long_run {
+            return None;
+        }
+        let Some(bounce) = &mut self.bounce else {
+            self.bounce_wanted = self.options.bounce.unwrap_or(self.maker.was_slow());
+            return None;
+        };
+        let buffer = bounce.take(purpose)?;
+        Counters::add(&self.counters.bounced_bytes, (blocks * self.block) as u64);
+        Some(buffer)
+    }
+
+    /// Whether a run of so many blocks should wait for a buffer.
+    pub(crate) fn waits_for_buffer(&self, purpose: Purpose, blocks: usize) -> bool {
+        let long = blocks * self.block >= self.options.long_run;
+        long && self.bounce.as_ref().is_some_and(|bounce| bounce.is_used_up(purpose))
     }
 }

@@ -498,26 +498,6 @@ impl Engine {
         }
     }
 
-    /// A buffer for a run of so many blocks to go through, if it is to go through one and one is free.
-    pub fn buffer(&mut self, purpose: Purpose, blocks: usize) -> Option<Buffer> {
-        if blocks * self.block < self.options.long_run {
-            return None;
-        }
-        let Some(bounce) = &mut self.bounce else {
-            self.bounce_wanted = self.options.bounce.unwrap_or(self.maker.was_slow());
-            return None;
-        };
-        let buffer = bounce.take(purpose)?;
-        Counters::add(&self.counters.bounced_bytes, (blocks * self.block) as u64);
-        Some(buffer)
-    }
-
-    /// Whether a run of so many blocks should wait for a buffer.
-    pub fn waits_for_buffer(&self, purpose: Purpose, blocks: usize) -> bool {
-        let long = blocks * self.block >= self.options.long_run;
-        long && self.bounce.as_ref().is_some_and(|bounce| bounce.is_used_up(purpose))
-    }
-
     /// Waits until no block from `first` to `end` is on its way.
     pub fn settle(&mut self, first: u32, end: u32) {
         while self

@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::{PAGE, thread};
 
-const MADV_HUGEPAGE: i32 = 14;
-
 /// Stages that may wait ready.
 const STAGES: u32 = 4;
 
@@ -31,7 +29,7 @@ fn prepare(stage: usize) -> terapage_sys::Result<bool> {
     // Mapped anew each time: only where no page table is left does the kernel put a huge page.
     // SAFETY: nobody else has this memory.
     unsafe { memory::replace(stage as *mut u8, HUGE)? };
-    memory::advise(stage, HUGE, MADV_HUGEPAGE);
+    memory::advise(stage, HUGE, memory::MADV_HUGEPAGE);
     // Touched, not populated: a touch does not hold the lock of the address space.
     mark(stage, HUGE, 1);
     Ok(thread::used_ns() - began > SLOW_NS)
@@ -117,12 +115,12 @@ impl Maker {
         if pages == 0 {
             return Ok(maker);
         }
-        maker.stage = area(1)?;
+        maker.stage = memory::reserve_huge(HUGE)?;
         if !thread || pages < LEAST {
             return Ok(maker);
         }
         let shared: &'static Shared = Box::leak(Box::new(Shared {
-            area: area(STAGES as usize)?,
+            area: memory::reserve_huge(STAGES as usize * HUGE)?,
             made: AtomicU32::new(0),
             used: AtomicU32::new(0),
             allowed: AtomicU32::new(u32::try_from(pages).unwrap_or(u32::MAX)),
@@ -200,11 +198,6 @@ impl Maker {
         }
         self.end();
     }
-}
-
-/// Room for huge pages, aligned to them.
-fn area(pages: usize) -> terapage_sys::Result<usize> {
-    Ok((memory::reserve((pages + 1) * HUGE)? as usize).next_multiple_of(HUGE))
 }
 
 impl Shared {

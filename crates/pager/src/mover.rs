@@ -81,15 +81,13 @@ impl Mover {
 
     /// Faults of the program in the range come here from now on.
     pub fn register(&self, at: usize, len: usize) -> Result<()> {
-        const MADV_NOHUGEPAGE: i32 = 15;
-        memory::advise(at, len, MADV_NOHUGEPAGE);
+        memory::advise(at, len, memory::MADV_NOHUGEPAGE);
         self.program.register(at, len, !self.moves)
     }
 
     /// The range is the pool.
     pub fn register_pool(&self, at: usize, len: usize) -> Result<()> {
-        const MADV_NOHUGEPAGE: i32 = 15;
-        memory::advise(at, len, MADV_NOHUGEPAGE);
+        memory::advise(at, len, memory::MADV_NOHUGEPAGE);
         if self.moves { self.pool.register(at, len, false) } else { Ok(()) }
     }
 

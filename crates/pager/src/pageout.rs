@@ -46,9 +46,10 @@ impl Engine {
 
     /// Whether blocks should be paged out now.
     pub(crate) fn is_short(&self) -> bool {
-        self.missing() >= self.batch().min(self.target() / 4).max(1)
+        let missing = self.missing();
+        missing >= self.batch().min(self.target() / 4).max(1)
             && self.writing * self.block < WRITING_BYTES
-            && !self.waits_for_buffer(Purpose::PageOut, self.missing())
+            && !self.waits_for_buffer(Purpose::PageOut, missing)
     }
 
     /// Pages out so far ahead of need that frames can be had at once.

@@ -73,8 +73,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub fn new(frames: usize, block: usize) -> terapage_sys::Result<Pool> {
         let places = frames * 2;
-        let base = memory::reserve(places * block + HUGE)? as usize;
-        let base = base.next_multiple_of(HUGE);
+        let base = memory::reserve_huge(places * block)?;
         Ok(Pool {
             base,
             block,

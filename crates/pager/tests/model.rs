@@ -116,6 +116,9 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
     assert_eq!(wrong, None, "at the end, seed {seed}");
 }
 
+/// One failure in a hundred: an operation is tried four times, so the store as a whole holds.
+const FAULTS: Faults = Faults { errors: 10_000, short: 10_000, flips: 10_000 };
+
 fn run(
     options: Options,
     blocks: usize,
@@ -163,27 +166,24 @@ fn every_policy_and_block_size_keeps_every_byte() {
     }
 }
 
+/// Half of a budget of 8 MiB is two bounce buffers.
+fn bouncing(block: usize) -> Options {
+    let frames = (8 << 20) / block;
+    Options { block, frames, bounce: Some(true), long_run: 2 * block, bounce_part: 2, ..Options::default() }
+}
+
 #[test]
 fn bounce_buffers_keep_every_byte() {
     if !can_page() {
         return;
     }
     let seed = seed();
-    let faults = Faults { errors: 10_000, short: 10_000, flips: 10_000 };
     for (block, copy, faults) in
-        [(64 << 10, false, None), (64 << 10, false, Some(faults)), (16 << 10, true, None)]
+        [(64 << 10, false, None), (64 << 10, false, Some(FAULTS)), (16 << 10, true, None)]
     {
-        // Half of the budget is two buffers.
-        let (frames, long_run) = ((8 << 20) / block, 2 * block);
-        let options = Options {
-            block,
-            frames,
-            copy,
-            bounce: Some(true),
-            long_run,
-            bounce_part: 2,
-            ..Options::default()
-        };
+        // Without faults the program's own look at its bytes is to be the only one.
+        let options = Options { copy, verify: faults.is_some(), ..bouncing(block) };
+        let frames = options.frames;
         let stats = run(options, frames * 4, 3, steps(400), faults, seed);
         assert!(stats.bounced_bytes > 0, "{stats:?}");
     }
@@ -207,10 +207,8 @@ fn a_failing_store_never_gives_wrong_bytes() {
         return;
     }
     let seed = seed();
-    // One failure in a hundred: an operation is tried four times, so the store as a whole holds.
-    let faults = Faults { errors: 10_000, short: 10_000, flips: 10_000 };
     let options = Options { block: 4 << 10, frames: 16, ..Options::default() };
-    run(options, 96, 2, steps(1500), Some(faults), seed);
+    run(options, 96, 2, steps(1500), Some(FAULTS), seed);
 }
 
 /// Runs the rest of a test in a child process, which may be stopped: its status.
@@ -247,18 +245,23 @@ fn a_forked_child_sees_memory_as_it_was_and_both_may_write() {
     if !can_page() {
         return;
     }
-    let options = Options { block: 4 << 10, frames: 16, ..Options::default() };
-    let arena = Arena::new(options, 128 * 4096, None, 0);
-    let len = arena.len;
+    forks(Options { block: 4 << 10, frames: 16, ..Options::default() }, 128 * 4096);
+    forks(bouncing(64 << 10), 24 << 20);
+}
+
+fn forks(options: Options, len: usize) {
+    let bounces = options.bounce == Some(true);
+    let Arena { pager, base, len } = Arena::new(options, len, None, 0);
     // SAFETY: the range is the test's own.
-    let words = unsafe { std::slice::from_raw_parts_mut(arena.base as *mut u64, len / 8) };
+    let words = unsafe { std::slice::from_raw_parts_mut(base as *mut u64, len / 8) };
     let fill = |words: &mut [u64], salt: u64| {
         words.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64 ^ salt)
     };
     let holds =
         |words: &[u64], salt: u64| words.iter().enumerate().all(|(at, &word)| word == at as u64 ^ salt);
     fill(words, 1);
-    let mut pager = Arc::into_inner(arena.pager).unwrap();
+    let mut pager = Arc::into_inner(pager).unwrap();
+    let has_bounced = |pager: &Pager| pager.counters().snapshot().bounced_bytes > 0;
     for round in 0..3 {
         let forking = pager.before_fork().unwrap();
         // SAFETY: the child goes on in this thread alone and ends by _exit.
@@ -266,7 +269,7 @@ fn a_forked_child_sees_memory_as_it_was_and_both_may_write() {
         if child == 0 {
             let good = pager.after_fork_in_child(forking).is_ok() && holds(words, 1 + round) && {
                 fill(words, 77);
-                holds(words, 77)
+                holds(words, 77) && has_bounced(&pager) == bounces
             };
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(!good)) };
@@ -279,6 +282,8 @@ fn a_forked_child_sees_memory_as_it_was_and_both_may_write() {
         assert_eq!(status, 0, "round {round}");
         assert!(holds(words, 2 + round), "round {round}");
     }
+    assert_eq!(has_bounced(&pager), bounces);
+    memory::advise(base, len, libc::MADV_DONTFORK);
 }
 
 #[test]

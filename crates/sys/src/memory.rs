@@ -5,11 +5,21 @@ use crate::{Error, Result, check};
 /// Bytes of a huge page.
 pub const HUGE: usize = 2 << 20;
 
+/// Advice: huge pages are wanted.
+pub const MADV_HUGEPAGE: i32 = libc::MADV_HUGEPAGE;
+/// Advice: none are.
+pub const MADV_NOHUGEPAGE: i32 = libc::MADV_NOHUGEPAGE;
+
 /// Reserves `len` bytes of private anonymous memory, readable and writable, without
 /// promising that they can all be used at once.
 pub fn reserve(len: usize) -> Result<*mut u8> {
     // SAFETY: the kernel chooses the place; nothing is replaced.
     unsafe { map(std::ptr::null_mut(), len, libc::MAP_NORESERVE) }
+}
+
+/// Reserves room for `len` bytes, like [`reserve`], that begins on a huge page's edge.
+pub fn reserve_huge(len: usize) -> Result<usize> {
+    Ok((reserve(len + HUGE)? as usize).next_multiple_of(HUGE))
 }
 
 /// Puts fresh private anonymous memory at exactly `at`, over whatever is there.
