@@ -6,7 +6,7 @@ use crate::{PAGE, Result};
 /// Bytes of a huge page: a few blocks.
 pub const HUGE: usize = 1024;
 
-/// Advice, which is not taken.
+/// Advice, which is not taken: but frames never get it.
 pub const MADV_HUGEPAGE: i32 = 14;
 /// Advice, which is not taken.
 pub const MADV_NOHUGEPAGE: i32 = 15;
@@ -44,7 +44,10 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
 }
 
 /// Advice is not taken.
-pub fn advise(_at: usize, _len: usize, _advice: i32) -> bool {
+pub fn advise(at: usize, len: usize, advice: i32) -> bool {
+    if advice == MADV_HUGEPAGE {
+        with(|machine| machine.buffers.push(at..at + len));
+    }
     false
 }
 
