@@ -32,7 +32,7 @@ pub struct Options {
     /// What is read ahead
     #[arg(long, value_name = "NAME", allow_hyphen_values = true, help = prefetch_help())]
     prefetch: Option<OsString>,
-    /// Threads of the pager, 1 to 64: one serves faults, the others help it to check and hash blocks
+    /// Threads of the pager, 1 to 64: one decides, the others put blocks into the program and take them out
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<OsString>,
     /// Which allocations are paged: all, large (128 KiB and more) or off (only mmap and static arrays)

@@ -22,6 +22,15 @@ pub fn now_ns() -> u64 {
     })
 }
 
+/// Starts a thread.
+///
+/// # Errors
+/// None; the real one has some.
+pub fn spawn_quiet(_name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    drop(shuttle::thread::spawn(work));
+    Ok(())
+}
+
 /// The pager gives up: the run fails.
 ///
 /// # Panics

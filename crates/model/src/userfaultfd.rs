@@ -9,6 +9,7 @@ const ENOENT: i32 = 2;
 const EAGAIN: i32 = 11;
 const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
+const ENOMEM: i32 = 12;
 
 /// What a userfaultfd is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +206,11 @@ impl Userfaultfd {
             point();
             if trouble(1) {
                 return (offset, EAGAIN);
+            }
+            // A single page is tried when there is no other way.
+            let is_frame = with(|machine| machine.page(from).is_some());
+            if is_frame && len > PAGE && trouble(2) {
+                return (offset, ENOMEM);
             }
             let (to, from) = (to + offset, from + offset);
             let there = with(|machine| {

@@ -15,6 +15,8 @@ extern crate terapage_model as terapage_sys;
 mod advice;
 #[path = "../../pager/src/bounce.rs"]
 mod bounce;
+#[path = "../../pager/src/carriers.rs"]
+mod carriers;
 #[path = "../../pager/src/engine.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod engine;
@@ -27,6 +29,10 @@ mod files;
 #[path = "../../pager/src/fork.rs"]
 #[allow(dead_code, reason = "a child's part needs a process of its own")]
 mod fork;
+#[path = "../../pager/src/load.rs"]
+mod load;
+#[path = "../../pager/src/look.rs"]
+mod look;
 #[path = "../../pager/src/mailbox.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod mailbox;
@@ -151,47 +157,6 @@ mod awake {
     }
 }
 
-/// The pager's thread looks at bytes by itself: its helpers are for more bytes than blocks have here.
-mod crew {
-    use terapage_model::memory;
-    use xxhash_rust::xxh3::xxh3_128;
-
-    #[derive(Clone, Copy)]
-    pub struct Look {
-        pub zero: bool,
-        pub hash: u128,
-    }
-
-    impl Look {
-        pub fn at(bytes: &[u8]) -> Look {
-            match bytes.iter().all(|&byte| byte == 0) {
-                true => Look { zero: true, hash: 0 },
-                false => Look { zero: false, hash: xxh3_128(bytes) },
-            }
-        }
-    }
-
-    pub struct Crew;
-
-    impl Crew {
-        pub fn alone() -> Crew {
-            Crew
-        }
-
-        pub fn start(_helpers: usize) -> terapage_model::Result<Crew> {
-            Ok(Crew)
-        }
-
-        /// # Safety
-        /// The bytes are there, and nobody writes to them meanwhile.
-        pub unsafe fn look(&self, addresses: &[usize], len: usize) -> Vec<Look> {
-            // SAFETY: the caller's promise.
-            let look = |&at: &usize| Look::at(unsafe { memory::bytes(at, len) });
-            addresses.iter().map(look).collect()
-        }
-    }
-}
-
 /// No trace here: the ring that carries it is checked by itself.
 mod recorder {
     #[derive(Clone, Copy)]
@@ -227,6 +192,8 @@ mod recorder {
 const PAGES_A_BLOCK: usize = 4;
 const BLOCK: usize = PAGES_A_BLOCK * PAGE;
 const FRAMES: usize = 8;
+/// Threads of the pager.
+const THREADS_MAX: usize = 3;
 const BLOCKS: usize = 14;
 /// Blocks of a range that is paged with what it holds.
 const HELD: usize = 3;
@@ -290,10 +257,10 @@ fn assert_met() {
 
 /// One run of a program under the pager.
 fn run(plan: Plan) {
-    // A page that is copied instead of moved is there twice for a moment. One that a wrong count leaves
+    // A page that is copied instead of moved is there twice for a moment, one in each thread. One that a wrong count leaves
     // behind is there for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
-    let pages_max = FRAMES * PAGES_A_BLOCK + 1 + left_behind;
+    let pages_max = FRAMES * PAGES_A_BLOCK + THREADS_MAX + left_behind;
     let (moves, trouble, canary) = (plan.moves, plan.trouble, plan.canary);
     machine::start(Behaviour { moves, trouble, pages_max, canary });
     let disk = shuttle::thread::spawn(ring::disk);
@@ -306,7 +273,7 @@ fn run(plan: Plan) {
         ahead_bytes: 2 * BLOCK,
         soft_per_mille: [100, 300, 600][choose(3)],
         verify: plan.verify,
-        threads: 1,
+        threads: 1 + choose(THREADS_MAX),
         spin_us: choose(2) as u64,
         bounce: Some(choose(2) == 0),
         long_run: (1 + choose(2)) * BLOCK,
@@ -466,6 +433,23 @@ struct Child {
     hold: Fd,
 }
 
+/// Nothing is on its way, and each frame is a block's or free.
+fn assert_settled(engine: &Engine) {
+    assert!(engine.transfers.iter().all(Option::is_none), "something is on its way");
+    let blocks = engine.table.regions().iter().flat_map(|region| region.first..region.first + region.blocks);
+    let (mut held, mut mapped) = (0, 0);
+    for block in blocks {
+        let state = engine.table.state(block);
+        mapped += usize::from(state == State::Mapped);
+        held += usize::from(matches!(state, State::Mapped | State::Soft | State::Watched));
+    }
+    assert_eq!(
+        (engine.frames, engine.mapped),
+        (held + engine.pool.free_len(), mapped),
+        "frames are miscounted"
+    );
+}
+
 impl Child {
     /// Forks, the pager's thread parked.
     fn fork(base: usize, mailbox: &Mailbox, engine: Shared) -> Child {
@@ -473,6 +457,7 @@ impl Child {
         mailbox.stop_pager(&asking);
         // SAFETY: its thread is parked until `unpark`.
         let engine = unsafe { &mut *engine.get() };
+        assert_settled(engine);
         let hold = engine.freeze().unwrap();
         let stored = (0..BLOCKS as u32)
             .filter(|&block| engine.table.state(block) == State::Stored)

@@ -1,6 +1,6 @@
 //! What the program says about its use of a range. No advice changes a byte.
 
-use crate::engine::Engine;
+use crate::engine::{Carry, Engine};
 use crate::table::State;
 use crate::{Error, Pager, Request};
 
@@ -39,8 +39,8 @@ impl Engine {
             for &block in &blocks {
                 self.policy.remove(block);
             }
-            self.page_out_these(&blocks);
-            while self.writing * self.block > 16 * terapage_store::EXTENT {
+            self.page_out_these(&blocks, Carry::Anywhere);
+            while (self.leaving + self.writing) * self.block > 16 * terapage_store::EXTENT {
                 self.wait();
             }
         }

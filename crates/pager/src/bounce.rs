@@ -3,7 +3,7 @@
 //! A device's request is cut wherever memory has a gap, and many a device transfers few large pieces much faster than many small ones.
 //! To copy a run costs a fraction of what that saves. Frames that were cut from huge pages need none of this (`maker.rs`).
 
-use crate::engine::{Engine, Purpose};
+use crate::engine::{Engine, Purpose, Transfer};
 use terapage_stats::Counters;
 use terapage_store::EXTENT;
 use terapage_sys::memory;
@@ -23,7 +23,12 @@ impl Buffer {
         unsafe { memory::bytes(self.0, len) }
     }
 
-    /// The same, for the ring.
+    /// Where it begins.
+    pub fn at(&self) -> usize {
+        self.0
+    }
+
+    /// The first `len` bytes, for the ring.
     pub fn piece(&self, len: usize) -> Piece {
         assert!(len <= EXTENT);
         Piece::new(self.0, len)
@@ -33,7 +38,7 @@ impl Buffer {
 /// The buffers that are free.
 #[derive(Default)]
 pub(crate) struct Bounce {
-    /// By purpose.
+    /// Those of page-ins, and of page-outs.
     free: [Vec<Buffer>; 2],
     /// Bytes of all.
     bytes: usize,
@@ -89,6 +94,13 @@ impl Engine {
         let buffer = bounce.take(purpose)?;
         Counters::add(&self.counters.bounced_bytes, (blocks * self.block) as u64);
         Some(buffer)
+    }
+
+    /// A transfer needs its buffer no more.
+    pub(crate) fn put_buffer(&mut self, transfer: &mut Transfer) {
+        if let (Some(buffer), Some(bounce)) = (transfer.buffer.take(), &mut self.bounce) {
+            bounce.put(transfer.purpose, buffer);
+        }
     }
 
     /// Whether a run of so many blocks should wait for a buffer.

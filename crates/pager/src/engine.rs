@@ -4,7 +4,8 @@
 
 use crate::awake::Awake;
 use crate::bounce::{Bounce, Buffer};
-use crate::crew::Crew;
+use crate::carriers::Carriers;
+use crate::load::{Load, Run, Way};
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
 use crate::pool::Pool;
@@ -13,11 +14,13 @@ use crate::slots::Slots;
 use crate::table::{State, Table, WANTED};
 use crate::{Mailbox, Options};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
+use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
 use terapage_sys::ring::{Done, Piece, Ring};
 use terapage_sys::thread::{self, now_ns};
@@ -26,6 +29,7 @@ use terapage_sys::userfaultfd::Fault;
 /// Tags in the ring that are no operation's number.
 pub(crate) const FAULTS: u64 = u64::MAX;
 pub(crate) const REQUESTS: u64 = u64::MAX - 1;
+pub(crate) const CARRIED: u64 = u64::MAX - 2;
 /// A child's end: the tag less its number.
 pub(crate) const CHILDREN: u64 = u64::MAX / 2;
 
@@ -51,9 +55,20 @@ const TRIES: u32 = 4;
 pub(crate) enum Purpose {
     PageIn,
     PageOut,
+    /// Nothing of the store yet: the blocks are on their way out of the program.
+    TakeOut,
 }
 
-/// Blocks on their way from or to the store, in neighbouring slots.
+/// Who may carry a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carry {
+    /// The pager's thread, at once.
+    Here,
+    /// A carrier, if one is free.
+    Anywhere,
+}
+
+/// Blocks on their way between the program and the store: on the store's side in neighbouring slots.
 pub(crate) struct Transfer {
     pub purpose: Purpose,
     pub blocks: Vec<u32>,
@@ -65,6 +80,8 @@ pub(crate) struct Transfer {
     pub tries: u32,
     /// What the bytes go through.
     pub buffer: Option<Buffer>,
+    /// Blocks that were read but stay out of the program, to see them touched.
+    pub left_out: Vec<u32>,
 }
 
 /// A fresh range touched in order, upwards or downwards: where it goes on, and how much comes next.
@@ -88,6 +105,7 @@ pub(crate) struct Engine {
     /// Frames that the pool leaves unmade.
     pub spare: usize,
     pub mapped: usize,
+    pub leaving: usize,
     pub writing: usize,
     pub reading: usize,
     /// Soft blocks, the one to go next first, with the stamp that makes an entry valid.
@@ -95,8 +113,8 @@ pub(crate) struct Engine {
     pub soft_len: usize,
     pub table: Table,
     pub pool: Pool,
-    pub mover: Mover,
-    pub crew: Crew,
+    pub mover: Arc<Mover>,
+    pub carriers: Carriers,
     pub maker: Maker,
     /// Once they are wanted.
     pub bounce: Option<Bounce>,
@@ -126,7 +144,7 @@ pub(crate) struct Engine {
     pub faults_ready: bool,
     pub requests_ready: bool,
     /// Children that still read this process's slots: the pipe that they hold, the snapshot.
-    pub children: Vec<(u32, terapage_sys::fd::Fd)>,
+    pub children: Vec<(u32, Fd)>,
     /// Blocks that are touched in no order, by the program's word.
     pub random: Vec<std::ops::Range<u32>>,
     pub counters: &'static Counters,
@@ -149,7 +167,7 @@ impl Engine {
     ) -> Result<Engine, crate::Error> {
         let block = options.block;
         let limit = options.frames;
-        let mover = Mover::open(options.copy)?;
+        let mover = Arc::new(Mover::open(options.copy)?);
         let pool = Pool::new(limit, block)?;
         pool.register(&mover)?;
         let run = (EXTENT / block).min(limit / 8).max(1) as u32;
@@ -162,6 +180,7 @@ impl Engine {
             frames: 0,
             spare: 0,
             mapped: 0,
+            leaving: 0,
             writing: 0,
             reading: 0,
             soft: VecDeque::new(),
@@ -169,7 +188,7 @@ impl Engine {
             table: Table::new(block, &shared.regions),
             pool,
             mover,
-            crew: Crew::alone(),
+            carriers: Carriers::default(),
             maker: Maker::none(),
             bounce: None,
             bounce_wanted: false,
@@ -222,6 +241,9 @@ impl Engine {
         }
         self.arm(FAULTS);
         self.arm(REQUESTS);
+        if self.carriers.event().is_some() {
+            self.arm(CARRIED);
+        }
         for index in 0..self.children.len() {
             self.arm(CHILDREN - u64::from(self.children[index].0));
         }
@@ -230,6 +252,7 @@ impl Engine {
             // One at a time: to check and install a long run takes as long as to read one, and
             // the store must not wait for new work meanwhile.
             self.handle_end();
+            self.take_carried();
             self.take_faults();
             while let Some(fault) = self.queue.pop_front() {
                 self.fault(fault);
@@ -270,8 +293,8 @@ impl Engine {
             let pages = self.limit.saturating_sub(self.frames) * self.block / HUGE;
             self.maker = Maker::start(pages, self.options.spin_us > 0).unwrap_or_else(|_| Maker::none());
         }
-        let crew = Crew::start(self.options.threads.saturating_sub(1));
-        self.crew = crew.unwrap_or_else(|error| self.stop(&error.to_string()));
+        let carriers = Carriers::start(self.options.threads.saturating_sub(1));
+        self.carriers = carriers.unwrap_or_else(|error| self.stop(&error.to_string()));
     }
 
     /// Waits until something happens: for a moment by looking, then by sleeping.
@@ -291,14 +314,14 @@ impl Engine {
                 return;
             }
         }
-        self.enter(1);
+        self.rest();
     }
 
     fn look_for_work(&mut self) -> bool {
         let until = now_ns() + self.options.spin_us * 1000;
         loop {
             self.enter(0);
-            if self.ring().has_done() {
+            if self.ring().has_done() || self.carriers.has_done() {
                 return true;
             }
             if now_ns() > until {
@@ -324,12 +347,13 @@ impl Engine {
         let fd = match tag {
             FAULTS => self.mover.program.raw(),
             REQUESTS => self.mailbox.event.raw(),
+            CARRIED => self.carriers.event().expect("there are carriers").raw(),
             _ => match self.children.iter().find(|(id, _)| CHILDREN - u64::from(*id) == tag) {
                 Some((_, fd)) => fd.raw(),
                 None => return,
             },
         };
-        let again = matches!(tag, FAULTS | REQUESTS);
+        let again = matches!(tag, FAULTS | REQUESTS | CARRIED);
         if let Err(error) = self.ring().poll(fd, again, tag) {
             self.stop(&error.to_string());
         }
@@ -343,11 +367,20 @@ impl Engine {
 
     /// Waits until something ends, and handles it.
     pub fn wait(&mut self) {
-        if self.finished.is_empty() {
-            self.enter(1);
+        if self.finished.is_empty() && !self.take_carried() {
+            self.rest();
             self.take_ends();
         }
         self.handle_end();
+        self.take_carried();
+    }
+
+    /// Sleeps until the ring or a carrier has something.
+    fn rest(&mut self) {
+        if self.carriers.may_sleep() {
+            self.enter(1);
+        }
+        self.carriers.woke();
     }
 
     /// Handles the end of one operation, if one has ended: first of those that a thread waits for.
@@ -365,11 +398,11 @@ impl Engine {
     pub fn take_ends(&mut self) {
         while let Some(done) = self.ring().done() {
             match done.tag {
-                FAULTS | REQUESTS => {
-                    if done.tag == FAULTS {
-                        self.faults_ready = true
-                    } else {
-                        self.requests_ready = true
+                FAULTS | REQUESTS | CARRIED => {
+                    match (done.tag, self.carriers.event()) {
+                        (FAULTS, _) => self.faults_ready = true,
+                        (REQUESTS, _) => self.requests_ready = true,
+                        (_, event) => event.into_iter().for_each(Fd::clear),
                     }
                     if !done.more {
                         self.arm(done.tag);
@@ -415,7 +448,7 @@ impl Engine {
                     self.prefetch_after(block, true);
                 }
             }
-            State::Writing => self.table.get_mut(block).flags |= WANTED,
+            State::Leaving | State::Writing => self.table.get_mut(block).flags |= WANTED,
             State::Loose => self.wake_page(fault.at),
             State::Mapped => {
                 // It came while this fault was on its way; a write protection may be left over.
@@ -441,21 +474,53 @@ impl Engine {
         self.stores[usize::from(transfer.origin)].ended(&mut done);
         let bytes = transfer.blocks.len() * self.block;
         let whole = done.result == bytes as i32;
-        let good = whole && self.accept(&mut transfer);
-        if !good {
-            transfer.tries += 1;
-            if transfer.tries >= TRIES {
-                self.give_up(&transfer, done.result, whole);
-            }
-            self.begin(transfer, Some(index));
-            return;
-        }
-        if let (Some(buffer), Some(bounce)) = (transfer.buffer.take(), &mut self.bounce) {
-            bounce.put(transfer.purpose, buffer);
-        }
         match transfer.purpose {
-            Purpose::PageIn => self.paged_in(transfer),
-            Purpose::PageOut => self.paged_out(transfer),
+            Purpose::PageIn if whole => self.arrived(index, transfer),
+            Purpose::PageOut if whole => {
+                self.put_buffer(&mut transfer);
+                self.paged_out(transfer);
+            }
+            _ => self.try_again(index, transfer, done.result, whole),
+        }
+    }
+
+    /// An operation that failed, `whole` or not, is begun again.
+    pub fn try_again(&mut self, index: usize, mut transfer: Transfer, result: i32, whole: bool) {
+        transfer.tries += 1;
+        if transfer.tries >= TRIES {
+            self.give_up(&transfer, result, whole);
+        }
+        self.begin(transfer, Some(index));
+    }
+
+    /// Has a load carried, here or by a carrier, and handles what comes of it: now or later.
+    pub fn carry(&mut self, transfer: usize, way: Way, who: Carry) {
+        let load = Box::new(Load::new(&self.mover, self.block, transfer, way));
+        let here = if who == Carry::Anywhere { self.carriers.post(load) } else { Some(load) };
+        if let Some(mut load) = here {
+            load.carry();
+            self.carried(*load);
+        }
+    }
+
+    /// Handles the loads that carriers have carried. Whether there were any.
+    fn take_carried(&mut self) -> bool {
+        let mut some = false;
+        while let Some(load) = self.carriers.take() {
+            self.carried(*load);
+            some = true;
+        }
+        some
+    }
+
+    fn carried(&mut self, load: Load) {
+        if let Some(lost) = load.lost {
+            self.stop(&lost.to_string());
+        }
+        let transfer = self.transfers[load.transfer].take().expect("a load's transfer stays");
+        match load.way {
+            Way::In(way) => self.checked(load.transfer, transfer, &way),
+            Way::Out(way) => self.taken_out(&transfer, &way),
         }
     }
 
@@ -463,7 +528,7 @@ impl Engine {
         let store = self.stores[usize::from(transfer.origin)].name();
         let doing = match transfer.purpose {
             Purpose::PageIn => "reading from",
-            Purpose::PageOut => "writing to",
+            Purpose::PageOut | Purpose::TakeOut => "writing to",
         };
         let why = match (whole, result) {
             (true, _) => "the bytes are not those that were written".to_owned(),
@@ -475,13 +540,7 @@ impl Engine {
 
     /// Begins an operation, in a number of its own or one that is being tried again.
     pub fn begin(&mut self, transfer: Transfer, again: Option<usize>) {
-        let index = again.unwrap_or_else(|| match self.transfers.iter().position(Option::is_none) {
-            Some(index) => index,
-            None => {
-                self.transfers.push(None);
-                self.transfers.len() - 1
-            }
-        });
+        let index = again.unwrap_or_else(|| self.free_number());
         let transfer = self.transfers[index].insert(transfer);
         let store = &mut self.stores[usize::from(transfer.origin)];
         let ring = self.ring.as_mut().expect("the thread runs");
@@ -491,11 +550,20 @@ impl Engine {
             match transfer.purpose {
                 Purpose::PageIn => store.read(ring, transfer.slot, &transfer.pieces, index as u64),
                 Purpose::PageOut => store.write(ring, transfer.slot, &transfer.pieces, index as u64),
+                Purpose::TakeOut => unreachable!("a load, not an operation"),
             }
         };
         if let Err(error) = begun {
             self.stop(&error.to_string());
         }
+    }
+
+    /// A number that no transfer has.
+    pub fn free_number(&mut self) -> usize {
+        self.transfers.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.transfers.push(None);
+            self.transfers.len() - 1
+        })
     }
 
     /// Waits until no block from `first` to `end` is on its way.
@@ -512,7 +580,7 @@ impl Engine {
 
     /// Waits until nothing is on its way.
     pub fn settle_all(&mut self) {
-        while self.reading + self.writing > 0 {
+        while self.reading + self.leaving + self.writing > 0 {
             self.wait();
         }
     }
@@ -524,9 +592,9 @@ impl Engine {
             if let Some(place) = self.place_at_once() {
                 return place;
             }
-            if self.writing > 0 {
+            if self.leaving + self.writing > 0 {
                 self.wait();
-            } else if self.page_out((self.limit / 8).clamp(1, 8)) == 0
+            } else if self.page_out((self.limit / 8).clamp(1, 8), Carry::Here) == 0
                 && self.writing == 0
                 && self.soft_len == 0
                 && self.pool.free_len() == 0
@@ -574,7 +642,7 @@ impl Engine {
         if self.frames + spare >= self.limit {
             return false;
         }
-        let made = self.pool.make(&mut self.mover, &mut self.maker, self.limit - self.frames - spare);
+        let made = self.pool.make(&self.mover, &mut self.maker, self.limit - self.frames - spare);
         self.frames += self.or_stop(made);
         true
     }
@@ -614,41 +682,62 @@ impl Engine {
         }
     }
 
-    /// Puts the frames of `blocks`, neighbours in the program, in place and wakes who waits.
+    /// Puts the frames of `blocks`, ascending, in place and wakes who waits.
     pub fn install(&mut self, blocks: &[u32]) {
+        let mut runs = self.plan(blocks);
+        for run in &mut runs {
+            let installed = run.install(&self.mover);
+            self.or_stop(installed);
+        }
+        self.installed(blocks, &runs);
+    }
+
+    /// The runs that blocks, ascending, make in the program and in the pool. Those that will be copied have the frames for it from now on.
+    pub fn plan(&mut self, blocks: &[u32]) -> Vec<Run> {
+        let mut runs = Vec::new();
         let mut rest = blocks;
         while let Some(&first) = rest.first() {
             let place = self.table.get(first).place;
-            let run = rest
+            let count = rest
                 .iter()
                 .enumerate()
                 .take_while(|&(index, &block)| {
                     block == first + index as u32 && self.table.get(block).place == place + index as u32
                 })
                 .count();
-            let (to, from) = (self.table.address(first), self.pool.address(place));
-            let copied = if self.may_copy(run) {
-                let copied = self.mover.copy(to, from, run * self.block);
-                self.or_stop(copied)
-            } else {
-                let installed = self.mover.install(to, from, run * self.block);
-                self.or_stop(installed);
-                false
-            };
-            for &block in &rest[..run] {
+            let copy = self.may_copy(count);
+            self.frames += if copy { count } else { 0 };
+            let (program, place) = (self.table.address(first), self.pool.address(place));
+            runs.push(Run { program, place, len: count * self.block, copy, copied: false });
+            rest = &rest[count..];
+        }
+        runs
+    }
+
+    /// The runs come to nothing.
+    pub fn unplan(&mut self, runs: &[Run]) {
+        let copied: usize = runs.iter().filter(|run| run.copy).map(|run| run.len).sum();
+        self.frames -= copied / self.block;
+    }
+
+    /// The runs, of just these blocks, are in place.
+    pub fn installed(&mut self, blocks: &[u32], runs: &[Run]) {
+        let mut rest = blocks;
+        for run in runs {
+            let (here, others) = rest.split_at(run.len / self.block);
+            for &block in here {
                 self.table.set_state(block, State::Mapped);
                 let entry = self.table.get_mut(block);
                 entry.flags = 0;
-                let place = entry.place;
-                if copied {
-                    self.pool.put_free(place);
-                    self.frames += 1;
+                if run.copied {
+                    self.pool.put_free(entry.place);
                 } else {
-                    self.pool.put_hollow(place);
+                    self.pool.put_hollow(entry.place);
                 }
             }
-            self.mapped += run;
-            rest = &rest[run..];
+            self.mapped += here.len();
+            self.frames -= if run.copy && !run.copied { here.len() } else { 0 };
+            rest = others;
         }
     }
 
@@ -692,7 +781,7 @@ impl Engine {
         counters.resident_bytes.store(resident, Relaxed);
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
         counters.store_bytes.store(u64::from(self.slots.count()) * self.block as u64, Relaxed);
-        counters.retries.store(self.mover.retries, Relaxed);
+        counters.retries.store(self.mover.retries.load(Relaxed), Relaxed);
     }
 
     /// One thing happened to each of some blocks: for the trace, if there is one.

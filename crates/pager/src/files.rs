@@ -8,8 +8,7 @@
 //! first page-in of a block takes one; later ones are checked against it. A file that somebody else changes
 //! under its mapping stops the program when a block that it has seen comes back different.
 
-use crate::crew::Look;
-use crate::engine::{Engine, Purpose, Transfer};
+use crate::engine::Engine;
 use crate::table::State;
 use crate::{Error, Pager, Request, StoreError};
 use std::collections::HashMap;
@@ -137,38 +136,6 @@ impl Engine {
     /// Whether an origin is a mapped file.
     pub(crate) fn is_file(&self, origin: u8) -> bool {
         self.files.iter().any(|file| file.origin == origin)
-    }
-
-    /// Whether the bytes read are right, as far as that can be told; takes the hashes of those that were never seen.
-    pub(crate) fn accept(&mut self, transfer: &mut Transfer) -> bool {
-        if transfer.purpose == Purpose::PageOut {
-            return true;
-        }
-        let of_a_file = self.is_file(transfer.origin);
-        let looks_at = of_a_file || self.options.verify;
-        let mut looks = Vec::new();
-        if let Some(buffer) = &mut transfer.buffer {
-            let bytes = buffer.bytes(transfer.blocks.len() * self.block);
-            for (bytes, &block) in bytes.chunks_exact(self.block).zip(&transfer.blocks) {
-                self.pool.write(self.table.get(block).place, bytes);
-                if looks_at {
-                    // While the nearest cache has it.
-                    looks.push(Look::at(self.pool.bytes(self.table.get(block).place)));
-                }
-            }
-        } else if looks_at {
-            looks = self.look(&transfer.blocks);
-        }
-        let mut good = true;
-        for (&block, look) in transfer.blocks.iter().zip(looks) {
-            let hash = self.hash_of(look);
-            let known = &mut self.table.get_mut(block).hash;
-            if of_a_file && *known == UNKNOWN {
-                *known = hash;
-            }
-            good &= *known == hash;
-        }
-        good || !self.options.verify
     }
 
     /// The blocks, all zero until now, are those of a file.

@@ -6,11 +6,12 @@
 //! finds the pager's whole state in its copy of memory, gives it descriptors, a store and a thread of its own, and
 //! goes on.
 
-use crate::crew::Crew;
+use crate::carriers::Carriers;
 use crate::engine::{CHILDREN, Engine};
 use crate::slots::Slots;
 use crate::table::State;
 use crate::{Error, Mailbox};
+use std::sync::Arc;
 use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
 use terapage_sys::fd::Fd;
@@ -42,7 +43,7 @@ impl Engine {
         use std::sync::atomic::Ordering::Relaxed;
         let counters = &shared.counters;
         self.table.usage.inherit(&shared.regions);
-        self.mover.reopen()?;
+        self.mover = Arc::new(self.mover.reopen()?);
         self.pool.register(&self.mover)?;
         let ranges: Vec<_> =
             self.table.regions().iter().map(|region| (region.first, region.blocks)).collect();
@@ -50,7 +51,7 @@ impl Engine {
             self.register_paged(first, first + blocks)?;
         }
         self.ring = None;
-        self.crew = Crew::alone();
+        self.carriers = Carriers::default();
         self.maker.forget();
         self.awake.forget();
         // The thread that writes the trace, and the file, are the parent's.

@@ -6,11 +6,13 @@
 mod advice;
 mod awake;
 mod bounce;
-mod crew;
+mod carriers;
 mod engine;
 mod error;
 mod files;
 mod fork;
+mod load;
+mod look;
 mod mailbox;
 mod maker;
 mod mover;

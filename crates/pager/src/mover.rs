@@ -7,6 +7,7 @@
 //! Without `UFFDIO_MOVE` (before Linux 6.8) by write protection and copies: the same results, slower.
 
 use crate::maker;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::pagemap::Pagemap;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
@@ -42,7 +43,7 @@ pub(crate) struct Mover {
     moves: bool,
     zeros: usize,
     /// Pages that took another try.
-    pub retries: u64,
+    pub retries: AtomicU64,
 }
 
 /// Bytes of zeros that fresh pages are copied from: small enough for the nearest cache.
@@ -62,16 +63,14 @@ impl Mover {
                 Ok::<(), terapage_sys::Error>(())
             })
             .ok();
-        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, retries: 0 })
+        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, retries: AtomicU64::new(0) })
     }
 
     /// The child of a fork needs descriptors of its own.
-    pub fn reopen(&mut self) -> Result<()> {
-        let copy = !self.moves;
-        let mut fresh = Mover::open(copy)?;
-        fresh.retries = self.retries;
-        *self = fresh;
-        Ok(())
+    pub fn reopen(&self) -> Result<Mover> {
+        let fresh = Mover::open(!self.moves)?;
+        fresh.retries.store(self.retries.load(Relaxed), Relaxed);
+        Ok(fresh)
     }
 
     /// Whether frames are moved, not copied.
@@ -103,7 +102,7 @@ impl Mover {
     }
 
     /// Puts fresh zero pages where the program has none, and wakes who waits.
-    pub fn fresh(&mut self, at: usize, len: usize) -> std::result::Result<(), Lost> {
+    pub fn fresh(&self, at: usize, len: usize) -> std::result::Result<(), Lost> {
         for offset in (0..len).step_by(ZEROS) {
             let part = ZEROS.min(len - offset);
             // SAFETY: the zeros are ours and never written.
@@ -122,7 +121,7 @@ impl Mover {
     }
 
     /// Gives a place of the pool a frame.
-    pub fn fill(&mut self, place: usize, len: usize) -> std::result::Result<(), Lost> {
+    pub fn fill(&self, place: usize, len: usize) -> std::result::Result<(), Lost> {
         for offset in (0..len).step_by(ZEROS) {
             let part = ZEROS.min(len - offset);
             if self.moves {
@@ -147,7 +146,7 @@ impl Mover {
     /// places got one; their bytes are zero. Needs `UFFDIO_MOVE`.
     ///
     /// `stage` comes from [`Maker::take`](maker::Maker::take) and is given up.
-    pub fn fill_huge(&mut self, stage: usize, places: &[usize], len: usize) -> usize {
+    pub fn fill_huge(&self, stage: usize, places: &[usize], len: usize) -> usize {
         debug_assert!(self.moves && places.len() * len == HUGE);
         let mut filled = 0;
         while filled < places.len() {
@@ -186,7 +185,7 @@ impl Mover {
     }
 
     /// Moves the frames of `len` bytes from the pool to the program, and wakes who waits.
-    pub fn install(&mut self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
+    pub fn install(&self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
         if self.moves {
             // SAFETY: the place is the pool's, and given up here.
             match unsafe { self.program.shift(to, place, len, true) } {
@@ -213,7 +212,7 @@ impl Mover {
 
     /// Copies `len` bytes from the pool into the program, and wakes who waits: the frames stay in the pool. Where the kernel has no
     /// page for a copy they go, as with [`install`](Self::install). Whether they were copied.
-    pub fn copy(&mut self, to: usize, place: usize, len: usize) -> std::result::Result<bool, Lost> {
+    pub fn copy(&self, to: usize, place: usize, len: usize) -> std::result::Result<bool, Lost> {
         // SAFETY: nobody writes to the place meanwhile.
         let Err(stuck) = (unsafe { self.program.copy(to, place, len, true) }) else { return Ok(true) };
         self.install_by_pages(to + stuck.done, place + stuck.done, len - stuck.done, stuck.errno)?;
@@ -224,7 +223,7 @@ impl Mover {
     }
 
     fn install_by_pages(
-        &mut self,
+        &self,
         to: usize,
         place: usize,
         len: usize,
@@ -238,7 +237,7 @@ impl Mover {
                 }
                 return Err(Lost { at: to, doing: "page-in", errno });
             }
-            self.retries += 1;
+            self.retries.fetch_add(1, Relaxed);
             // SAFETY: the page is in the pool, ours, present.
             unsafe { memory::make_exclusive(from) };
             // SAFETY: the page is given up here.
@@ -256,7 +255,7 @@ impl Mover {
     }
 
     /// Takes the frames of `len` bytes out of the program into the pool, where they do not change any more.
-    pub fn take(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
+    pub fn take(&self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
         if !self.moves {
             return self.take_by_copy(place, from, len);
         }
@@ -268,7 +267,7 @@ impl Mover {
     }
 
     fn take_by_pages(
-        &mut self,
+        &self,
         place: usize,
         from: usize,
         len: usize,
@@ -282,9 +281,9 @@ impl Mover {
                 }
                 return Err(Lost { at: page, doing: "page-out", errno });
             }
-            self.retries += 1;
+            self.retries.fetch_add(1, Relaxed);
             let went = (0..PATIENCE).any(|_| {
-                // SAFETY: the page is present, and only this thread takes pages away; then as in `take`.
+                // SAFETY: the page is present, and only who carries its block takes it away; then as in `take`.
                 unsafe {
                     memory::make_exclusive(page);
                     self.pool.shift(to, page, PAGE, false).is_ok()
@@ -299,7 +298,7 @@ impl Mover {
     }
 
     /// The first `len` bytes are in the pool and go back.
-    fn put_back(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<(), Lost> {
+    fn put_back(&self, place: usize, from: usize, len: usize) -> std::result::Result<(), Lost> {
         if len > 0 {
             self.install_by_pages(from, place, len, 0)?;
         }
@@ -307,7 +306,7 @@ impl Mover {
         Ok(())
     }
 
-    fn take_by_copy(&mut self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
+    fn take_by_copy(&self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
         let lost = |at, errno| Lost { at, doing: "page-out by copy", errno };
         let mut there = [false; 512];
         let there = &mut there[..len.div_ceil(PAGE).min(512)];

@@ -1,7 +1,9 @@
 //! Bytes into the program: first touches, soft faults, hard faults, prefetching.
 
-use crate::crew::Look;
-use crate::engine::{Engine, FreshStream, Purpose, Transfer};
+use crate::bounce::Buffer;
+use crate::engine::{Carry, Engine, FreshStream, Purpose, Transfer};
+use crate::files::UNKNOWN;
+use crate::load::{Arrival, LoadIn, Run, Way};
 use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
 use terapage_policy::prefetch::Ahead;
@@ -128,13 +130,12 @@ impl Engine {
     /// A touch of a block that was taken out to see it.
     pub(crate) fn watched_fault(&mut self, block: u32) {
         let marker = self.table.get(block).has(MARKER);
-        self.record(if marker { Kind::PrefetchMarker } else { Kind::SoftFault }, [block]);
         self.install(&[block]);
         if marker {
-            self.prefetch.outcome(1, 0);
-            Counters::add(&self.counters.prefetch_used_blocks, 1);
+            self.used_marker(block);
             self.prefetch_after(block, false);
         } else {
+            self.record(Kind::SoftFault, [block]);
             self.count_soft_fault(block);
             self.policy.seen(block);
         }
@@ -157,6 +158,13 @@ impl Engine {
         Counters::add(&self.counters.demand_blocks, 1);
         self.hurry(block);
         self.prefetch_after(block, false);
+    }
+
+    /// The program has come to the first block of a run that was read ahead.
+    fn used_marker(&mut self, block: u32) {
+        self.record(Kind::PrefetchMarker, [block]);
+        self.prefetch.outcome(1, 0);
+        Counters::add(&self.counters.prefetch_used_blocks, 1);
     }
 
     /// What the prefetch policy asks for after a touch.
@@ -286,6 +294,7 @@ impl Engine {
                     since_ns,
                     tries: 0,
                     buffer,
+                    left_out: Vec::new(),
                 },
                 None,
             );
@@ -293,52 +302,77 @@ impl Engine {
         }
     }
 
-    /// Looks at the bytes of blocks that are in the pool.
-    pub(crate) fn look(&self, blocks: &[u32]) -> Vec<Look> {
-        let addresses: Vec<usize> =
-            blocks.iter().map(|&block| self.pool.address(self.table.get(block).place)).collect();
-        // SAFETY: the blocks' places are filled, and only this thread writes to places.
-        unsafe { self.crew.look(&addresses, self.block) }
-    }
-
-    /// The hash of bytes looked at.
-    pub(crate) fn hash_of(&self, look: Look) -> u128 {
-        if look.zero { self.zero_hash } else { look.hash }
-    }
-
-    /// Blocks have been read and are right.
-    pub(crate) fn paged_in(&mut self, transfer: Transfer) {
-        self.reading -= transfer.blocks.len();
-        let left_out = |engine: &Engine, block: u32| {
-            let entry = engine.table.get(block);
+    /// Blocks have been read: they are checked and put into the program.
+    pub(crate) fn arrived(&mut self, index: usize, mut transfer: Transfer) {
+        let of_a_file = self.is_file(transfer.origin);
+        let arrival = |&block: &u32| {
+            let entry = self.table.get(block);
+            let unknown = of_a_file && entry.hash == UNKNOWN;
+            let expected = if unknown { None } else { Some(entry.hash) };
+            Arrival { place: self.pool.address(entry.place), expected, hash: 0 }
+        };
+        let blocks = transfer.blocks.iter().map(arrival).collect();
+        let is_left_out = |&block: &u32| {
+            let entry = self.table.get(block);
             entry.has(MARKER) && !entry.has(WANTED)
         };
-        let mut rest = &transfer.blocks[..];
-        while let Some(&first) = rest.first() {
-            if left_out(self, first) {
-                self.table.set_state(first, State::Watched);
-                self.policy.insert(first);
-                rest = &rest[1..];
-                continue;
-            }
-            let run = rest.iter().take_while(|&&block| !left_out(self, block)).count();
-            let used = rest[..run].iter().filter(|&&block| self.table.get(block).has(MARKER)).count() as u32;
-            if transfer.since_ns == 0 {
-                let kind = |used| if used { Kind::PrefetchMarker } else { Kind::Prefetched };
-                for &block in &rest[..run] {
-                    self.record(kind(self.table.get(block).has(MARKER)), [block]);
-                }
-            }
-            self.install(&rest[..run]);
-            for &block in &rest[..run] {
-                self.policy.insert(block);
-            }
-            if used > 0 {
-                self.prefetch.outcome(used, 0);
-                Counters::add(&self.counters.prefetch_used_blocks, used.into());
-            }
-            rest = &rest[run..];
+        let (left_out, wanted): (Vec<u32>, Vec<u32>) =
+            transfer.blocks.iter().partition(|block| is_left_out(block));
+        let load = LoadIn {
+            buffer: transfer.buffer.as_ref().map(Buffer::at),
+            blocks,
+            look: of_a_file || self.options.verify,
+            verify: self.options.verify,
+            runs: self.plan(&wanted),
+            good: false,
+        };
+        transfer.left_out = left_out;
+        // To hand one block over takes about as long as to carry it: worth it only if something else waits.
+        let alone = transfer.since_ns > 0 && self.finished.is_empty() && self.queue.is_empty();
+        self.transfers[index] = Some(transfer);
+        self.carry(index, Way::In(load), if alone { Carry::Here } else { Carry::Anywhere });
+    }
+
+    /// Blocks that were read have been checked; if they are right, they are in the program.
+    pub(crate) fn checked(&mut self, index: usize, mut transfer: Transfer, load: &LoadIn) {
+        if !load.good {
+            self.unplan(&load.runs);
+            let bytes = transfer.blocks.len() * self.block;
+            self.try_again(index, transfer, bytes as i32, true);
+            return;
         }
+        self.put_buffer(&mut transfer);
+        for (&block, arrival) in transfer.blocks.iter().zip(&load.blocks) {
+            if arrival.expected.is_none() {
+                self.table.get_mut(block).hash = arrival.hash;
+            }
+        }
+        self.paged_in(&transfer, &load.runs);
+    }
+
+    fn paged_in(&mut self, transfer: &Transfer, runs: &[Run]) {
+        self.reading -= transfer.blocks.len();
+        for &block in &transfer.left_out {
+            self.policy.insert(block);
+            if self.table.get(block).has(WANTED) {
+                // The program has come to it since.
+                self.used_marker(block);
+                self.install(&[block]);
+            } else {
+                self.table.set_state(block, State::Watched);
+            }
+        }
+        let is_in = |block: &u32| !transfer.left_out.contains(block);
+        let blocks: Vec<u32> = transfer.blocks.iter().copied().filter(is_in).collect();
+        for &block in &blocks {
+            self.policy.insert(block);
+            if self.table.get(block).has(MARKER) {
+                self.used_marker(block);
+            } else if transfer.since_ns == 0 {
+                self.record(Kind::Prefetched, [block]);
+            }
+        }
+        self.installed(&blocks, runs);
         if transfer.since_ns > 0 {
             self.demands -= 1;
             self.counters.hard_latency.add(self.now() - transfer.since_ns);

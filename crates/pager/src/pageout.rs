@@ -1,7 +1,8 @@
 //! Bytes out of the program, ahead of need.
 
-use crate::crew::Look;
-use crate::engine::{Engine, Purpose, Transfer};
+use crate::engine::{Carry, Engine, Purpose, Transfer};
+use crate::load::{Departure, LoadOut, Way};
+use crate::look::Look;
 use crate::mover::Taken;
 use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
@@ -41,14 +42,14 @@ impl Engine {
 
     fn missing(&self) -> usize {
         let wanted = self.postponed.front().map_or(0, Vec::len);
-        (self.target() + wanted).saturating_sub(self.ready() + self.writing)
+        (self.target() + wanted).saturating_sub(self.ready() + self.leaving + self.writing)
     }
 
     /// Whether blocks should be paged out now.
     pub(crate) fn is_short(&self) -> bool {
         let missing = self.missing();
         missing >= self.batch().min(self.target() / 4).max(1)
-            && self.writing * self.block < WRITING_BYTES
+            && (self.leaving + self.writing) * self.block < WRITING_BYTES
             && !self.waits_for_buffer(Purpose::PageOut, missing)
     }
 
@@ -56,7 +57,7 @@ impl Engine {
     pub(crate) fn balance(&mut self) {
         while self.is_short() {
             let most = if self.demands > 0 && self.writing == 0 { WAITED_FOR } else { usize::MAX };
-            if self.page_out(self.missing().min(self.batch()).min(most)) == 0 {
+            if self.page_out(self.missing().min(self.batch()).min(most), Carry::Anywhere) == 0 {
                 return;
             }
             self.enter(0);
@@ -68,42 +69,54 @@ impl Engine {
     }
 
     /// Takes up to `count` victims out of the program; begins to write those that are dirty.
-    /// How many went.
-    pub(crate) fn page_out(&mut self, count: usize) -> usize {
-        // 1. The policy chooses.
+    /// How many went, or are on their way.
+    pub(crate) fn page_out(&mut self, count: usize, who: Carry) -> usize {
+        let before = self.policy.len();
         let mut victims: Vec<u32> = std::iter::from_fn(|| self.policy.victim()).take(count).collect();
         victims.sort_unstable();
-        let out = self.page_out_these(&victims);
+        self.page_out_these(&victims, who);
+        let after = self.policy.len();
         self.watch();
-        out
+        before.saturating_sub(after)
     }
 
     /// Takes out of the program what the policy wants to see touched.
     fn watch(&mut self) {
-        let mut out = Vec::new();
         for _ in 0..WATCH_BATCH {
             let Some(block) = self.policy.watch() else { return };
             if self.table.state(block) != State::Mapped {
                 continue;
             }
-            for busy in self.take_out(&[block], &mut out) {
-                self.policy.seen(busy);
-            }
-            for block in out.drain(..) {
-                self.table.set_state(block, State::Watched);
+            let place = self.pool.take_hollow(1).start;
+            let (to, from) = (self.pool.address(place), self.table.address(block));
+            let taken = self.mover.take(to, from, self.block);
+            match self.or_stop(taken) {
+                Taken::All => {
+                    let entry = self.table.get_mut(block);
+                    (entry.place, entry.flags) = (place, 0);
+                    self.mapped -= 1;
+                    self.table.set_state(block, State::Watched);
+                }
+                Taken::Busy => {
+                    self.pool.put_hollow(place);
+                    self.policy.seen(block);
+                }
             }
         }
     }
 
-    /// Takes blocks, mapped or watched, and ascending, that the policy has let go out of the program. How many went.
-    pub(crate) fn page_out_these(&mut self, victims: &[u32]) -> usize {
-        // 2. Out of the program, neighbours together.
-        let mut out = Vec::with_capacity(victims.len());
+    /// Takes blocks, mapped or watched, and ascending, that the policy has let go out of the program.
+    pub(crate) fn page_out_these(&mut self, victims: &[u32], who: Carry) {
+        if victims.is_empty() {
+            return;
+        }
+        let mut departures = Vec::with_capacity(victims.len());
         let mut rest = victims;
         while let Some(&first) = rest.first() {
             if self.table.state(first) == State::Watched {
                 self.unwatch(first);
-                out.push(first);
+                let place = self.pool.address(self.table.get(first).place);
+                departures.push(Departure { program: None, place, look: None });
                 rest = &rest[1..];
                 continue;
             }
@@ -115,23 +128,70 @@ impl Engine {
                     block == first + at as u32 && block < end && self.table.state(block) == State::Mapped
                 })
                 .count();
-            for busy in self.take_out(&rest[..run], &mut out) {
-                self.policy.rescue(busy);
+            // As neighbours where it can.
+            let places = self.pool.take_hollow(run);
+            for (&block, place) in rest.iter().zip(places.clone()) {
+                let program = Some(self.table.address(block));
+                let entry = self.table.get_mut(block);
+                (entry.place, entry.flags) = (place, 0);
+                departures.push(Departure { program, place: self.pool.address(place), look: None });
             }
-            rest = &rest[run..];
+            self.mapped -= places.len();
+            rest = &rest[places.len()..];
         }
-        // 3. What the store has already, or is zero, needs no write.
-        let mut dirty = Vec::with_capacity(out.len());
-        for (&block, look) in out.iter().zip(self.look(&out)) {
-            if self.is_clean(block, look) {
-                self.make_soft(block);
-            } else {
-                dirty.push(block);
+        for &block in victims {
+            self.table.set_state(block, State::Leaving);
+        }
+        self.leaving += victims.len();
+        let index = self.free_number();
+        self.transfers[index] = Some(Transfer {
+            purpose: Purpose::TakeOut,
+            blocks: victims.to_vec(),
+            pieces: Vec::new(),
+            slot: 0,
+            origin: self.own_origin(),
+            since_ns: 0,
+            tries: 0,
+            buffer: None,
+            left_out: Vec::new(),
+        });
+        self.carry(index, Way::Out(LoadOut { blocks: departures }), who);
+    }
+
+    /// Blocks have left the program, but for those that something else holds. Begins to write what the store does not have.
+    pub(crate) fn taken_out(&mut self, transfer: &Transfer, load: &LoadOut) {
+        self.leaving -= transfer.blocks.len();
+        let mut dirty = Vec::with_capacity(transfer.blocks.len());
+        for (&block, departure) in transfer.blocks.iter().zip(&load.blocks) {
+            let wanted = self.table.get(block).has(WANTED);
+            match departure.look {
+                None => self.stays(block),
+                // Its hash stays that of the store's bytes.
+                Some(_) if wanted => self.take_back(block),
+                // What the store has already, or is zero, needs no write.
+                Some(look) if self.is_clean(block, look) => self.make_soft(block),
+                Some(_) => dirty.push(block),
             }
         }
-        // 4. The rest is written, neighbours together.
         self.write(&dirty);
-        out.len()
+    }
+
+    /// A block could not be taken out of the program.
+    fn stays(&mut self, block: u32) {
+        let entry = self.table.get_mut(block);
+        self.pool.put_hollow(entry.place);
+        entry.flags = 0;
+        self.table.set_state(block, State::Mapped);
+        self.mapped += 1;
+        self.policy.rescue(block);
+    }
+
+    /// A block was touched on its way out.
+    fn take_back(&mut self, block: u32) {
+        self.record(Kind::SoftFault, [block]);
+        self.install(&[block]);
+        self.policy.rescue(block);
+        self.count_soft_fault(block);
     }
 
     /// A watched block, in the pool, was not touched.
@@ -145,49 +205,11 @@ impl Engine {
         }
     }
 
-    /// Takes neighbouring blocks out of the program into places, as neighbours where it can. Gives those that
-    /// something else holds.
-    fn take_out(&mut self, blocks: &[u32], out: &mut Vec<u32>) -> Vec<u32> {
-        let mut busy = Vec::new();
-        let mut rest = blocks;
-        while !rest.is_empty() {
-            let places = self.pool.take_hollow(rest.len());
-            let (run, others) = rest.split_at(places.len());
-            self.take_run(run, places.start, out, &mut busy);
-            rest = others;
-        }
-        busy
-    }
-
-    fn take_run(&mut self, blocks: &[u32], place: u32, out: &mut Vec<u32>, busy: &mut Vec<u32>) {
-        let (to, from) = (self.pool.address(place), self.table.address(blocks[0]));
-        let taken = self.mover.take(to, from, blocks.len() * self.block);
-        match self.or_stop(taken) {
-            Taken::All => {
-                for (at, &block) in blocks.iter().enumerate() {
-                    let entry = self.table.get_mut(block);
-                    entry.place = place + at as u32;
-                    entry.flags = 0;
-                    out.push(block);
-                }
-                self.mapped -= blocks.len();
-            }
-            Taken::Busy if blocks.len() == 1 => {
-                self.pool.put_hollow(place);
-                busy.push(blocks[0]);
-            }
-            Taken::Busy => {
-                for (at, block) in blocks.iter().enumerate() {
-                    self.take_run(std::slice::from_ref(block), place + at as u32, out, busy);
-                }
-            }
-        }
-    }
-
     /// Whether a block just taken out needs no write. Its hash, if it does, is noted.
     fn is_clean(&mut self, block: u32, look: Look) -> bool {
         let entry = self.table.get(block);
-        let (slot, old, hash) = (entry.slot(), entry.hash, self.hash_of(look));
+        let (slot, old) = (entry.slot(), entry.hash);
+        let hash = if look.zero { self.zero_hash } else { look.hash };
         if look.zero && slot.is_some() && self.is_file(entry.origin) && hash == old {
             // A hole in a mapped file, which must not come to be filled.
             Counters::add(&self.counters.clean_page_outs, 1);
@@ -316,6 +338,7 @@ impl Engine {
                 since_ns: 0,
                 tries: 0,
                 buffer,
+                left_out: Vec::new(),
             };
             self.begin(transfer, None);
             rest = &rest[run..];
@@ -327,10 +350,7 @@ impl Engine {
         self.writing -= transfer.blocks.len();
         for &block in &transfer.blocks {
             if self.table.get(block).has(WANTED) {
-                self.record(Kind::SoftFault, [block]);
-                self.install(&[block]);
-                self.policy.rescue(block);
-                self.count_soft_fault(block);
+                self.take_back(block);
             } else {
                 self.make_soft(block);
             }

@@ -105,12 +105,6 @@ impl Pool {
         unsafe { memory::bytes(self.address(place), self.block) }.fill(0);
     }
 
-    /// Writes the bytes of a filled place.
-    pub fn write(&mut self, place: u32, bytes: &[u8]) {
-        // SAFETY: as above.
-        unsafe { memory::bytes(self.address(place), self.block) }.copy_from_slice(bytes);
-    }
-
     /// Filled places that nobody needs.
     pub fn free_len(&self) -> usize {
         self.free.len() + self.zero.len()
@@ -170,7 +164,7 @@ impl Pool {
     }
 
     /// Makes up to `most` new frames, zero and free: a huge page's worth at once where it may. How many.
-    pub fn make(&mut self, mover: &mut Mover, maker: &mut Maker, most: usize) -> Result<usize, Lost> {
+    pub fn make(&mut self, mover: &Mover, maker: &mut Maker, most: usize) -> Result<usize, Lost> {
         let many = HUGE / self.block;
         if let Some(stage) = maker.take(most / many) {
             let mut places: Vec<u32> = Vec::with_capacity(many);

@@ -229,7 +229,7 @@ impl Engine {
                 }
                 // SAFETY: the program has asked for it.
                 State::Loose => unsafe { memory::discard(self.table.address(block), self.block) }?,
-                State::Zero | State::Reading | State::Writing => {}
+                State::Zero | State::Reading | State::Leaving | State::Writing => {}
             }
             let entry = self.table.get_mut(block);
             if entry.state != State::Loose {

@@ -169,7 +169,8 @@ fn every_policy_and_block_size_keeps_every_byte() {
 /// Half of a budget of 8 MiB is two bounce buffers.
 fn bouncing(block: usize) -> Options {
     let frames = (8 << 20) / block;
-    Options { block, frames, bounce: Some(true), long_run: 2 * block, bounce_part: 2, ..Options::default() }
+    let long_run = 2 * block;
+    Options { block, frames, threads: 2, bounce: Some(true), long_run, bounce_part: 2, ..Options::default() }
 }
 
 #[test]
@@ -207,7 +208,7 @@ fn a_failing_store_never_gives_wrong_bytes() {
         return;
     }
     let seed = seed();
-    let options = Options { block: 4 << 10, frames: 16, ..Options::default() };
+    let options = Options { block: 4 << 10, frames: 16, threads: 2, ..Options::default() };
     run(options, 96, 2, steps(1500), Some(FAULTS), seed);
 }
 

@@ -1,0 +1,162 @@
+//! What is done to the bytes of blocks on their way into the program or out of it, apart from the pager's books.
+//!
+//! A load says all that there is to know, so that any thread may carry it. Its blocks are in a state (Reading, Leaving) in which
+//! nobody else uses their frames, until the pager's thread has what came of it.
+
+use crate::look::Look;
+use crate::mover::{Lost, Mover, Taken};
+use std::sync::Arc;
+use terapage_sys::memory;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Neighbours in the pool that are to be neighbours in the program. Addresses and bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub program: usize,
+    pub place: usize,
+    pub len: usize,
+    /// To be copied, so that the frames stay in the pool.
+    pub copy: bool,
+    /// Whether they were.
+    pub copied: bool,
+}
+
+impl Run {
+    /// Puts it into the program, and wakes who waits.
+    pub fn install(&mut self, mover: &Mover) -> Result<(), Lost> {
+        if self.copy {
+            self.copied = mover.copy(self.program, self.place, self.len)?;
+            return Ok(());
+        }
+        mover.install(self.program, self.place, self.len)
+    }
+}
+
+/// A block that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// The address of its place.
+    pub place: usize,
+    /// What its hash must be, if that is known.
+    pub expected: Option<u128>,
+    /// What it is, once looked at.
+    pub hash: u128,
+}
+
+/// Blocks that were read, and those of them that go into the program if all are right.
+#[derive(Debug)]
+pub(crate) struct LoadIn {
+    /// The address of the buffer that they were read into, if they were not read into their places.
+    pub buffer: Option<usize>,
+    pub blocks: Vec<Arrival>,
+    /// Take their hashes.
+    pub look: bool,
+    /// Install them only if these are as expected.
+    pub verify: bool,
+    pub runs: Vec<Run>,
+    /// Whether the runs are in the program now.
+    pub good: bool,
+}
+
+impl LoadIn {
+    fn carry(&mut self, mover: &Mover, block: usize) -> Result<(), Lost> {
+        for (index, arrival) in self.blocks.iter_mut().enumerate() {
+            // SAFETY: the place is filled, and this load's alone; so is the buffer.
+            let bytes = unsafe { memory::bytes(arrival.place, block) };
+            if let Some(buffer) = self.buffer {
+                // SAFETY: as above.
+                bytes.copy_from_slice(unsafe { memory::bytes(buffer + index * block, block) });
+            }
+            if self.look {
+                // While the nearest cache has it.
+                arrival.hash = xxh3_128(bytes);
+            }
+        }
+        let right = |arrival: &Arrival| arrival.expected.is_none_or(|hash| hash == arrival.hash);
+        self.good = !self.verify || self.blocks.iter().all(right);
+        if self.good { self.runs.iter_mut().try_for_each(|run| run.install(mover)) } else { Ok(()) }
+    }
+}
+
+/// A block that is to leave the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Departure {
+    /// Where it is in the program, if it is not in its place already.
+    pub program: Option<usize>,
+    /// The address of its place.
+    pub place: usize,
+    /// What its bytes are; `None` if something else holds it, so that it is still in the program.
+    pub look: Option<Look>,
+}
+
+/// Blocks that are to leave the program: a run of neighbours, on both sides, at a time.
+#[derive(Debug)]
+pub(crate) struct LoadOut {
+    pub blocks: Vec<Departure>,
+}
+
+impl LoadOut {
+    fn carry(&mut self, mover: &Mover, block: usize) -> Result<(), Lost> {
+        let neighbours = |one: &Departure, next: &Departure| {
+            next.place == one.place + block
+                && next.program == one.program.map(|at| at + block)
+                && one.program.is_some()
+        };
+        for run in self.blocks.chunk_by_mut(neighbours) {
+            take(mover, block, run)?;
+        }
+        for departure in self.blocks.iter_mut().filter(|departure| departure.look.is_some()) {
+            // SAFETY: the place is filled, and this load's alone.
+            departure.look = Some(Look::at(unsafe { memory::bytes(departure.place, block) }));
+        }
+        Ok(())
+    }
+}
+
+/// Takes neighbours out of the program; marks those that went as to be looked at.
+fn take(mover: &Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> {
+    const TO_BE_LOOKED_AT: Option<Look> = Some(Look { zero: false, hash: 0 });
+    if let Some(program) = run[0].program {
+        match mover.take(run[0].place, program, run.len() * block)? {
+            Taken::All => {}
+            Taken::Busy if run.len() == 1 => return Ok(()),
+            Taken::Busy => return run.chunks_mut(1).try_for_each(|one| take(mover, block, one)),
+        }
+    }
+    run.iter_mut().for_each(|departure| departure.look = TO_BE_LOOKED_AT);
+    Ok(())
+}
+
+/// One way or the other.
+#[derive(Debug)]
+pub(crate) enum Way {
+    In(LoadIn),
+    Out(LoadOut),
+}
+
+/// Blocks on their way into the program or out of it.
+pub(crate) struct Load {
+    mover: Arc<Mover>,
+    /// Bytes of a block.
+    block: usize,
+    /// The number of its transfer.
+    pub transfer: usize,
+    pub way: Way,
+    /// What happened to the program's bytes, if they are lost.
+    pub lost: Option<Lost>,
+}
+
+impl Load {
+    pub fn new(mover: &Arc<Mover>, block: usize, transfer: usize, way: Way) -> Load {
+        Load { mover: mover.clone(), block, transfer, way, lost: None }
+    }
+
+    /// Does it.
+    pub fn carry(&mut self) {
+        let done = match &mut self.way {
+            Way::In(load) => load.carry(&self.mover, self.block),
+            Way::Out(load) => load.carry(&self.mover, self.block),
+        };
+        self.lost = done.err();
+    }
+}
