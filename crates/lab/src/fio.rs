@@ -12,6 +12,8 @@ pub struct Pattern<'a> {
     pub pass: &'a str,
     /// fio's `rw`.
     pub rw: &'a str,
+    /// The share of reads where it mixes them with writes, in per cent.
+    pub read_percent: u32,
     /// Bytes of a request.
     pub block: u64,
     /// Requests in flight.
@@ -46,6 +48,7 @@ pub fn run(
         format!("--filename={}", file.display().to_string().replace(':', "\\:")),
         format!("--size={}", (bytes / block * block).max(block)),
         format!("--rw={}", pattern.rw),
+        format!("--rwmixread={}", pattern.read_percent),
         format!("--bs={block}"),
         format!("--iodepth={}", pattern.depth),
     ];
@@ -108,8 +111,15 @@ mod tests {
 
     #[test]
     fn both_sides_of_a_mixed_run_count() {
-        let pattern =
-            Pattern { pass: "rmw", rw: "rw", block: 1 << 21, depth: 16, words: false, seconds: None };
+        let pattern = Pattern {
+            pass: "rmw",
+            rw: "rw",
+            read_percent: 50,
+            block: 1 << 21,
+            depth: 16,
+            words: false,
+            seconds: None,
+        };
         let output = r#"fio: a warning
             {"jobs": [{"error": 0,
               "read": {"io_bytes": 3000, "runtime": 2000, "total_ios": 3},

@@ -122,11 +122,20 @@ fn device(
         Err(error) => return Ok(failed(Contender::Fio, error.to_string())),
     };
     let mut run = Run { end: End::Done, ..failed(Contender::Fio, String::new()) };
-    let fill = Pattern { pass: "fill", rw: "write", block: 2 * MIB, depth: 16, words: false, seconds: None };
+    let fill = Pattern {
+        pass: "fill",
+        rw: "write",
+        read_percent: 0,
+        block: 2 * MIB,
+        depth: 16,
+        words: false,
+        seconds: None,
+    };
     let names: Vec<String> = threads.iter().map(|threads| format!("threads-{threads}")).collect();
     let reads = names.iter().zip(threads).map(|(pass, &depth)| Pattern {
         pass,
         rw: "randread",
+        read_percent: 100,
         block,
         depth,
         words: true,

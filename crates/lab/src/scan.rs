@@ -56,7 +56,11 @@ impl Scan {
         ] {
             report.ratio(("terapage", pass), (other, pass), Side::AtLeast, target);
         }
+        // The read pass also writes what the write pass left dirty; fio's only reads.
+        report.ratio(("terapage", "read-again"), ("fio", "read"), Side::AtLeast, 0.95);
+        report.ratio(("terapage", "read-again"), ("swap", "read-again"), Side::AtLeast, 5.0);
         report.ratio(("terapage", "triad"), ("terapage", "rmw"), Side::AtLeast, 1.0);
+        report.ratio(("terapage", "triad"), ("fio", "triad"), Side::AtLeast, 0.95);
         if self.threads > 1 {
             report.ratio(("terapage", "read-threads"), ("terapage", "read2"), Side::AtLeast, 1.0);
             report.ratio(("terapage", "rmw-threads"), ("terapage", "rmw"), Side::AtLeast, 1.0);
@@ -75,8 +79,12 @@ fn device(session: &Session, bytes: u64) -> Result<Run, runner::Error> {
         Err(error) => return Ok(failed(Contender::Fio, error.to_string())),
     };
     let mut run = Run { end: End::Done, ..failed(Contender::Fio, String::new()) };
-    for (pass, rw) in [("write", "write"), ("read", "read"), ("rmw", "rw")] {
-        let pattern = Pattern { pass, rw, block: 2 * MIB, depth: 16, words: false, seconds: None };
+    // The triad reads three thirds of the data for each that it writes.
+    for (pass, rw, read_percent) in
+        [("write", "write", 0), ("read", "read", 100), ("rmw", "rw", 50), ("triad", "rw", 75)]
+    {
+        let pattern =
+            Pattern { pass, rw, read_percent, block: 2 * MIB, depth: 16, words: false, seconds: None };
         match fio::run(&session.janitor, &session.stop, file.path(), bytes, &pattern, session.timeout)? {
             Ok((pass, finished)) => {
                 run.passes.push(pass);

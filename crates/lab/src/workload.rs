@@ -304,8 +304,10 @@ fn scan(bytes: u64, threads: usize, map: Option<PathBuf>) -> anyhow::Result<()> 
     let bytes = words.len() as u64 * 8;
 
     clock.pass("write", bytes, 1, || fill(0, words))?;
-    let right = clock.pass("read", bytes, 1, || read(words, FIRST, 1))?;
-    ensure!(right, "the words of the read pass add up to a wrong sum");
+    for pass in ["read", "read-again"] {
+        let right = clock.pass(pass, bytes, 1, || read(words, FIRST, 1))?;
+        ensure!(right, "the words of the {pass} pass add up to a wrong sum");
+    }
     clock.pass("rmw", 2 * bytes, 1, || modify(words))?;
     let base = FIRST.wrapping_add(ADDED);
     if let Some((i, found)) = clock.pass("read2", bytes, 1, || wrong(base, 0, words))? {
