@@ -84,6 +84,23 @@ pub(crate) struct Transfer {
     pub left_out: Vec<u32>,
 }
 
+impl Transfer {
+    /// Of blocks; the rest is for who knows it to fill in.
+    pub fn new(purpose: Purpose, blocks: Vec<u32>) -> Transfer {
+        Transfer {
+            purpose,
+            blocks,
+            pieces: Vec::new(),
+            slot: 0,
+            origin: 0,
+            since_ns: 0,
+            tries: 0,
+            buffer: None,
+            left_out: Vec::new(),
+        }
+    }
+}
+
 /// A fresh range touched in order, upwards or downwards: where it goes on, and how much comes next.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FreshStream {

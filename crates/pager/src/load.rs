@@ -105,17 +105,12 @@ impl LoadOut {
         for run in self.blocks.chunk_by_mut(neighbours) {
             take(mover, block, run)?;
         }
-        for departure in self.blocks.iter_mut().filter(|departure| departure.look.is_some()) {
-            // SAFETY: the place is filled, and this load's alone.
-            departure.look = Some(Look::at(unsafe { memory::bytes(departure.place, block) }));
-        }
         Ok(())
     }
 }
 
-/// Takes neighbours out of the program; marks those that went as to be looked at.
+/// Takes neighbours out of the program, and looks at those that went.
 fn take(mover: &Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> {
-    const TO_BE_LOOKED_AT: Option<Look> = Some(Look { zero: false, hash: 0 });
     if let Some(program) = run[0].program {
         match mover.take(run[0].place, program, run.len() * block)? {
             Taken::All => {}
@@ -123,7 +118,10 @@ fn take(mover: &Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> 
             Taken::Busy => return run.chunks_mut(1).try_for_each(|one| take(mover, block, one)),
         }
     }
-    run.iter_mut().for_each(|departure| departure.look = TO_BE_LOOKED_AT);
+    for departure in run {
+        // SAFETY: the place is filled, and this load's alone.
+        departure.look = Some(Look::at(unsafe { memory::bytes(departure.place, block) }));
+    }
     Ok(())
 }
 

@@ -19,7 +19,7 @@ pub struct Options {
     pub soft_per_mille: usize,
     /// Check bytes that come back against their hash.
     pub verify: bool,
-    /// Threads of the pager: one that serves faults, the others help it to look at bytes.
+    /// Threads of the pager: one that decides, the others put blocks into the program and take them out.
     pub threads: usize,
     /// Microseconds that the pager looks for more work before it sleeps.
     pub spin_us: u64,

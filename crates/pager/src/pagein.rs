@@ -284,20 +284,8 @@ impl Engine {
             self.reading += run;
             Counters::add(&self.counters.page_in_bytes, (run * self.block) as u64);
             let blocks = blocks[range].to_vec();
-            self.begin(
-                Transfer {
-                    purpose: Purpose::PageIn,
-                    blocks,
-                    pieces,
-                    slot,
-                    origin,
-                    since_ns,
-                    tries: 0,
-                    buffer,
-                    left_out: Vec::new(),
-                },
-                None,
-            );
+            let transfer = Transfer::new(Purpose::PageIn, blocks);
+            self.begin(Transfer { pieces, slot, origin, since_ns, buffer, ..transfer }, None);
             index += run;
         }
     }

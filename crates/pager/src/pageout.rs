@@ -144,17 +144,7 @@ impl Engine {
         }
         self.leaving += victims.len();
         let index = self.free_number();
-        self.transfers[index] = Some(Transfer {
-            purpose: Purpose::TakeOut,
-            blocks: victims.to_vec(),
-            pieces: Vec::new(),
-            slot: 0,
-            origin: self.own_origin(),
-            since_ns: 0,
-            tries: 0,
-            buffer: None,
-            left_out: Vec::new(),
-        });
+        self.transfers[index] = Some(Transfer::new(Purpose::TakeOut, victims.to_vec()));
         self.carry(index, Way::Out(LoadOut { blocks: departures }), who);
     }
 
@@ -329,18 +319,8 @@ impl Engine {
             self.writing += run;
             Counters::add(&self.counters.page_out_bytes, (run * self.block) as u64);
             let blocks = rest[..run].to_vec();
-            let transfer = Transfer {
-                purpose: Purpose::PageOut,
-                blocks,
-                pieces,
-                slot,
-                origin,
-                since_ns: 0,
-                tries: 0,
-                buffer,
-                left_out: Vec::new(),
-            };
-            self.begin(transfer, None);
+            let transfer = Transfer::new(Purpose::PageOut, blocks);
+            self.begin(Transfer { pieces, slot, origin, buffer, ..transfer }, None);
             rest = &rest[run..];
         }
     }

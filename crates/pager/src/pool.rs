@@ -94,8 +94,8 @@ impl Pool {
 
     /// The bytes of a filled place.
     pub fn bytes(&self, place: u32) -> &[u8] {
-        // SAFETY: only the pager's thread touches places, and only filled ones; touching a hollow one is
-        // a bus error, not a wrong byte.
+        // SAFETY: the pager's thread touches places, and who carries the load that a place is in, never both at once; and only
+        // filled ones: touching a hollow one is a bus error, not a wrong byte.
         unsafe { memory::bytes(self.address(place), self.block) }
     }
 

@@ -173,6 +173,33 @@ fn bouncing(block: usize) -> Options {
     Options { block, frames, threads: 2, bounce: Some(true), long_run, bounce_part: 2, ..Options::default() }
 }
 
+/// How often the carriers of this process have gone to sleep.
+fn sleeps_of_carriers() -> u64 {
+    let mut sleeps = 0;
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        if line("Name:") == Some("terapage-carry") {
+            sleeps +=
+                line("voluntary_ctxt_switches:").and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+        }
+    }
+    sleeps
+}
+
+#[test]
+fn carriers_carry_and_keep_every_byte() {
+    if !can_page() {
+        return;
+    }
+    let before = sleeps_of_carriers();
+    let options = Options { block: 16 << 10, frames: 64, threads: 3, ..Options::default() };
+    run(options, 256, 4, steps(1500), Some(FAULTS), seed());
+    // One that never gets a load sleeps once.
+    let slept = sleeps_of_carriers() - before;
+    assert!(slept > 100, "the carriers have slept {slept} times");
+}
+
 #[test]
 fn bounce_buffers_keep_every_byte() {
     if !can_page() {
