@@ -7,6 +7,7 @@ mod cgroup;
 mod fio;
 mod janitor;
 mod optimum;
+mod progress;
 mod random;
 mod report;
 mod runner;

@@ -25,8 +25,11 @@ const LEAST_BLOCKS: u64 = 16;
 /// Memory Address Trace Data", IEEE TSE 1977).
 const PARTS: [u64; 3] = [2, 4, 8];
 
-/// How much longer a recording with half the window may take.
+/// How much longer a recording with half the window takes, as a guess.
 const GROWTH: f64 = 6.0;
+
+/// A recording that is expected to take more than this part of the time that a run may take is not made.
+const PART_OF_TIMEOUT: f64 = 0.5;
 
 const MIB: u64 = 1 << 20;
 
@@ -53,9 +56,15 @@ struct Recording {
     /// Bytes of a block.
     block: u64,
     touched: References,
+    took: Duration,
 }
 
 impl Recording {
+    /// How long one with another window will take.
+    fn expected(&self, window: u64) -> Duration {
+        self.took.mul_f64(GROWTH.powf((self.window as f64 / window as f64).log2()))
+    }
+
     /// Whether it has more detail than a run behind `memory` would give.
     fn serves(&self, memory: u64, block: u64) -> bool {
         self.window < memory && self.block == block
@@ -125,8 +134,7 @@ impl<'a> Optima<'a> {
         Ok(answer)
     }
 
-    /// Records with ever smaller windows, as long as that ends in time. Gives a note of the one
-    /// that did not.
+    /// Records with ever smaller windows, as long as that is expected to end in time. Gives a note of the one that did not.
     fn record(
         &mut self,
         limits: &Limits,
@@ -143,23 +151,36 @@ impl<'a> Optima<'a> {
             if window >= limits.memory || window <= self.too_small || known {
                 continue;
             }
+            if self.record_window.is_none()
+                && self.expected(window, block) > self.session.timeout.mul_f64(PART_OF_TIMEOUT)
+            {
+                break;
+            }
             let what = format!("a recording with a window of {}", Size(window));
             let memory = limits.data.max(limits.memory);
             let behind =
                 Limits { memory, block: Some(block), window: Some(window), ..limits.with(Vec::new()) };
             let began = Instant::now();
             match self.session.extra(what.clone(), || self.record_once(&behind, run))? {
-                Ok(touched) => self.recording = Some(Recording { window, block, touched }),
+                Ok(touched) => {
+                    let took = began.elapsed();
+                    self.recording = Some(Recording { window, block, touched, took });
+                }
                 Err(why) => {
                     self.too_small = window;
                     return Ok(vec![format!("{what}: {why}")]);
                 }
             }
-            if began.elapsed().mul_f64(GROWTH) > self.session.timeout {
-                break;
-            }
         }
         Ok(Vec::new())
+    }
+
+    /// How long a recording will take, judged by the last one; no time at all where there is none.
+    fn expected(&self, window: u64, block: u64) -> Duration {
+        let Some(last) = self.recording.as_ref().filter(|last| last.block == block) else {
+            return Duration::ZERO;
+        };
+        last.expected(window)
     }
 
     /// The references of one run behind `limits`, or why there are none.
@@ -236,9 +257,10 @@ fn calculate<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Measured, record_to};
+    use super::{GROWTH, Measured, Recording, References, record_to};
     use crate::session::failed;
     use std::path::Path;
+    use std::time::Duration;
 
     #[test]
     fn blocks_and_frames_come_from_the_counters() {
@@ -251,6 +273,15 @@ mod tests {
         );
         let measured = Measured::of(&run).unwrap();
         assert_eq!((measured.block_bytes, measured.frames, measured.page_ins), (16384, 64, 10));
+    }
+
+    #[test]
+    fn half_the_window_takes_longer_by_what_is_guessed() {
+        let took = Duration::from_secs(60);
+        let last = Recording { window: 512, block: 1, touched: References::default(), took };
+        assert_eq!(last.expected(512), took);
+        assert_eq!(last.expected(256), took.mul_f64(GROWTH));
+        assert!(last.expected(384) > took && last.expected(384) < last.expected(256));
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use crate::cgroup::Cgroup;
 use crate::janitor::{Janitor, OwnedFile};
+use crate::progress::Progress;
 use crate::report::{Machine, Report, Run, Unit, free_bytes};
 use crate::runner::{self, End, Finished, Job, Stop, fields};
 use crate::swap::Swap;
 use anyhow::{Context, anyhow, ensure};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -93,7 +93,7 @@ pub struct Session {
     json: Option<PathBuf>,
     program: PathBuf,
     lab_arguments: Vec<String>,
-    progress: ProgressBar,
+    progress: Progress,
 }
 
 /// What a contender's run is given.
@@ -138,11 +138,6 @@ impl Session {
             true => able.iter().copied().collect(),
             false => common.contenders.into_iter().collect(),
         };
-        let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos}/{len} {elapsed} {msg}") {
-            progress.set_style(style);
-        }
-        progress.enable_steady_tick(Duration::from_millis(200));
         let mut session = Session {
             janitor,
             stop,
@@ -154,7 +149,7 @@ impl Session {
             json: common.json,
             program,
             lab_arguments,
-            progress,
+            progress: Progress::new(),
         };
         for contender in wanted {
             let answer = match able.contains(&contender) {
@@ -171,7 +166,7 @@ impl Session {
     }
 
     fn leave_out(&mut self, contender: Contender, why: String) {
-        self.progress.suspend(|| eprintln!("left out: {}: {why}", contender.name()));
+        self.progress.say(&format!("left out: {}: {why}", contender.name()));
         self.left_out.push((contender.name().into(), why));
     }
 
@@ -381,27 +376,43 @@ impl Session {
         &self,
         entrants: &[E],
         name: impl Fn(&E) -> String,
+        run: impl FnMut(&E) -> Result<Run, runner::Error>,
+    ) -> Result<Vec<Run>, runner::Error> {
+        self.rounds_of(entrants, name, |_| true, run)
+    }
+
+    /// The same, where those that do not come `again` run in the first round only.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn rounds_of<E>(
+        &self,
+        entrants: &[E],
+        name: impl Fn(&E) -> String,
+        again: impl Fn(&E) -> bool,
         mut run: impl FnMut(&E) -> Result<Run, runner::Error>,
     ) -> Result<Vec<Run>, runner::Error> {
-        self.progress.set_length(u64::from(self.rounds) * entrants.len() as u64);
-        let mut runs = Vec::new();
-        for round in 1..=self.rounds {
-            for entrant in entrants {
-                let name = name(entrant);
-                self.progress.set_message(format!("round {round}, {name}"));
-                runs.push(Run { round, contender: name, ..run(entrant)? });
-                self.progress.inc(1);
-            }
+        let turns: Vec<(u32, &E)> = (1..=self.rounds)
+            .flat_map(|round| entrants.iter().map(move |entrant| (round, entrant)))
+            .filter(|(round, entrant)| *round == 1 || again(entrant))
+            .collect();
+        self.progress.expect(turns.len());
+        let mut runs = Vec::with_capacity(turns.len());
+        for (round, entrant) in turns {
+            let name = name(entrant);
+            self.progress.begin(format!("round {round}, {name}"));
+            runs.push(Run { round, contender: name, ..run(entrant)? });
+            self.progress.end();
         }
         Ok(runs)
     }
 
     /// Does a piece of work beyond the rounds, which progress shows as `what`.
     pub fn extra<T>(&self, what: String, work: impl FnOnce() -> T) -> T {
-        self.progress.inc_length(1);
-        self.progress.set_message(what);
+        self.progress.expect(1);
+        self.progress.begin(what);
         let done = work();
-        self.progress.inc(1);
+        self.progress.end();
         done
     }
 
@@ -413,7 +424,7 @@ impl Session {
         unit: Unit,
         runs: Vec<Run>,
     ) -> Report {
-        self.progress.finish_and_clear();
+        self.progress.clear();
         let plural = if self.rounds == 1 { "" } else { "s" };
         let setting = format!("{setting}, {} round{plural}", self.rounds);
         let machine = Machine::here(&self.directory);

@@ -1,0 +1,54 @@
+//! What the lab does now, on standard error: on a terminal a line that changes, elsewhere a line for each run.
+
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+/// How far an experiment is.
+pub struct Progress {
+    bar: ProgressBar,
+    /// Whether somebody sees the bar.
+    terminal: bool,
+}
+
+impl Progress {
+    /// Of an experiment that begins.
+    pub fn new() -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos}/{len} {elapsed} {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Progress { bar, terminal: io::stderr().is_terminal() }
+    }
+
+    /// So many runs more are to come.
+    pub fn expect(&self, runs: usize) {
+        self.bar.inc_length(runs as u64);
+    }
+
+    /// A run begins.
+    pub fn begin(&self, what: String) {
+        if !self.terminal {
+            let length = self.bar.length().unwrap_or(0);
+            let now = HumanDuration(self.bar.elapsed());
+            eprintln!("run {} of {length}, after {now:#}: {what}", self.bar.position() + 1);
+        }
+        self.bar.set_message(what);
+    }
+
+    /// It has ended.
+    pub fn end(&self) {
+        self.bar.inc(1);
+    }
+
+    /// Says something that stays.
+    pub fn say(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+
+    /// The experiment is over.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
