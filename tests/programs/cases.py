@@ -145,6 +145,11 @@ def numpy(runner, scale):
     runner.run([SYSTEM_PYTHON, os.path.join(SOURCES, "arrays.py"), str(scale.amount)], env={"OPENBLAS_NUM_THREADS": "2"})
 
 
+def forks(runner, scale):
+    """Children of Python with numpy."""
+    runner.run([SYSTEM_PYTHON, os.path.join(SOURCES, "forks.py"), str(scale.amount)])
+
+
 def redis_value(key):
     """The value of a key: 40 to 300 bytes, short ones most."""
     return hashlib.sha256(b"%d" % key).hexdigest() * (1 + (key % 7 == 0) + 2 * (key % 31 == 0))
@@ -251,6 +256,8 @@ CASES = [
         **compiled("rustc", "collections.rs", "-O", "--edition=2024"),
     ),
     Case("fork", Scale(32, 32), Scale(300, 400), **c_program("fork.c")),
+    Case("cold-fork", Scale(32, 128), Scale(64, 640), **c_program("cold_fork.c", "-Wno-pointer-arith")),
+    Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),
 ]

@@ -2,6 +2,7 @@
 
 use crate::machine::{Canary, has, with};
 use crate::{PAGE, Result};
+use std::ops::Range;
 
 /// The page map.
 #[derive(Debug)]
@@ -14,6 +15,19 @@ impl Pagemap {
     /// None; the real one has some.
     pub fn open() -> Result<Pagemap> {
         Ok(Pagemap(()))
+    }
+
+    /// Calls `each` with every page of a range that is there. Whether the kernel can tell.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn each_present(&self, range: Range<usize>, mut each: impl FnMut(Range<usize>)) -> Result<bool> {
+        for at in range.step_by(PAGE) {
+            if with(|machine| machine.page(at).is_some_and(|page| page.present)) {
+                each(at..at + PAGE);
+            }
+        }
+        Ok(true)
     }
 
     /// For each page from `at` on, whether it is there.

@@ -1,8 +1,8 @@
 //! A program's thread: touches memory, faults, waits.
 
-use crate::PAGE;
 use crate::machine::{Open, Waiter, bells, point, trouble, with};
 use crate::userfaultfd::Fault;
+use crate::{PAGE, thread};
 
 /// Bytes of what the program reads and writes at once.
 pub const WORD: usize = 8;
@@ -15,12 +15,20 @@ pub fn read(at: usize) {
     word(at);
 }
 
+/// The same by a thread that forks, while the pager stands still.
+///
+/// # Panics
+/// As [`read`].
+pub fn read_forking(at: usize) {
+    touch(at, false, thread::id(), |word, truth| assert_eq!(word, truth, "wrong bytes at {at:#x}"));
+}
+
 /// The same; gives the word.
 ///
 /// # Panics
 /// As [`read`].
 pub fn word(at: usize) -> [u8; WORD] {
-    touch(at, false, |word, truth| {
+    touch(at, false, 0, |word, truth| {
         assert_eq!(word, truth, "wrong bytes at {at:#x}");
         *word
     })
@@ -48,7 +56,7 @@ pub fn write_zeros(at: usize) {
 }
 
 fn put(at: usize, value: [u8; WORD]) {
-    touch(at, true, |word, truth| {
+    touch(at, true, 0, |word, truth| {
         *word = value;
         *truth = value;
     });
@@ -91,7 +99,12 @@ pub fn truth(at: usize, len: usize) -> Vec<u8> {
     })
 }
 
-fn touch<R>(at: usize, write: bool, use_it: impl Fn(&mut [u8; WORD], &mut [u8; WORD]) -> R) -> R {
+fn touch<R>(
+    at: usize,
+    write: bool,
+    thread: u32,
+    use_it: impl Fn(&mut [u8; WORD], &mut [u8; WORD]) -> R,
+) -> R {
     let page = at / PAGE * PAGE;
     loop {
         point();
@@ -110,15 +123,16 @@ fn touch<R>(at: usize, write: bool, use_it: impl Fn(&mut [u8; WORD], &mut [u8; W
         });
         match got {
             Some(got) => return got,
-            None => fault(page, write),
+            None => fault(page, write, thread),
         }
     }
 }
 
-/// Tells of a fault and sleeps, unless the page has come meanwhile; wakes by itself now and then.
-fn fault(page: usize, write: bool) {
+/// Tells of a fault and sleeps, unless the page has come meanwhile; wakes by itself now and then, but for a `thread` that forks,
+/// which no signal reaches.
+fn fault(page: usize, write: bool, thread: u32) {
     point();
-    let startled = trouble(8);
+    let startled = thread == 0 && trouble(8);
     let id = with(|machine| {
         let state = *machine.watched(page);
         let id = machine.number();
@@ -127,7 +141,7 @@ fn fault(page: usize, write: bool) {
             panic!("no userfaultfd for {page:#x}")
         };
         assert!(!*strict, "the program touches the pool");
-        messages.push_back((id, Fault { at: page, write, protected: state.present, thread: 0 }));
+        messages.push_back((id, Fault { at: page, write, protected: state.present, thread }));
         machine.notify(uffd);
         // The kernel looks again once the fault can be read.
         let sleeps = !state.present || write && state.protected;

@@ -29,7 +29,7 @@ pub struct Fault {
     pub write: bool,
     /// The page is there but protected against writes.
     pub protected: bool,
-    /// The thread that waits: it is not told here.
+    /// The thread that waits, or 0: only that of a thread that forks is told here.
     pub thread: u32,
 }
 
@@ -228,6 +228,17 @@ impl Userfaultfd {
             }
         }
         (len, 0)
+    }
+
+    /// Waits until a fault has come or `other` is readable.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn wait(&self, other: &Fd) -> Result<()> {
+        point();
+        let ready = || with(|machine| machine.readable(self.raw()) || machine.readable(other.raw()));
+        bells().ends.wait_until(ready);
+        Ok(())
     }
 
     /// Takes the faults that have come, 16 at most.

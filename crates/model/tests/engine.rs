@@ -311,7 +311,8 @@ fn run(plan: Plan) {
     pager.join().unwrap();
     disk.join().unwrap();
     // SAFETY: its thread has ended.
-    drop(unsafe { Box::from_raw(engine.get()) });
+    let engine = unsafe { Box::from_raw(engine.get()) };
+    assert_eq!(engine.holds, 0, "a fork that is over still holds blocks in the program");
 }
 
 /// A file that is mapped at a range.
@@ -453,12 +454,20 @@ fn assert_settled(engine: &Engine) {
 impl Child {
     /// Forks, the pager's thread parked.
     fn fork(base: usize, mailbox: &Mailbox, engine: Shared) -> Child {
+        if choose(2) == 0 {
+            mailbox.ask(Request::Hold).unwrap();
+        }
         let asking = mailbox.lock();
         mailbox.stop_pager(&asking);
         // SAFETY: its thread is parked until `unpark`.
         let engine = unsafe { &mut *engine.get() };
         assert_settled(engine);
         let hold = engine.freeze().unwrap();
+        // As the C library does on its way into a fork.
+        for _ in 0..choose(4) {
+            program::read_forking(base + choose(BLOCKS) * BLOCK);
+            assert_settled(engine);
+        }
         let stored = (0..BLOCKS as u32)
             .filter(|&block| engine.table.state(block) == State::Stored)
             .filter(|&block| !program::is_discarding(base + block as usize * BLOCK))

@@ -126,6 +126,14 @@ mod fd {
             self.changed.notify_one();
         }
 
+        /// What the pager does while it is parked: waits until the event is set.
+        pub fn wait(&self) {
+            let mut set = self.set.lock().unwrap();
+            while !*set {
+                set = self.changed.wait(set).unwrap();
+            }
+        }
+
         /// What the pager does: waits until the event is set, and clears it.
         pub fn wait_and_clear(&self) {
             let mut set = self.set.lock().unwrap();
@@ -148,6 +156,10 @@ mod thread {
     }
 
     pub fn restore_signals(_old: &Signals) {}
+
+    pub fn id() -> u32 {
+        1
+    }
 
     /// The processor's own word is not used here.
     pub fn wait(_: &AtomicU32, _: u32) {}
@@ -195,8 +207,11 @@ fn serve(mailbox: &Mailbox, engine: &Engine, requests: usize) {
         served += 1;
         engine.touch();
         match request {
-            Request::Park => {
+            Request::Park { .. } => {
                 mailbox.park();
+                while mailbox.is_parked() {
+                    mailbox.event.wait();
+                }
                 engine.touch();
             }
             Request::Discard { start, .. } => mailbox.answer(Err(Error(start))),

@@ -172,6 +172,8 @@ pub(crate) struct Engine {
     pub luck: u32,
     pub sleeps: u32,
     pub scratch: Vec<Fault>,
+    /// Forks that are near: while there are any, nothing leaves the program that need not.
+    pub holds: u32,
     pub recorder: Option<Recorder>,
 }
 
@@ -235,6 +237,7 @@ impl Engine {
             luck: LUCK_MAX,
             sleeps: 0,
             scratch: Vec::new(),
+            holds: 0,
             recorder: None,
             options,
         };
@@ -449,7 +452,7 @@ impl Engine {
     }
 
     /// A thread of the program waits at an address.
-    fn fault(&mut self, fault: Fault) {
+    pub fn fault(&mut self, fault: Fault) {
         let Some(block) = self.table.block_at(fault.at) else {
             self.stop(&format!("a fault at {:#x}, which is not paged", fault.at));
         };
@@ -480,7 +483,7 @@ impl Engine {
         }
     }
 
-    fn wake_page(&mut self, at: usize) {
+    pub fn wake_page(&mut self, at: usize) {
         self.mover.program.wake(at, terapage_sys::PAGE).ok();
     }
 

@@ -1,6 +1,8 @@
 //! Fork: the child goes on from what memory was, with a pager of its own.
 //!
-//! The thread that forks parks the pager's thread with nothing on its way. What the store holds
+//! First the thread that forks has the pager take nothing out of the program that need not leave, and touches what will be touched in
+//! the child before that has a pager. Then it parks the pager's thread with nothing on its way; only its own faults are served still
+//! (the C library looks at tables of its own on the way into a fork). What the store holds
 //! is frozen for the child: the parent writes elsewhere until every process that came of
 //! this fork has ended (they hold the writing end of a pipe). The child
 //! finds the pager's whole state in its copy of memory, gives it descriptors, a store and a thread of its own, and
@@ -14,9 +16,53 @@ use crate::{Error, Mailbox};
 use std::sync::Arc;
 use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
+use terapage_sys::PAGE;
 use terapage_sys::fd::Fd;
+use terapage_sys::userfaultfd::Fault;
 
 impl Engine {
+    /// Nothing is on its way, and nothing changes but for faults of the thread that forks, until the asker goes on.
+    pub(crate) fn stand_still(&mut self, forker: u32) {
+        self.settle_all();
+        self.mailbox.park();
+        // In this call's frame: a fork copies the engine at any moment that its thread does not wait in.
+        let (mut faults, mut others) = (Vec::new(), Vec::new());
+        while self.mailbox.is_parked() {
+            let come = self.mover.program.wait(&self.mailbox.event);
+            let come = come.and_then(|()| self.mover.program.faults(&mut faults));
+            if let Err(error) = come {
+                self.stop(&error.to_string());
+            }
+            for fault in faults.drain(..) {
+                if forker != 0 && fault.thread == forker {
+                    self.serve_forker(fault);
+                } else {
+                    others.push(fault);
+                }
+            }
+        }
+        self.holds = self.holds.saturating_sub(1);
+        self.queue.extend(others);
+        if let Some(&(id, _)) = self.children.last() {
+            self.arm(CHILDREN - u64::from(id));
+        }
+    }
+
+    /// Serves a fault so that all is settled again before the thread goes on.
+    fn serve_forker(&mut self, fault: Fault) {
+        let mover = self.mover.clone();
+        mover.be_quiet(true);
+        self.fault(fault);
+        let is_there = |state| matches!(state, State::Mapped | State::Loose);
+        while self.table.block_at(fault.at).is_some_and(|block| !is_there(self.table.state(block))) {
+            self.wait();
+        }
+        self.settle_all();
+        self.slots.freeze_more();
+        mover.be_quiet(false);
+        self.wake_page(fault.at);
+    }
+
     /// Before the fork, the thread parked: freezes the store; gives what the child has to hold.
     pub(crate) fn freeze(&mut self) -> Result<Fd, Error> {
         let (read, write) = Fd::pipe()?;
@@ -44,6 +90,7 @@ impl Engine {
         let counters = &shared.counters;
         self.table.usage.inherit(&shared.regions);
         self.mover = Arc::new(self.mover.reopen()?);
+        self.assert_untouched()?;
         self.pool.register(&self.mover)?;
         let ranges: Vec<_> =
             self.table.regions().iter().map(|region| (region.first, region.blocks)).collect();
@@ -56,6 +103,7 @@ impl Engine {
         self.awake.forget();
         // The thread that writes the trace, and the file, are the parent's.
         self.recorder = None;
+        self.holds = 0;
         self.queue.clear();
         self.postponed.clear();
         self.faults_ready = false;
@@ -73,6 +121,27 @@ impl Engine {
         counters.regions.store(ranges.len() as u64, Relaxed);
         self.counters = counters;
         self.mailbox = mailbox;
+        Ok(())
+    }
+
+    /// In the child: a page that came before there was a pager holds zeros, or what was written to them. Before Linux 6.7 the kernel
+    /// cannot tell in a time that a fork may take.
+    fn assert_untouched(&self) -> Result<(), Error> {
+        for region in self.table.regions() {
+            let start = self.table.address(region.first);
+            let mut wrong = None;
+            self.mover.each_present(start..start + region.blocks as usize * self.block, |range| {
+                for at in range.step_by(PAGE) {
+                    let block = region.first + ((at - start) / self.block) as u32;
+                    if !matches!(self.table.state(block), State::Mapped | State::Loose) {
+                        wrong.get_or_insert(at);
+                    }
+                }
+            })?;
+            if let Some(at) = wrong {
+                return Err(Error::TouchedEarly { at });
+            }
+        }
         Ok(())
     }
 

@@ -68,6 +68,8 @@ unsafe impl Sync for Pager {}
 pub struct Forking {
     hold: Fd,
     asking: MutexGuard<'static, ()>,
+    /// The signals that were blocked before.
+    signals: thread::Signals,
 }
 
 // SAFETY: it is given back by the thread that forked, in the parent and in the child.
@@ -205,16 +207,29 @@ impl Pager {
         self.trace.as_ref().map_or(0, |trace| trace.stalls())
     }
 
-    /// Before a fork: the pager stands still from here to one of the next two. The caller holds no
-    /// paged memory's lock that the pager could want; it must not touch paged memory in between.
+    /// A fork is near: what is touched from now on, and what is there, stays there for the child, as far as the budget allows, so that
+    /// it can be touched there before there is a pager. Each call is followed by [`before_fork`](Self::before_fork).
+    ///
+    /// # Errors
+    /// None.
+    pub fn hold(&self) -> Result<(), Error> {
+        self.mailbox.ask(Request::Hold)
+    }
+
+    /// Before a fork: the pager stands still from here to one of the next two, but for faults of the calling thread; signals wait. The
+    /// caller holds no paged memory's lock that the pager could want.
     pub fn before_fork(&self) -> Result<Forking, Error> {
+        // A signal would let the thread go on before a fault of its is served to the end.
+        let signals = thread::block_signals();
         let asking = self.mailbox.lock();
         self.mailbox.stop_pager(&asking);
         // SAFETY: the thread is parked.
         match unsafe { (*self.engine).freeze() } {
-            Ok(hold) => Ok(Forking { hold, asking }),
+            Ok(hold) => Ok(Forking { hold, asking, signals }),
             Err(error) => {
                 self.mailbox.unpark();
+                drop(asking);
+                thread::restore_signals(&signals);
                 Err(error)
             }
         }
@@ -222,10 +237,11 @@ impl Pager {
 
     /// After the fork, in the parent, whether or not it succeeded.
     pub fn after_fork_in_parent(&self, forking: Forking) {
-        let Forking { hold, asking } = forking;
+        let Forking { hold, asking, signals } = forking;
         drop(hold);
         self.mailbox.unpark();
         drop(asking);
+        thread::restore_signals(&signals);
     }
 
     /// After the fork, in the child, before anything touches paged memory.
@@ -239,9 +255,11 @@ impl Pager {
         self.shared = shared;
         self.stats_file = stats_file;
         self.trace = None;
-        let Forking { hold, asking } = forking;
+        let Forking { hold, asking, signals } = forking;
         drop(asking);
         self.holds.push(hold);
-        self.spawn()
+        self.spawn()?;
+        thread::restore_signals(&signals);
+        Ok(())
     }
 }

@@ -81,7 +81,12 @@ pub(crate) enum Request {
         region: usize,
     },
     FinishTrace,
-    Park,
+    /// A fork is near: nothing that is there leaves the program until the next [`Park`](Request::Park) is over.
+    Hold,
+    /// `thread`: whose faults are served all the same.
+    Park {
+        thread: u32,
+    },
 }
 
 const IDLE: u32 = 0;
@@ -144,9 +149,10 @@ impl Mailbox {
         answer.unwrap_or(Ok(()))
     }
 
-    /// Waits until the pager's thread stands still, until [`unpark`](Self::unpark). The caller holds `asking`.
+    /// Waits until the pager's thread stands still, but for faults of the caller's, until [`unpark`](Self::unpark). The caller holds
+    /// `asking`.
     pub fn stop_pager(&self, _asking: &Guard<'_, ()>) {
-        self.post(Request::Park, PARKED);
+        self.post(Request::Park { thread: thread::id() }, PARKED);
     }
 
     /// The pager's thread takes what was posted.
@@ -165,17 +171,19 @@ impl Mailbox {
         wake(&self.state);
     }
 
-    /// The pager's thread stands still until the asker goes on.
+    /// The pager's thread stands still from now on, as long as [`is_parked`](Self::is_parked).
     pub fn park(&self) {
         self.state.store(PARKED, SeqCst);
         wake(&self.state);
-        while self.state.load(SeqCst) == PARKED {
-            wait(&self.state, PARKED);
-        }
     }
 
+    pub fn is_parked(&self) -> bool {
+        self.state.load(SeqCst) == PARKED
+    }
+
+    /// The event tells the pager's thread.
     pub fn unpark(&self) {
         self.state.store(IDLE, SeqCst);
-        wake(&self.state);
+        self.event.signal();
     }
 }

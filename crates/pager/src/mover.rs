@@ -7,7 +7,8 @@
 //! Without `UFFDIO_MOVE` (before Linux 6.8) by write protection and copies: the same results, slower.
 
 use crate::maker;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::pagemap::Pagemap;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
@@ -42,6 +43,8 @@ pub(crate) struct Mover {
     pagemap: Pagemap,
     moves: bool,
     zeros: usize,
+    /// Nobody is woken for now.
+    quiet: AtomicBool,
     /// Pages that took another try.
     pub retries: AtomicU64,
 }
@@ -63,7 +66,15 @@ impl Mover {
                 Ok::<(), terapage_sys::Error>(())
             })
             .ok();
-        Ok(Mover { program, pool, pagemap: Pagemap::open()?, moves, zeros, retries: AtomicU64::new(0) })
+        Ok(Mover {
+            program,
+            pool,
+            pagemap: Pagemap::open()?,
+            moves,
+            zeros,
+            quiet: AtomicBool::new(false),
+            retries: AtomicU64::new(0),
+        })
     }
 
     /// The child of a fork needs descriptors of its own.
@@ -76,6 +87,19 @@ impl Mover {
     /// Whether frames are moved, not copied.
     pub fn moves(&self) -> bool {
         self.moves
+    }
+
+    /// While it is quiet nobody is woken whose page comes: who makes it so wakes whom it will.
+    pub fn be_quiet(&self, quiet: bool) {
+        self.quiet.store(quiet, SeqCst);
+    }
+
+    fn wakes(&self) -> bool {
+        !self.quiet.load(SeqCst)
+    }
+
+    fn wake(&self, at: usize, len: usize) -> Result<()> {
+        if self.wakes() { self.program.wake(at, len) } else { Ok(()) }
     }
 
     /// Faults of the program in the range come here from now on.
@@ -95,6 +119,11 @@ impl Mover {
         self.pagemap.present(at, pages)
     }
 
+    /// Calls `each` with every range of pages in this one that are there. Whether the kernel can tell.
+    pub fn each_present(&self, range: Range<usize>, each: impl FnMut(Range<usize>)) -> Result<bool> {
+        self.pagemap.each_present(range, each)
+    }
+
     /// Whether the page at `at` is there.
     pub fn page_present(&self, at: usize) -> bool {
         let mut page = [false];
@@ -106,12 +135,12 @@ impl Mover {
         for offset in (0..len).step_by(ZEROS) {
             let part = ZEROS.min(len - offset);
             // SAFETY: the zeros are ours and never written.
-            if let Err(stuck) = unsafe { self.program.copy(at + offset, self.zeros, part, true) } {
+            if let Err(stuck) = unsafe { self.program.copy(at + offset, self.zeros, part, self.wakes()) } {
                 // The kernel copies into one mapping at a time, and a range may be several.
                 for page in (stuck.done..part).step_by(PAGE) {
                     let at = at + offset + page;
                     // SAFETY: as above.
-                    if let Err(stuck) = unsafe { self.program.copy(at, self.zeros, PAGE, true) } {
+                    if let Err(stuck) = unsafe { self.program.copy(at, self.zeros, PAGE, self.wakes()) } {
                         return Err(Lost { at, doing: "first touch", errno: stuck.errno });
                     }
                 }
@@ -188,7 +217,7 @@ impl Mover {
     pub fn install(&self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
         if self.moves {
             // SAFETY: the place is the pool's, and given up here.
-            match unsafe { self.program.shift(to, place, len, true) } {
+            match unsafe { self.program.shift(to, place, len, self.wakes()) } {
                 Ok(()) => return Ok(()),
                 Err(stuck) => self.install_by_pages(to, place, len, stuck.errno)?,
             }
@@ -206,7 +235,7 @@ impl Mover {
             // SAFETY: the bytes are in the program now.
             unsafe { memory::discard(place, len) }.ok();
         }
-        self.program.wake(to, len).ok();
+        self.wake(to, len).ok();
         Ok(())
     }
 
@@ -214,11 +243,13 @@ impl Mover {
     /// page for a copy they go, as with [`install`](Self::install). Whether they were copied.
     pub fn copy(&self, to: usize, place: usize, len: usize) -> std::result::Result<bool, Lost> {
         // SAFETY: nobody writes to the place meanwhile.
-        let Err(stuck) = (unsafe { self.program.copy(to, place, len, true) }) else { return Ok(true) };
+        let Err(stuck) = (unsafe { self.program.copy(to, place, len, self.wakes()) }) else {
+            return Ok(true);
+        };
         self.install_by_pages(to + stuck.done, place + stuck.done, len - stuck.done, stuck.errno)?;
         // SAFETY: the bytes are in the program now.
         unsafe { memory::discard(place, len) }.ok();
-        self.program.wake(to, len).ok();
+        self.wake(to, len).ok();
         Ok(false)
     }
 
@@ -302,7 +333,7 @@ impl Mover {
         if len > 0 {
             self.install_by_pages(from, place, len, 0)?;
         }
-        self.program.wake(from, len.max(PAGE)).ok();
+        self.wake(from, len.max(PAGE)).ok();
         Ok(())
     }
 
@@ -322,7 +353,7 @@ impl Mover {
         unsafe { memory::bytes(place, len).copy_from_slice(memory::bytes(from, len)) };
         // SAFETY: the program finds its bytes again through a fault.
         unsafe { memory::discard(from, len) }.map_err(|error| lost(from, error.errno()))?;
-        self.program.wake(from, len).map_err(|error| lost(from, error.errno()))?;
+        self.wake(from, len).map_err(|error| lost(from, error.errno()))?;
         thread::pause().ok();
         Ok(Taken::All)
     }

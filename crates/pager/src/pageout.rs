@@ -48,7 +48,8 @@ impl Engine {
     /// Whether blocks should be paged out now.
     pub(crate) fn is_short(&self) -> bool {
         let missing = self.missing();
-        missing >= self.batch().min(self.target() / 4).max(1)
+        self.holds == 0
+            && missing >= self.batch().min(self.target() / 4).max(1)
             && (self.leaving + self.writing) * self.block < WRITING_BYTES
             && !self.waits_for_buffer(Purpose::PageOut, missing)
     }
@@ -82,6 +83,9 @@ impl Engine {
 
     /// Takes out of the program what the policy wants to see touched.
     fn watch(&mut self) {
+        if self.holds > 0 {
+            return;
+        }
         for _ in 0..WATCH_BATCH {
             let Some(block) = self.policy.watch() else { return };
             if self.table.state(block) != State::Mapped {

@@ -14,12 +14,8 @@ const FRAMES_MIN: usize = 8;
 impl Engine {
     pub(crate) fn serve_request(&mut self) {
         let Some(request) = self.mailbox.take() else { return };
-        if request == Request::Park {
-            self.settle_all();
-            self.mailbox.park();
-            if let Some(&(id, _)) = self.children.last() {
-                self.arm(crate::engine::CHILDREN - u64::from(id));
-            }
+        if let Request::Park { thread } = request {
+            self.stand_still(thread);
             return;
         }
         let answer = match request {
@@ -73,7 +69,11 @@ impl Engine {
                 }
                 Ok(())
             }
-            Request::Park => Ok(()),
+            Request::Hold => {
+                self.holds += 1;
+                Ok(())
+            }
+            Request::Park { .. } => Ok(()),
         };
         self.mailbox.answer(answer);
     }

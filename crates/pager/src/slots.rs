@@ -17,6 +17,13 @@ impl Bits {
         let bit = 1 << (slot % 64);
         if on { self.0[word] |= bit } else { self.0[word] &= !bit }
     }
+
+    fn join(&mut self, other: &Bits) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    }
 }
 
 /// Slots that a child sees as they were at its fork.
@@ -122,6 +129,13 @@ impl Slots {
         self.snapshot_ids
     }
 
+    /// What has come into use since the last [`freeze`](Self::freeze) stays as it is for the same child.
+    pub fn freeze_more(&mut self) {
+        if let Some(last) = self.snapshots.last_mut() {
+            last.bits.join(&self.owned);
+        }
+    }
+
     /// That child, and all that came of it, have ended.
     pub fn thaw(&mut self, id: u32) {
         self.snapshots.retain(|snapshot| snapshot.id != id);
@@ -156,6 +170,8 @@ mod tests {
         slots.free(0);
         assert_eq!(slots.take(4), Some((2, 2)));
         assert_eq!(slots.take(1), None);
+        slots.freeze_more();
+        assert!(!slots.may_write(0) && !slots.may_write(3));
         slots.thaw(child);
         assert_eq!(slots.take(4), Some((0, 1)));
         assert!(slots.may_write(1));

@@ -1,12 +1,43 @@
 //! Fork: the locks are taken and the pager stands still; the child gets a pager of its own.
+//!
+//! Until the child has one, nobody brings its pages: one that is not there would be a page of zeros, or a wait without end. The C
+//! library touches some before and while it begins the pager's thread: its streams, its locale, what the loader knows of
+//! threads. Many lie in small objects, which are paged. So all that is rehearsed in the parent, while the pager
+//! takes nothing out that need not leave. What [some](crate::callers) allocate is never paged.
 
 use crate::arena::ARENA;
 use crate::lock::Lock;
 use crate::{heap, process};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_pager::Forking;
 use terapage_sys::thread;
 
 static FORKING: Lock<Option<Forking>> = Lock::new(None);
+
+/// What a thread that begins reads of the locale: the tables of `ctype.h` (`_NL_CTYPE_CLASS`, `_NL_CTYPE_TOUPPER`, `_NL_CTYPE_TOLOWER`).
+const CLASSES: [c_int; 3] = [0, 1, 3];
+
+/// The thread that forks and holds the lock of the streams' list; 0: none.
+static STREAMS: AtomicU32 = AtomicU32::new(0);
+
+/// The C library's stream, as far as a fork's child touches it (`struct _IO_FILE`, whose layout is part of its ABI).
+#[repr(C)]
+struct Stream {
+    flags: c_int,
+    others: [usize; 16],
+    lock: *const [c_int; 4],
+}
+
+unsafe extern "C" {
+    fn _IO_list_lock();
+    fn _IO_list_unlock();
+    fn _IO_iter_begin() -> *const c_void;
+    fn _IO_iter_end() -> *const c_void;
+    fn _IO_iter_next(stream: *const c_void) -> *const c_void;
+    fn _IO_iter_file(stream: *const c_void) -> *const Stream;
+}
 
 /// Asks to be told of forks.
 pub fn open() {
@@ -15,6 +46,14 @@ pub fn open() {
 }
 
 unsafe extern "C" fn before() {
+    if hold() {
+        // Before any other lock, and for as long: the C library takes it too, once the pager stands still, and another thread that
+        // had it then might wait for a page. (A thread may take it several times.)
+        // SAFETY: given back in the parent; made anew by the C library in the child.
+        unsafe { _IO_list_lock() };
+        STREAMS.store(thread::id(), SeqCst);
+        rehearse();
+    }
     heap::take_all();
     ARENA.take();
     // SAFETY: taken just now.
@@ -22,7 +61,55 @@ unsafe extern "C" fn before() {
     if let Some(pager) = &arena.pager {
         let forking = process::or_fail(pager.before_fork());
         *FORKING.lock() = Some(forking);
+        if STREAMS.load(SeqCst) == thread::id() {
+            // What the last of them sent away, in a small budget, comes again.
+            (0..2).for_each(|_| touch());
+        }
         arena.set_forkable(true);
+    }
+}
+
+/// From now on nothing leaves the program until the fork, if there is a pager.
+fn hold() -> bool {
+    let arena = ARENA.lock();
+    let Some(pager) = &arena.pager else { return false };
+    process::or_fail(pager.hold());
+    true
+}
+
+/// Begins a thread that does nothing, as the child begins its pager's.
+fn rehearse() {
+    let begun = Arc::new(AtomicU32::new(0));
+    let begins = begun.clone();
+    let begin = thread::spawn_quiet(c"terapage-fork", move || {
+        begins.store(1, SeqCst);
+        thread::wake(&begins);
+    });
+    // One that cannot begin here cannot in the child either: that one says so.
+    while begin.is_ok() && begun.load(SeqCst) == 0 {
+        thread::wait(&begun, 0);
+    }
+}
+
+/// Touches what the C library touches in the child before that has a pager, apart from [`rehearse`]. The caller has locked the streams'
+/// list, and the pager stands still but for what this brings in.
+fn touch() {
+    // SAFETY: the list does not change while it is locked, and its streams are what the ABI says; they are only read.
+    unsafe {
+        let mut at = _IO_iter_begin();
+        while at != _IO_iter_end() {
+            let stream = _IO_iter_file(at);
+            std::ptr::read_volatile(&raw const (*stream).flags);
+            let lock = (*stream).lock;
+            if !lock.is_null() {
+                std::ptr::read_volatile(lock);
+            }
+            at = _IO_iter_next(at);
+        }
+    }
+    for item in CLASSES {
+        // SAFETY: any number is a question that it answers.
+        unsafe { libc::nl_langinfo(item) };
     }
 }
 
@@ -39,10 +126,15 @@ unsafe extern "C" fn in_parent() {
         arena.set_forkable(false);
     }
     after();
+    if STREAMS.compare_exchange(thread::id(), 0, SeqCst, SeqCst).is_ok() {
+        // SAFETY: taken in `before`.
+        unsafe { _IO_list_unlock() };
+    }
 }
 
 unsafe extern "C" fn in_child() {
     thread::forget_others();
+    STREAMS.store(0, SeqCst);
     crate::exit::own();
     let _internal = thread::Internal::enter();
     // SAFETY: taken in `before`.

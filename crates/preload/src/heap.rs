@@ -2,8 +2,11 @@
 //!
 //! Each thread uses one of a few heaps, so that threads seldom wait for one another. Which heap a pointer
 //! belongs to is told by where it lies.
+//!
+//! What [some](crate::callers) ask for is not paged: the functions that they call learn whom they return to.
 
 use crate::arena::{self, ARENA};
+use crate::callers::{self, is_unpaged};
 use crate::lock::Lock;
 use crate::{__libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc, set_errno};
 use dlmalloc::{Allocator, Dlmalloc};
@@ -85,6 +88,7 @@ static ALL_HEAPS: [Lock<Dlmalloc<Grow>>; HEAPS] =
 
 /// Begins to serve from the arena.
 pub fn open(mode: Heap) {
+    callers::find();
     // One byte for each chunk of the largest arena.
     let Ok(owners) = memory::reserve((1 << 42) / CHUNK) else { return };
     OWNERS.store(owners as usize, SeqCst);
@@ -116,6 +120,18 @@ pub fn give_all() {
 fn heap_of(thread: usize) -> &'static Lock<Dlmalloc<Grow>> {
     // Threads' blocks lie a stack's size apart: the middle of the product mixes all bits.
     &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
+}
+
+/// The C library's own allocator, which nothing pages.
+fn unpaged(size: usize, align: usize, zero: bool) -> *mut u8 {
+    // SAFETY: the C library takes any size.
+    unsafe {
+        match (zero, align <= 16) {
+            (true, true) => __libc_calloc(1, size),
+            (_, true) => __libc_malloc(size),
+            (_, false) => __libc_memalign(align, size),
+        }
+    }
 }
 
 fn large_from() -> usize {
@@ -169,14 +185,7 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
         return large(size, align, zero);
     }
     if internal || MODE.load(Relaxed) != ALL {
-        // SAFETY: the C library takes any size.
-        return unsafe {
-            match (zero, align <= 16) {
-                (true, true) => __libc_calloc(1, size),
-                (_, true) => __libc_malloc(size),
-                (_, false) => __libc_memalign(align, size),
-            }
-        };
+        return unpaged(size, align, zero);
     }
     // SAFETY: the heap takes any size and a power of two.
     let at = unsafe {
@@ -278,6 +287,72 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     new
 }
 
+/// What `malloc` does for `caller`.
+extern "C" fn malloc_for(size: usize, caller: usize) -> *mut u8 {
+    if is_unpaged(caller) { unpaged(size, 16, false) } else { allocate(size, 16, false) }
+}
+
+/// What `calloc` does for `caller`.
+extern "C" fn calloc_for(count: usize, size: usize, caller: usize) -> *mut u8 {
+    match count.checked_mul(size) {
+        Some(bytes) if is_unpaged(caller) => unpaged(bytes, 16, true),
+        Some(bytes) => allocate(bytes, 16, true),
+        None => {
+            set_errno(libc::ENOMEM);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// What `realloc` does for `caller`.
+///
+/// # Safety
+/// As the C library has it.
+unsafe extern "C" fn realloc_for(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
+    if is_unpaged(caller) && !arena::contains(old as usize) {
+        // SAFETY: the caller's promise; the C library gave it.
+        return unsafe { __libc_realloc(old, size) };
+    }
+    if old.is_null() {
+        return allocate(size, 16, false);
+    }
+    if size == 0 {
+        // SAFETY: the caller's promise.
+        unsafe { release(old) };
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { resize(old, size) }
+}
+
+/// A function that goes on in another, which has one argument more: whom it returns to.
+macro_rules! told_the_caller {
+    ($($(#[$doc:meta])* fn $name:ident($($type:ty),*) = $goes_on:ident, $x86:literal, $arm:literal;)*) => {
+        $($(#[$doc])*
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($(_: $type),*) -> *mut u8 {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(concat!("mov ", $x86, ", [rsp]"), "jmp {}", sym $goes_on);
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(concat!("mov ", $arm, ", x30"), "b {}", sym $goes_on);
+        })*
+    };
+}
+
+told_the_caller! {
+    /// Stands in for the C library's.
+    fn malloc(usize) = malloc_for, "rsi", "x1";
+
+    /// Stands in for the C library's.
+    fn calloc(usize, usize) = calloc_for, "rdx", "x2";
+
+    /// Stands in for the C library's.
+    fn realloc(*mut u8, usize) = realloc_for, "rdx", "x2";
+}
+
 macro_rules! family {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block)*) => {
         $($(#[$doc])*
@@ -290,40 +365,10 @@ macro_rules! family {
 
 family! {
     /// Stands in for the C library's.
-    fn malloc(size: usize) -> *mut u8 {
-        allocate(size, 16, false)
-    }
-
-    /// Stands in for the C library's.
-    fn calloc(count: usize, size: usize) -> *mut u8 {
-        match count.checked_mul(size) {
-            Some(bytes) => allocate(bytes, 16, true),
-            None => {
-                set_errno(libc::ENOMEM);
-                std::ptr::null_mut()
-            }
-        }
-    }
-
-    /// Stands in for the C library's.
-    fn realloc(old: *mut u8, size: usize) -> *mut u8 {
-        if old.is_null() {
-            return allocate(size, 16, false);
-        }
-        if size == 0 {
-            // SAFETY: the caller's promise.
-            unsafe { release(old) };
-            return std::ptr::null_mut();
-        }
-        // SAFETY: the caller's promise.
-        unsafe { resize(old, size) }
-    }
-
-    /// Stands in for the C library's.
     fn reallocarray(old: *mut u8, count: usize, size: usize) -> *mut u8 {
         match count.checked_mul(size) {
             // SAFETY: the caller's promise.
-            Some(bytes) => unsafe { realloc(old, bytes) },
+            Some(bytes) => unsafe { realloc_for(old, bytes, 0) },
             None => {
                 set_errno(libc::ENOMEM);
                 std::ptr::null_mut()

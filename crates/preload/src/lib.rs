@@ -6,6 +6,7 @@
 //! The library's own allocations come from the C library's heap, which nothing here pages.
 
 mod arena;
+mod callers;
 mod direct;
 mod exit;
 mod fork;

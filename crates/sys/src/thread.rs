@@ -96,8 +96,17 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
     Err(crate::Error { call: "pthread_create", source: std::io::Error::from_raw_os_error(errno) })
 }
 
+/// The calling thread's number, as faults have it.
+pub fn id() -> u32 {
+    // SAFETY: no memory is touched.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// Signals that were blocked.
+pub type Signals = libc::sigset_t;
+
 /// Blocks every signal in the calling thread; says which were blocked before.
-pub fn block_signals() -> libc::sigset_t {
+pub fn block_signals() -> Signals {
     // SAFETY: both sets are ours; zeros are a valid value of either.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
@@ -113,7 +122,7 @@ pub fn block_signals() -> libc::sigset_t {
 }
 
 /// Blocks again just those signals that [`block_signals`] found blocked.
-pub fn restore_signals(old: &libc::sigset_t) {
+pub fn restore_signals(old: &Signals) {
     // SAFETY: the set is valid.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
 }

@@ -195,6 +195,22 @@ impl Userfaultfd {
         })
     }
 
+    /// Waits until a fault has come or `other` is readable; may return early.
+    ///
+    /// # Errors
+    /// What `poll` fails with.
+    pub fn wait(&self, other: &Fd) -> Result<()> {
+        let of = |fd: &Fd| libc::pollfd { fd: fd.raw(), events: libc::POLLIN, revents: 0 };
+        let mut both = [of(&self.fd), of(other)];
+        // SAFETY: `both` has two entries; without a time-out and a mask of signals.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_ppoll, both.as_mut_ptr(), both.len(), 0usize, 0usize, 0usize) };
+        match check("ppoll", answer) {
+            Err(error) if error.errno() != libc::EINTR => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes the faults that have come, as many as `into` has room for. Never waits.
     pub fn faults(&self, into: &mut Vec<Fault>) -> Result<()> {
         const EMPTY: raw::uffd_msg = {

@@ -1,0 +1,101 @@
+//! Callers of `malloc` whose memory is never paged.
+//!
+//! In the child of a fork the C library uses some of its own memory before there is a pager, when nobody could bring it:
+//! - the loader's (`ld.so`) lists of libraries and of their threads' variables, where the pager's thread begins;
+//! - the tables of threads' values (`pthread_setspecific`), which it clears for those that the child does not have.
+//!
+//! What else it uses there is [rehearsed](crate::fork).
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Where code begins, and where it ends.
+struct Code(AtomicUsize, AtomicUsize);
+
+static LOADER: Code = Code(AtomicUsize::new(0), AtomicUsize::new(0));
+static SET_SPECIFIC: Code = Code(AtomicUsize::new(0), AtomicUsize::new(0));
+
+impl Code {
+    fn set(&self, code: Range<usize>) {
+        self.0.store(code.start, Relaxed);
+        self.1.store(code.end, Relaxed);
+    }
+
+    fn has(&self, at: usize) -> bool {
+        (self.0.load(Relaxed)..self.1.load(Relaxed)).contains(&at)
+    }
+}
+
+/// `dladdr1`'s request for the symbol itself.
+const RTLD_DL_SYMENT: c_int = 1;
+
+unsafe extern "C" {
+    /// The loader's: never called here, but it says where the loader is.
+    fn __tls_get_addr(index: *const usize) -> *mut u8;
+    fn dladdr1(at: *const c_void, info: *mut libc::Dl_info, more: *mut *mut c_void, what: c_int) -> c_int;
+}
+
+/// Finds them.
+pub fn find() {
+    let mut found: (usize, Range<usize>) = (__tls_get_addr as *const () as usize, 0..0);
+    // SAFETY: the callback gets what it was given, and keeps nothing of the loader's.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut found).cast()) };
+    LOADER.set(found.1);
+    SET_SPECIFIC.set(code_of(libc::pthread_setspecific as *const c_void));
+}
+
+unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: the loader gives a valid description; `data` is what `find` gave.
+    unsafe {
+        let (inside, found) = &mut *data.cast::<(usize, Range<usize>)>();
+        let info = &*info;
+        let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+            let start = info.dlpi_addr as usize + header.p_vaddr as usize;
+            let code = start..start + header.p_memsz as usize;
+            if code.contains(inside) {
+                *found = code;
+                return 1;
+            }
+        }
+    }
+    0
+}
+
+/// The code of the function at an address; empty where nobody knows.
+fn code_of(at: *const c_void) -> Range<usize> {
+    let mut symbol: *mut c_void = std::ptr::null_mut();
+    // SAFETY: the description is plain data, for which zeros are a value; both are ours to write to. The symbol is the loader's, which
+    // keeps it as long as the library is loaded: for good.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if dladdr1(at, &raw mut info, &raw mut symbol, RTLD_DL_SYMENT) == 0 || symbol.is_null() {
+            return 0..0;
+        }
+        let symbol = &*symbol.cast::<libc::Elf64_Sym>();
+        let start = info.dli_saddr as usize;
+        start..start + symbol.st_size as usize
+    }
+}
+
+/// Whether memory for code that goes on at `caller` is never paged.
+pub fn is_unpaged(caller: usize) -> bool {
+    LOADER.has(caller) || SET_SPECIFIC.has(caller)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{__tls_get_addr, LOADER, SET_SPECIFIC, find, is_unpaged};
+
+    #[test]
+    fn the_loader_and_the_tables_of_values_are_found() {
+        find();
+        let (loader, set) =
+            (__tls_get_addr as *const () as usize, libc::pthread_setspecific as *const () as usize);
+        assert!(LOADER.has(loader) && !SET_SPECIFIC.has(loader));
+        assert!(SET_SPECIFIC.has(set + 16) && !LOADER.has(set));
+        assert!(is_unpaged(loader) && is_unpaged(set));
+        assert!(!is_unpaged(libc::strdup as *const () as usize) && !is_unpaged(find as *const () as usize));
+    }
+}
