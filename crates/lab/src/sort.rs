@@ -76,6 +76,8 @@ impl Sort {
         let least = budgets.iter().copied().min().unwrap_or(MIB);
         let mut session = Session::start("sort", self.common, &ABLE, &limits(least))?;
         let text = text(&session, bytes, self.seed)?;
+        // Whoever comes first would else wait for the disk, and the others not.
+        hash(&session, File::open(&text).with_context(|| text.display().to_string())?)?;
         let entrants = entrants(&session.contenders, &budgets);
         let expected = RefCell::new(None);
         let checked = |contender, limits: &Limits| {
