@@ -177,10 +177,8 @@ impl<'a> Optima<'a> {
 
     /// How long a recording will take, judged by the last one; no time at all where there is none.
     fn expected(&self, window: u64, block: u64) -> Duration {
-        let Some(last) = self.recording.as_ref().filter(|last| last.block == block) else {
-            return Duration::ZERO;
-        };
-        last.expected(window)
+        let last = self.recording.as_ref().filter(|last| last.block == block);
+        last.map_or(Duration::ZERO, |last| last.expected(window))
     }
 
     /// The references of one run behind `limits`, or why there are none.

@@ -1,8 +1,8 @@
 //! Fork: the child goes on from what memory was, with a pager of its own.
 //!
-//! First the thread that forks has the pager take nothing out of the program that need not leave, and touches what will be touched in
-//! the child before that has a pager. Then it parks the pager's thread with nothing on its way; only its own faults are served still
-//! (the C library looks at tables of its own on the way into a fork). What the store holds
+//! First the thread that forks has the pager take nothing out of the program that need not leave. Then it parks the pager's thread
+//! with nothing on its way; only its own faults are served still, so that it, and the C library, can touch what is used in the child
+//! before that has a pager. What the store holds
 //! is frozen for the child: the parent writes elsewhere until every process that came of
 //! this fork has ended (they hold the writing end of a pipe). The child
 //! finds the pager's whole state in its copy of memory, gives it descriptors, a store and a thread of its own, and

@@ -6,6 +6,7 @@
 //!
 //! What else it uses there is [rehearsed](crate::fork).
 
+use crate::objects::each_segment;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -38,29 +39,13 @@ unsafe extern "C" {
 
 /// Finds them.
 pub fn find() {
-    let mut found: (usize, Range<usize>) = (__tls_get_addr as *const () as usize, 0..0);
-    // SAFETY: the callback gets what it was given, and keeps nothing of the loader's.
-    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut found).cast()) };
-    LOADER.set(found.1);
-    SET_SPECIFIC.set(code_of(libc::pthread_setspecific as *const c_void));
-}
-
-unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: the loader gives a valid description; `data` is what `find` gave.
-    unsafe {
-        let (inside, found) = &mut *data.cast::<(usize, Range<usize>)>();
-        let info = &*info;
-        let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
-            let start = info.dlpi_addr as usize + header.p_vaddr as usize;
-            let code = start..start + header.p_memsz as usize;
-            if code.contains(inside) {
-                *found = code;
-                return 1;
-            }
+    let inside = __tls_get_addr as *const () as usize;
+    each_segment(|segment| {
+        if segment.range.contains(&inside) {
+            LOADER.set(segment.range);
         }
-    }
-    0
+    });
+    SET_SPECIFIC.set(code_of(libc::pthread_setspecific as *const c_void));
 }
 
 /// The code of the function at an address; empty where nobody knows.

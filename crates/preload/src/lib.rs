@@ -13,6 +13,7 @@ mod fork;
 mod heap;
 mod lock;
 mod maps;
+mod objects;
 mod process;
 mod ranges;
 mod regions;

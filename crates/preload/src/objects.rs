@@ -1,0 +1,48 @@
+//! The program and its libraries, as the loader has them.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Range;
+
+/// A part of an object that is loaded.
+pub struct Segment<'a> {
+    /// Where it lies.
+    pub range: Range<usize>,
+    /// Bytes of it that come from the file; the others begin as zeros.
+    pub file_len: usize,
+    pub writable: bool,
+    /// The object's path; empty for the program itself.
+    pub path: &'a CStr,
+}
+
+/// Calls `each` with every segment. It must not load libraries.
+pub fn each_segment(mut each: impl FnMut(Segment)) {
+    let mut each: &mut dyn FnMut(Segment) = &mut each;
+    // SAFETY: the callback gets what it was given, and keeps nothing of the loader's.
+    unsafe { libc::dl_iterate_phdr(Some(tell), (&raw mut each).cast()) };
+}
+
+unsafe extern "C" fn tell(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: the loader gives a valid description; `data` is what `each_segment` gave.
+    unsafe {
+        let each = &mut *data.cast::<&mut dyn FnMut(Segment)>();
+        let info = &*info;
+        let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+            let start = info.dlpi_addr as usize + header.p_vaddr as usize;
+            each(Segment {
+                range: start..start + header.p_memsz as usize,
+                file_len: header.p_filesz as usize,
+                writable: header.p_flags & libc::PF_W != 0,
+                path: path_of(info.dlpi_name),
+            });
+        }
+    }
+    0
+}
+
+/// # Safety
+/// A text that ends in a zero byte and outlives its use, or null.
+unsafe fn path_of<'a>(path: *const c_char) -> &'a CStr {
+    // SAFETY: the caller's promise.
+    if path.is_null() { c"" } else { unsafe { CStr::from_ptr(path) } }
+}
