@@ -72,6 +72,18 @@ def c_program(source, *flags):
     return compiled("gcc", source, "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", *flags)
 
 
+def plugin_prepare(runner, _scale):
+    source = os.path.join(SOURCES, "plugin.c")
+    command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", source]
+    build(runner, [*command, "-shared", "-fPIC", "-DPLUGIN"], "libplugin.so")
+    build(runner, [*command, "-Wl,-rpath,$ORIGIN", "-ldl"], "plugin")
+
+
+def plugin(runner, scale):
+    """A library loaded with RTLD_DEEPBIND, which gets and gives memory."""
+    runner.run([runner.shared("plugin"), str(scale.amount)])
+
+
 def text(runner, scale):
     """Writes `amount` MB of text."""
     with open(runner.shared("text"), "wb") as file:
@@ -259,5 +271,6 @@ CASES = [
     Case("cold-fork", Scale(32, 128), Scale(64, 640), **c_program("cold_fork.c", "-Wno-pointer-arith")),
     Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
+    Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),
 ]

@@ -8,6 +8,7 @@
 mod arena;
 mod callers;
 mod direct;
+mod dlopen;
 mod exit;
 mod fork;
 mod heap;
