@@ -8,19 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, mpsc};
 use terapage_policy::belady::{Cost, simulate_soft};
 use terapage_policy::replacement;
-
-/// Bytes of frames that the pager keeps ready at least, if that is no more than a tenth of the budget; the pager's
-/// own number (`crates/pager/src/pageout.rs`).
-const READY_BYTES: usize = 16 << 20;
-
-/// The pager's share of frames that are kept ready, per mille.
-pub const SOFT_PER_MILLE: usize = 20;
-
-/// Frames that the pager keeps ready (soft, free or on their way out) of `frames`, `per_mille` of which are asked for.
-pub fn soft_frames(frames: usize, block_bytes: u64, per_mille: usize) -> usize {
-    let stream = (READY_BYTES / block_bytes as usize).min(frames / 10);
-    (frames * per_mille / 1000).max(stream).max(1).min(frames.saturating_sub(1))
-}
+use terapage_policy::soft::{PER_MILLE, SoftFrames};
 
 /// Why policies cannot be compared.
 #[derive(Debug, thiserror::Error)]
@@ -57,8 +45,8 @@ pub struct Comparison {
 pub struct Row {
     /// The budget, frames.
     pub frames: usize,
-    /// Frames of it that are soft.
-    pub soft_frames: usize,
+    /// Frames of it that are soft: at least, and at most.
+    pub soft_frames: (usize, usize),
     /// Page-ins of the optimum, first touches left out.
     pub optimum: f64,
     /// The optimum of the references that the recording did not see is at most this; absent where nothing is known.
@@ -150,7 +138,7 @@ impl Comparison {
                     &self.policies[at - 2],
                     optimum.references(),
                     frames,
-                    scaled(row.soft_frames),
+                    SoftFrames::between(scaled(row.soft_frames.0), scaled(row.soft_frames.1)),
                 ),
             };
             progress(done.fetch_add(1, Relaxed) + 1, self.frames.len() * each);
@@ -174,16 +162,23 @@ impl Comparison {
 
     fn row(&self, frames: usize, lru: &Distances) -> Row {
         let soft_frames = match self.soft_per_mille {
-            Some(per_mille) => (frames * per_mille / 1000).min(frames - 1),
-            None => soft_frames(frames, self.block_bytes, SOFT_PER_MILLE),
+            Some(per_mille) => SoftFrames::exactly((frames * per_mille / 1000).min(frames - 1)),
+            None => SoftFrames::new(frames, self.block_bytes as usize, PER_MILLE),
         };
         let lru = lru.page_ins(frames);
-        Row { frames, soft_frames, optimum: 0.0, optimum_at_most: None, lru, policies: Vec::new() }
+        Row {
+            frames,
+            soft_frames: soft_frames.bounds(),
+            optimum: 0.0,
+            optimum_at_most: None,
+            lru,
+            policies: Vec::new(),
+        }
     }
 
-    fn simulate(&self, policy: &str, references: &[u32], frames: usize, soft: usize) -> Cost {
+    fn simulate(&self, policy: &str, references: &[u32], frames: usize, soft: SoftFrames) -> Cost {
         let mut policy = replacement::by_name(policy, frames).expect("names were checked");
-        simulate_soft(&mut *policy, references, frames, soft.min(frames - 1))
+        simulate_soft(&mut *policy, references, frames, soft)
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::io::Write;
 use std::path::Path;
-use terapage_advise::policies::{Comparison, soft_frames};
+use terapage_advise::policies::Comparison;
 use terapage_advise::recording::{After, What};
 use terapage_advise::replay::{Setup, Timing, compute_us, replay};
 use terapage_advise::{Costs, Device, Recording};
 use terapage_policy::belady::simulate_soft;
 use terapage_policy::replacement;
+use terapage_policy::soft::SoftFrames;
 use terapage_trace::{Event, Header, PageOut, Reader, Record, Writer, references};
 
 const BLOCK: u64 = 16 << 10;
@@ -288,8 +289,8 @@ fn the_replay_reads_what_the_soft_model_reads() {
         let setup = Setup { shift: 0, frames: 200, policy: (*policy).into(), prefetch: "off".into() };
         let replayed = replay(&recording, &compute, &setup, &machine()).page_ins() as f64;
         let mut simple = replacement::by_name(policy, 200).unwrap();
-        let modelled =
-            simulate_soft(&mut *simple, &references, 200, soft_frames(200, BLOCK, 20)).page_ins as f64;
+        let modelled = simulate_soft(&mut *simple, &references, 200, SoftFrames::new(200, BLOCK as usize, 20))
+            .page_ins as f64;
         // The pager pages out in batches, ahead of need.
         assert!((replayed / modelled - 1.0).abs() < 0.1, "{policy}: {replayed} {modelled}");
     }

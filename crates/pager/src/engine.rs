@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
+use terapage_policy::soft::SoftFrames;
 use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
 use terapage_sys::fd::Fd;
@@ -128,6 +129,8 @@ pub(crate) struct Engine {
     /// Soft blocks, the one to go next first, with the stamp that makes an entry valid.
     pub soft: VecDeque<(u32, u32)>,
     pub soft_len: usize,
+    /// How many frames are to be ready: soft, free, not yet made, or on their way out.
+    pub soft_frames: SoftFrames,
     pub table: Table,
     pub pool: Pool,
     pub mover: Arc<Mover>,
@@ -204,6 +207,7 @@ impl Engine {
             reading: 0,
             soft: VecDeque::new(),
             soft_len: 0,
+            soft_frames: SoftFrames::new(limit, block, options.soft_per_mille),
             table: Table::new(block, &shared.regions),
             pool,
             mover,
@@ -679,6 +683,7 @@ impl Engine {
             entry.flags = 0;
             self.table.set_state(block, state);
             self.soft_len -= 1;
+            self.soft_frames.gone();
             self.policy.gone(block);
             return Some(place);
         }

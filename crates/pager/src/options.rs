@@ -15,7 +15,7 @@ pub struct Options {
     pub prefetch: String,
     /// Bytes to read ahead of a stream, at most; a quarter of the budget in any case.
     pub ahead_bytes: usize,
-    /// The share of the frames that is kept ready: soft, free, or on its way out.
+    /// The share of the frames that is kept ready at least: soft, free, or on its way out.
     pub soft_per_mille: usize,
     /// Check bytes that come back against their hash.
     pub verify: bool,
@@ -44,7 +44,7 @@ impl Default for Options {
             policy: "auto".to_owned(),
             prefetch: "auto".to_owned(),
             ahead_bytes: 16 << 20,
-            soft_per_mille: 20,
+            soft_per_mille: terapage_policy::soft::PER_MILLE,
             verify: true,
             threads: 1,
             spin_us: 100,

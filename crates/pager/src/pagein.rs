@@ -100,6 +100,7 @@ impl Engine {
     pub(crate) fn soft_fault(&mut self, block: u32) {
         self.record(Kind::SoftFault, [block]);
         self.soft_len -= 1;
+        self.soft_frames.touched();
         self.install(&[block]);
         self.awake.other();
         self.count_soft_fault(block);

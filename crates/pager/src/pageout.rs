@@ -9,9 +9,6 @@ use crate::table::{MARKER, State, WANTED};
 use terapage_stats::Counters;
 use terapage_store::EXTENT;
 
-/// Bytes of frames that are kept ready at least, if that is no more than a tenth of the budget: what is read ahead of a stream.
-const READY_BYTES: usize = 16 << 20;
-
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: usize = 32 << 20;
 
@@ -23,16 +20,9 @@ const WAITED_FOR: usize = 16;
 const WATCH_BATCH: usize = 4;
 
 impl Engine {
-    /// Frames that are to be ready: soft, free, not yet made, or on their way out.
-    fn target(&self) -> usize {
-        let share = self.limit * self.options.soft_per_mille / 1000;
-        let stream = (READY_BYTES / self.block).min(self.limit / 10);
-        share.max(stream).max(1)
-    }
-
     /// Blocks that one page-out takes at most.
     fn batch(&self) -> usize {
-        (EXTENT / self.block).min(self.target().div_ceil(2)).max(1)
+        (EXTENT / self.block).min(self.soft_frames.now().div_ceil(2)).max(1)
     }
 
     /// Frames that can be had at once.
@@ -42,14 +32,14 @@ impl Engine {
 
     fn missing(&self) -> usize {
         let wanted = self.postponed.front().map_or(0, Vec::len);
-        (self.target() + wanted).saturating_sub(self.ready() + self.leaving + self.writing)
+        (self.soft_frames.now() + wanted).saturating_sub(self.ready() + self.leaving + self.writing)
     }
 
     /// Whether blocks should be paged out now.
     pub(crate) fn is_short(&self) -> bool {
         let missing = self.missing();
         self.holds == 0
-            && missing >= self.batch().min(self.target() / 4).max(1)
+            && missing >= self.batch().min(self.soft_frames.now() / 4).max(1)
             && (self.leaving + self.writing) * self.block < WRITING_BYTES
             && !self.waits_for_buffer(Purpose::PageOut, missing)
     }
@@ -182,6 +172,7 @@ impl Engine {
 
     /// A block was touched on its way out.
     fn take_back(&mut self, block: u32) {
+        self.soft_frames.touched();
         self.record(Kind::SoftFault, [block]);
         self.install(&[block]);
         self.policy.rescue(block);

@@ -5,6 +5,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use terapage_policy::belady::{belady, simulate, simulate_soft};
 use terapage_policy::replacement::{NAMES, by_name};
+use terapage_policy::soft::SoftFrames;
 
 /// Blocks of each trace, about.
 const FOOTPRINT: u32 = 20_000;
@@ -88,7 +89,9 @@ fn main() {
                     let mut policy = by_name(name, frames).expect("the name is in NAMES");
                     let cost = match soft {
                         None => simulate(policy.as_mut(), &refs, frames),
-                        Some(share) => simulate_soft(policy.as_mut(), &refs, frames, frames / share),
+                        Some(share) => {
+                            simulate_soft(policy.as_mut(), &refs, frames, SoftFrames::exactly(frames / share))
+                        }
                     };
                     print!(" {:.2} |", cost.page_ins as f64 / best as f64);
                 }

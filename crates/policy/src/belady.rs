@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::list::Lists;
 use crate::replacement::Replacement;
+use crate::soft::SoftFrames;
 
 /// What a run over references cost, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +95,7 @@ const SOFT: u8 = 2;
 /// The same, only to see whether it is touched.
 const WATCHED: u8 = 3;
 
-/// Runs `policy` over `refs` as the pager does: of `frames` frames, `soft_frames` hold
+/// Runs `policy` over `refs` as the pager does: of `frames` frames, `soft` hold
 /// victims that left the address space and can come back. The policy learns of
 /// references by page-ins and rescues alone.
 ///
@@ -103,10 +104,15 @@ const WATCHED: u8 = 3;
 ///
 /// # Panics
 ///
-/// If `soft_frames` is not below `frames`, or the policy gives no victim or one that
+/// If `soft` is not below `frames`, or the policy gives no victim or one that
 /// is not in.
-pub fn simulate_soft(policy: &mut dyn Replacement, refs: &[u32], frames: usize, soft_frames: usize) -> Cost {
-    assert!(soft_frames < frames, "{soft_frames} soft frames of {frames}");
+pub fn simulate_soft(
+    policy: &mut dyn Replacement,
+    refs: &[u32],
+    frames: usize,
+    mut soft: SoftFrames,
+) -> Cost {
+    assert!(soft.bounds().1 < frames, "{soft:?} of {frames}");
     let mut cost = Cost::default();
     let mut seen = HashSet::new();
     let mut places: Lists<3> = Lists::default();
@@ -115,6 +121,7 @@ pub fn simulate_soft(policy: &mut dyn Replacement, refs: &[u32], frames: usize, 
             HERE => continue,
             SOFT => {
                 cost.soft_faults += 1;
+                soft.touched();
                 soften(policy, &mut places);
                 places.push(HERE, block);
                 policy.rescue(block);
@@ -133,11 +140,12 @@ pub fn simulate_soft(policy: &mut dyn Replacement, refs: &[u32], frames: usize, 
             _ => {
                 count_miss(&mut cost, &mut seen, block);
                 if places.len(HERE) + places.len(WATCHED) + places.len(SOFT) == frames {
-                    while places.len(SOFT) <= soft_frames && places.len(HERE) + places.len(WATCHED) > 0 {
+                    while places.len(SOFT) <= soft.now() && places.len(HERE) + places.len(WATCHED) > 0 {
                         soften(policy, &mut places);
                     }
                     let leaving = places.pop(SOFT).expect("a full memory has a soft block");
                     policy.gone(leaving);
+                    soft.gone();
                 }
                 places.push(HERE, block);
                 policy.insert(block);

@@ -9,3 +9,4 @@ pub mod belady;
 mod list;
 pub mod prefetch;
 pub mod replacement;
+pub mod soft;

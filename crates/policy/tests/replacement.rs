@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use terapage_policy::belady::{Cost, belady, simulate, simulate_soft};
 use terapage_policy::replacement::{NAMES, Replacement, by_name};
+use terapage_policy::soft::SoftFrames;
 
 fn policy(name: &str, frames: usize) -> Box<dyn Replacement> {
     by_name(name, frames).expect("the name is in NAMES")
@@ -190,7 +191,7 @@ proptest! {
         let first_touches = refs.iter().collect::<HashSet<_>>().len() as u64;
         for name in NAMES {
             let full = simulate(policy(name, frames).as_mut(), &refs, frames);
-            let soft_frames = frames * soft_share / 10;
+            let soft_frames = SoftFrames::exactly(frames * soft_share / 10);
             let soft = simulate_soft(policy(name, frames).as_mut(), &refs, frames, soft_frames);
             for cost in [full, soft] {
                 prop_assert!(cost.page_ins >= best, "{}: {:?} < {}", name, cost, best);
@@ -207,7 +208,7 @@ proptest! {
         prop_assert_eq!(belady(&refs, 30), 0);
         for name in NAMES {
             prop_assert_eq!(simulate(policy(name, 30).as_mut(), &refs, 30), expected);
-            prop_assert_eq!(simulate_soft(policy(name, 30).as_mut(), &refs, 30, 3), expected);
+            prop_assert_eq!(simulate_soft(policy(name, 30).as_mut(), &refs, 30, SoftFrames::exactly(3)), expected);
         }
     }
 }
@@ -218,7 +219,7 @@ fn all_frames_but_one_soft_is_lru() {
     // first ones fill the memory: until then nothing is soft.
     let refs: Vec<u32> = (0..21).chain((0..4000_u32).map(|i| (i * i + i / 7) % 61)).collect();
     let lru = simulate(policy("lru", 20).as_mut(), &refs, 20);
-    let soft = simulate_soft(policy("fifo", 20).as_mut(), &refs, 20, 19);
+    let soft = simulate_soft(policy("fifo", 20).as_mut(), &refs, 20, SoftFrames::exactly(19));
     assert_eq!(lru.page_ins, soft.page_ins);
     assert!(soft.soft_faults > 0);
 }
@@ -262,8 +263,8 @@ fn scans_do_not_flush_the_resistant() {
     }
     // As the pager runs it: many blocks, a fiftieth of the frames soft.
     let refs = with_scans(2400, 20, 3200);
-    let lru = simulate_soft(policy("lru", 4000).as_mut(), &refs, 4000, 80);
-    let auto = simulate_soft(policy("auto", 4000).as_mut(), &refs, 4000, 80);
+    let lru = simulate_soft(policy("lru", 4000).as_mut(), &refs, 4000, SoftFrames::exactly(80));
+    let auto = simulate_soft(policy("auto", 4000).as_mut(), &refs, 4000, SoftFrames::exactly(80));
     assert!(auto.page_ins * 5 < lru.page_ins * 3, "{auto:?}, LRU {lru:?}");
     assert!(auto.soft_faults * 10 < refs.len() as u64, "{auto:?}: samples are few");
 }
@@ -317,10 +318,41 @@ fn auto_sorts_with_no_more_page_ins_than_lru() {
     merge_sort(&mut refs, &mut 1, 0, 6000);
     let page_ins = |name: &str| -> u64 {
         let budgets = [3000, 4000, 5000, 6000, 8000];
-        let costs = budgets
-            .map(|frames| simulate_soft(policy(name, frames).as_mut(), &refs, frames, frames / 50).page_ins);
+        let costs = budgets.map(|frames| {
+            simulate_soft(policy(name, frames).as_mut(), &refs, frames, SoftFrames::exactly(frames / 50))
+                .page_ins
+        });
         costs.iter().sum()
     };
     let (auto, lru) = (page_ins("auto"), page_ins("lru"));
     assert!(auto * 10 <= lru * 9, "auto {auto}, LRU {lru}");
+}
+
+#[test]
+fn where_all_is_in_use_little_is_watched() {
+    // Nine tenths of the frames are touched at random all the time, and a stream goes by.
+    let (frames, hot) = (4096, 3686);
+    let mut auto = policy("auto", frames);
+    (0..hot).for_each(|block| auto.insert(block));
+    let (mut inserted, mut watched) = (hot as usize, 0);
+    for block in hot..hot + 40_000 {
+        if auto.len() >= frames - 80 {
+            let victim = auto.victim().expect("a full memory has a victim");
+            if victim < hot {
+                auto.rescue(victim);
+            } else {
+                auto.gone(victim);
+            }
+        }
+        auto.insert(block);
+        inserted += 1;
+        // What is watched and in use is touched before long. The pager takes a few out at a time.
+        for block in std::iter::from_fn(|| auto.watch()).take(4).collect::<Vec<_>>() {
+            watched += 1;
+            if block < hot {
+                auto.seen(block);
+            }
+        }
+    }
+    assert!(watched > 0 && watched <= (frames + inserted) / 4, "{watched} watched, {inserted} came in");
 }

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use terapage_advise::Recording;
 use terapage_advise::distances::Distances;
 use terapage_advise::knee::knee;
-use terapage_advise::policies::{Compared, Comparison, SOFT_PER_MILLE, in_parallel, soft_frames};
+use terapage_advise::policies::{Compared, Comparison, Row, in_parallel};
 use terapage_advise::recording::Did;
 use terapage_config::Size;
 use terapage_policy::replacement;
+use terapage_policy::soft::PER_MILLE;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
 /// From so many references on only a part of the blocks is looked at, unless `--sample` says otherwise.
@@ -311,7 +312,10 @@ fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
         value: soft.map_or_else(|| "as the pager".into(), |per_mille| (per_mille as f64 / 10.0).to_string()),
         unit: if soft.is_some() { "%".into() } else { String::new() },
         origin: Origin::Chosen,
-        source: format!("--soft; the pager has {} % or 16 MiB", SOFT_PER_MILLE as f64 / 10.0),
+        source: format!(
+            "--soft; the pager has {} %, and in small budgets up to 16 MiB",
+            PER_MILLE as f64 / 10.0
+        ),
     }];
     study
 }
@@ -348,11 +352,19 @@ fn tables(block: &Block, size: u64, recorded: &Recorded) -> Vec<Table> {
         let mut cells = vec![budget(row.frames), of(row.optimum), most, of(row.lru)];
         cells.extend(row.policies.iter().map(|outcome| of(outcome.page_ins)));
         page_ins.rows.push(cells);
-        let mut cells = vec![budget(row.frames), row.soft_frames.to_string()];
+        let mut cells = vec![budget(row.frames), soft_frames(row)];
         cells.extend(row.policies.iter().map(|outcome| format!("{:.2}", outcome.soft_faults / footprint)));
         soft.rows.push(cells);
     }
     vec![page_ins, soft]
+}
+
+/// The frames of a budget that are kept soft.
+fn soft_frames(row: &Row) -> String {
+    match row.soft_frames {
+        (least, most) if least == most => least.to_string(),
+        (least, most) => format!("{least} to {most}"),
+    }
 }
 
 fn plot(block: &Block, size: u64) -> Plot {
@@ -373,7 +385,7 @@ fn plot(block: &Block, size: u64) -> Plot {
             rows.iter().map(|row| (mib(row.frames), row.policies[at].page_ins / footprint + 1.0)).collect();
         series.push(line(&rows[0].policies[at].policy, points));
     }
-    let soft = rows.first().map_or(0, |row| soft_frames(row.frames, size, SOFT_PER_MILLE));
+    let soft = rows.first().map_or_else(|| "no".into(), soft_frames);
     Plot {
         title: format!("Page-ins by budget, blocks of {}", Size(size)),
         kind: PlotKind::Line,

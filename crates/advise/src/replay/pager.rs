@@ -1,11 +1,11 @@
 //! The pager's states and decisions, after `crates/pager` (`pagein.rs`, `pageout.rs`, `engine.rs`).
 
 use super::{Forecast, Setup, Timing};
-use crate::policies::{SOFT_PER_MILLE, soft_frames};
 use crate::recording::{After, Merger, Recording, Step, What};
 use std::collections::VecDeque;
 use terapage_policy::prefetch::{self, Ahead, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
+use terapage_policy::soft::{PER_MILLE, SoftFrames};
 
 /// Bytes of one request to the store, at most.
 const EXTENT: u64 = 2 << 20;
@@ -53,8 +53,7 @@ pub struct Pager<'a> {
     merged: bool,
     block_bytes: u64,
     frames: usize,
-    ready: usize,
-    batch: usize,
+    soft_frames: SoftFrames,
     policy: Box<dyn Replacement>,
     prefetch: Box<dyn Prefetch>,
     timing: &'a Timing,
@@ -91,7 +90,6 @@ impl<'a> Pager<'a> {
         let frames = setup.frames.max(1);
         let run = (EXTENT / block_bytes).min(frames as u64 / 8).max(1) as u32;
         let ahead = (AHEAD_BYTES / block_bytes).min(frames as u64 / 4).max(1) as u32;
-        let ready = soft_frames(frames, block_bytes, SOFT_PER_MILLE).max(1);
         let (read_bytes_s, write_bytes_s) = timing.costs.rates(&timing.device);
         Pager {
             blocks: vec![FRESH; merger.count()],
@@ -99,8 +97,7 @@ impl<'a> Pager<'a> {
             merged: setup.shift > 0,
             block_bytes,
             frames,
-            ready,
-            batch: ((EXTENT / block_bytes) as usize).min(ready.div_ceil(2)).max(1),
+            soft_frames: SoftFrames::new(frames, block_bytes as usize, PER_MILLE),
             policy: replacement::by_name(&setup.policy, frames).expect("a known policy"),
             prefetch: prefetch::by_name(&setup.prefetch, frames, run, ahead).expect("a known policy"),
             timing,
@@ -206,6 +203,7 @@ impl<'a> Pager<'a> {
     fn soft_fault(&mut self, block: u32) {
         let waited = self.wait(self.timing.costs.soft_us);
         self.forecast.soft_us += waited;
+        self.soft_frames.touched();
         self.soft_len -= 1;
         self.taken += 1;
         self.blocks[block as usize].state = State::Here;
@@ -323,6 +321,7 @@ impl<'a> Pager<'a> {
             entry.state = if entry.stored { State::Stored } else { State::Zero };
             entry.arrives = 0.0;
             self.soft_len -= 1;
+            self.soft_frames.gone();
             self.policy.gone(block);
             return true;
         }
@@ -332,13 +331,15 @@ impl<'a> Pager<'a> {
     /// Pages out ahead of need.
     fn balance(&mut self) {
         loop {
-            let missing = (self.ready + self.taken).saturating_sub(self.frames);
-            if missing < self.batch.min(self.ready / 4).max(1) {
+            let ready = self.soft_frames.now();
+            let batch = ((EXTENT / self.block_bytes) as usize).min(ready.div_ceil(2)).max(1);
+            let missing = (ready + self.taken).saturating_sub(self.frames);
+            if missing < batch.min(ready / 4).max(1) {
                 return;
             }
             self.written();
             let writing = self.writing.len() as u64 * self.block_bytes;
-            if writing > WRITING_BYTES || self.page_out(missing.min(self.batch)) == 0 {
+            if writing > WRITING_BYTES || self.page_out(missing.min(batch)) == 0 {
                 return;
             }
         }

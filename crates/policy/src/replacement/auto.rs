@@ -34,6 +34,9 @@ const EXTENT_MAX: usize = 64;
 const EXTENTS_MIN: usize = 512;
 /// Frames to each watched block at least.
 const FRAMES_PER_SAMPLE: usize = 50;
+/// Blocks that come in for each that is chosen to be watched, at least. Where all is in use, each is touched at once, and the next one chosen:
+/// without a price they would cost a fault each and tell nothing new.
+const SAMPLE_PRICE: usize = 4;
 
 /// Blocks of an extent that are touched on their way out before the others are kept as well.
 const COMPANY_MIN: u32 = 2;
@@ -90,6 +93,8 @@ pub struct Auto {
     watched: usize,
     inserted: u64,
     random: u64,
+    /// Blocks that have come in, and not yet paid for a watched one.
+    paid: usize,
     /// Blocks to be watched next.
     to_watch: Vec<u32>,
     /// Something had to leave: as long as there is room for all, nothing is watched.
@@ -114,6 +119,7 @@ impl Auto {
             new_share: share(frames, NEW_START),
             watched: 0,
             inserted: 0,
+            paid: frames,
             random: 0x9e37_79b9_7f4a_7c15,
             to_watch: Vec::new(),
             short: false,
@@ -196,7 +202,8 @@ impl Auto {
         let extent = self.extents[index as usize];
         let free = extent.present & !extent.watched;
         let count = free.count_ones();
-        if count == 0 || self.watched >= (self.frames / FRAMES_PER_SAMPLE).max(1) {
+        let enough = self.watched >= (self.frames / FRAMES_PER_SAMPLE).max(1);
+        if count == 0 || enough || self.paid < SAMPLE_PRICE {
             return;
         }
         // Few blocks are not worth a sample each time.
@@ -211,6 +218,7 @@ impl Auto {
         let bit = bits.trailing_zeros();
         self.extents[index as usize].watched |= 1 << bit;
         self.watched += 1;
+        self.paid -= SAMPLE_PRICE;
         self.to_watch.push((index << self.shift) + bit);
     }
 
@@ -271,6 +279,7 @@ impl Replacement for Auto {
     fn insert(&mut self, block: u32) {
         let (extent, bit) = self.make_place(block);
         self.inserted += 1;
+        self.paid = (self.paid + 1).min(self.frames);
         let keep = self.returned(extent);
         let list = self.unlist(extent);
         let came = &mut self.extents[extent as usize];

@@ -1,0 +1,127 @@
+//! How many frames are kept ready: soft, free, or on their way out.
+
+/// The share of the frames, in thousandths, where nothing else is said.
+pub const PER_MILLE: usize = 20;
+
+/// Bytes that are ready at most, where the share is less: what is read ahead of a stream. In small budgets a tenth of the frames.
+const STREAM_BYTES: usize = 16 << 20;
+
+/// How many frames are kept ready, by what becomes of them.
+///
+/// A stream wants many: it takes frames faster than blocks can leave. Where blocks are touched at random, and most of those that
+/// leave are in use, many are a loss: each waits so long in its soft frame that it is touched again, for one soft fault after
+/// another, and as many frames are missing from those in use. So the number falls while more soft blocks are touched than lose their frames, and
+/// rises while few are.
+#[derive(Clone, Debug)]
+pub struct SoftFrames {
+    least: usize,
+    most: usize,
+    now: usize,
+    touched: usize,
+    gone: usize,
+}
+
+impl SoftFrames {
+    /// Of `frames` of `block_bytes` each; `per_mille` of them at least.
+    pub fn new(frames: usize, block_bytes: usize, per_mille: usize) -> Self {
+        let least = (frames * per_mille / 1000).max(1);
+        Self::between(least, (STREAM_BYTES / block_bytes).min(frames / 10))
+    }
+
+    /// From `least` to `most`, and `most` at first; never fewer than `least`.
+    pub fn between(least: usize, most: usize) -> Self {
+        let most = most.max(least);
+        SoftFrames { least, most, now: most, touched: 0, gone: 0 }
+    }
+
+    /// So many, whatever becomes of them.
+    pub fn exactly(frames: usize) -> Self {
+        Self::between(frames, frames)
+    }
+
+    /// How many are to be ready now.
+    pub fn now(&self) -> usize {
+        self.now
+    }
+
+    /// The fewest and the most that it can be.
+    pub fn bounds(&self) -> (usize, usize) {
+        (self.least, self.most)
+    }
+
+    /// The frames are fewer now than they were: as `new` for those, as far as what was seen allows.
+    pub fn shrink(&mut self, frames: usize, block_bytes: usize, per_mille: usize) {
+        let (least, most) = Self::new(frames, block_bytes, per_mille).bounds();
+        (self.least, self.most, self.now) = (least, most, self.now.clamp(least, most));
+    }
+
+    /// A block that had left the program was touched before its frame was needed.
+    pub fn touched(&mut self) {
+        self.touched += 1;
+        self.judge();
+    }
+
+    /// A block lost its frame.
+    pub fn gone(&mut self) {
+        self.gone += 1;
+        self.judge();
+    }
+
+    /// After each turnover of the frames.
+    fn judge(&mut self) {
+        if self.touched + self.gone < self.now {
+            return;
+        }
+        if self.touched > self.gone {
+            self.now = (self.now - self.now / 4).max(self.least);
+        } else if self.touched * 4 < self.gone {
+            self.now = (self.now + self.now / 4 + 1).min(self.most);
+        }
+        (self.touched, self.gone) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SoftFrames;
+
+    #[test]
+    fn large_budgets_keep_their_share() {
+        let mut soft = SoftFrames::new(65536, 16 << 10, 20);
+        assert_eq!((soft.now(), soft.bounds()), (1310, (1310, 1310)));
+        (0..100_000).for_each(|_| soft.touched());
+        assert_eq!(soft.now(), 1310);
+    }
+
+    #[test]
+    fn small_budgets_follow_what_becomes_of_the_frames() {
+        let mut soft = SoftFrames::new(6144, 16 << 10, 20);
+        assert_eq!((soft.now(), soft.bounds()), (614, (122, 614)));
+        // Four touched for each that goes: random touches of what is in use.
+        (0..4000).for_each(|_| {
+            (0..4).for_each(|_| soft.touched());
+            soft.gone();
+        });
+        assert_eq!(soft.now(), 122);
+        // Neither: it stays.
+        (0..4000).for_each(|_| {
+            soft.touched();
+            soft.gone();
+        });
+        assert_eq!(soft.now(), 122);
+        // A stream.
+        (0..10_000).for_each(|_| soft.gone());
+        assert_eq!(soft.now(), 614);
+        soft.shrink(3000, 16 << 10, 20);
+        assert_eq!((soft.now(), soft.bounds()), (300, (60, 300)));
+    }
+
+    #[test]
+    fn the_least_there_is() {
+        for frames in [1, 8, 9, 100] {
+            let soft = SoftFrames::new(frames, 64 << 10, 20);
+            assert!(soft.now() >= 1 && soft.now() <= frames.div_ceil(10), "{soft:?}");
+        }
+        assert_eq!(SoftFrames::exactly(0).now(), 0);
+    }
+}
