@@ -110,24 +110,29 @@ impl Arena {
     /// Starts the pager if the program has grown enough.
     pub fn start_if_due(&mut self) {
         if self.pager.is_none() && self.in_use() > self.start_at {
-            self.start_at = usize::MAX;
-            let _internal = thread::Internal::enter();
-            let pager = process::start_pager();
-            // The arena comes last: blocks are numbered in this order, and policies keep arrays by number.
-            for (start, len) in statics::ranges() {
-                process::or_fail(pager.add(start, len, len));
-            }
-            let (from, to) = (START.load(Relaxed), END.load(Relaxed));
-            let loose: Vec<_> = self.loose.iter().collect();
-            process::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
-            if !pager.moves() {
-                crate::direct::begin();
-            }
-            self.pager = Some(pager);
-            self.name_regions();
-            self.set_forkable(false);
+            self.start();
         }
         self.count_in_use();
+    }
+
+    /// Starts the pager.
+    pub fn start(&mut self) {
+        self.start_at = usize::MAX;
+        let _internal = thread::Internal::enter();
+        let pager = process::start_pager();
+        // The arena comes last: blocks are numbered in this order, and policies keep arrays by number.
+        for (start, len) in statics::ranges() {
+            process::or_fail(pager.add(start, len, len));
+        }
+        let (from, to) = (START.load(Relaxed), END.load(Relaxed));
+        let loose: Vec<_> = self.loose.iter().collect();
+        process::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
+        if !pager.moves() {
+            crate::direct::begin();
+        }
+        self.pager = Some(pager);
+        self.name_regions();
+        self.set_forkable(false);
     }
 
     /// Whether a fork copies paged memory. Only one that the pager hears of may: a child made behind its

@@ -10,6 +10,7 @@ use crate::callers::{self, is_unpaged};
 use crate::lock::Lock;
 use crate::{__libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc, set_errno};
 use dlmalloc::{Allocator, Dlmalloc};
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_config::Heap;
 use terapage_sys::{PAGE, memory, thread};
@@ -98,6 +99,24 @@ pub fn open(mode: Heap) {
         Heap::Off => OFF,
     };
     MODE.store(mode, SeqCst);
+}
+
+/// Whether the program's `malloc` is ours, and not one of its own.
+pub fn stands_in() -> bool {
+    // SAFETY: the name ends in a zero byte.
+    let used = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
+    // Our own name for it would mean the program's, too.
+    object_of(used) == object_of(malloc_for as *const c_void)
+}
+
+/// Where the object begins in which an address lies.
+fn object_of(at: *const c_void) -> usize {
+    // SAFETY: the description is plain data, for which zeros are a value, and ours to write to.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(at, &raw mut info);
+        info.dli_fbase as usize
+    }
 }
 
 fn owner(at: usize) -> &'static AtomicU8 {

@@ -5,7 +5,7 @@ use crate::arena::{self, ARENA};
 use crate::{process, set_errno, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{PAGE, memory, thread};
 
 /// Mappings smaller than this are the kernel's.
 const LEAST: usize = 16 << 10;
@@ -45,6 +45,12 @@ fn pages(len: usize, prot: c_int, flags: c_int) -> bool {
         && flags & MAP_ANONYMOUS != 0
 }
 
+/// Whether the thread's mappings are served: the pager's own are not.
+fn is_served() -> bool {
+    // SAFETY: no memory is touched.
+    process::settings().is_some() && !thread::is_internal(unsafe { libc::pthread_self() } as usize)
+}
+
 /// # Safety
 /// As the C library has it.
 #[unsafe(no_mangle)]
@@ -62,13 +68,13 @@ pub unsafe extern "C" fn mmap(
         return unsafe { mmap_fixed(at as usize, len, prot, flags, fd, offset) };
     }
     if is_reservation(len, prot, flags)
-        && process::settings().is_some()
+        && is_served()
         && let Some(at) = reserve(len)
     {
         return at as *mut c_void;
     }
     if pages(len, prot, flags)
-        && process::settings().is_some()
+        && is_served()
         && let Some(from) = len.checked_next_multiple_of(PAGE)
         && let Some(at) = ARENA.lock().take(from, PAGE, true)
     {

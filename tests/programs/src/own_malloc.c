@@ -1,0 +1,104 @@
+/* A program with a malloc of its own, which maps memory while it holds its lock, as jemalloc and others do: then whoever serves
+ * that map must not need memory from it.
+ *
+ * usage: own_malloc MIB
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "check.h"
+
+#define CHUNK ((size_t)1 << 20)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *at, *end;
+
+/* Each piece has its size before it; none is given out again. */
+void *malloc(size_t size)
+{
+    size_t whole = (size + 16 + 15) / 16 * 16;
+    pthread_mutex_lock(&lock);
+    if ((size_t)(end - at) < whole) {
+        size_t bytes = (whole + CHUNK - 1) / CHUNK * CHUNK;
+        char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (map == MAP_FAILED) {
+            pthread_mutex_unlock(&lock);
+            return NULL;
+        }
+        at = map;
+        end = map + bytes;
+    }
+    char *piece = at;
+    at += whole;
+    pthread_mutex_unlock(&lock);
+    *(size_t *)piece = size;
+    return piece + 16;
+}
+
+void free(void *piece)
+{
+    (void)piece;
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return malloc(count * size);
+}
+
+void *realloc(void *old, size_t size)
+{
+    char *piece = malloc(size);
+    if (old != NULL && piece != NULL) {
+        size_t before = *(size_t *)((char *)old - 16);
+        memcpy(piece, old, before < size ? before : size);
+    }
+    return piece;
+}
+
+static void check_all(uint64_t **pieces, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        CHECK(differing(pieces[i], 4000, i) == 0);
+}
+
+static void *second(void *argument)
+{
+    uint64_t *piece = malloc(4000);
+    fill(piece, 4000, 7);
+    return differing(piece, 4000, 7) == 0 ? argument : NULL;
+}
+
+int main(int argc, char **argv)
+{
+    size_t count = (argc > 1 ? strtoul(argv[1], NULL, 10) : 64) * 256;
+    uint64_t **pieces = malloc(count * sizeof *pieces);
+    CHECK(pieces != NULL);
+    for (size_t i = 0; i < count; i++) {
+        pieces[i] = malloc(4000);
+        CHECK(pieces[i] != NULL);
+        fill(pieces[i], 4000, i);
+    }
+    check_all(pieces, count);
+    pthread_t thread;
+    void *result = NULL;
+    CHECK(pthread_create(&thread, NULL, second, &count) == 0 && pthread_join(thread, &result) == 0 && result == &count);
+    for (int round = 0; round < 2; round++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            check_all(pieces, count);
+            for (size_t i = 0; i < count; i += 3)
+                fill(pieces[i], 4000, i + 1);
+            for (size_t i = 0; i < count; i += 3)
+                CHECK(differing(pieces[i], 4000, i + 1) == 0);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        check_all(pieces, count);
+    }
+    printf("%zu pieces\n", count);
+    return 0;
+}
