@@ -214,6 +214,22 @@ proptest! {
 }
 
 #[test]
+fn few_frames_may_all_be_soft() {
+    let refs: Vec<u32> = (0..200_u32).map(|i| i * i % 7).collect();
+    for name in NAMES {
+        for frames in 1..4 {
+            let cost = simulate_soft(
+                policy(name, frames).as_mut(),
+                &refs,
+                frames,
+                SoftFrames::new(frames, 4096, 20),
+            );
+            assert!(cost.page_ins >= belady(&refs, frames), "{name} with {frames}: {cost:?}");
+        }
+    }
+}
+
+#[test]
 fn all_frames_but_one_soft_is_lru() {
     // With all frames but one soft, every touch but a repeated one is seen. The
     // first ones fill the memory: until then nothing is soft.

@@ -82,13 +82,12 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     crate::fork::open();
     crate::exit::open();
     let mut arena = arena::ARENA.lock();
-    if heap::stands_in() {
-        arena.start_if_due();
-    } else {
+    if !heap::stands_in() {
         // To begin a thread takes memory of the program's own `malloc`, which may ask for more while it holds a lock: then it is too late.
         // What it maps meanwhile is not paged, so the pager's threads do not wait for themselves.
         arena.start();
     }
+    arena.start_if_due();
 }
 
 /// Settings for tests and recordings, by variables alone.
