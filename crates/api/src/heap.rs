@@ -1,13 +1,14 @@
-//! Allocations: large ones in blocks of their own, small ones by dlmalloc in pieces of paged memory.
+//! Allocations: large ones in blocks of their own, the rest in a heap over paged memory.
 //!
 //! What is not given out is known without touching paged memory, so an address that was never given out, or was
 //! given back, is refused and not believed.
 
 use crate::process::{Process, lock, process, started};
 use crate::{Error, Result};
-use dlmalloc::{Allocator, Dlmalloc};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
+use terapage_sys::memory;
 
 /// Allocations of this many bytes and more have blocks of their own.
 const LARGE: usize = 128 << 10;
@@ -15,77 +16,76 @@ const LARGE: usize = 128 << 10;
 /// What every allocation is aligned to.
 pub const ALIGN: usize = 16;
 
-/// Pieces that the small heap takes at once.
-const PIECE: usize = 2 << 20;
+/// Which objects of paged memory are the small heap's.
+static TABLE: Table = Table::new();
 
 /// Paged memory for the small heap.
-pub(crate) struct Pieces;
+#[derive(Clone, Copy)]
+pub(crate) struct Chunks;
 
-// SAFETY: each piece is a range of its own, which reads as zeros.
-unsafe impl Allocator for Pieces {
-    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        let none = (std::ptr::null_mut(), 0, 0);
-        let Some(process) = started() else { return none };
-        process.take(size, PIECE).map_or(none, |at| (at as *mut u8, size, 0))
+// SAFETY: each is a range of its own; the table was opened for all of them before.
+unsafe impl Memory for Chunks {
+    fn take(&self, len: usize) -> Option<usize> {
+        started()?.take(len, CHUNK).ok()
     }
 
-    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
-        std::ptr::null_mut()
+    fn give(&self, at: usize, len: usize) {
+        // Where the pager has failed, the program hears of it at its next request.
+        started().map(|process| process.put(at, len));
     }
 
-    fn free_part(&self, _: *mut u8, _: usize, _: usize) -> bool {
-        false
+    fn table(&self) -> &Table {
+        &TABLE
     }
-
-    fn free(&self, at: *mut u8, size: usize) -> bool {
-        started().is_some_and(|process| process.put(at as usize, size).is_ok())
-    }
-
-    fn can_release_part(&self, _: u32) -> bool {
-        false
-    }
-
-    fn allocates_zeros(&self) -> bool {
-        true
-    }
-
-    fn page_size(&self) -> usize {
-        terapage_sys::PAGE
-    }
-}
-
-const fn small_heap() -> Dlmalloc<Pieces> {
-    let mut heap = Dlmalloc::new_with_allocator(Pieces);
-    assert!(heap.set_granularity(PIECE));
-    heap
 }
 
 /// The small heap.
-pub(crate) type SmallHeap = Dlmalloc<Pieces>;
+pub(crate) type SmallHeap = Heap<Chunks>;
 
-pub(crate) static SMALL: Mutex<SmallHeap> = Mutex::new(small_heap());
+pub(crate) static SMALL: Mutex<SmallHeap> = Mutex::new(Heap::new(Chunks, 0));
+
+/// Notes where paged memory lies, before the first allocation.
+pub(crate) fn open(start: usize, len: usize) -> Result<()> {
+    let records = memory::reserve(Table::bytes_for(len))?;
+    // SAFETY: reserved just now, as many as paged memory takes, and never given back.
+    unsafe { TABLE.open(start, records.cast()) };
+    Ok(())
+}
 
 impl Process {
-    /// The word and the bit that tell whether a small allocation begins at `at`.
-    fn small_bit(&self, at: usize) -> Option<(&AtomicU64, u64)> {
+    /// The word and the bit that tell whether an allocation of the heap begins at `at` that the heap itself cannot tell.
+    fn medium_bit(&self, at: usize) -> Option<(&AtomicU64, u64)> {
         if !self.has(at) || !at.is_multiple_of(ALIGN) {
             return None;
         }
         let index = (at - self.start) / ALIGN;
         // SAFETY: there is a bit for every 16 bytes, and their memory lasts as long as the process.
-        let word = unsafe { AtomicU64::from_ptr((self.small_bits + index / 64 * 8) as *mut u64) };
+        let word = unsafe { AtomicU64::from_ptr((self.medium_bits + index / 64 * 8) as *mut u64) };
         Some((word, 1 << (index % 64)))
     }
 
-    fn mark_small(&self, at: usize) {
-        if let Some((word, bit)) = self.small_bit(at) {
+    /// Notes that the heap gave `at`, if it cannot tell by itself.
+    fn mark(&self, at: usize) {
+        if !TABLE.is_small(at)
+            && let Some((word, bit)) = self.medium_bit(at)
+        {
             word.fetch_or(bit, Relaxed);
         }
     }
 
-    /// Whether it was one until now.
-    fn unmark_small(&self, at: usize) -> bool {
-        self.small_bit(at).is_some_and(|(word, bit)| word.fetch_and(!bit, Relaxed) & bit != 0)
+    /// The opposite of [`mark`](Self::mark).
+    fn unmark(&self, at: usize) {
+        if let Some((word, bit)) = self.medium_bit(at) {
+            word.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    /// Whether the heap gave `at` and has not got it back.
+    fn is_given(&self, heap: &SmallHeap, at: usize) -> bool {
+        if self.has(at) && TABLE.is_small(at) {
+            return heap.is_object(at);
+        }
+        self.medium_bit(at).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
     fn take_large(&self, len: usize) -> Result<*mut u8> {
@@ -105,12 +105,16 @@ pub fn allocate(len: usize, zeroed: bool) -> Result<*mut u8> {
         return process.take_large(len);
     }
     let mut heap = lock(&SMALL);
-    // SAFETY: any length will do.
-    let at = unsafe { if zeroed { heap.calloc(len.max(1), ALIGN) } else { heap.malloc(len.max(1), ALIGN) } };
+    let at = heap.allocate(len, ALIGN);
     if at.is_null() {
         return Err(Error::Room(len));
     }
-    process.mark_small(at as usize);
+    process.mark(at as usize);
+    drop(heap);
+    if zeroed {
+        // SAFETY: so many bytes were given.
+        unsafe { at.write_bytes(0, len) };
+    }
     Ok(at)
 }
 
@@ -129,12 +133,12 @@ pub unsafe fn free(at: *mut u8) -> Result<()> {
         return process.put(at as usize, len);
     }
     let mut heap = lock(&SMALL);
-    if !process.unmark_small(at as usize) {
+    if !process.is_given(&heap, at as usize) {
         return Err(unknown);
     }
+    process.unmark(at as usize);
     // SAFETY: it was given out, and is given back for the first time.
-    unsafe { heap.c_free(at) };
-    Ok(())
+    unsafe { heap.free(at) }.map_err(|NotAnObject| unknown)
 }
 
 /// Makes an allocation `len` bytes long, at its place or another: the bytes that both have are kept.
@@ -150,7 +154,7 @@ pub unsafe fn reallocate(at: *mut u8, len: usize) -> Result<*mut u8> {
     let old = lock(&process.ranges).large.get(&(at as usize)).copied();
     let Some(old) = old else {
         // SAFETY: the caller's promise.
-        return unsafe { reallocate_small(process, at, len) };
+        return unsafe { reallocate_small(process, at, len) }?.ok_or(unknown);
     };
     if len >= LARGE && resize(process, at as usize, old, len)? {
         return Ok(at);
@@ -181,38 +185,30 @@ fn resize(process: &Process, at: usize, old: usize, len: usize) -> Result<bool> 
     Ok(true)
 }
 
+/// The same for one of the small heap's; `None`: it is no allocation.
+///
 /// # Safety
 /// As for [`reallocate`].
-unsafe fn reallocate_small(process: &Process, at: *mut u8, len: usize) -> Result<*mut u8> {
+unsafe fn reallocate_small(process: &Process, at: *mut u8, len: usize) -> Result<Option<*mut u8>> {
     let mut heap = lock(&SMALL);
-    if !process.unmark_small(at as usize) {
-        return Err(Error::Unknown { at: at as usize, what: "allocation" });
+    if !process.is_given(&heap, at as usize) {
+        return Ok(None);
     }
-    if len < LARGE {
-        // SAFETY: it was given out by this heap.
-        let new = unsafe { heap.c_realloc(at, len.max(1)) };
-        process.mark_small(if new.is_null() { at } else { new } as usize);
-        return if new.is_null() { Err(Error::Room(len)) } else { Ok(new) };
-    }
-    let new = match process.take_large(len) {
-        Ok(new) => new,
-        Err(error) => {
-            process.mark_small(at as usize);
-            return Err(error);
+    let new = if len < LARGE {
+        process.unmark(at as usize);
+        // SAFETY: it was given out by this heap, and not given back.
+        let new = unsafe { heap.resize(at, len) }.unwrap_or(std::ptr::null_mut());
+        process.mark(if new.is_null() { at } else { new } as usize);
+        new
+    } else {
+        let new = process.take_large(len)?;
+        // SAFETY: it was given out by this heap, and not given back; both have at least so many bytes, and are apart.
+        unsafe {
+            std::ptr::copy_nonoverlapping(at, new, TABLE.usable(at).min(len));
+            process.unmark(at as usize);
+            heap.free(at).ok();
         }
+        new
     };
-    // The heap knows how long it was: made long enough there, it can be copied whole.
-    // SAFETY: it was given out by this heap.
-    let long = unsafe { heap.c_realloc(at, LARGE) };
-    if long.is_null() {
-        process.mark_small(at as usize);
-        lock(&process.ranges).large.remove(&(new as usize));
-        process.put(new as usize, len)?;
-        return Err(Error::Room(len));
-    }
-    // SAFETY: both have at least that many bytes, and are different allocations.
-    unsafe { std::ptr::copy_nonoverlapping(long, new, LARGE) };
-    // SAFETY: it was given out by this heap, and is given back for the first time.
-    unsafe { heap.c_free(long) };
-    Ok(new)
+    if new.is_null() { Err(Error::Room(len)) } else { Ok(Some(new)) }
 }

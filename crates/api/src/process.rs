@@ -6,7 +6,7 @@
 
 use crate::options::{Options, for_pager, open_store};
 use crate::space::Space;
-use crate::{Error, Result, fork, mapping::Mapping};
+use crate::{Error, Result, fork, heap, mapping::Mapping};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -34,8 +34,9 @@ pub(crate) struct Process {
     pub start: usize,
     pub len: usize,
     pub block: usize,
-    /// One bit for every 16 bytes: whether a small allocation begins there. Never unmapped.
-    pub small_bits: usize,
+    /// One bit for every 16 bytes: whether an allocation of the small heap begins there that the heap itself cannot tell.
+    /// Never unmapped.
+    pub medium_bits: usize,
     /// Whether any range was ever said to be touched in no order.
     pub advised: AtomicBool,
     pub ranges: Mutex<Ranges>,
@@ -86,7 +87,8 @@ fn start(options: &Options) -> Result<&'static Process> {
     let pager = Pager::start(for_pager, Box::new(move || open_store(&settings, block)))?;
     let (start, len) = reserve(options.address_space.unwrap_or(ADDRESS_SPACE))?;
     pager.add(start, len, 0)?;
-    let small_bits = memory::reserve(len / 128)? as usize;
+    let medium_bits = memory::reserve(len / 128)? as usize;
+    heap::open(start, len)?;
     fork::register()?;
     let ranges =
         Ranges { space: Space::new(start, len, block), large: BTreeMap::new(), mappings: BTreeMap::new() };
@@ -94,7 +96,7 @@ fn start(options: &Options) -> Result<&'static Process> {
         start,
         len,
         block,
-        small_bits,
+        medium_bits,
         advised: AtomicBool::new(false),
         ranges: Mutex::new(ranges),
         pager: RwLock::new(pager),

@@ -61,11 +61,6 @@ pub fn whole() -> (usize, usize) {
     (from, END.load(Relaxed) - from)
 }
 
-/// The arena's first address.
-pub fn start() -> usize {
-    START.load(Relaxed)
-}
-
 /// Reserves the arena; its pager is started when more than `start_at` bytes are in use. `false` where the machine
 /// gives no such range.
 pub fn open(block: usize, start_at: usize) -> bool {

@@ -9,10 +9,9 @@ use crate::arena::{self, ARENA};
 use crate::callers::{self, is_unpaged};
 use crate::lock::Lock;
 use crate::{__libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc, set_errno};
-use dlmalloc::{Allocator, Dlmalloc};
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use terapage_config::Heap;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
+use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
 use terapage_sys::{PAGE, memory, thread};
 
 /// Requests of at least so many bytes get a range of their own.
@@ -20,9 +19,8 @@ const LARGE: usize = 1 << 20;
 /// The same with `--heap large`: what glibc calls large.
 const LARGE_ONLY: usize = 128 << 10;
 
-/// Heaps, and the unit by which they grow.
+/// Heaps.
 const HEAPS: usize = 8;
-const CHUNK: usize = 1 << 20;
 
 /// Before a large allocation: where its range begins, and a mark.
 #[repr(C)]
@@ -39,64 +37,47 @@ const OFF: u8 = 0;
 const LARGE_MODE: u8 = 1;
 const ALL: u8 = 2;
 
-/// For each chunk of the arena, the heap that it belongs to, plus one. One byte each, made when opened.
-static OWNERS: AtomicUsize = AtomicUsize::new(0);
+/// Which objects of the arena are of which heap.
+static TABLE: Table = Table::new();
 
-struct Grow(u8);
+/// Chunks of the arena.
+#[derive(Clone, Copy)]
+struct Chunks;
 
-// SAFETY: it gives ranges of the arena that nobody else has, and takes none back.
-unsafe impl Allocator for Grow {
-    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        let size = size.next_multiple_of(CHUNK);
-        let Some(at) = ARENA.lock().take(size, CHUNK, true) else { return (std::ptr::null_mut(), 0, 0) };
-        for chunk in 0..size / CHUNK {
-            owner(at + chunk * CHUNK).store(self.0 + 1, Relaxed);
-        }
-        (at as *mut u8, size, 0)
+// SAFETY: the arena gives ranges that nobody else has; the table was opened for all of it.
+unsafe impl Memory for Chunks {
+    fn take(&self, len: usize) -> Option<usize> {
+        ARENA.lock().take(len, CHUNK, true)
     }
 
-    fn remap(&self, _at: *mut u8, _old: usize, _new: usize, _move: bool) -> *mut u8 {
-        std::ptr::null_mut()
+    fn give(&self, at: usize, len: usize) {
+        ARENA.lock().give(at, at + len, false);
     }
 
-    fn free_part(&self, _at: *mut u8, _old: usize, _new: usize) -> bool {
-        false
-    }
-
-    fn free(&self, _at: *mut u8, _size: usize) -> bool {
-        false
-    }
-
-    fn can_release_part(&self, _flags: u32) -> bool {
-        false
-    }
-
-    fn allocates_zeros(&self) -> bool {
-        false
-    }
-
-    fn page_size(&self) -> usize {
-        PAGE
+    fn table(&self) -> &Table {
+        &TABLE
     }
 }
 
-const fn heap(number: u8) -> Lock<Dlmalloc<Grow>> {
-    Lock::new(Dlmalloc::new_with_allocator(Grow(number)))
+const fn heap(number: u8) -> Lock<Heap<Chunks>> {
+    Lock::new(Heap::new(Chunks, number))
 }
 
-static ALL_HEAPS: [Lock<Dlmalloc<Grow>>; HEAPS] =
+static ALL_HEAPS: [Lock<Heap<Chunks>>; HEAPS] =
     [heap(0), heap(1), heap(2), heap(3), heap(4), heap(5), heap(6), heap(7)];
 
 /// Begins to serve from the arena.
-pub fn open(mode: Heap) {
+pub fn open(mode: terapage_config::Heap) {
+    use terapage_config::Heap::{All, Large, Off};
     callers::find();
-    // One byte for each chunk of the largest arena.
-    let Ok(owners) = memory::reserve((1 << 42) / CHUNK) else { return };
-    OWNERS.store(owners as usize, SeqCst);
+    let (from, len) = arena::whole();
+    let Ok(records) = memory::reserve(Table::bytes_for(len)) else { return };
+    // SAFETY: reserved just now, as many as the arena takes, and never given back.
+    unsafe { TABLE.open(from, records.cast()) };
     let mode = match mode {
-        Heap::All => ALL,
-        Heap::Large => LARGE_MODE,
-        Heap::Off => OFF,
+        All => ALL,
+        Large => LARGE_MODE,
+        Off => OFF,
     };
     MODE.store(mode, SeqCst);
 }
@@ -119,12 +100,6 @@ fn object_of(at: *const c_void) -> usize {
     }
 }
 
-fn owner(at: usize) -> &'static AtomicU8 {
-    let index = (at - arena::start()) / CHUNK;
-    // SAFETY: there is a byte for every chunk of the arena, mapped for good, zero at first.
-    unsafe { &*((OWNERS.load(Relaxed) + index) as *const AtomicU8) }
-}
-
 /// The heaps' locks, taken in order, for a fork.
 pub fn take_all() {
     ALL_HEAPS.iter().for_each(Lock::take);
@@ -136,7 +111,7 @@ pub fn give_all() {
 }
 
 /// A thread's heap.
-fn heap_of(thread: usize) -> &'static Lock<Dlmalloc<Grow>> {
+fn heap_of(thread: usize) -> &'static Lock<Heap<Chunks>> {
     // Threads' blocks lie a stack's size apart: the middle of the product mixes all bits.
     &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
 }
@@ -186,9 +161,7 @@ unsafe fn range_of(at: usize) -> (usize, usize) {
     // SAFETY: the header lies before what was given.
     let header = unsafe { ((at - size_of::<Header>()) as *const Header).read() };
     if header.mark != MARK {
-        crate::process::fail(
-            "free() or realloc() of a pointer that malloc() did not give: the program has a bug",
-        );
+        not_an_object();
     }
     let Some(end) = ARENA.lock().ranges.end_of(header.start) else {
         crate::process::fail("free() or realloc() of a pointer that was freed before: the program has a bug");
@@ -196,21 +169,32 @@ unsafe fn range_of(at: usize) -> (usize, usize) {
     (header.start, end)
 }
 
+fn not_an_object() -> ! {
+    crate::process::fail(
+        "free() or realloc() of a pointer that malloc() did not give, or got back before: the program has a bug",
+    )
+}
+
+/// Stops a program that gives to `free` what is no object, before it does harm.
+///
+/// The heap's lock is not held: the message takes memory.
+fn or_stop<T>(result: Result<T, NotAnObject>) -> T {
+    result.unwrap_or_else(|NotAnObject| not_an_object())
+}
+
 fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     // SAFETY: no memory is touched.
     let thread = unsafe { libc::pthread_self() } as usize;
-    let internal = thread::is_internal(thread);
-    if !internal && (size >= large_from() || (align > PAGE && MODE.load(Relaxed) == ALL)) {
-        return large(size, align, zero);
+    let (all, internal) = (MODE.load(Relaxed) == ALL, thread::is_internal(thread));
+    if internal || !all || size >= LARGE || align > PAGE {
+        if !internal && (size >= large_from() || (align > PAGE && all)) {
+            return large(size, align, zero);
+        }
+        if internal || !all {
+            return unpaged(size, align, zero);
+        }
     }
-    if internal || MODE.load(Relaxed) != ALL {
-        return unpaged(size, align, zero);
-    }
-    // SAFETY: the heap takes any size and a power of two.
-    let at = unsafe {
-        let mut heap = heap_of(thread).lock();
-        if align <= 16 { heap.c_malloc(size) } else { heap.c_memalign(align, size) }
-    };
+    let at = heap_of(thread).lock().allocate(size, align);
     if at.is_null() {
         set_errno(libc::ENOMEM);
     } else if zero {
@@ -220,26 +204,17 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     at
 }
 
-/// Bytes that a pointer of a heap may use: what its head, the word before it, says less the word itself.
-///
-/// # Safety
-/// `at` was given by a heap and not freed.
-unsafe fn heap_usable(at: *mut u8) -> usize {
-    // SAFETY: dlmalloc keeps the size of a chunk in use, and three flags, in the word before it.
-    unsafe { (*at.cast::<usize>().sub(1) & !7) - size_of::<usize>() }
-}
-
 unsafe fn usable(at: *mut u8) -> usize {
     if !arena::contains(at as usize) {
         // SAFETY: the C library gave it: its chunks have the same head; one that was mapped has two words.
         let head = unsafe { *at.cast::<usize>().sub(1) };
         return (head & !7) - if head & 2 != 0 { 16 } else { 8 };
     }
-    match owner(at as usize).load(Relaxed) {
+    match TABLE.heap_of(at as usize) {
         // SAFETY: the caller's promise.
-        0 => unsafe { range_of(at as usize) }.1 - at as usize,
+        None => unsafe { range_of(at as usize) }.1 - at as usize,
         // SAFETY: the caller's promise.
-        _ => unsafe { heap_usable(at) },
+        Some(_) => unsafe { TABLE.usable(at) },
     }
 }
 
@@ -251,14 +226,17 @@ unsafe fn release(at: *mut u8) {
         // SAFETY: the C library gave it.
         return unsafe { __libc_free(at) };
     }
-    match owner(at as usize).load(Relaxed) {
-        0 => {
+    match TABLE.heap_of(at as usize) {
+        None => {
             // SAFETY: the caller's promise.
             let (start, end) = unsafe { range_of(at as usize) };
             ARENA.lock().give(start, end, true);
         }
-        // SAFETY: that heap gave it.
-        heap => unsafe { ALL_HEAPS[usize::from(heap) - 1].lock().c_free(at) },
+        Some(heap) => {
+            // SAFETY: it lies in that heap's memory; the caller's promise.
+            let freed = unsafe { ALL_HEAPS[usize::from(heap)].lock().free(at) };
+            or_stop(freed);
+        }
     }
 }
 
@@ -269,8 +247,8 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
             return unsafe { __libc_realloc(old, size) };
         }
     } else {
-        match owner(old as usize).load(Relaxed) {
-            0 => {
+        match TABLE.heap_of(old as usize) {
+            None => {
                 // SAFETY: the caller's promise.
                 let (start, end) = unsafe { range_of(old as usize) };
                 let wanted = (old as usize - start).saturating_add(size).next_multiple_of(PAGE);
@@ -284,15 +262,16 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
                     return old;
                 }
             }
-            heap if size < large_from() => {
-                // SAFETY: that heap gave it.
-                let new = unsafe { ALL_HEAPS[usize::from(heap) - 1].lock().c_realloc(old, size) };
+            Some(heap) if size < large_from() => {
+                // SAFETY: it lies in that heap's memory; the caller's promise.
+                let new = unsafe { ALL_HEAPS[usize::from(heap)].lock().resize(old, size) };
+                let new = or_stop(new);
                 if new.is_null() {
                     set_errno(libc::ENOMEM);
                 }
                 return new;
             }
-            _ => {}
+            Some(_) => {}
         }
     }
     let new = allocate(size, 16, false);

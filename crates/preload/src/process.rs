@@ -104,6 +104,8 @@ static HIDDEN: OnceLock<Hidden> = OnceLock::new();
 
 /// Ends the process: it cannot be run as it was asked to be.
 pub fn fail(why: &str) -> ! {
+    // The message takes memory: not that of a heap or an arena whose lock may be held here.
+    let _internal = thread::Internal::enter();
     thread::say(&format!("terapage: {why}\n"));
     // Past our own `_exit`, which would wait for locks that may be held here.
     // SAFETY: ends the process.

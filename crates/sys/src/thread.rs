@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 /// Threads that are the pager's, or do its work for a while: what they allocate must not be paged memory.
 static INTERNAL: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
 
+/// How many of them were ever used: most programs have none, and each allocation asks.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
 fn me() -> usize {
     // SAFETY: no memory is touched.
     unsafe { libc::pthread_self() as usize }
@@ -14,7 +17,8 @@ fn me() -> usize {
 /// Whether the calling thread, whose `pthread_self` is `thread`, does the pager's work.
 #[inline]
 pub fn is_internal(thread: usize) -> bool {
-    INTERNAL.iter().any(|slot| slot.load(Relaxed) == thread)
+    // A thread sees what itself has written: only that can be its own name.
+    INTERNAL[..USED.load(Relaxed).min(INTERNAL.len())].iter().any(|slot| slot.load(Relaxed) == thread)
 }
 
 /// The calling thread does the pager's work until this is dropped.
@@ -27,8 +31,12 @@ impl Internal {
         if is_internal(me) {
             return Internal(None);
         }
-        let free = |slot: &&AtomicUsize| slot.compare_exchange(0, me, Relaxed, Relaxed).is_ok();
-        Internal(INTERNAL.iter().find(free))
+        let free = |slot: &AtomicUsize| slot.compare_exchange(0, me, Relaxed, Relaxed).is_ok();
+        let place = INTERNAL.iter().position(free);
+        if let Some(place) = place {
+            USED.fetch_max(place + 1, Relaxed);
+        }
+        Internal(place.map(|place| &INTERNAL[place]))
     }
 }
 

@@ -1,0 +1,376 @@
+//! Small objects: slabs of cells of one size.
+
+use crate::sizes::{BYTES, SIZES};
+use crate::table::{CHUNK, EMPTY, FIRST_SIZE, NONE, SLAB, SLABS, Slab, Table};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of a slab's bits: enough for the smallest cells.
+const BITS: usize = SLAB / 16 / 8;
+
+/// Bytes of the bits of a chunk's slabs.
+pub const CHUNK_BITS: usize = SLABS * BITS;
+
+/// From so many slabs on a size takes whole chunks, so that its objects follow one another.
+const SLABS_APART: u32 = 8;
+
+/// Cells of a size that came back and are remembered: they are likely to be in the processor's cache, and in memory.
+const RECENT: usize = 64;
+
+/// Chunks without an object that are kept.
+const SPARE: u32 = 1;
+
+/// The number by which an offset in a slab is multiplied, and the product shifted by 32, to divide it by each size.
+const RECIPROCALS: [u64; SIZES] = {
+    let mut reciprocals = [0; SIZES];
+    let mut at = 0;
+    while at < SIZES {
+        reciprocals[at] = (1u64 << 32).div_ceil(BYTES[at] as u64);
+        at += 1;
+    }
+    reciprocals
+};
+
+/// Cells of a slab of each size.
+const CELLS: [u16; SIZES] = {
+    let mut cells = [0; SIZES];
+    let mut at = 0;
+    while at < SIZES {
+        cells[at] = (SLAB / BYTES[at] as usize) as u16;
+        at += 1;
+    }
+    cells
+};
+
+/// The cell that an offset in a slab lies in.
+#[inline]
+fn cell_at(offset: usize, size: usize) -> usize {
+    ((offset as u64 * RECIPROCALS[size]) >> 32) as usize
+}
+
+/// One size's slabs.
+#[derive(Clone, Copy)]
+struct Class {
+    /// The first in the list of those with free cells, plus one.
+    head: u32,
+    /// Free cells that came back lately, `count` of them, the last one last. No cell is given out past them.
+    recent: [usize; RECENT],
+    count: u8,
+    /// How many there are.
+    slabs: u32,
+    /// Slabs set aside for it that were never used: from, to.
+    set_aside: (u32, u32),
+}
+
+impl Class {
+    /// The older half of the cells that came back lately is found by their slabs' bits from now on.
+    #[cold]
+    fn forget_older(&mut self, size: usize, table: &Table) {
+        for at in &self.recent[..RECENT / 2] {
+            let word = cell_at(at % SLAB, size) / 64;
+            table.slab(table.number(*at)).hint.store(word as u16, Relaxed);
+        }
+        self.recent.copy_within(RECENT / 2.., 0);
+        self.count = (RECENT / 2) as u8;
+    }
+
+    /// Forgets a slab's cells.
+    fn forget(&mut self, number: u32, table: &Table) {
+        let mut kept = 0;
+        for index in 0..usize::from(self.count) {
+            let at = self.recent[index];
+            if table.number(at) != number {
+                self.recent[kept] = at;
+                kept += 1;
+            }
+        }
+        self.count = kept as u8;
+    }
+}
+
+/// Where slabs come from and go to: paged memory, and a heap for larger objects in it.
+pub trait Source {
+    /// [`CHUNK`] bytes, aligned to as much.
+    fn chunk(&mut self) -> Option<usize>;
+    fn give_chunk(&mut self, at: usize);
+    /// [`CHUNK_BITS`] bytes.
+    fn bits(&mut self) -> Option<*mut u64>;
+    /// # Safety
+    /// [`bits`](Self::bits) gave it, and nobody uses it.
+    unsafe fn give_bits(&mut self, bits: *mut u64);
+}
+
+/// A pointer that is no object's, or no longer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotAnObject;
+
+/// The small objects of one heap.
+pub struct Small {
+    classes: [Class; SIZES],
+    /// The first in the list of slabs without an object, plus one.
+    empty: u32,
+    /// Slabs of the newest chunk that were never used: from, to.
+    newest: (u32, u32),
+    /// Chunks of which all slabs are in the list of the empty.
+    spare: u32,
+}
+
+impl Small {
+    pub const fn new() -> Self {
+        let class = Class { head: 0, recent: [0; RECENT], count: 0, slabs: 0, set_aside: (0, 0) };
+        Small { classes: [class; SIZES], empty: 0, newest: (0, 0), spare: 0 }
+    }
+
+    /// A cell of a size that came back lately, the last one first.
+    #[inline]
+    pub fn recent(&mut self, size: usize, table: &Table) -> Option<usize> {
+        let class = &mut self.classes[size];
+        let count = class.count.checked_sub(1)?;
+        class.count = count;
+        let at = class.recent[usize::from(count)];
+        self.take(size, table.number(at), cell_at(at % SLAB, size), table);
+        Some(at)
+    }
+
+    /// A cell of a size, of which none came back lately.
+    #[inline(never)]
+    pub fn allocate(
+        &mut self,
+        size: usize,
+        heap: u8,
+        table: &Table,
+        source: &mut impl Source,
+    ) -> Option<usize> {
+        let number = match self.classes[size].head {
+            0 => self.fresh(size, heap, table, source)?,
+            head => head - 1,
+        };
+        let slab = table.slab(number);
+        let words = usize::from(CELLS[size]).div_ceil(64);
+        let bits = slab.bits.load(Relaxed);
+        let mut word = usize::from(slab.hint.load(Relaxed));
+        // SAFETY: there are so many words; a slab in this list has a bit that is set.
+        let cell = unsafe {
+            while *bits.add(word) == 0 {
+                word = if word + 1 == words { 0 } else { word + 1 };
+            }
+            word * 64 + (*bits.add(word)).trailing_zeros() as usize
+        };
+        slab.hint.store(word as u16, Relaxed);
+        self.take(size, number, cell, table);
+        Some(table.start(number) + cell * usize::from(BYTES[size]))
+    }
+
+    /// Takes a free cell of a slab.
+    #[inline]
+    fn take(&mut self, size: usize, number: u32, cell: usize, table: &Table) {
+        let slab = table.slab(number);
+        // SAFETY: a slab of a size has a bit for each of its cells.
+        unsafe { *slab.bits.load(Relaxed).add(cell / 64) &= !(1 << (cell % 64)) };
+        let free = slab.free.load(Relaxed) - 1;
+        slab.free.store(free, Relaxed);
+        if free == 0 {
+            unlink(&mut self.classes[size].head, table, number);
+        }
+    }
+
+    /// Which cell begins at an address, and of which size; it may be free.
+    #[inline]
+    fn cell(at: usize, slab: &Slab) -> Option<(usize, usize)> {
+        let size = slab.size().filter(|&size| size < SIZES)?;
+        let cell = cell_at(at % SLAB, size);
+        let begins = cell * usize::from(BYTES[size]) == at % SLAB && cell < usize::from(CELLS[size]);
+        begins.then_some((size, cell))
+    }
+
+    /// Whether an object begins at an address in one of this heap's slabs.
+    pub fn is_object(&self, at: usize, table: &Table) -> bool {
+        let slab = table.slab(table.number(at));
+        Self::cell(at, slab).is_some_and(|(_, cell)| {
+            // SAFETY: a slab of a size has a bit for each of its cells.
+            unsafe { *slab.bits.load(Relaxed).add(cell / 64) & 1 << (cell % 64) == 0 }
+        })
+    }
+
+    /// Gives a cell back.
+    ///
+    /// # Errors
+    /// None begins there, or it is free. Nothing has happened then.
+    #[inline]
+    pub fn free(&mut self, at: usize, table: &Table, source: &mut impl Source) -> Result<(), NotAnObject> {
+        let number = table.number(at);
+        let slab = table.slab(number);
+        let (size, cell) = Self::cell(at, slab).ok_or(NotAnObject)?;
+        // SAFETY: a slab of a size has a bit for each of its cells.
+        let word = unsafe { &mut *slab.bits.load(Relaxed).add(cell / 64) };
+        let bit = 1 << (cell % 64);
+        if *word & bit != 0 {
+            return Err(NotAnObject);
+        }
+        *word |= bit;
+        let free = slab.free.load(Relaxed) + 1;
+        slab.free.store(free, Relaxed);
+        let class = &mut self.classes[size];
+        if usize::from(class.count) == RECENT {
+            class.forget_older(size, table);
+        }
+        class.recent[usize::from(class.count) % RECENT] = at;
+        class.count += 1;
+        if free == 1 || free == CELLS[size] {
+            self.has_turned(number, size, table, source);
+        }
+        Ok(())
+    }
+
+    /// A slab was full, or has no object any more.
+    #[inline(never)]
+    fn has_turned(&mut self, number: u32, size: usize, table: &Table, source: &mut impl Source) {
+        let (slab, class) = (table.slab(number), &mut self.classes[size]);
+        if slab.free.load(Relaxed) == 1 {
+            push(&mut class.head, table, number);
+            return;
+        }
+        // The only slab with room is kept: one object that comes and goes must not make a slab each time.
+        if class.head != number + 1 || slab.after.load(Relaxed) != 0 {
+            class.forget(number, table);
+            self.retire(number, size, table, source);
+        }
+    }
+
+    /// A slab without an object is for any size; a chunk of such goes back.
+    fn retire(&mut self, number: u32, size: usize, table: &Table, source: &mut impl Source) {
+        let class = &mut self.classes[size];
+        unlink(&mut class.head, table, number);
+        class.slabs -= 1;
+        table.slab(number).what.store(EMPTY, Relaxed);
+        push(&mut self.empty, table, number);
+        let first = number - number % SLABS as u32;
+        let used = &table.slab(first).used;
+        used.store(used.load(Relaxed) - 1, Relaxed);
+        if used.load(Relaxed) > 0 {
+            return;
+        }
+        if self.spare < SPARE {
+            self.spare += 1;
+            return;
+        }
+        for number in first..first + SLABS as u32 {
+            unlink(&mut self.empty, table, number);
+        }
+        // SAFETY: none of the chunk's slabs is in a list, so nobody looks at their bits again.
+        unsafe { source.give_bits(table.slab(first).bits.load(Relaxed)) };
+        table.note(table.start(first), CHUNK, 0, NONE);
+        source.give_chunk(table.start(first));
+    }
+
+    /// A slab for a size, all free, at the head of its list.
+    fn fresh(&mut self, size: usize, heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
+        let number = self.room(size, heap, table, source)?;
+        let slab = table.slab(number);
+        let (bits, cells) = (slab.bits.load(Relaxed), usize::from(CELLS[size]));
+        for word in 0..cells.div_ceil(64) {
+            let ones = (cells - word * 64).min(64);
+            // SAFETY: there are bits enough for the smallest cells.
+            unsafe { bits.add(word).write(u64::MAX >> (64 - ones)) };
+        }
+        slab.what.store(FIRST_SIZE + size as u8, Relaxed);
+        slab.free.store(cells as u16, Relaxed);
+        slab.hint.store(0, Relaxed);
+        let class = &mut self.classes[size];
+        class.slabs += 1;
+        push(&mut class.head, table, number);
+        Some(number)
+    }
+
+    /// Room for a slab.
+    fn room(&mut self, size: usize, heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
+        if let Some(number) = next(&mut self.classes[size].set_aside) {
+            return Some(number);
+        }
+        if self.empty != 0 {
+            let number = self.empty - 1;
+            unlink(&mut self.empty, table, number);
+            let used = &table.slab(number - number % SLABS as u32).used;
+            if used.load(Relaxed) == 0 {
+                self.spare -= 1;
+            }
+            used.store(used.load(Relaxed) + 1, Relaxed);
+            return Some(number);
+        }
+        let many = self.classes[size].slabs >= SLABS_APART;
+        if !many && let Some(number) = next(&mut self.newest) {
+            return Some(number);
+        }
+        let Some(first) = chunk(heap, table, source) else {
+            let any = self.classes.iter_mut().map(|class| &mut class.set_aside);
+            return any.chain([&mut self.newest]).find_map(next);
+        };
+        let rest = if many { &mut self.classes[size].set_aside } else { &mut self.newest };
+        *rest = (first + 1, first + SLABS as u32);
+        Some(first)
+    }
+}
+
+/// Takes a chunk; the number of its first slab. None of them counts as empty.
+fn chunk(heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
+    let bits = source.bits()?;
+    let Some(at) = source.chunk() else {
+        // SAFETY: it was given just now.
+        unsafe { source.give_bits(bits) };
+        return None;
+    };
+    table.note(at, CHUNK, heap, EMPTY);
+    let first = table.number(at);
+    for index in 0..SLABS {
+        // SAFETY: it is within what was given.
+        let bits = unsafe { bits.byte_add(index * BITS) };
+        table.slab(first + index as u32).bits.store(bits, Relaxed);
+    }
+    table.slab(first).used.store(SLABS as u8, Relaxed);
+    Some(first)
+}
+
+/// The next of a range, which it leaves.
+fn next(range: &mut (u32, u32)) -> Option<u32> {
+    let number = range.0;
+    (number < range.1).then(|| {
+        range.0 += 1;
+        number
+    })
+}
+
+fn push(head: &mut u32, table: &Table, number: u32) {
+    let slab: &Slab = table.slab(number);
+    slab.before.store(0, Relaxed);
+    slab.after.store(*head, Relaxed);
+    if *head != 0 {
+        table.slab(*head - 1).before.store(number + 1, Relaxed);
+    }
+    *head = number + 1;
+}
+
+fn unlink(head: &mut u32, table: &Table, number: u32) {
+    let slab = table.slab(number);
+    let (before, after) = (slab.before.load(Relaxed), slab.after.load(Relaxed));
+    match before {
+        0 => *head = after,
+        before => table.slab(before - 1).after.store(after, Relaxed),
+    }
+    if after != 0 {
+        table.slab(after - 1).before.store(before, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES, RECIPROCALS, SIZES, SLAB};
+
+    #[test]
+    fn offsets_are_divided_by_every_size() {
+        for size in 0..SIZES {
+            for offset in 0..SLAB as u64 {
+                let bytes = u64::from(BYTES[size]);
+                assert_eq!((offset * RECIPROCALS[size]) >> 32, offset / bytes, "{offset} / {bytes}");
+            }
+        }
+    }
+}
