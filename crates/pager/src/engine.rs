@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::soft::SoftFrames;
+use terapage_policy::turns::Turns;
 use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
 use terapage_sys::fd::Fd;
@@ -143,6 +144,10 @@ pub(crate) struct Engine {
     /// The hash of a block of zeros.
     pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
+    /// With the default policy: the others are as their papers have them.
+    pub turns: Option<Turns>,
+    /// When the turn was looked at last, and how long the thread that has it had run by then, ns.
+    pub turn_looked: (u64, u64),
     pub prefetch: Box<dyn Prefetch>,
     /// Runs to be read ahead once there are frames for them, each in the program's direction.
     pub postponed: VecDeque<Vec<u32>>,
@@ -217,6 +222,8 @@ impl Engine {
             bounce_wanted: false,
             awake: Awake::never(),
             zero_hash: xxhash_rust::xxh3::xxh3_128(&vec![0; block]),
+            turns: (options.turns && policy.name() == "auto").then(|| Turns::new(limit)),
+            turn_looked: (0, 0),
             policy,
             prefetch,
             postponed: VecDeque::new(),
@@ -460,7 +467,15 @@ impl Engine {
         let Some(block) = self.table.block_at(fault.at) else {
             self.stop(&format!("a fault at {:#x}, which is not paged", fault.at));
         };
-        match self.table.state(block) {
+        let state = self.table.state(block);
+        if let Some(turns) = &mut self.turns {
+            match state {
+                State::Stored if turns.waits(block, fault.thread) => self.judge_turn(),
+                State::Stored => {}
+                _ => turns.touched(block, fault.thread),
+            }
+        }
+        match state {
             State::Zero => self.first_touch(block),
             State::Stored => self.hard_fault(block, fault.thread),
             State::Soft => self.soft_fault(block),
@@ -485,6 +500,23 @@ impl Engine {
                 self.wake_page(fault.at);
             }
         }
+    }
+
+    /// Whether the thread that has the turn is to keep it.
+    #[cold]
+    fn judge_turn(&mut self) {
+        let Some(turns) = &mut self.turns else { return };
+        let holder = turns.holder();
+        let (now_ns, ran_ns) = (now_ns(), holder.and_then(thread::used_by).unwrap_or(0));
+        let (looked_ns, had_run_ns) = self.turn_looked;
+        let passed_ns = now_ns.saturating_sub(looked_ns).max(1);
+        turns.judge(ran_ns.saturating_sub(had_run_ns) * 100 / passed_ns);
+        let ran_ns = if turns.holder() == holder {
+            ran_ns
+        } else {
+            turns.holder().and_then(thread::used_by).unwrap_or(0)
+        };
+        self.turn_looked = (now_ns, ran_ns);
     }
 
     pub fn wake_page(&mut self, at: usize) {
@@ -685,6 +717,9 @@ impl Engine {
             self.soft_len -= 1;
             self.soft_frames.gone();
             self.policy.gone(block);
+            if let Some(turns) = &mut self.turns {
+                turns.gone(block);
+            }
             return Some(place);
         }
         None

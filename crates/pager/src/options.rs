@@ -21,6 +21,8 @@ pub struct Options {
     pub verify: bool,
     /// Threads of the pager: one that decides, the others put blocks into the program and take them out.
     pub threads: usize,
+    /// Whether threads that lose their blocks to each other take turns, with the default policy.
+    pub turns: bool,
     /// Microseconds that the pager looks for more work before it sleeps.
     pub spin_us: u64,
     /// Whether long runs go through bounce buffers; `None`: where frames are scattered, since huge pages came slowly.
@@ -47,6 +49,7 @@ impl Default for Options {
             soft_per_mille: terapage_policy::soft::PER_MILLE,
             verify: true,
             threads: 1,
+            turns: true,
             spin_us: 100,
             bounce: None,
             long_run: 128 << 10,

@@ -165,6 +165,9 @@ impl Engine {
     fn used_marker(&mut self, block: u32) {
         self.record(Kind::PrefetchMarker, [block]);
         self.prefetch.outcome(1, 0);
+        if let Some(turns) = &mut self.turns {
+            turns.streamed();
+        }
         Counters::add(&self.counters.prefetch_used_blocks, 1);
     }
 

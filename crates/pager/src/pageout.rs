@@ -63,7 +63,11 @@ impl Engine {
     /// How many went, or are on their way.
     pub(crate) fn page_out(&mut self, count: usize, who: Carry) -> usize {
         let before = self.policy.len();
-        let mut victims: Vec<u32> = std::iter::from_fn(|| self.policy.victim()).take(count).collect();
+        let next = || match &self.turns {
+            Some(turns) => turns.victim(&mut *self.policy),
+            None => self.policy.victim(),
+        };
+        let mut victims: Vec<u32> = std::iter::from_fn(next).take(count).collect();
         victims.sort_unstable();
         self.page_out_these(&victims, who);
         let after = self.policy.len();

@@ -10,3 +10,4 @@ mod list;
 pub mod prefetch;
 pub mod replacement;
 pub mod soft;
+pub mod turns;

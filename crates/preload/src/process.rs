@@ -65,6 +65,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         faults: variable("TERAPAGE_FAULTS").and_then(|value| value.to_str()?.parse().ok()),
         spin_us: variable("TERAPAGE_SPIN_US").and_then(|value| value.to_str()?.parse().ok()),
         soft_per_mille: variable("TERAPAGE_SOFT_PER_MILLE").and_then(|value| value.to_str()?.parse().ok()),
+        no_turns: variable("TERAPAGE_TURNS").is_some_and(|value| value == "off"),
         start_bytes: variable("TERAPAGE_START_BYTES").and_then(|value| value.to_str()?.parse().ok()),
     };
     HIDDEN.set(hidden).ok();
@@ -96,6 +97,7 @@ struct Hidden {
     faults: Option<terapage_store::Faults>,
     soft_per_mille: Option<usize>,
     spin_us: Option<u64>,
+    no_turns: bool,
     /// Paging starts when more bytes than this are in use: a recording is to see a program's first touches.
     start_bytes: Option<usize>,
 }
@@ -139,6 +141,7 @@ pub fn start_pager() -> Pager {
         threads: settings.threads as usize,
         trace: settings.trace.as_deref().map(crate::exit::own_name),
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
+        turns: !HIDDEN.get().is_some_and(|hidden| hidden.no_turns),
         soft_per_mille: HIDDEN
             .get()
             .and_then(|hidden| hidden.soft_per_mille)

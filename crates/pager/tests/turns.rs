@@ -1,0 +1,56 @@
+//! Threads whose blocks do not fit together take turns.
+
+use terapage_pager::{Error, Options, Pager};
+use terapage_store::{Ram, Store};
+use terapage_sys::memory;
+use terapage_sys::userfaultfd::{Kind, Userfaultfd};
+
+const BLOCK: usize = 4096;
+const FRAMES: usize = 1024;
+/// Blocks of each thread: alone they fit, together they do not.
+const BLOCKS: usize = 700;
+const TOUCHES: u64 = 60_000;
+
+/// Touches the blocks from `start` on at random, and checks what each holds.
+fn work(start: usize, seed: u64) {
+    let mut random = seed;
+    let mut counts = vec![0u64; BLOCKS];
+    for _ in 0..TOUCHES {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let block = (random >> 33) as usize % BLOCKS;
+        let at = (start + block * BLOCK) as *mut u64;
+        // SAFETY: the block is paged memory of the test's, and this thread's alone.
+        unsafe {
+            assert_eq!(at.read_volatile(), counts[block], "block {block}");
+            at.write_volatile(counts[block] + 1);
+        }
+        counts[block] += 1;
+    }
+}
+
+/// Hard faults of two threads.
+fn hard_faults(turns: bool) -> u64 {
+    let start = memory::reserve(2 * BLOCKS * BLOCK).unwrap() as usize;
+    let options =
+        Options { block: BLOCK, frames: FRAMES, prefetch: "off".into(), turns, ..Options::default() };
+    let make = || -> Result<Box<dyn Store>, Error> { Ok(Box::new(Ram::new(BLOCK, 4 * BLOCKS * BLOCK))) };
+    let pager = Pager::start(options, Box::new(make)).unwrap();
+    pager.add(start, 2 * BLOCKS * BLOCK, 0).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            scope.spawn(move || work(start + thread * BLOCKS * BLOCK, thread as u64 + 1));
+        }
+    });
+    pager.counters().snapshot().hard_faults
+}
+
+#[test]
+fn two_threads_that_fit_one_by_one_have_few_faults() {
+    if let Err(error) = Userfaultfd::open(Kind::Waiting) {
+        eprintln!("SKIPPED: {error}");
+        return;
+    }
+    let (with, without) = (hard_faults(true), hard_faults(false));
+    eprintln!("hard faults: {with} with turns, {without} without");
+    assert!(with * 2 < without, "{with} hard faults with turns, {without} without");
+}
