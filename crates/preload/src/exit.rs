@@ -49,6 +49,35 @@ fn finish() {
         terapage_sys::thread::say(&format!("terapage: {error}\n"));
     }
     write_stats();
+    if let Some(line) = not_kept() {
+        terapage_sys::thread::say(&line);
+    }
+}
+
+/// What is promised about the budget beside it: a hundredth, and this much.
+const BESIDE: u64 = 32 << 20;
+
+/// Says so where more is in memory than was promised, since it is not paged.
+fn not_kept() -> Option<String> {
+    let budget = process::settings()?.memory.0;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let (name, anonymous) = (field(&status, "Name:")?, field(&status, "RssAnon:")?);
+    let anonymous = anonymous.strip_suffix(" kB")?.parse::<u64>().ok()? << 10;
+    if anonymous <= budget + budget / 100 + BESIDE {
+        return None;
+    }
+    let paged = ARENA.lock().pager.as_ref().map_or(0, |pager| pager.counters().snapshot().resident_bytes);
+    Some(format!(
+        "terapage: {name}: {} MiB of its memory at the end are not paged, so --memory did not hold ({} MiB): executable or locked \
+         memory, stacks, or mapped past the C library\n",
+        anonymous.saturating_sub(paged) >> 20,
+        budget >> 20
+    ))
+}
+
+/// A line of `/proc/self/status`.
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 /// Where a file goes that each process of a run writes: the first to come has the name itself, others get their
