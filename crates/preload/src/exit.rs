@@ -3,6 +3,8 @@
 use crate::arena::ARENA;
 use crate::process;
 use std::ffi::{c_int, c_uint};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_sys::fd;
@@ -59,8 +61,12 @@ const BESIDE: u64 = 32 << 20;
 
 /// Says so where more is in memory than was promised, since it is not paged.
 fn not_kept() -> Option<String> {
+    // A signal's handler may end the process while this thread holds a heap's lock: nothing is taken from heaps here.
+    let _internal = terapage_sys::thread::Internal::enter();
     let budget = process::settings()?.memory.0;
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mut status = [0; 4096];
+    let len = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status)).ok()?;
+    let status = String::from_utf8_lossy(&status[..len]);
     let (name, anonymous) = (field(&status, "Name:")?, field(&status, "RssAnon:")?);
     let anonymous = anonymous.strip_suffix(" kB")?.parse::<u64>().ok()? << 10;
     if anonymous <= budget + budget / 100 + BESIDE {
