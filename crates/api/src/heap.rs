@@ -1,6 +1,6 @@
 //! Allocations: large ones in blocks of their own, the rest in a heap over paged memory.
 //!
-//! What is not given out is known without touching paged memory, so an address that was never given out, or was
+//! What is not given out is known without touching what lies there, so an address that was never given out, or was
 //! given back, is refused and not believed.
 
 use crate::process::{Process, lock, process, started};

@@ -472,7 +472,7 @@ impl Engine {
             match state {
                 State::Stored if turns.waits(block, fault.thread) => self.judge_turn(),
                 State::Stored => {}
-                _ => turns.touched(block, fault.thread),
+                _ => drop(turns.touched(block, fault.thread)),
             }
         }
         match state {

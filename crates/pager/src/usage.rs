@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_stats::{REGIONS, RegionCounters, RegionTable};
 
-/// Bytes that a block in use takes in the table and in the policy's lists.
-const BOOKS: usize = size_of::<Entry>() + 12;
+/// Bytes that a block in use takes in the table, in the policy's lists, and in the notes of threads' turns.
+const BOOKS: usize = size_of::<Entry>() + 12 + 1;
 
 /// A part that has a name, and the number of its counters.
 struct Named {

@@ -110,12 +110,12 @@ impl Turns {
         &mut self.blocks[index]
     }
 
-    /// A thread (0: unknown) touched a block, and the pager saw it.
-    pub fn touched(&mut self, block: u32, thread: u32) {
-        if let Some(place) = self.place(thread) {
-            let note = self.note(block);
-            *note = *note & 0xF0 | (place as u8 + 1);
-        }
+    /// A thread (0: unknown) touched a block, and the pager saw it. The thread's place.
+    pub fn touched(&mut self, block: u32, thread: u32) -> Option<usize> {
+        let place = self.place(thread)?;
+        let note = self.note(block);
+        *note = *note & 0xF0 | (place as u8 + 1);
+        Some(place)
     }
 
     /// A block left memory.
@@ -137,8 +137,7 @@ impl Turns {
         let note = *self.note(block);
         self.soon += usize::from(note & 0x0F != 0 && now.wrapping_sub(note >> 4) % 16 <= SOON);
         self.faults += 1;
-        self.touched(block, thread);
-        if let Some(place) = self.place(thread) {
+        if let Some(place) = self.touched(block, thread) {
             self.threads[place].faults += 1;
         }
         self.faults >= self.window
@@ -162,6 +161,8 @@ impl Turns {
             }
             None => None,
             Some(_) if !thrash(ON_PERCENT) => None,
+            // Where nobody else waits it would only be in the policy's way.
+            Some((place, _)) if next(place) == Some(place) => None,
             Some((place, windows)) => {
                 let idle = !waits(place) && ran_percent < RUNS_PERCENT;
                 if idle || windows + 1 >= TURN {
@@ -313,5 +314,7 @@ mod tests {
         }
         // For long enough.
         assert_eq!(window(0, &[7, 8]), Some(7));
+        // And nobody else does.
+        assert_eq!(window(0, &[7]), None);
     }
 }

@@ -163,10 +163,8 @@ unsafe fn range_of(at: usize) -> (usize, usize) {
     if header.mark != MARK {
         not_an_object();
     }
-    let Some(end) = ARENA.lock().ranges.end_of(header.start) else {
-        crate::process::fail("free() or realloc() of a pointer that was freed before: the program has a bug");
-    };
-    (header.start, end)
+    let end = ARENA.lock().ranges.end_of(header.start);
+    (header.start, end.unwrap_or_else(|| not_an_object()))
 }
 
 fn not_an_object() -> ! {

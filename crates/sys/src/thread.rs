@@ -290,3 +290,19 @@ pub fn pause() -> Result<()> {
 pub fn sleep_ms(ms: u64) {
     std::thread::sleep(std::time::Duration::from_millis(ms));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{id, used_by, used_ns};
+
+    #[test]
+    fn the_time_that_a_thread_has_used_is_its_own() {
+        let before = used_by(id()).expect("this thread");
+        while used_ns() < before + 20_000_000 {
+            std::hint::spin_loop();
+        }
+        assert!(used_by(id()).expect("this thread") >= before + 20_000_000);
+        // Linux numbers no thread so high (PID_MAX_LIMIT).
+        assert_eq!(used_by(5_000_000), None);
+    }
+}
