@@ -272,6 +272,7 @@ CASES = [
     Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin")),
+    Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),
     Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),
 ]

@@ -68,6 +68,9 @@ int tera_init(const struct tera_options *options);
  * NULL: ENOMEM, no address space is left; or why the pager could not be started.
  * An allocation of 0 bytes has an address of its own. tera_realloc(NULL, n) is
  * tera_malloc(n); tera_realloc(p, 0) makes p 0 bytes long.
+ *
+ * Not for vmsplice, MSG_ZEROCOPY, or direct I/O where its pages are not pinned
+ * (NFS; any before Linux 6.8): see docs/c-api.md.
  */
 void *tera_malloc(size_t len);
 void *tera_calloc(size_t count, size_t len);

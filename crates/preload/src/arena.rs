@@ -55,6 +55,11 @@ pub fn overlaps(at: usize, len: usize) -> bool {
     at < END.load(Acquire) && at.saturating_add(len) > START.load(Relaxed)
 }
 
+/// Whether any of a range is paged, now or once the program has grown.
+pub fn may_be_paged(at: usize, len: usize) -> bool {
+    overlaps(at, len) || statics::met_by(at, len).is_some()
+}
+
 /// Where the arena begins, and its bytes.
 pub fn whole() -> (usize, usize) {
     let from = START.load(Relaxed);
@@ -122,9 +127,7 @@ impl Arena {
         let (from, to) = (START.load(Relaxed), END.load(Relaxed));
         let loose: Vec<_> = self.loose.iter().collect();
         process::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
-        if !pager.moves() {
-            crate::direct::begin();
-        }
+        crate::direct::begin(pager.moves());
         self.pager = Some(pager);
         self.name_regions();
         self.set_forkable(false);

@@ -1,52 +1,84 @@
-//! Direct reads into paged memory on kernels before Linux 6.8.
+//! Direct I/O with paged memory that nothing would keep in its place: it goes through memory that is not paged.
 //!
-//! There a block leaves the program by a copy, and nothing tells that a device is still writing into the page that
-//! was copied: its bytes would be lost. So a direct read goes through memory that is not paged. (From 6.8 on such a
-//! page refuses to move, and stays.) Only reads that wait for their end are seen here; `docs/pager.md` says
-//! what follows for others.
+//! - Before Linux 6.8 a block leaves the program by a copy, and nothing tells that a device is still writing into the page that
+//!   was copied: its bytes would be lost.
+//! - From 6.8 on a block leaves with its pages, and a page that is pinned refuses to. File systems on block devices pin the pages
+//!   of direct I/O; NFS, Ceph and others only hold them. They would read and write what is another block's by then.
+//!
+//! Only I/O that the caller waits for is seen here; `docs/pager.md` says what follows for other.
 
 use crate::arena;
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use terapage_sys::{PAGE, memory};
 
-static COPYING: AtomicBool = AtomicBool::new(false);
+/// How blocks leave the program.
+static LEAVE: AtomicU8 = AtomicU8::new(NEVER);
+const NEVER: u8 = 0;
+const BY_MOVE: u8 = 1;
+const BY_COPY: u8 = 2;
 
 /// Bytes that go at once.
 const BOUNCE: usize = 4 << 20;
 
-/// The C library's own function of a name, past ours: it lets a waiting thread be cancelled, as a bare system call
-/// would not.
-macro_rules! real {
-    ($name:literal as fn($($type:ty),*) -> $out:ty) => {{
-        static REAL: AtomicUsize = AtomicUsize::new(0);
-        let mut at = REAL.load(Relaxed);
-        if at == 0 {
-            // SAFETY: the name ends in a zero byte.
-            at = unsafe { libc::dlsym(libc::RTLD_NEXT, $name.as_ptr()) } as usize;
-            REAL.store(at, Relaxed);
-        }
-        // SAFETY: the C library has the function, of this type.
-        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at) }
-    }};
+/// The offset that means the file's own position.
+const HERE: off64_t = -1;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Read,
+    Write,
 }
 
-/// The pager moves blocks by copies.
-pub fn begin() {
-    COPYING.store(true, Relaxed);
+/// There is a pager now, which moves blocks or copies them.
+pub fn begin(moves: bool) {
+    LEAVE.store(if moves { BY_MOVE } else { BY_COPY }, Relaxed);
 }
 
-/// Whether a read must go around paged memory.
-fn goes_around(fd: c_int, at: *const c_void, len: usize) -> bool {
-    COPYING.load(Relaxed)
+/// Whether a transfer must go around paged memory.
+fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
+    let leave = LEAVE.load(Relaxed);
+    leave != NEVER
+        // What a copy leaves behind stays as it is: it can be written from.
+        && (leave, way) != (BY_COPY, Way::Write)
         && len > 0
-        && arena::overlaps(at as usize, len)
+        && arena::may_be_paged(at as usize, len)
         // SAFETY: no memory is touched.
-        && unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_DIRECT != 0
+        && is_direct(unsafe { libc::fcntl(fd, libc::F_GETFL) })
+        && (leave == BY_COPY || !is_pinned_by(fd))
 }
 
-/// Reads by way of memory of the library's own; `offset` negative: from where the file stands.
-unsafe fn read_around(fd: c_int, at: *mut c_void, len: usize, offset: off64_t) -> ssize_t {
+/// Whether flags of a file, or -1, say that its I/O is direct.
+fn is_direct(flags: c_int) -> bool {
+    flags >= 0 && flags & libc::O_DIRECT != 0
+}
+
+/// Whether the file's system is known to pin the pages of direct I/O, or to do none.
+fn is_pinned_by(fd: c_int) -> bool {
+    // SAFETY: plain data, for which zeros are a value.
+    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the answer is ours to write to.
+    unsafe { libc::fstatfs(fd, &raw mut system) == 0 && pins(system.f_type) }
+}
+
+/// The same, by the file system's number. Device files lie on `tmpfs`.
+fn pins(system: libc::c_long) -> bool {
+    // libc has no name for this one, which its kernel header has.
+    const F2FS: libc::c_long = 0xf2f5_2010;
+    [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, libc::TMPFS_MAGIC, F2FS]
+        .contains(&system)
+}
+
+/// Transfers by way of memory of the library's own.
+unsafe fn go_around(
+    way: Way,
+    fd: c_int,
+    at: *const c_void,
+    len: usize,
+    offset: off64_t,
+    flags: c_int,
+) -> ssize_t {
     let size = len.min(BOUNCE).next_multiple_of(PAGE);
     let Ok(bounce) = memory::reserve(size) else {
         crate::set_errno(libc::ENOMEM);
@@ -56,114 +88,300 @@ unsafe fn read_around(fd: c_int, at: *mut c_void, len: usize, offset: off64_t) -
     let mut answer = 0;
     while done < len {
         let part = (len - done).min(size);
-        // SAFETY: the bounce has room for the part.
-        answer = unsafe {
-            if offset < 0 {
-                libc::syscall(libc::SYS_read, fd as i64, bounce, part)
-            } else {
-                libc::syscall(libc::SYS_pread64, fd as i64, bounce, part, offset + done as i64)
-            }
-        };
+        // SAFETY: within the caller's buffer, by its promise.
+        let here = unsafe { at.cast::<u8>().add(done) };
+        if way == Way::Write {
+            // SAFETY: the bounce has room for the part.
+            unsafe { bounce.copy_from_nonoverlapping(here, part) };
+        }
+        let from = if offset == HERE { HERE } else { offset + done as off64_t };
+        // SAFETY: the bounce is as long as the part.
+        answer = unsafe { transfer(way, fd, bounce, part, from, flags) };
         if answer <= 0 {
             break;
         }
-        // SAFETY: the caller's buffer has room, by its promise; the bounce was filled just now.
-        unsafe { at.cast::<u8>().add(done).copy_from_nonoverlapping(bounce, answer as usize) };
+        if way == Way::Read {
+            // SAFETY: the bounce was filled just now.
+            unsafe { here.cast_mut().copy_from_nonoverlapping(bounce, answer as usize) };
+        }
         done += answer as usize;
         if (answer as usize) < part {
             break;
         }
     }
+    let errno = std::io::Error::last_os_error().raw_os_error();
     // SAFETY: nobody has seen the bounce.
     unsafe { memory::unmap(bounce, size) }.ok();
-    if done > 0 { done as ssize_t } else { answer as ssize_t }
+    if done > 0 {
+        return done as ssize_t;
+    }
+    crate::set_errno(errno.unwrap_or(0));
+    answer
 }
 
-unsafe fn read_vector(fd: c_int, vector: *const iovec, count: c_int, offset: off64_t) -> Option<ssize_t> {
-    if !COPYING.load(Relaxed) || count <= 0 {
+/// The system call that does what all the others do.
+unsafe fn transfer(way: Way, fd: c_int, at: *mut u8, len: usize, offset: off64_t, flags: c_int) -> ssize_t {
+    let piece = iovec { iov_base: at.cast(), iov_len: len };
+    let call = match way {
+        Way::Read => libc::SYS_preadv2,
+        Way::Write => libc::SYS_pwritev2,
+    };
+    // The upper half of the offset counts where a word has 32 bits only.
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(call, fd as i64, &raw const piece, 1_u64, offset, 0_u64, flags as i64) as ssize_t }
+}
+
+/// The same for pieces; `None` where they need no way around.
+unsafe fn vector_around(
+    way: Way,
+    fd: c_int,
+    vector: *const iovec,
+    count: c_int,
+    offset: off64_t,
+    flags: c_int,
+) -> Option<ssize_t> {
+    if LEAVE.load(Relaxed) == NEVER || count <= 0 || vector.is_null() {
         return None;
     }
     // SAFETY: the caller's promise.
     let pieces = unsafe { std::slice::from_raw_parts(vector, count as usize) };
-    if !pieces.iter().any(|piece| goes_around(fd, piece.iov_base, piece.iov_len)) {
+    if !pieces.iter().any(|piece| goes_around(way, fd, piece.iov_base, piece.iov_len)) {
         return None;
     }
     let mut done: ssize_t = 0;
-    for piece in pieces {
-        let at = if offset < 0 { offset } else { offset + done as off64_t };
+    for piece in pieces.iter().filter(|piece| piece.iov_len > 0) {
+        let at = if offset == HERE { HERE } else { offset + done as off64_t };
         // SAFETY: the caller's promise.
-        let got = unsafe { read_around(fd, piece.iov_base, piece.iov_len, at) };
-        if got < 0 {
-            return Some(if done > 0 { done } else { got });
+        let moved = unsafe { go_around(way, fd, piece.iov_base, piece.iov_len, at, flags) };
+        if moved < 0 {
+            return Some(if done > 0 { done } else { moved });
         }
-        done += got;
-        if (got as usize) < piece.iov_len {
+        done += moved;
+        if (moved as usize) < piece.iov_len {
             break;
         }
     }
     Some(done)
 }
 
-/// # Safety
-/// As the C library has it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn read(fd: c_int, at: *mut c_void, len: size_t) -> ssize_t {
-    if goes_around(fd, at, len) {
-        // SAFETY: the caller's promise.
-        return unsafe { read_around(fd, at, len, -1) };
+/// Functions of the C library's that are called past ours: a thread that waits in them can be cancelled, as it could not in a bare
+/// system call.
+const NAMES: [&CStr; 10] = [
+    c"read",
+    c"write",
+    c"pread64",
+    c"pwrite64",
+    c"readv",
+    c"writev",
+    c"preadv64",
+    c"pwritev64",
+    c"preadv64v2",
+    c"pwritev64v2",
+];
+
+static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+
+/// Finds them, before the loader's lock can be held by a thread that waits for the pager.
+pub fn find() {
+    for (name, at) in NAMES.iter().zip(&REAL) {
+        // SAFETY: the name ends in a zero byte.
+        at.store(unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize, Relaxed);
     }
-    let real = real!(c"read" as fn(c_int, *mut c_void, size_t) -> ssize_t);
-    // SAFETY: the caller's promise.
-    unsafe { real(fd, at, len) }
 }
 
-/// # Safety
-/// As the C library has it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pread(fd: c_int, at: *mut c_void, len: size_t, offset: off64_t) -> ssize_t {
-    if offset >= 0 && goes_around(fd, at, len) {
-        // SAFETY: the caller's promise.
-        return unsafe { read_around(fd, at, len, offset) };
+/// The function of that index in `NAMES`. To be used where its call is argued for.
+macro_rules! real {
+    ($index:literal as fn($($type:ty),*)) => {{
+        if REAL[$index].load(Relaxed) == 0 {
+            find();
+        }
+        let at = REAL[$index].load(Relaxed);
+        // The C library has the function, of this type.
+        std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> ssize_t>(at)
+    }};
+}
+
+/// Transfers of one piece, at the file's position and at an offset.
+macro_rules! single {
+    ($way:ident, $type:ty, $here:ident $here_real:literal, $at:ident $at64:ident $at_real:literal) => {
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $here(fd: c_int, at: $type, len: size_t) -> ssize_t {
+            if goes_around(Way::$way, fd, at, len) {
+                // SAFETY: the caller's promise.
+                return unsafe { go_around(Way::$way, fd, at, len, HERE, 0) };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { real!($here_real as fn(c_int, $type, size_t))(fd, at, len) }
+        }
+
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $at64(fd: c_int, at: $type, len: size_t, offset: off64_t) -> ssize_t {
+            if offset >= 0 && goes_around(Way::$way, fd, at, len) {
+                // SAFETY: the caller's promise.
+                return unsafe { go_around(Way::$way, fd, at, len, offset, 0) };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { real!($at_real as fn(c_int, $type, size_t, off64_t))(fd, at, len, offset) }
+        }
+
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $at(fd: c_int, at: $type, len: size_t, offset: off64_t) -> ssize_t {
+            // SAFETY: the caller's promise.
+            unsafe { $at64(fd, at, len, offset) }
+        }
+    };
+}
+
+/// Transfers of several pieces: at the file's position, at an offset, and with flags.
+macro_rules! several {
+    ($way:ident, $here:ident $here_real:literal, $at:ident $at64:ident $at_real:literal, $flags:ident $flags64:ident $flags_real:literal) => {
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $here(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t {
+            // SAFETY: the caller's promise.
+            unsafe {
+                vector_around(Way::$way, fd, vector, count, HERE, 0)
+                    .unwrap_or_else(|| real!($here_real as fn(c_int, *const iovec, c_int))(fd, vector, count))
+            }
+        }
+
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $at64(
+            fd: c_int,
+            vector: *const iovec,
+            count: c_int,
+            offset: off64_t,
+        ) -> ssize_t {
+            // SAFETY: the caller's promise.
+            unsafe {
+                if offset >= 0
+                    && let Some(done) = vector_around(Way::$way, fd, vector, count, offset, 0)
+                {
+                    return done;
+                }
+                real!($at_real as fn(c_int, *const iovec, c_int, off64_t))(fd, vector, count, offset)
+            }
+        }
+
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $at(
+            fd: c_int,
+            vector: *const iovec,
+            count: c_int,
+            offset: off64_t,
+        ) -> ssize_t {
+            // SAFETY: the caller's promise.
+            unsafe { $at64(fd, vector, count, offset) }
+        }
+
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $flags64(
+            fd: c_int,
+            vector: *const iovec,
+            count: c_int,
+            offset: off64_t,
+            flags: c_int,
+        ) -> ssize_t {
+            // SAFETY: the caller's promise.
+            unsafe {
+                if offset >= HERE
+                    && let Some(done) = vector_around(Way::$way, fd, vector, count, offset, flags)
+                {
+                    return done;
+                }
+                real!($flags_real as fn(c_int, *const iovec, c_int, off64_t, c_int))(
+                    fd, vector, count, offset, flags,
+                )
+            }
+        }
+
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $flags(
+            fd: c_int,
+            vector: *const iovec,
+            count: c_int,
+            offset: off64_t,
+            flags: c_int,
+        ) -> ssize_t {
+            // SAFETY: the caller's promise.
+            unsafe { $flags64(fd, vector, count, offset, flags) }
+        }
+    };
+}
+
+single!(Read, *mut c_void, read 0, pread pread64 2);
+single!(Write, *const c_void, write 1, pwrite pwrite64 3);
+several!(Read, readv 4, preadv preadv64 6, preadv2 preadv64v2 8);
+several!(Write, writev 5, pwritev pwritev64 7, pwritev2 pwritev64v2 9);
+
+#[cfg(test)]
+mod tests {
+    use super::{BOUNCE, HERE, Way, go_around, is_direct, pins};
+    use std::io::{Read, Seek, SeekFrom};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn only_known_file_systems_are_trusted() {
+        for known in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010] {
+            assert!(pins(known), "{known:x}");
+        }
+        // NFS, SMB, Ceph, FUSE, 9P, overlay, ZFS.
+        for other in [0x6969, 0xfe53_4d42, 0x00c3_6400, 0x6573_5546, 0x0102_1997, 0x794c_7630, 0x2fc1_2fc1] {
+            assert!(!pins(other), "{other:x}");
+        }
     }
-    let real = real!(c"pread64" as fn(c_int, *mut c_void, size_t, off64_t) -> ssize_t);
-    // SAFETY: the caller's promise.
-    unsafe { real(fd, at, len, offset) }
-}
 
-/// # Safety
-/// As the C library has it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pread64(fd: c_int, at: *mut c_void, len: size_t, offset: off64_t) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { pread(fd, at, len, offset) }
-}
+    #[test]
+    fn what_has_no_flags_is_not_direct() {
+        assert!(!is_direct(-1) && !is_direct(libc::O_RDWR) && is_direct(libc::O_RDWR | libc::O_DIRECT));
+    }
 
-/// # Safety
-/// As the C library has it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the caller's promise.
-    let around = unsafe { read_vector(fd, vector, count, -1) };
-    let real = real!(c"readv" as fn(c_int, *const iovec, c_int) -> ssize_t);
-    // SAFETY: the caller's promise.
-    around.unwrap_or_else(|| unsafe { real(fd, vector, count) })
-}
-
-/// # Safety
-/// As the C library has it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn preadv(fd: c_int, vector: *const iovec, count: c_int, offset: off64_t) -> ssize_t {
-    // SAFETY: the caller's promise.
-    let around = if offset >= 0 { unsafe { read_vector(fd, vector, count, offset) } } else { None };
-    let real = real!(c"preadv64" as fn(c_int, *const iovec, c_int, off64_t) -> ssize_t);
-    // SAFETY: the caller's promise.
-    around.unwrap_or_else(|| unsafe { real(fd, vector, count, offset) })
-}
-
-/// # Safety
-/// As the C library has it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn preadv64(fd: c_int, vector: *const iovec, count: c_int, offset: off64_t) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { preadv(fd, vector, count, offset) }
+    #[test]
+    fn the_way_around_is_as_long_as_it_must_be() {
+        let path = std::env::temp_dir().join(format!("terapage-direct-{}", std::process::id()));
+        let mut file =
+            std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let fd = file.as_raw_fd();
+        let bytes: Vec<u8> = (0..2 * BOUNCE + 12345).map(|i| ((i * 31) >> 7) as u8).collect();
+        let (long, at) = (bytes.len() as isize, bytes.as_ptr().cast());
+        // SAFETY: the buffers are as long as is said.
+        unsafe {
+            assert_eq!(go_around(Way::Write, fd, at, bytes.len(), HERE, 0), long);
+            assert_eq!(go_around(Way::Write, fd, at, bytes.len(), 1 << 30, 0), long);
+        }
+        assert_eq!(file.stream_position().unwrap(), bytes.len() as u64);
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let mut written = vec![0; bytes.len()];
+        file.read_exact(&mut written).unwrap();
+        assert!(written == bytes);
+        file.seek(SeekFrom::Start(100)).unwrap();
+        let mut got = vec![0; bytes.len()];
+        // SAFETY: as above. The file ends 700 bytes before the buffer does; no bytes are read behind its end.
+        unsafe {
+            let into = got.as_mut_ptr().cast();
+            assert_eq!(go_around(Way::Read, fd, into, 1000, HERE, 0), 1000);
+            assert!(got[..1000] == bytes[100..1100]);
+            assert_eq!(go_around(Way::Read, fd, into, bytes.len(), (1 << 30) + 700, 0), long - 700);
+            assert!(got[..bytes.len() - 700] == bytes[700..]);
+            assert_eq!(go_around(Way::Read, fd, into, 10, 1 << 31, 0), 0);
+            assert_eq!(go_around(Way::Read, -1, into, 10, HERE, 0), -1);
+        }
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EBADF));
+    }
 }

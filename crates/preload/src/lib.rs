@@ -12,6 +12,7 @@ mod dlopen;
 mod exit;
 mod fork;
 mod heap;
+mod lent;
 mod lock;
 mod maps;
 mod objects;

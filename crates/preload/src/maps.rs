@@ -121,7 +121,7 @@ unsafe fn mmap_fixed(
     offset: i64,
 ) -> *mut c_void {
     let len = len.next_multiple_of(PAGE);
-    let bss = static_part(at, len);
+    let bss = statics::met_by(at, len);
     if !arena::overlaps(at, len) {
         if let Some((from, to)) = bss {
             release_static(from, to);
@@ -159,14 +159,6 @@ unsafe fn mmap_fixed(
         arena.count_by_region(at, at + len, fresh);
     }
     mapped
-}
-
-/// The part of a range that lies in a paged static array.
-fn static_part(at: usize, len: usize) -> Option<(usize, usize)> {
-    let end = at.checked_add(len)?;
-    statics::ranges()
-        .find(|&(start, len)| at < start + len && end > start)
-        .map(|(start, len)| (start, start + len))
 }
 
 /// Stops paging a static array: part of it is mapped over, protected or locked.
@@ -295,7 +287,7 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
             }
             return answer;
         } else if prot != READ_WRITE
-            && let Some((from, to)) = static_part(from, len)
+            && let Some((from, to)) = statics::met_by(from, len)
         {
             release_static(from, to);
         }
@@ -309,7 +301,7 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let from = at as usize;
-    let paged_static = static_part(from, len).is_some();
+    let paged_static = statics::met_by(from, len).is_some();
     if len == 0 || !(arena::overlaps(from, len) || paged_static) {
         // SAFETY: the caller's promise.
         return unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int };
@@ -319,13 +311,13 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
     }
     let to = from + len.next_multiple_of(PAGE);
     match advice {
-        libc::MADV_DONTNEED | libc::MADV_FREE if paged_static => {
+        libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED | libc::MADV_FREE if paged_static => {
             // Static memory is small change: its pages are written, one by one.
             // SAFETY: the program has asked for its bytes to go.
             unsafe { memory::bytes(from, to - from) }.fill(0);
             0
         }
-        libc::MADV_DONTNEED | libc::MADV_FREE => {
+        libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED | libc::MADV_FREE => {
             ARENA.lock().discard(from, to);
             0
         }
@@ -340,10 +332,46 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
             }
             0
         }
-        libc::MADV_REMOVE => refuse(libc::EINVAL),
-        // The rest are about how, not what; the pager sees to that itself.
-        _ => 0,
+        // What a child sees is the kernel's to see to, on memory that is not paged.
+        libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK if !paged_static => {
+            let mut arena = ARENA.lock();
+            if advice == libc::MADV_WIPEONFORK {
+                arena.release(from, to);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int }
+        }
+        // These are about how, not what; the pager sees to that itself.
+        libc::MADV_NORMAL..=libc::MADV_SEQUENTIAL
+        | libc::MADV_DONTFORK..=libc::MADV_DODUMP
+        | libc::MADV_COLD..=MADV_COLLAPSE => 0,
+        // As on a kernel that does not know them: what is not done must not seem to be.
+        _ => refuse(libc::EINVAL),
     }
+}
+
+/// `linux/mman.h` has it since Linux 6.1.
+const MADV_COLLAPSE: c_int = 25;
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int, key: c_int) -> c_int {
+    if key == -1 {
+        // SAFETY: the caller's promise.
+        return unsafe { mprotect(at, len, prot) };
+    }
+    let from = at as usize;
+    if len > 0 {
+        // What carries a key does not move like other memory.
+        if arena::overlaps(from, len) {
+            ARENA.lock().release(from, from + len.next_multiple_of(PAGE));
+        } else if let Some((from, to)) = statics::met_by(from, len) {
+            release_static(from, to);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int }
 }
 
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
@@ -356,7 +384,7 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
             return refuse(libc::ENOMEM);
         }
         ARENA.lock().release(from, to);
-    } else if let Some((from, to)) = static_part(from, to - from) {
+    } else if let Some((from, to)) = statics::met_by(from, to - from) {
         release_static(from, to);
     }
     // SAFETY: the caller's promise.

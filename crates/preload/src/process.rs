@@ -75,6 +75,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     let heap = settings.heap;
     SETTINGS.set(settings).ok();
     statics::find(block());
+    crate::direct::find();
     let start_bytes = HIDDEN.get().and_then(|hidden| hidden.start_bytes).unwrap_or(budget() / 2);
     if !arena::open(block(), start_bytes) {
         fail("no address space for the arena (8 GiB at least): raise the limit (ulimit -v unlimited)");

@@ -52,6 +52,12 @@ pub fn ranges() -> impl Iterator<Item = (usize, usize)> {
     named_ranges().map(|(start, len, _)| (start, len))
 }
 
+/// The one that a range meets: where it begins, and where it ends.
+pub fn met_by(at: usize, len: usize) -> Option<(usize, usize)> {
+    let end = at.checked_add(len)?;
+    ranges().map(|(start, len)| (start, start + len)).find(|&(from, to)| at < to && end > from)
+}
+
 /// Their bytes.
 pub fn bytes() -> usize {
     ranges().map(|(_, len)| len).sum()

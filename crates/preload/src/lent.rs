@@ -1,0 +1,91 @@
+//! Memory that the kernel would send without copying it: `vmsplice` and `MSG_ZEROCOPY`.
+//!
+//! A pipe or a socket then holds the very pages, and does not pin them, so nothing tells that they are in use: the block may
+//! leave, and its frame take another one's bytes, before they are read. (Swap keeps such a page, since it sees who
+//! holds it.) So what is spliced is copied first, and sockets have no such mode, as before Linux 4.14.
+
+use crate::{arena, process};
+use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
+use terapage_sys::{PAGE, memory};
+
+/// Pieces of one call at most: the kernel's own limit.
+const MOST_PIECES: usize = 1024;
+
+unsafe fn splice(fd: c_int, vector: *const iovec, count: size_t, flags: c_uint) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_vmsplice, fd as i64, vector, count, flags as i64) as ssize_t }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t, flags: c_uint) -> ssize_t {
+    if process::settings().is_none() || count == 0 || count > MOST_PIECES || vector.is_null() {
+        // SAFETY: the caller's promise.
+        return unsafe { splice(fd, vector, count, flags) };
+    }
+    // SAFETY: the caller's promise.
+    let pieces = unsafe { std::slice::from_raw_parts(vector, count) };
+    let paged = pieces.iter().any(|piece| arena::may_be_paged(piece.iov_base as usize, piece.iov_len));
+    let most = match paged && is_for_writing(fd) {
+        // SAFETY: no memory is touched.
+        true => unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) },
+        false => 0,
+    };
+    if most <= 0 {
+        // Nothing is lent: the memory is not paged, or it is to be filled, or this is no pipe.
+        // SAFETY: the caller's promise.
+        return unsafe { splice(fd, vector, count, flags) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { splice_copy(fd, pieces, most as usize, flags) }
+}
+
+fn is_for_writing(fd: c_int) -> bool {
+    // SAFETY: no memory is touched.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Splices a copy of the first bytes, as many as a pipe that holds `most` can take. The pages of the copy are the pipe's then.
+unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -> ssize_t {
+    let len = pieces.iter().fold(0, |sum: usize, piece| sum.saturating_add(piece.iov_len)).min(most);
+    let size = len.max(1).next_multiple_of(PAGE);
+    let Ok(copy) = memory::reserve(size) else {
+        crate::set_errno(libc::ENOMEM);
+        return -1;
+    };
+    let mut done = 0;
+    for piece in pieces {
+        let part = piece.iov_len.min(len - done);
+        // SAFETY: the piece is readable, by the caller's promise; the copy has room for `len` bytes.
+        unsafe { copy.add(done).copy_from_nonoverlapping(piece.iov_base.cast(), part) };
+        done += part;
+    }
+    let whole = iovec { iov_base: copy.cast(), iov_len: len };
+    // SAFETY: the copy is `len` bytes long.
+    let answer = unsafe { splice(fd, &raw const whole, 1, flags) };
+    // SAFETY: nobody has seen the copy's addresses; the pipe holds its pages by itself.
+    unsafe { memory::unmap(copy, size) }.ok();
+    answer
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(
+    socket: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    if level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY && process::settings().is_some() {
+        crate::set_errno(libc::ENOPROTOOPT);
+        return -1;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        libc::syscall(libc::SYS_setsockopt, socket as i64, level as i64, name as i64, value, len) as c_int
+    }
+}
