@@ -84,6 +84,20 @@ def plugin(runner, scale):
     runner.run([runner.shared("plugin"), str(scale.amount)])
 
 
+def malloc_library_prepare(runner, _scale):
+    source = os.path.join(SOURCES, "own_malloc.c")
+    command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-builtin", source]
+    build(runner, [*command, "-shared", "-fPIC", "-DLIBRARY"], "libownmalloc.so")
+    library = ["-L", runner.shared("."), "-Wl,--no-as-needed", "-lownmalloc", "-Wl,-rpath,$ORIGIN"]
+    build(runner, [*command, "-DPROGRAM", *library], "own_malloc")
+
+
+def malloc_library(runner, scale):
+    """A malloc that comes as a library, as tcmalloc does; the second time it serves what is not large."""
+    for mode in ("all", "large"):
+        runner.run([runner.shared("own_malloc"), str(scale.amount)], env={"TERAPAGE_HEAP": mode})
+
+
 def text(runner, scale):
     """Writes `amount` MB of text."""
     with open(runner.shared("text"), "wb") as file:
@@ -272,6 +286,7 @@ CASES = [
     Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin")),
+    Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),
     Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),
     Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),

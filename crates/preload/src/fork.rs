@@ -7,7 +7,7 @@
 
 use crate::arena::ARENA;
 use crate::lock::Lock;
-use crate::{heap, process};
+use crate::{heap, own, process};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -133,6 +133,8 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
+    // SAFETY: the child of a fork has one thread.
+    unsafe { own::renew() };
     thread::forget_others();
     STREAMS.store(0, SeqCst);
     crate::exit::own();

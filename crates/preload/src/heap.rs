@@ -3,12 +3,14 @@
 //! Each thread uses one of a few heaps, so that threads seldom wait for one another. Which heap a pointer
 //! belongs to is told by where it lies.
 //!
-//! What [some](crate::callers) ask for is not paged: the functions that they call learn whom they return to.
+//! What [some](crate::callers) ask for is not paged: the functions that they call learn whom they return to. It is of the library's [own](crate::own)
+//! heap, as is all that the pager's threads ask for. What is not served at all goes to the [next](crate::next) allocator.
 
 use crate::arena::{self, ARENA};
 use crate::callers::{self, is_unpaged};
 use crate::lock::Lock;
-use crate::{__libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc, set_errno};
+use crate::objects::object_of;
+use crate::{next, own, set_errno};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
@@ -32,10 +34,12 @@ struct Header {
 const MARK: usize = 0x7465_7261_7061_6765;
 const HEADER: usize = 64;
 
-static MODE: AtomicU8 = AtomicU8::new(0);
-const OFF: u8 = 0;
-const LARGE_MODE: u8 = 1;
-const ALL: u8 = 2;
+static MODE: AtomicU8 = AtomicU8::new(CLOSED);
+/// Before the start: the loader's own requests.
+const CLOSED: u8 = 0;
+const OFF: u8 = 1;
+const LARGE_MODE: u8 = 2;
+const ALL: u8 = 3;
 
 /// Which objects of the arena are of which heap.
 static TABLE: Table = Table::new();
@@ -66,9 +70,16 @@ const fn heap(number: u8) -> Lock<Heap<Chunks>> {
 static ALL_HEAPS: [Lock<Heap<Chunks>>; HEAPS] =
     [heap(0), heap(1), heap(2), heap(3), heap(4), heap(5), heap(6), heap(7)];
 
+/// Leaves all to the next allocator.
+pub fn stand_back() {
+    next::find();
+    MODE.store(OFF, SeqCst);
+}
+
 /// Begins to serve from the arena.
 pub fn open(mode: terapage_config::Heap) {
     use terapage_config::Heap::{All, Large, Off};
+    stand_back();
     callers::find();
     let (from, len) = arena::whole();
     let Ok(records) = memory::reserve(Table::bytes_for(len)) else { return };
@@ -90,16 +101,6 @@ pub fn stands_in() -> bool {
     object_of(used) == object_of(malloc_for as *const c_void)
 }
 
-/// Where the object begins in which an address lies.
-fn object_of(at: *const c_void) -> usize {
-    // SAFETY: the description is plain data, for which zeros are a value, and ours to write to.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        libc::dladdr(at, &raw mut info);
-        info.dli_fbase as usize
-    }
-}
-
 /// The heaps' locks, taken in order, for a fork.
 pub fn take_all() {
     ALL_HEAPS.iter().for_each(Lock::take);
@@ -116,24 +117,17 @@ fn heap_of(thread: usize) -> &'static Lock<Heap<Chunks>> {
     &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
 }
 
-/// The C library's own allocator, which nothing pages.
-fn unpaged(size: usize, align: usize, zero: bool) -> *mut u8 {
-    // SAFETY: the C library takes any size.
-    unsafe {
-        match (zero, align <= 16) {
-            (true, true) => __libc_calloc(1, size),
-            (_, true) => __libc_malloc(size),
-            (_, false) => __libc_memalign(align, size),
-        }
-    }
-}
-
 fn large_from() -> usize {
     match MODE.load(Relaxed) {
         ALL => LARGE,
         LARGE_MODE => LARGE_ONLY,
         _ => usize::MAX,
     }
+}
+
+/// Whether objects of a size are the next allocator's.
+fn is_next(size: usize) -> bool {
+    size < large_from() && matches!(MODE.load(Relaxed), LARGE_MODE | OFF)
 }
 
 fn large(size: usize, align: usize, zero: bool) -> *mut u8 {
@@ -153,18 +147,24 @@ fn large(size: usize, align: usize, zero: bool) -> *mut u8 {
     at as *mut u8
 }
 
-/// The range of a large allocation: where it begins and ends.
+/// The range of a large allocation: where it begins and ends. `None`: it is none of ours, but the next allocator's, which maps memory like
+/// anybody else.
 ///
 /// # Safety
-/// `at` was given by [`large`] and not freed.
-unsafe fn range_of(at: usize) -> (usize, usize) {
-    // SAFETY: the header lies before what was given.
-    let header = unsafe { ((at - size_of::<Header>()) as *const Header).read() };
-    if header.mark != MARK {
+/// `at` is an object of the program's, and not freed.
+unsafe fn range_of(at: usize) -> Option<(usize, usize)> {
+    let range = ARENA.lock().ranges.around(at).filter(|&(from, _)| at >= from + HEADER);
+    if let Some((from, to)) = range {
+        // SAFETY: it lies in the same range, before the object.
+        let header = unsafe { ((at - size_of::<Header>()) as *const Header).read() };
+        if header.mark == MARK && header.start == from {
+            return Some((from, to));
+        }
+    }
+    if MODE.load(Relaxed) == ALL {
         not_an_object();
     }
-    let end = ARENA.lock().ranges.end_of(header.start);
-    (header.start, end.unwrap_or_else(|| not_an_object()))
+    None
 }
 
 fn not_an_object() -> ! {
@@ -185,32 +185,42 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     let thread = unsafe { libc::pthread_self() } as usize;
     let (all, internal) = (MODE.load(Relaxed) == ALL, thread::is_internal(thread));
     if internal || !all || size >= LARGE || align > PAGE {
-        if !internal && (size >= large_from() || (align > PAGE && all)) {
+        if internal || MODE.load(Relaxed) == CLOSED {
+            return or_none(own::allocate(size, align, zero));
+        }
+        if size >= large_from() || (align > PAGE && all) {
             return large(size, align, zero);
         }
-        if internal || !all {
-            return unpaged(size, align, zero);
+        if !all {
+            return next::allocate(size, align, zero);
         }
     }
-    let at = heap_of(thread).lock().allocate(size, align);
-    if at.is_null() {
-        set_errno(libc::ENOMEM);
-    } else if zero {
+    let at = or_none(heap_of(thread).lock().allocate(size, align));
+    if zero && !at.is_null() {
         // SAFETY: `size` bytes were given.
         unsafe { at.write_bytes(0, size) };
     }
     at
 }
 
+/// The object, or an error that the program can see.
+fn or_none(at: *mut u8) -> *mut u8 {
+    if at.is_null() {
+        set_errno(libc::ENOMEM);
+    }
+    at
+}
+
 unsafe fn usable(at: *mut u8) -> usize {
     if !arena::contains(at as usize) {
-        // SAFETY: the C library gave it: its chunks have the same head; one that was mapped has two words.
-        let head = unsafe { *at.cast::<usize>().sub(1) };
-        return (head & !7) - if head & 2 != 0 { 16 } else { 8 };
+        // SAFETY: the caller's promise.
+        return unsafe { if own::contains(at as usize) { own::usable(at) } else { next::usable(at) } };
     }
     match TABLE.heap_of(at as usize) {
         // SAFETY: the caller's promise.
-        None => unsafe { range_of(at as usize) }.1 - at as usize,
+        None => unsafe {
+            range_of(at as usize).map_or_else(|| next::usable(at), |(_, end)| end - at as usize)
+        },
         // SAFETY: the caller's promise.
         Some(_) => unsafe { TABLE.usable(at) },
     }
@@ -221,15 +231,16 @@ unsafe fn release(at: *mut u8) {
         return;
     }
     if !arena::contains(at as usize) {
-        // SAFETY: the C library gave it.
-        return unsafe { __libc_free(at) };
+        // SAFETY: the caller's promise.
+        return unsafe { if own::contains(at as usize) { own::free(at) } else { next::free(at) } };
     }
     match TABLE.heap_of(at as usize) {
-        None => {
+        // SAFETY: the caller's promise.
+        None => match unsafe { range_of(at as usize) } {
+            Some((start, end)) => ARENA.lock().give(start, end, true),
             // SAFETY: the caller's promise.
-            let (start, end) = unsafe { range_of(at as usize) };
-            ARENA.lock().give(start, end, true);
-        }
+            None => unsafe { next::free(at) },
+        },
         Some(heap) => {
             // SAFETY: it lies in that heap's memory; the caller's promise.
             let freed = unsafe { ALL_HEAPS[usize::from(heap)].lock().free(at) };
@@ -240,37 +251,31 @@ unsafe fn release(at: *mut u8) {
 
 unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     if !arena::contains(old as usize) {
-        if size < large_from() && MODE.load(Relaxed) != ALL {
-            // SAFETY: the C library gave it.
-            return unsafe { __libc_realloc(old, size) };
+        if !own::contains(old as usize) && is_next(size) {
+            // SAFETY: the caller's promise.
+            return unsafe { next::resize(old, size) };
         }
-    } else {
-        match TABLE.heap_of(old as usize) {
-            None => {
-                // SAFETY: the caller's promise.
-                let (start, end) = unsafe { range_of(old as usize) };
-                let wanted = (old as usize - start).saturating_add(size).next_multiple_of(PAGE);
-                if wanted > end - start && ARENA.lock().extend(start, wanted) {
-                    return old;
-                }
-                if wanted <= end - start && size >= large_from() {
-                    if start + wanted < end {
-                        ARENA.lock().give(start + wanted, end, false);
-                    }
-                    return old;
-                }
-            }
-            Some(heap) if size < large_from() => {
-                // SAFETY: it lies in that heap's memory; the caller's promise.
-                let new = unsafe { ALL_HEAPS[usize::from(heap)].lock().resize(old, size) };
-                let new = or_stop(new);
-                if new.is_null() {
-                    set_errno(libc::ENOMEM);
-                }
-                return new;
-            }
-            Some(_) => {}
+    } else if let Some(heap) = TABLE.heap_of(old as usize) {
+        if size < large_from() {
+            // SAFETY: it lies in that heap's memory; the caller's promise.
+            let new = unsafe { ALL_HEAPS[usize::from(heap)].lock().resize(old, size) };
+            return or_none(or_stop(new));
         }
+    // SAFETY: the caller's promise.
+    } else if let Some((start, end)) = unsafe { range_of(old as usize) } {
+        let wanted = (old as usize - start).saturating_add(size).next_multiple_of(PAGE);
+        if wanted > end - start && ARENA.lock().extend(start, wanted) {
+            return old;
+        }
+        if wanted <= end - start && size >= large_from() {
+            if start + wanted < end {
+                ARENA.lock().give(start + wanted, end, false);
+            }
+            return old;
+        }
+    } else if is_next(size) {
+        // SAFETY: the caller's promise.
+        return unsafe { next::resize(old, size) };
     }
     let new = allocate(size, 16, false);
     if !new.is_null() {
@@ -285,13 +290,13 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
 
 /// What `malloc` does for `caller`.
 extern "C" fn malloc_for(size: usize, caller: usize) -> *mut u8 {
-    if is_unpaged(caller) { unpaged(size, 16, false) } else { allocate(size, 16, false) }
+    if is_unpaged(caller) { or_none(own::allocate(size, 16, false)) } else { allocate(size, 16, false) }
 }
 
 /// What `calloc` does for `caller`.
 extern "C" fn calloc_for(count: usize, size: usize, caller: usize) -> *mut u8 {
     match count.checked_mul(size) {
-        Some(bytes) if is_unpaged(caller) => unpaged(bytes, 16, true),
+        Some(bytes) if is_unpaged(caller) => or_none(own::allocate(bytes, 16, true)),
         Some(bytes) => allocate(bytes, 16, true),
         None => {
             set_errno(libc::ENOMEM);
@@ -305,9 +310,14 @@ extern "C" fn calloc_for(count: usize, size: usize, caller: usize) -> *mut u8 {
 /// # Safety
 /// As the C library has it.
 unsafe extern "C" fn realloc_for(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
-    if is_unpaged(caller) && !arena::contains(old as usize) {
-        // SAFETY: the caller's promise; the C library gave it.
-        return unsafe { __libc_realloc(old, size) };
+    if is_unpaged(caller) && size > 0 {
+        if old.is_null() {
+            return or_none(own::allocate(size, 16, false));
+        }
+        if own::contains(old as usize) {
+            // SAFETY: the caller's promise.
+            return or_none(unsafe { own::resize(old, size) });
+        }
     }
     if old.is_null() {
         return allocate(size, 16, false);

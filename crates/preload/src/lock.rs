@@ -94,6 +94,16 @@ impl<T, W: Word> Lock<T, W> {
         unsafe { &mut *self.value.get() }
     }
 
+    /// Makes the lock new, free, with another value; the old one is forgotten. For the child of a fork.
+    ///
+    /// # Safety
+    /// No thread holds the lock or waits for it, nor will one that did go on.
+    pub unsafe fn renew(&self, value: T) {
+        // SAFETY: nobody else reaches the value, by the caller's promise.
+        unsafe { self.value.get().write(value) };
+        self.state.swap(0, Release);
+    }
+
     /// Gives the lock back that [`take`](Self::take) took, in this process or, after a fork, in its child.
     pub fn give(&self) {
         if self.state.swap(0, Release) == 2 {

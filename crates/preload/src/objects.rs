@@ -46,3 +46,13 @@ unsafe fn path_of<'a>(path: *const c_char) -> &'a CStr {
     // SAFETY: the caller's promise.
     if path.is_null() { c"" } else { unsafe { CStr::from_ptr(path) } }
 }
+
+/// Where the object begins in which an address lies.
+pub fn object_of(at: *const c_void) -> usize {
+    // SAFETY: the description is plain data, for which zeros are a value, and ours to write to.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(at, &raw mut info);
+        info.dli_fbase as usize
+    }
+}

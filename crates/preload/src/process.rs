@@ -54,6 +54,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         None
     };
     if variable("TERAPAGE_MEMORY").is_none() {
+        heap::stand_back();
         return;
     }
     let settings = match Settings::from_variables(variable) {

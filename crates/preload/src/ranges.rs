@@ -159,6 +159,11 @@ impl Ranges {
         self.used.get(&at).copied()
     }
 
+    /// The range in use that an address lies in.
+    pub fn around(&self, at: usize) -> Option<(usize, usize)> {
+        self.used.range(..=at).next_back().map(|(&from, &to)| (from, to)).filter(|&(_, to)| to > at)
+    }
+
     /// Whether any page from `at` to `to` is in use.
     pub fn is_used(&self, at: usize, to: usize) -> bool {
         self.used.range(..to).next_back().is_some_and(|(_, &end)| end > at)

@@ -48,6 +48,16 @@ pub unsafe fn unmap(at: *mut u8, len: usize) -> Result<()> {
     check("munmap", unsafe { libc::syscall(libc::SYS_munmap, at, len) }).map(|_| ())
 }
 
+/// Makes a whole mapping `new_len` bytes long, here or elsewhere, with the bytes that both have; others are zero.
+///
+/// # Safety
+/// The mapping is the caller's alone, and nobody uses its old place any more.
+pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> Result<*mut u8> {
+    // SAFETY: the caller's promise.
+    let answer = unsafe { libc::syscall(libc::SYS_mremap, at, len, new_len, libc::MREMAP_MAYMOVE as i64) };
+    check("mremap", answer).map(|at| at as *mut u8)
+}
+
 /// Frees the pages of a range of private anonymous memory; it reads as zeros, or faults, from then on.
 ///
 /// # Safety

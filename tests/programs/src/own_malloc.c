@@ -1,7 +1,7 @@
 /* A program with a malloc of its own, which maps memory while it holds its lock, as jemalloc and others do: then whoever serves
- * that map must not need memory from it.
+ * that map must not need memory from it. Like tcmalloc it has the C library's inner names, too.
  *
- * usage: own_malloc MIB
+ * usage: own_malloc MIB. With -DLIBRARY only the malloc, to be linked to a program (-DPROGRAM) that has none.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 
 #include "check.h"
+
+#ifndef PROGRAM
 
 #define CHUNK ((size_t)1 << 20)
 
@@ -57,6 +59,30 @@ void *realloc(void *old, size_t size)
     return piece;
 }
 
+size_t malloc_usable_size(void *piece)
+{
+    return piece == NULL ? 0 : *(size_t *)((char *)piece - 16);
+}
+
+void *memalign(size_t align, size_t size)
+{
+    char *piece = malloc(size + align);
+    if (piece == NULL)
+        return NULL;
+    char *aligned = piece + (align - (uintptr_t)piece % align) % align;
+    *(size_t *)(aligned - 16) = size;
+    return aligned;
+}
+
+void *__libc_malloc(size_t size) { return malloc(size); }
+void *__libc_calloc(size_t count, size_t size) { return calloc(count, size); }
+void *__libc_realloc(void *old, size_t size) { return realloc(old, size); }
+void *__libc_memalign(size_t align, size_t size) { return memalign(align, size); }
+void __libc_free(void *piece) { free(piece); }
+
+#endif
+#ifndef LIBRARY
+
 static void check_all(uint64_t **pieces, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -99,6 +125,14 @@ int main(int argc, char **argv)
         CHECK(waitpid(child, &status, 0) == child && status == 0);
         check_all(pieces, count);
     }
+    for (size_t i = 0; i < count; i += 7) {
+        size_t longer = i % 98 ? 5000 : 1 << 18;
+        pieces[i] = realloc(pieces[i], longer);
+        CHECK(pieces[i] != NULL && differing(pieces[i], 4000, i) == 0);
+        memset((char *)pieces[i] + 4000, 1, longer - 4000);
+    }
     printf("%zu pieces\n", count);
     return 0;
 }
+
+#endif

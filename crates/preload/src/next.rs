@@ -1,0 +1,99 @@
+//! The allocator that the program would have without this library: the C library's, or one that stands before it (tcmalloc,
+//! jemalloc). It serves what is not paged by the user's wish (`--heap large`, `--heap off`). One that is not whole, so that its parts would
+//! mix with the C library's, is left alone: then that comes from the library's own heap.
+
+use crate::objects::object_of;
+use crate::own;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const NAMES: [&CStr; 6] = [c"malloc", c"calloc", c"realloc", c"free", c"memalign", c"malloc_usable_size"];
+const MALLOC: usize = 0;
+const CALLOC: usize = 1;
+const REALLOC: usize = 2;
+const FREE: usize = 3;
+const MEMALIGN: usize = 4;
+const USABLE: usize = 5;
+
+static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+
+/// Finds its functions: those of the names that the loader comes to after this library.
+pub fn find() {
+    // SAFETY: each name ends in a zero byte.
+    let found = NAMES.map(|name| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) });
+    let whole = found.iter().all(|&at| object_of(at) == object_of(found[MALLOC]));
+    for (index, (at, place)) in found.iter().zip(&FOUND).enumerate() {
+        // What others gave can be given back all the same.
+        if whole || index == FREE {
+            place.store(*at as usize, Relaxed);
+        }
+    }
+}
+
+/// The function of that index in `NAMES`, once found.
+macro_rules! found {
+    ($index:ident as fn($($type:ty),*) -> $out:ty) => {{
+        let at = FOUND[$index].load(Relaxed);
+        // The C library has the function, of this type, and so has who stands before it.
+        (at != 0).then(|| std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at))
+    }};
+}
+
+/// `size` bytes at a multiple of 16 and of `align`, a power of two. Null, and `errno`: there are no more.
+pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
+    // SAFETY: any size will do.
+    unsafe {
+        if align > 16 {
+            return match found!(MEMALIGN as fn(usize, usize) -> *mut u8) {
+                Some(memalign) => {
+                    let at = memalign(align, size);
+                    if zero && !at.is_null() {
+                        at.write_bytes(0, size);
+                    }
+                    at
+                }
+                None => own::allocate(size, align, zero),
+            };
+        }
+        match (zero, found!(MALLOC as fn(usize) -> *mut u8), found!(CALLOC as fn(usize, usize) -> *mut u8)) {
+            (false, Some(malloc), _) => malloc(size),
+            (true, _, Some(calloc)) => calloc(1, size),
+            _ => own::allocate(size, align, zero),
+        }
+    }
+}
+
+/// Gives an object back.
+///
+/// # Safety
+/// It is not of this library's, and was not given back.
+pub unsafe fn free(at: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // What the loader gave itself before any library was there is nobody's to take back.
+        if let Some(free) = found!(FREE as fn(*mut u8) -> ()) {
+            free(at);
+        }
+    }
+}
+
+/// Makes an object `size` bytes long, here or elsewhere. Null, and `errno`: there is no room, and it is as it was.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe fn resize(at: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        found!(REALLOC as fn(*mut u8, usize) -> *mut u8)
+            .map_or(std::ptr::null_mut(), |realloc| realloc(at, size))
+    }
+}
+
+/// The bytes that an object has room for.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe fn usable(at: *mut u8) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { found!(USABLE as fn(*mut u8) -> usize).map_or(0, |usable| usable(at)) }
+}

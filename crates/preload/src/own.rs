@@ -1,0 +1,312 @@
+//! The library's own heap: memory that nothing pages, and that no other `malloc` gives.
+//!
+//! The pager must not wait for itself, so what it uses may not be paged. The C library's heap would do, but it cannot be asked
+//! for by name: tcmalloc, jemalloc and others, as libraries or within the program, define `__libc_malloc` too, and what they
+//! give lies in memory that is paged.
+//!
+//! It is the [global allocator](Own) of the library; and `malloc`'s, for what must not be paged.
+
+use crate::lock::Lock;
+use dlmalloc::{Allocator, Dlmalloc};
+use std::alloc::{GlobalAlloc, Layout};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use terapage_sys::{PAGE, memory};
+
+/// Addresses that the heap may fill: so many, or as many as there are.
+const MOST: usize = 16 << 30;
+const LEAST: usize = 64 << 20;
+
+/// Addresses are taken in steps of so many bytes.
+const STEP: usize = 256 << 10;
+
+/// The library's own objects of at least so many bytes are mappings by themselves: tables that grow by moving.
+const LARGE: usize = 1 << 20;
+
+/// Where the heap lies, and how far it is filled.
+static FROM: AtomicUsize = AtomicUsize::new(0);
+static FILLED: AtomicUsize = AtomicUsize::new(0);
+static TO: AtomicUsize = AtomicUsize::new(0);
+
+/// Its memory: one range, filled from the front, of which nothing goes back. Used under the heap's lock.
+struct Room;
+
+// SAFETY: the ranges are parts of one reservation, each given once.
+unsafe impl Allocator for Room {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        if FROM.load(Relaxed) == 0 {
+            open();
+        }
+        let at = FILLED.load(Relaxed);
+        match size.checked_next_multiple_of(STEP).and_then(|size| Some((size, at.checked_add(size)?))) {
+            Some((size, end)) if end <= TO.load(Relaxed) => {
+                FILLED.store(end, Relaxed);
+                (at as *mut u8, size, 0)
+            }
+            _ => (std::ptr::null_mut(), 0, 0),
+        }
+    }
+
+    fn remap(&self, _at: *mut u8, _old: usize, _new: usize, _move: bool) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
+    fn free_part(&self, _at: *mut u8, _old: usize, _new: usize) -> bool {
+        false
+    }
+
+    fn free(&self, _at: *mut u8, _size: usize) -> bool {
+        false
+    }
+
+    fn can_release_part(&self, _flags: u32) -> bool {
+        false
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        false
+    }
+
+    fn page_size(&self) -> usize {
+        PAGE
+    }
+}
+
+/// Reserves the range. It stays empty where not even the least is to be had.
+fn open() {
+    let mut len = MOST;
+    while len >= LEAST {
+        if let Ok(at) = memory::reserve(len) {
+            // A few objects are to cost a few pages.
+            memory::advise(at as usize, len, memory::MADV_NOHUGEPAGE);
+            FILLED.store(at as usize, Relaxed);
+            TO.store(at as usize + len, Relaxed);
+            FROM.store(at as usize, Relaxed);
+            return;
+        }
+        len /= 2;
+    }
+}
+
+static HEAP: Lock<Dlmalloc<Room>> = Lock::new(Dlmalloc::new_with_allocator(Room));
+
+/// Objects that lie before this are of the process that forked this one: they may be used, but not given back.
+static INHERITED: AtomicUsize = AtomicUsize::new(0);
+
+/// Begins anew, in the child of a fork. Nobody can stop the parent's pager from allocating just then: it brings what the forking thread
+/// touches. So the heap may be in the midst of a change, and its lock may be held for good. What it gave is left alone.
+///
+/// # Safety
+/// There is one thread.
+pub unsafe fn renew() {
+    INHERITED.store(FILLED.load(Relaxed), Relaxed);
+    // SAFETY: the caller's promise: nobody else uses the lock.
+    unsafe { HEAP.renew(Dlmalloc::new_with_allocator(Room)) };
+}
+
+fn is_inherited(at: *mut u8) -> bool {
+    (at as usize) < INHERITED.load(Relaxed)
+}
+
+/// Whether an address is the heap's.
+pub fn contains(at: usize) -> bool {
+    at >= FROM.load(Relaxed) && at < FILLED.load(Relaxed)
+}
+
+/// `size` bytes at a multiple of 16 and of `align`, a power of two. Null: there are no more.
+pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
+    let mut heap = HEAP.lock();
+    // SAFETY: it takes any size and a power of two.
+    let at = unsafe { if align <= 16 { heap.c_malloc(size) } else { heap.c_memalign(align, size) } };
+    drop(heap);
+    if zero && !at.is_null() {
+        // SAFETY: `size` bytes were given.
+        unsafe { at.write_bytes(0, size) };
+    }
+    at
+}
+
+/// Gives an object back.
+///
+/// # Safety
+/// [`allocate`] or [`resize`] gave it, and it was not given back.
+pub unsafe fn free(at: *mut u8) {
+    if !is_inherited(at) {
+        // SAFETY: the caller's promise.
+        unsafe { HEAP.lock().c_free(at) }
+    }
+}
+
+/// Makes an object that is aligned to 16 `size` bytes long, here or elsewhere. Null: there is no room, and it is as it was.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe fn resize(at: *mut u8, size: usize) -> *mut u8 {
+    if !is_inherited(at) {
+        // SAFETY: the caller's promise.
+        return unsafe { HEAP.lock().c_realloc(at, size) };
+    }
+    let new = allocate(size, 16, false);
+    if !new.is_null() {
+        // SAFETY: both are at least as long as what is copied, and apart.
+        unsafe { new.copy_from_nonoverlapping(at, usable(at).min(size)) };
+    }
+    new
+}
+
+/// The bytes that an object has room for.
+///
+/// # Safety
+/// As for [`free`].
+pub unsafe fn usable(at: *mut u8) -> usize {
+    // dlmalloc's head, a word before the object: its size with that word, and in the lowest three bits marks.
+    // SAFETY: the caller's promise.
+    let head = unsafe { *at.cast::<usize>().sub(1) };
+    (head & !7) - size_of::<usize>()
+}
+
+/// The global allocator.
+pub struct Own;
+
+fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= PAGE
+}
+
+// SAFETY: `Dlmalloc` keeps the contract, and so does the kernel, for whole pages. A layout tells which of the two it was.
+unsafe impl GlobalAlloc for Own {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            return memory::reserve(layout.size()).unwrap_or(std::ptr::null_mut());
+        }
+        allocate(layout.size(), layout.align(), false)
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: it came from here, by the caller's promise.
+        unsafe {
+            if is_large(layout) {
+                memory::unmap(at, layout.size()).ok();
+            } else {
+                free(at);
+            }
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout) {
+            // SAFETY: any size is accepted; fresh pages are zero.
+            return unsafe { self.alloc(layout) };
+        }
+        allocate(layout.size(), layout.align(), true)
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise: the size does not overflow with that alignment.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        // SAFETY: it came from here, by the caller's promise; what is copied lies within both.
+        unsafe {
+            match (is_large(layout), is_large(new_layout)) {
+                (true, true) => memory::remap(at, layout.size(), size).unwrap_or(std::ptr::null_mut()),
+                (false, false) if layout.align() <= 16 => resize(at, size),
+                _ => {
+                    let new = self.alloc(new_layout);
+                    if !new.is_null() {
+                        new.copy_from_nonoverlapping(at, size.min(layout.size()));
+                        self.dealloc(at, layout);
+                    }
+                    new
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LARGE, Own, STEP, allocate, contains, free, resize, usable};
+    use proptest::prelude::*;
+    use std::alloc::{GlobalAlloc, Layout};
+
+    #[test]
+    fn an_object_has_the_room_that_it_says() {
+        for size in [0, 1, 15, 24, 25, 1000, STEP, 3 * STEP + 1] {
+            for align in [1, 16, 64, 4096] {
+                let at = allocate(size, align, true);
+                assert!(contains(at as usize) && (at as usize).is_multiple_of(align.max(16)));
+                // SAFETY: given just now, and so long.
+                unsafe {
+                    assert!(usable(at) >= size);
+                    assert!((0..size).all(|i| *at.add(i) == 0));
+                    at.write_bytes(0xee, usable(at));
+                    free(at);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_resized_object_keeps_its_bytes() {
+        let mut at = allocate(10, 16, false);
+        // SAFETY: as long as is said.
+        unsafe {
+            at.write_bytes(7, 10);
+            for size in [100, 100_000, 3 * STEP, 20] {
+                at = resize(at, size);
+                assert!((0..10).all(|i| *at.add(i) == 7));
+                at.add(10).write_bytes(8, size - 10);
+            }
+            free(at);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Objects of the global allocator against plain vectors.
+        #[test]
+        fn allocations_keep_their_bytes(
+            steps in prop::collection::vec((0_usize..8, 1_usize..2 * LARGE, 0_u32..14), 0..30)
+        ) {
+            let mut live: Vec<Option<(*mut u8, Layout, u8)>> = vec![None; 8];
+            let check = |(at, layout, value): (*mut u8, Layout, u8)| {
+                // SAFETY: live, and so long.
+                let bytes = unsafe { std::slice::from_raw_parts(at, layout.size()) };
+                assert!(bytes.iter().all(|&byte| byte == value));
+            };
+            for (number, (place, size, align)) in steps.into_iter().enumerate() {
+                let value = number as u8;
+                let layout = Layout::from_size_align(size, 1 << align).unwrap();
+                // SAFETY: each object is used as long as it lives, with the layout that it has.
+                unsafe {
+                    live[place] = match live[place] {
+                        None => {
+                            let at = Own.alloc_zeroed(layout);
+                            check((at, layout, 0));
+                            Some((at, layout))
+                        }
+                        Some((at, old, had)) if number % 2 == 0 => {
+                            let new = Layout::from_size_align(size, old.align()).unwrap();
+                            let at = Own.realloc(at, old, size);
+                            check((at, Layout::from_size_align(size.min(old.size()), 1).unwrap(), had));
+                            Some((at, new))
+                        }
+                        Some((at, old, had)) => {
+                            check((at, old, had));
+                            Own.dealloc(at, old);
+                            None
+                        }
+                    }
+                    .map(|(at, layout)| {
+                        assert!((at as usize).is_multiple_of(layout.align()));
+                        at.write_bytes(value, layout.size());
+                        (at, layout, value)
+                    });
+                }
+            }
+            for object in live.into_iter().flatten() {
+                check(object);
+                // SAFETY: as above.
+                unsafe { Own.dealloc(object.0, object.1) };
+            }
+        }
+    }
+}
