@@ -328,6 +328,31 @@ fn an_extent_in_use_comes_back_together() {
     assert!(next.iter().all(|block| !victims.contains(block)), "{next:?}");
 }
 
+/// A program that goes over more than memory holds, again and again: LRU finds nothing of it, each time.
+#[test]
+fn rounds_over_more_than_memory_find_what_came_first() {
+    let (frames, data, rounds) = (4000, 16_000, 5);
+    let refs: Vec<u32> = (0..rounds).flat_map(|_| 0..data).collect();
+    let page_ins =
+        |name| simulate_soft(policy(name, frames).as_mut(), &refs, frames, SoftFrames::exactly(80)).page_ins;
+    let again = u64::from((rounds - 1) * data);
+    assert_eq!(page_ins("lru"), again);
+    // Of the quarter that fits, at least two thirds are found.
+    assert!(page_ins("auto") * 6 < again * 5, "{} of {again}", page_ins("auto"));
+}
+
+/// What came first, and is used no more, does not keep its place from what is used now.
+#[test]
+fn what_is_used_no_more_gives_way() {
+    let frames = 4000;
+    let rounds = 10;
+    // Nine tenths of memory, of blocks that came last.
+    let refs: Vec<u32> = (0..8000).chain((0..rounds).flat_map(|_| 8000..11_600)).collect();
+    let auto = simulate_soft(policy("auto", frames).as_mut(), &refs, frames, SoftFrames::exactly(80));
+    // Memory is turned over once, and then nothing is missing.
+    assert!(auto.page_ins < 2 * frames as u64, "{auto:?}");
+}
+
 #[test]
 fn auto_sorts_with_no_more_page_ins_than_lru() {
     let mut refs = Vec::new();

@@ -177,6 +177,16 @@ impl Auto {
         self.blocks[usize::from(NEW)] + self.blocks[usize::from(NEW_OLD)]
     }
 
+    /// As long as there is room for all, newcomers beyond their share are kept: the first that came, and not the last, are what a program that
+    /// goes over everything again will find.
+    fn settle(&mut self) {
+        while !self.short && self.new_len() > self.new_share && self.lists.len(NEW) > YOUNG_MIN {
+            let extent = self.lists.oldest(NEW).expect("a list with extents has an oldest");
+            self.unlist(extent);
+            self.enlist(KEPT, extent);
+        }
+    }
+
     /// Moves the oldest of the younger parts on, and chooses which of their blocks to watch.
     fn age(&mut self) {
         while self.short {
@@ -290,6 +300,7 @@ impl Replacement for Auto {
             came.left = 0;
         }
         self.enlist(if kept { KEPT } else { NEW }, extent);
+        self.settle();
         self.age();
     }
 
