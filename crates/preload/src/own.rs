@@ -12,9 +12,11 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_sys::{PAGE, memory};
 
-/// Addresses that the heap may fill: so many, or as many as there are.
-const MOST: usize = 16 << 30;
-const LEAST: usize = 64 << 20;
+/// Addresses that the heap may fill. Large tables are elsewhere, so it will not.
+const MOST: usize = 1 << 30;
+/// The least, and the part of the addresses that it takes where those are limited (`ulimit -v`): the arena wants the rest.
+const LEAST: usize = 16 << 20;
+const PART_OF_LIMIT: usize = 64;
 
 /// Addresses are taken in steps of so many bytes.
 const STEP: usize = 256 << 10;
@@ -73,7 +75,12 @@ unsafe impl Allocator for Room {
 
 /// Reserves the range. It stays empty where not even the least is to be had.
 fn open() {
-    let mut len = MOST;
+    // SAFETY: plain data, for which zeros are a value.
+    let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+    // SAFETY: the answer is ours to write to.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0;
+    let most = if known { limit.rlim_cur as usize / PART_OF_LIMIT } else { MOST };
+    let mut len = most.clamp(LEAST, MOST).next_multiple_of(STEP);
     while len >= LEAST {
         if let Ok(at) = memory::reserve(len) {
             // A few objects are to cost a few pages.
