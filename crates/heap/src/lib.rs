@@ -7,14 +7,16 @@
 //!
 //! A heap is not for several threads at a time. Several may share a [`Table`], which tells whose an object is.
 
+mod growing;
 mod sizes;
 mod small;
 mod table;
 
+pub use growing::{Grow, Growing};
 pub use small::NotAnObject;
 pub use table::{CHUNK, Table};
 
-use dlmalloc::{Allocator, Dlmalloc};
+use dlmalloc::Dlmalloc;
 use small::{CHUNK_BITS, Small, Source};
 use std::sync::atomic::Ordering::Relaxed;
 use table::{EMPTY, MEDIUM};
@@ -40,44 +42,20 @@ struct Part<M> {
     heap: u8,
 }
 
-// SAFETY: `Memory` promises ranges that nobody else has; none is taken back.
-unsafe impl<M: Memory + Send> Allocator for Part<M> {
-    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        let size = size.next_multiple_of(CHUNK);
-        let Some(at) = self.memory.take(size) else { return (std::ptr::null_mut(), 0, 0) };
+// SAFETY: `Memory` promises ranges that nobody else has.
+unsafe impl<M: Memory> Grow for Part<M> {
+    fn grow(&self, size: usize) -> Option<(usize, usize)> {
+        let size = size.checked_next_multiple_of(CHUNK)?;
+        let at = self.memory.take(size)?;
         self.memory.table().note(at, size, self.heap, MEDIUM);
-        (at as *mut u8, size, 0)
-    }
-
-    fn remap(&self, _at: *mut u8, _old: usize, _new: usize, _move: bool) -> *mut u8 {
-        std::ptr::null_mut()
-    }
-
-    fn free_part(&self, _at: *mut u8, _old: usize, _new: usize) -> bool {
-        false
-    }
-
-    fn free(&self, _at: *mut u8, _size: usize) -> bool {
-        false
-    }
-
-    fn can_release_part(&self, _flags: u32) -> bool {
-        false
-    }
-
-    fn allocates_zeros(&self) -> bool {
-        false
-    }
-
-    fn page_size(&self) -> usize {
-        4096
+        Some((at, size))
     }
 }
 
 /// Slabs come from memory, their bits from the heap for larger objects: they lie close together there.
 struct Slabs<'a, M: Memory + Send> {
     memory: &'a M,
-    medium: &'a mut Dlmalloc<Part<M>>,
+    medium: &'a mut Dlmalloc<Growing<Part<M>>>,
 }
 
 impl<M: Memory + Send> Source for Slabs<'_, M> {
@@ -106,13 +84,13 @@ pub struct Heap<M: Memory + Send> {
     heap: u8,
     memory: M,
     small: Small,
-    medium: Dlmalloc<Part<M>>,
+    medium: Dlmalloc<Growing<Part<M>>>,
 }
 
 impl<M: Memory + Send + Copy> Heap<M> {
     /// An empty one, number `heap` of those that share a table.
     pub const fn new(memory: M, heap: u8) -> Self {
-        let medium = Dlmalloc::new_with_allocator(Part { memory, heap });
+        let medium = Dlmalloc::new_with_allocator(Growing(Part { memory, heap }));
         Heap { heap, memory, small: Small::new(), medium }
     }
 

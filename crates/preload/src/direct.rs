@@ -384,4 +384,40 @@ mod tests {
         }
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EBADF));
     }
+
+    #[test]
+    fn each_name_is_the_function_that_it_says() {
+        let path = std::env::temp_dir().join(format!("terapage-names-{}", std::process::id()));
+        let file = std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let fd = file.as_raw_fd();
+        let piece =
+            |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let (mut a, mut b) = (*b"ab", *b"cde");
+        let out = [piece(&mut a), piece(&mut b)];
+        let (mut c, mut d) = ([0; 2], [0; 3]);
+        let into = [piece(&mut c), piece(&mut d)];
+        // SAFETY: the pieces are as long as they say.
+        unsafe {
+            assert_eq!(super::write(fd, b"01".as_ptr().cast(), 2), 2);
+            assert_eq!(super::writev(fd, out.as_ptr(), 2), 5);
+            assert_eq!(super::pwrite64(fd, b"xyz".as_ptr().cast(), 3, 100), 3);
+            assert_eq!(super::pwritev64(fd, out.as_ptr(), 2, 200), 5);
+            assert_eq!(super::pwritev64v2(fd, out.as_ptr(), 2, 300, 0), 5);
+            assert_eq!(super::pwritev64v2(fd, out.as_ptr(), 1, HERE, 0), 2);
+            let mut got = [0; 3];
+            for (from, expected) in [(0, b"01a"), (5, b"dea"), (100, b"xyz"), (200, b"abc"), (302, b"cde")] {
+                assert_eq!(super::pread64(fd, got.as_mut_ptr().cast(), 3, from), 3);
+                assert_eq!(&got, expected);
+            }
+            assert_eq!(super::preadv64(fd, into.as_ptr(), 2, 200), 5);
+            assert_eq!((&c, &d), (b"ab", b"cde"));
+            assert_eq!(super::preadv64v2(fd, into.as_ptr(), 2, 299, 0), 5);
+            assert_eq!((&c, &d), (b"\0a", b"bcd"));
+            (&file).seek(SeekFrom::Start(0)).unwrap();
+            assert_eq!(super::read(fd, got.as_mut_ptr().cast(), 2), 2);
+            assert_eq!(super::readv(fd, into.as_ptr(), 2), 5);
+            assert_eq!((&got[..2], &c, &d), (&b"01"[..], b"ab", b"cde"));
+        }
+    }
 }

@@ -192,7 +192,7 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
             return large(size, align, zero);
         }
         if !all {
-            return next::allocate(size, align, zero);
+            return or_none(next::allocate(size, align, zero));
         }
     }
     let at = or_none(heap_of(thread).lock().allocate(size, align));
@@ -251,9 +251,12 @@ unsafe fn release(at: *mut u8) {
 
 unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     if !arena::contains(old as usize) {
-        if !own::contains(old as usize) && is_next(size) {
+        if !own::contains(old as usize)
+            && is_next(size)
             // SAFETY: the caller's promise.
-            return unsafe { next::resize(old, size) };
+            && let Some(new) = unsafe { next::resize(old, size) }
+        {
+            return new;
         }
     } else if let Some(heap) = TABLE.heap_of(old as usize) {
         if size < large_from() {
@@ -273,15 +276,22 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
             }
             return old;
         }
-    } else if is_next(size) {
+    } else if is_next(size)
         // SAFETY: the caller's promise.
-        return unsafe { next::resize(old, size) };
+        && let Some(new) = unsafe { next::resize(old, size) }
+    {
+        return new;
+    }
+    // SAFETY: the caller's promise.
+    let had = unsafe { usable(old) };
+    if had == 0 {
+        not_an_object();
     }
     let new = allocate(size, 16, false);
     if !new.is_null() {
         // SAFETY: both are at least as long as what is copied, and apart.
         unsafe {
-            new.copy_from_nonoverlapping(old, usable(old).min(size));
+            new.copy_from_nonoverlapping(old, had.min(size));
             release(old);
         }
     }

@@ -77,19 +77,17 @@ pub unsafe fn free(at: *mut u8) {
     }
 }
 
-/// Makes an object `size` bytes long, here or elsewhere. Null, and `errno`: there is no room, and it is as it was.
+/// Makes an object `size` bytes long, here or elsewhere. Null, and `errno`: there is no room, and it is as it was. `None`: nobody knows whose
+/// it is.
 ///
 /// # Safety
 /// As for [`free`].
-pub unsafe fn resize(at: *mut u8, size: usize) -> *mut u8 {
+pub unsafe fn resize(at: *mut u8, size: usize) -> Option<*mut u8> {
     // SAFETY: the caller's promise.
-    unsafe {
-        found!(REALLOC as fn(*mut u8, usize) -> *mut u8)
-            .map_or(std::ptr::null_mut(), |realloc| realloc(at, size))
-    }
+    unsafe { found!(REALLOC as fn(*mut u8, usize) -> *mut u8).map(|realloc| realloc(at, size)) }
 }
 
-/// The bytes that an object has room for.
+/// The bytes that an object has room for; 0 where nobody knows whose it is.
 ///
 /// # Safety
 /// As for [`free`].

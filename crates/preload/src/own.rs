@@ -7,9 +7,10 @@
 //! It is the [global allocator](Own) of the library; and `malloc`'s, for what must not be paged.
 
 use crate::lock::Lock;
-use dlmalloc::{Allocator, Dlmalloc};
+use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use terapage_heap::{Grow, Growing};
 use terapage_sys::{PAGE, memory};
 
 /// Addresses that the heap may fill. Large tables are elsewhere, so it will not.
@@ -33,43 +34,16 @@ static TO: AtomicUsize = AtomicUsize::new(0);
 struct Room;
 
 // SAFETY: the ranges are parts of one reservation, each given once.
-unsafe impl Allocator for Room {
-    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+unsafe impl Grow for Room {
+    fn grow(&self, size: usize) -> Option<(usize, usize)> {
         if FROM.load(Relaxed) == 0 {
             open();
         }
         let at = FILLED.load(Relaxed);
-        match size.checked_next_multiple_of(STEP).and_then(|size| Some((size, at.checked_add(size)?))) {
-            Some((size, end)) if end <= TO.load(Relaxed) => {
-                FILLED.store(end, Relaxed);
-                (at as *mut u8, size, 0)
-            }
-            _ => (std::ptr::null_mut(), 0, 0),
-        }
-    }
-
-    fn remap(&self, _at: *mut u8, _old: usize, _new: usize, _move: bool) -> *mut u8 {
-        std::ptr::null_mut()
-    }
-
-    fn free_part(&self, _at: *mut u8, _old: usize, _new: usize) -> bool {
-        false
-    }
-
-    fn free(&self, _at: *mut u8, _size: usize) -> bool {
-        false
-    }
-
-    fn can_release_part(&self, _flags: u32) -> bool {
-        false
-    }
-
-    fn allocates_zeros(&self) -> bool {
-        false
-    }
-
-    fn page_size(&self) -> usize {
-        PAGE
+        let size = size.checked_next_multiple_of(STEP)?;
+        let end = at.checked_add(size).filter(|&end| end <= TO.load(Relaxed))?;
+        FILLED.store(end, Relaxed);
+        Some((at, size))
     }
 }
 
@@ -94,7 +68,7 @@ fn open() {
     }
 }
 
-static HEAP: Lock<Dlmalloc<Room>> = Lock::new(Dlmalloc::new_with_allocator(Room));
+static HEAP: Lock<Dlmalloc<Growing<Room>>> = Lock::new(Dlmalloc::new_with_allocator(Growing(Room)));
 
 /// Objects that lie before this are of the process that forked this one: they may be used, but not given back.
 static INHERITED: AtomicUsize = AtomicUsize::new(0);
@@ -107,7 +81,7 @@ static INHERITED: AtomicUsize = AtomicUsize::new(0);
 pub unsafe fn renew() {
     INHERITED.store(FILLED.load(Relaxed), Relaxed);
     // SAFETY: the caller's promise: nobody else uses the lock.
-    unsafe { HEAP.renew(Dlmalloc::new_with_allocator(Room)) };
+    unsafe { HEAP.renew(Dlmalloc::new_with_allocator(Growing(Room))) };
 }
 
 fn is_inherited(at: *mut u8) -> bool {
@@ -229,7 +203,7 @@ unsafe impl GlobalAlloc for Own {
 
 #[cfg(test)]
 mod tests {
-    use super::{LARGE, Own, STEP, allocate, contains, free, resize, usable};
+    use super::{LARGE, Own, STEP, allocate, contains, free, renew, resize, usable};
     use proptest::prelude::*;
     use std::alloc::{GlobalAlloc, Layout};
 
@@ -262,6 +236,32 @@ mod tests {
                 at.add(10).write_bytes(8, size - 10);
             }
             free(at);
+        }
+    }
+
+    #[test]
+    fn a_child_leaves_alone_what_it_inherits() {
+        let old: Vec<*mut u8> = (0..100).map(|_| allocate(100, 16, false)).collect();
+        // SAFETY: the objects are as long as is said; the child uses nothing but this heap, and ends.
+        unsafe {
+            old.iter().for_each(|at| at.write_bytes(7, 100));
+            let child = libc::fork();
+            assert!(child >= 0);
+            if child == 0 {
+                renew();
+                let longer = resize(old[0], 5000);
+                let mut right = (0..100).all(|i| *longer.add(i) == 7);
+                old.iter().for_each(|&at| free(at));
+                for _ in 0..1000 {
+                    let new = allocate(100, 16, false);
+                    right &= !new.is_null() && old.iter().all(|&at| at.addr().abs_diff(new.addr()) >= 100);
+                }
+                libc::_exit(if right { 0 } else { 1 });
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            assert_eq!(status, 0);
+            old.into_iter().for_each(|at| free(at));
         }
     }
 
