@@ -98,6 +98,20 @@ def malloc_library(runner, scale):
         runner.run([runner.shared("own_malloc"), str(scale.amount)], env={"TERAPAGE_HEAP": mode})
 
 
+def server_prepare(runner, scale):
+    c_program("server.c")["prepare"](runner, scale)
+
+
+def server(runner, scale):
+    """A program that gives up being root: then its store's directory must be open to it."""
+    store = runner.path("store")
+    os.makedirs(store, exist_ok=True)
+    os.chmod(runner.shared("."), 0o711)
+    for place in (runner.place, store):
+        os.chmod(place, 0o777)
+    runner.run([runner.shared("server"), str(scale.amount)])
+
+
 def text(runner, scale):
     """Writes `amount` MB of text."""
     with open(runner.shared("text"), "wb") as file:
@@ -285,7 +299,10 @@ CASES = [
     Case("cold-fork", Scale(32, 128), Scale(64, 640), **c_program("cold_fork.c", "-Wno-pointer-arith")),
     Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
-    Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin")),
+    Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),
+    Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
+    Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
+    Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),
     Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),
     Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),

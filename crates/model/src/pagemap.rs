@@ -44,4 +44,17 @@ impl Pagemap {
         });
         Ok(())
     }
+
+    /// For each page from `at` on, whether it is there, and a child's too.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
+        with(|machine| {
+            for (index, out) in pages.iter_mut().enumerate() {
+                *out = machine.page(at + index * PAGE).is_some_and(|page| page.present && page.shared);
+            }
+        });
+        Ok(())
+    }
 }

@@ -157,6 +157,14 @@ mod thread {
 
     pub fn restore_signals(_old: &Signals) {}
 
+    pub fn own_name() -> usize {
+        1
+    }
+
+    pub fn is_internal(_thread: usize) -> bool {
+        false
+    }
+
     pub fn id() -> u32 {
         1
     }

@@ -13,6 +13,7 @@ use crate::engine::{CHILDREN, Engine};
 use crate::slots::Slots;
 use crate::table::State;
 use crate::{Error, Mailbox};
+use std::ops::Range;
 use std::sync::Arc;
 use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
@@ -92,10 +93,10 @@ impl Engine {
         self.mover = Arc::new(self.mover.reopen()?);
         self.assert_untouched()?;
         self.pool.register(&self.mover)?;
-        let ranges: Vec<_> =
-            self.table.regions().iter().map(|region| (region.first, region.blocks)).collect();
-        for &(first, blocks) in &ranges {
-            self.register_paged(first, first + blocks)?;
+        let regions = self.table.loose();
+        let count = regions.len() as u64;
+        for (first, blocks, loose) in regions {
+            self.register_paged(first, first + blocks, loose)?;
         }
         self.ring = None;
         self.carriers = Carriers::default();
@@ -118,7 +119,7 @@ impl Engine {
         self.slots.grown(self.stores[usize::from(self.own_origin())].slots());
         counters.budget_bytes.store((self.options.frames * self.block) as u64, Relaxed);
         counters.block_bytes.store(self.block as u64, Relaxed);
-        counters.regions.store(ranges.len() as u64, Relaxed);
+        counters.regions.store(count, Relaxed);
         self.counters = counters;
         self.mailbox = mailbox;
         Ok(())
@@ -145,21 +146,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Registers the blocks that are paged, which may be all: the usual case is one call.
-    fn register_paged(&mut self, first: u32, end: u32) -> Result<(), Error> {
-        if self.counters.released_bytes.load(std::sync::atomic::Ordering::Relaxed) == 0 {
-            let len = (end - first) as usize * self.block;
-            return Ok(self.mover.register(self.table.address(first), len)?);
-        }
-        let mut block = first;
-        while block < end {
-            let loose = self.table.state(block) == State::Loose;
-            let run =
-                (block..end).take_while(|&block| (self.table.state(block) == State::Loose) == loose).count();
-            if !loose {
-                self.mover.register(self.table.address(block), run * self.block)?;
+    /// Registers the blocks from `first` to `end` that are paged, which may be all: the usual case is one call. Only those of `loose` are looked
+    /// at: a region has a hundred million.
+    fn register_paged(&mut self, first: u32, end: u32, loose: Range<u32>) -> Result<(), Error> {
+        let mut paged = first;
+        for block in loose.chain(std::iter::once(end)) {
+            if block < end && self.table.state(block) != State::Loose {
+                continue;
             }
-            block += run as u32;
+            if paged < block {
+                let len = (block - paged) as usize * self.block;
+                self.mover.register(self.table.address(paged), len)?;
+            }
+            paged = block + 1;
         }
         Ok(())
     }

@@ -119,6 +119,11 @@ impl Mover {
         self.pagemap.present(at, pages)
     }
 
+    /// Which pages are there and others' too.
+    pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
+        self.pagemap.shared(at, pages)
+    }
+
     /// Calls `each` with every range of pages in this one that are there. Whether the kernel can tell.
     pub fn each_present(&self, range: Range<usize>, each: impl FnMut(Range<usize>)) -> Result<bool> {
         self.pagemap.each_present(range, each)

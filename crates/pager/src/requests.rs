@@ -165,8 +165,14 @@ impl Engine {
         let step = (there.len() / pages) as u32;
         for part in (first..end).step_by(step as usize) {
             let count = step.min(end - part);
-            let there = &mut there[..count as usize * pages];
-            self.mover.present(self.table.address(part), there)?;
+            let (there, from) = (&mut there[..count as usize * pages], self.table.address(part));
+            // The kernel's page of zeros, which is there where memory was only read, does not count as this process's, and is not copied by each fork.
+            self.mover.shared(from, there)?;
+            for (page, _) in there.iter().enumerate().filter(|(_, shared)| **shared) {
+                // SAFETY: the page is there, and the program may write to it.
+                unsafe { memory::make_exclusive(from + page * PAGE) };
+            }
+            self.mover.present(from, there)?;
             for block in part..part + count {
                 let there = &there[(block - part) as usize * pages..][..pages];
                 if there.iter().all(|there| !there) {

@@ -1,6 +1,7 @@
 //! What is known of each block, and which addresses are paged.
 
 use crate::usage::Usage;
+use std::ops::Range;
 use terapage_stats::RegionTable;
 use terapage_sys::memory;
 
@@ -74,6 +75,8 @@ pub(crate) struct Region {
     pub first: u32,
     /// Blocks in it.
     pub blocks: u32,
+    /// No block outside of this range was ever Loose.
+    loose: Range<u32>,
     entries: *mut Entry,
 }
 
@@ -101,7 +104,7 @@ impl Table {
         let entries = memory::reserve(blocks as usize * size_of::<Entry>())?.cast();
         let first = self.next;
         self.next += blocks;
-        self.regions.push(Region { start, first, blocks, entries });
+        self.regions.push(Region { start, first, blocks, loose: first..first, entries });
         Ok(first)
     }
 
@@ -155,7 +158,24 @@ impl Table {
     /// Changes the state of a block: the one way to do so, since frames are counted by region.
     pub fn set_state(&mut self, block: u32, state: State) {
         let old = std::mem::replace(&mut self.get_mut(block).state, state);
+        if state == State::Loose {
+            self.note_loose(block);
+        }
         self.usage.changed(block, old, state);
+    }
+
+    fn note_loose(&mut self, block: u32) {
+        let region = self.regions.iter_mut().find(|region| block.wrapping_sub(region.first) < region.blocks);
+        let loose = &mut region.expect("a block of a region").loose;
+        *loose = match loose.start == loose.end {
+            true => block..block + 1,
+            false => loose.start.min(block)..loose.end.max(block + 1),
+        };
+    }
+
+    /// A region's number among the blocks, how many it has, and where in it blocks may be Loose.
+    pub fn loose(&self) -> Vec<(u32, u32, Range<u32>)> {
+        self.regions.iter().map(|region| (region.first, region.blocks, region.loose.clone())).collect()
     }
 
     pub fn state(&self, block: u32) -> State {

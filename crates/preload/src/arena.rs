@@ -15,6 +15,9 @@ const DIRTY_BYTES: usize = 64 << 20;
 /// Bytes in use from which on the rest of the arena is to be of huge pages, until it is paged.
 const HUGE_FROM: usize = 8 << 20;
 
+/// Core dumps have so many bytes more, at a time: each time costs a system call.
+const DUMP_STEP: usize = 64 << 20;
+
 /// What the arena's lock guards.
 pub struct Arena {
     pub ranges: Ranges,
@@ -27,15 +30,18 @@ pub struct Arena {
     pub named: Vec<Named>,
     /// The kernel has been told to use huge pages.
     huge: bool,
+    /// What lies before this is in a core dump.
+    dumped: usize,
     /// The pager is started when more bytes than this are in use.
     start_at: usize,
 }
 
-pub static ARENA: Lock<Arena> = Lock::new(Arena {
+pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     ranges: Ranges::empty(),
     loose: Spans::new(),
     odd: Spans::new(),
     huge: false,
+    dumped: 0,
     pager: None,
     named: Vec::new(),
     start_at: usize::MAX,
@@ -98,8 +104,19 @@ impl Arena {
             memory::advise(from, END.load(Relaxed) - from, libc::MADV_HUGEPAGE);
         }
         self.start_if_due();
+        self.show_in_dumps();
         self.count_by_region(at, at + len, fresh);
         Some(at)
+    }
+
+    /// A core dump is to have what was given out, but not terabytes that never were.
+    fn show_in_dumps(&mut self) {
+        let fresh = self.ranges.fresh();
+        if fresh > self.dumped {
+            let (from, to) = (self.dumped.max(START.load(Relaxed)), END.load(Relaxed));
+            self.dumped = fresh.next_multiple_of(DUMP_STEP).min(to);
+            memory::advise(from, self.dumped - from, libc::MADV_DODUMP);
+        }
     }
 
     /// Bytes that the program may have filled.
@@ -209,6 +226,11 @@ impl Arena {
         }
     }
 
+    /// Bytes of a range whose pages are not simply readable and writable memory.
+    pub fn odd_bytes(&self, at: usize, to: usize) -> usize {
+        self.odd.within(at, to).iter().map(|(from, to)| to - from).sum()
+    }
+
     /// Whether the block at an address is not paged.
     pub fn is_loose(&self, at: usize) -> bool {
         self.loose.meets(at, at + 1)
@@ -224,6 +246,7 @@ impl Arena {
         let fresh = self.ranges.fresh();
         let extended = self.ranges.extend(at, len);
         self.start_if_due();
+        self.show_in_dumps();
         self.count_by_region(at, at + len, fresh);
         extended
     }

@@ -6,8 +6,8 @@
 //!
 //! What else it uses there is [rehearsed](crate::fork).
 
-use crate::objects::each_segment;
-use std::ffi::{c_int, c_void};
+use crate::objects::{each_segment, symbol_of};
+use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -28,13 +28,9 @@ impl Code {
     }
 }
 
-/// `dladdr1`'s request for the symbol itself.
-const RTLD_DL_SYMENT: c_int = 1;
-
 unsafe extern "C" {
     /// The loader's: never called here, but it says where the loader is.
     fn __tls_get_addr(index: *const usize) -> *mut u8;
-    fn dladdr1(at: *const c_void, info: *mut libc::Dl_info, more: *mut *mut c_void, what: c_int) -> c_int;
 }
 
 /// Finds them.
@@ -50,18 +46,7 @@ pub fn find() {
 
 /// The code of the function at an address; empty where nobody knows.
 fn code_of(at: *const c_void) -> Range<usize> {
-    let mut symbol: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the description is plain data, for which zeros are a value; both are ours to write to. The symbol is the loader's, which
-    // keeps it as long as the library is loaded: for good.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if dladdr1(at, &raw mut info, &raw mut symbol, RTLD_DL_SYMENT) == 0 || symbol.is_null() {
-            return 0..0;
-        }
-        let symbol = &*symbol.cast::<libc::Elf64_Sym>();
-        let start = info.dli_saddr as usize;
-        start..start + symbol.st_size as usize
-    }
+    symbol_of(at).map_or(0..0, |(start, symbol)| start..start + symbol.st_size as usize)
 }
 
 /// Whether memory for code that goes on at `caller` is never paged.

@@ -158,6 +158,33 @@ pub unsafe extern "C" fn close(number: c_int) -> c_int {
 /// # Safety
 /// As the C library has it.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    if fd::is_ours(new) {
+        return refuse();
+    }
+    // SAFETY: the caller's promise. Where `dup3` is the only one, it refuses what `dup2` takes as done.
+    unsafe {
+        if old == new {
+            return if libc::fcntl(old, libc::F_GETFD) < 0 { -1 } else { new };
+        }
+        libc::syscall(libc::SYS_dup3, old as i64, new as i64, 0i64) as c_int
+    }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if fd::is_ours(new) {
+        return refuse();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_dup3, old as i64, new as i64, flags as i64) as c_int }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let mut from = first;
     for ours in fd::ours_sorted() {

@@ -10,11 +10,26 @@ use crate::lock::Lock;
 use crate::{heap, own, process};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use terapage_pager::Forking;
-use terapage_sys::thread;
+use terapage_sys::thread::{self, Signals};
 
-static FORKING: Lock<Option<Forking>> = Lock::new(None);
+/// What a fork has in hand between its two halves; the forking thread's, which has the arena's lock.
+static FORKING: Lock<Option<InHand>> = Lock::new(None);
+
+struct InHand {
+    pager: Option<Forking>,
+    /// The heaps' locks that it has taken.
+    heaps: u32,
+    /// The signals that it let wait.
+    signals: Signals,
+}
+
+/// The threads that are about to fork and have rehearsed.
+static READY: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
+
+/// The C library's `fork`.
+static FORK: AtomicUsize = AtomicUsize::new(0);
 
 /// What a thread that begins reads of the locale: the tables of `ctype.h` (`_NL_CTYPE_CLASS`, `_NL_CTYPE_TOUPPER`, `_NL_CTYPE_TOLOWER`).
 const CLASSES: [c_int; 3] = [0, 1, 3];
@@ -39,28 +54,69 @@ unsafe extern "C" {
     fn _IO_iter_file(stream: *const c_void) -> *const Stream;
 }
 
+/// Finds the C library's `fork`. Nobody forks before this library has begun.
+pub fn find() {
+    // SAFETY: the name ends in a zero byte.
+    FORK.store(unsafe { libc::dlsym(libc::RTLD_NEXT, c"fork".as_ptr()) } as usize, SeqCst);
+}
+
 /// Asks to be told of forks.
 pub fn open() {
     // SAFETY: the three functions live as long as the process.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
+/// What can take memory of the program's own `malloc` is done here: once other libraries have been told of the fork, such a `malloc` may hold its locks for it.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> libc::pid_t {
+    let me = thread::id();
+    let place = READY.iter().find(|place| place.compare_exchange(0, me, SeqCst, SeqCst).is_ok());
+    if let Some(place) = place {
+        if hold() {
+            rehearse();
+        } else {
+            place.store(0, SeqCst);
+        }
+    }
+    match FORK.load(SeqCst) {
+        // SAFETY: the C library's function has this type.
+        at if at != 0 => unsafe { std::mem::transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(at)() },
+        _ => {
+            crate::set_errno(libc::ENOSYS);
+            -1
+        }
+    }
+}
+
+/// Whether the calling thread has rehearsed in [`fork`]; not a second time.
+fn is_ready() -> bool {
+    READY.iter().any(|place| place.compare_exchange(thread::id(), 0, SeqCst, SeqCst).is_ok())
+}
+
 unsafe extern "C" fn before() {
-    if hold() {
+    let signals = thread::block_signals();
+    let is_ready = is_ready();
+    if is_ready || hold() {
         // Before any other lock, and for as long: the C library takes it too, once the pager stands still, and another thread that
         // had it then might wait for a page. (A thread may take it several times.)
         // SAFETY: given back in the parent; made anew by the C library in the child.
         unsafe { _IO_list_lock() };
         STREAMS.store(thread::id(), SeqCst);
-        rehearse();
+        if !is_ready {
+            rehearse();
+        }
     }
-    heap::take_all();
+    let heaps = heap::take_all();
     ARENA.take();
     // SAFETY: taken just now.
     let arena = unsafe { ARENA.value() };
-    if let Some(pager) = &arena.pager {
-        let forking = process::or_fail(pager.before_fork());
-        *FORKING.lock() = Some(forking);
+    let pager = arena.pager.as_ref().map(|pager| process::or_fail(pager.before_fork()));
+    let is_paged = pager.is_some();
+    *FORKING.lock() = Some(InHand { pager, heaps, signals });
+    if is_paged {
         if STREAMS.load(SeqCst) == thread::id() {
             // What the last of them sent away, in a small budget, comes again.
             (0..2).for_each(|_| touch());
@@ -113,19 +169,26 @@ fn touch() {
     }
 }
 
-fn after() {
+fn after(heaps: u32, signals: &Signals) {
     ARENA.give();
-    heap::give_all();
+    heap::give(heaps);
+    thread::restore_signals(signals);
+}
+
+fn in_hand() -> InHand {
+    let in_hand = FORKING.lock().take();
+    in_hand.unwrap_or_else(|| process::fail("a fork that nobody was told of"))
 }
 
 unsafe extern "C" fn in_parent() {
     // SAFETY: taken in `before`.
     let arena = unsafe { ARENA.value() };
-    if let (Some(pager), Some(forking)) = (&arena.pager, FORKING.lock().take()) {
+    let InHand { pager: forking, heaps, signals } = in_hand();
+    if let (Some(pager), Some(forking)) = (&arena.pager, forking) {
         pager.after_fork_in_parent(forking);
         arena.set_forkable(false);
     }
-    after();
+    after(heaps, &signals);
     if STREAMS.compare_exchange(thread::id(), 0, SeqCst, SeqCst).is_ok() {
         // SAFETY: taken in `before`.
         unsafe { _IO_list_unlock() };
@@ -137,14 +200,17 @@ unsafe extern "C" fn in_child() {
     unsafe { own::renew() };
     thread::forget_others();
     STREAMS.store(0, SeqCst);
+    READY.iter().for_each(|place| place.store(0, SeqCst));
     crate::exit::own();
-    let _internal = thread::Internal::enter();
+    let internal = thread::Internal::enter();
     // SAFETY: taken in `before`.
     let arena = unsafe { ARENA.value() };
-    if let (Some(pager), Some(forking)) = (&mut arena.pager, FORKING.lock().take()) {
+    let InHand { pager: forking, heaps, signals } = in_hand();
+    if let (Some(pager), Some(forking)) = (&mut arena.pager, forking) {
         process::or_fail(pager.after_fork_in_child(forking));
         arena.set_forkable(false);
         arena.count_in_use();
     }
-    after();
+    drop(internal);
+    after(heaps, &signals);
 }

@@ -9,9 +9,9 @@
 use crate::arena::{self, ARENA};
 use crate::callers::{self, is_unpaged};
 use crate::lock::Lock;
-use crate::objects::object_of;
+use crate::objects::{is_defined, object_of};
 use crate::{next, own, set_errno};
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
 use terapage_sys::{PAGE, memory, thread};
@@ -95,20 +95,37 @@ pub fn open(mode: terapage_config::Heap) {
 
 /// Whether the program's `malloc` is ours, and not one of its own.
 pub fn stands_in() -> bool {
-    // SAFETY: the name ends in a zero byte.
-    let used = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
+    // In a program that is not position independent a name may stand for no more than its own jump to the function elsewhere. That is so for
+    // those whose addresses it takes: hardly for all of them.
+    let used = |name: &CStr| {
+        // SAFETY: the name ends in a zero byte.
+        let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        is_defined(at).then(|| object_of(at))
+    };
+    let used = [c"malloc", c"calloc", c"realloc", c"free", c"memalign", c"posix_memalign"]
+        .into_iter()
+        .find_map(used);
     // Our own name for it would mean the program's, too.
-    object_of(used) == object_of(malloc_for as *const c_void)
+    used.is_none_or(|used| used == object_of(malloc_for as *const c_void))
 }
 
-/// The heaps' locks, taken in order, for a fork.
-pub fn take_all() {
-    ALL_HEAPS.iter().for_each(Lock::take);
+/// The heaps' locks, taken in order, for a fork: a bit for each. One that the thread has already it goes on with after the fork, in the parent and
+/// in the child: a signal's handler forks.
+pub fn take_all() -> u32 {
+    let mut taken = 0;
+    for (number, heap) in ALL_HEAPS.iter().enumerate() {
+        if !heap.is_mine() {
+            heap.take();
+            taken |= 1 << number;
+        }
+    }
+    taken
 }
 
-/// Given back, after a fork.
-pub fn give_all() {
-    ALL_HEAPS.iter().for_each(Lock::give);
+/// Those given back, after a fork.
+pub fn give(taken: u32) {
+    let is_taken = |number: usize| taken & 1 << number != 0;
+    ALL_HEAPS.iter().enumerate().filter(|&(number, _)| is_taken(number)).for_each(|(_, heap)| heap.give());
 }
 
 /// A thread's heap.

@@ -18,6 +18,7 @@ mod maps;
 mod next;
 mod objects;
 mod own;
+mod privileges;
 mod process;
 mod ranges;
 mod regions;

@@ -2,9 +2,9 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::atomic::{Ordering::Acquire, Ordering::Release};
-use terapage_sys::thread;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use terapage_sys::thread::{self, Signals};
 
 /// The word of a lock and sleeping on it: the processor's and the kernel's, or a model checker's.
 pub trait Word {
@@ -42,6 +42,12 @@ impl Word for AtomicU32 {
 pub struct Lock<T, W: Word = AtomicU32> {
     state: W,
     spins: u32,
+    /// Whether signals wait while it is taken.
+    quiet: bool,
+    /// The signals to be let in again; the holder's.
+    signals: UnsafeCell<Option<Signals>>,
+    /// The thread that has it, as `pthread_self` gives it.
+    holder: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
@@ -55,12 +61,26 @@ impl<T> Lock<T> {
     pub const fn new(value: T) -> Self {
         Lock::on(AtomicU32::new(0), 100, value)
     }
+
+    /// A lock during which no signal comes: a handler may do what takes it, and would wait for its own thread.
+    pub const fn quiet(value: T) -> Self {
+        let mut lock = Lock::new(value);
+        lock.quiet = true;
+        lock
+    }
 }
 
 impl<T, W: Word> Lock<T, W> {
     /// On a word, which is 0, that is tried `spins` times before a sleep.
     pub const fn on(state: W, spins: u32, value: T) -> Self {
-        Lock { state, spins, value: UnsafeCell::new(value) }
+        Lock {
+            state,
+            spins,
+            quiet: false,
+            signals: UnsafeCell::new(None),
+            holder: AtomicUsize::new(0),
+            value: UnsafeCell::new(value),
+        }
     }
 
     pub fn lock(&self) -> Held<'_, T, W> {
@@ -70,6 +90,18 @@ impl<T, W: Word> Lock<T, W> {
 
     /// Takes the lock without a guard; [`give`](Self::give) gives it back.
     pub fn take(&self) {
+        let me = thread::own_name();
+        // The pager's threads get no signals anyhow.
+        let signals = (self.quiet && !thread::is_internal(me)).then(thread::block_signals);
+        self.acquire();
+        self.holder.store(me, Relaxed);
+        if signals.is_some() {
+            // SAFETY: the holder's.
+            unsafe { *self.signals.get() = signals };
+        }
+    }
+
+    fn acquire(&self) {
         if self.state.change(0, 1, Acquire) {
             return;
         }
@@ -82,6 +114,12 @@ impl<T, W: Word> Lock<T, W> {
         while self.state.swap(2, Acquire) != 0 {
             self.state.wait(2);
         }
+    }
+
+    /// Whether the calling thread has it: then a signal's handler runs, and who was interrupted holds it.
+    pub fn is_mine(&self) -> bool {
+        // A thread sees what itself has written: only that can be its own name.
+        self.holder.load(Relaxed) == thread::own_name()
     }
 
     /// What the lock guards, for who has [`take`](Self::take)n it.
@@ -100,14 +138,24 @@ impl<T, W: Word> Lock<T, W> {
     /// No thread holds the lock or waits for it, nor will one that did go on.
     pub unsafe fn renew(&self, value: T) {
         // SAFETY: nobody else reaches the value, by the caller's promise.
-        unsafe { self.value.get().write(value) };
+        unsafe {
+            self.value.get().write(value);
+            *self.signals.get() = None;
+        }
+        self.holder.store(0, Relaxed);
         self.state.swap(0, Release);
     }
 
     /// Gives the lock back that [`take`](Self::take) took, in this process or, after a fork, in its child.
     pub fn give(&self) {
+        // SAFETY: the holder's still.
+        let signals = if self.quiet { unsafe { (*self.signals.get()).take() } } else { None };
+        self.holder.store(0, Relaxed);
         if self.state.swap(0, Release) == 2 {
             self.state.wake();
+        }
+        if let Some(signals) = signals {
+            thread::restore_signals(&signals);
         }
     }
 }

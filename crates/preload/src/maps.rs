@@ -200,6 +200,73 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     0
 }
 
+unsafe fn kernel_mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags as i64, new) as *mut c_void }
+}
+
+/// Moves one of the kernel's mappings to a place in the arena, which is not paged from then on.
+unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+    if !new.is_multiple_of(PAGE) || new_len == 0 {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
+    let to = new + new_len.next_multiple_of(PAGE);
+    let mut arena = ARENA.lock();
+    arena.release(new, to);
+    // SAFETY: the caller's promise; the blocks are not paged any more.
+    let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
+    if moved != failed() {
+        let fresh = arena.ranges.fresh();
+        arena.ranges.take_exactly(new, to);
+        arena.count_by_region(new, to, fresh);
+    }
+    moved
+}
+
+/// Moves pages of the arena that are the kernel's. They leave the arena, or go to a place in it that the program names. What was there stays mapped
+/// until the arena puts its own memory there: a hole could become somebody else's mapping.
+unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+    let (keep, may_move) = (libc::MREMAP_DONTUNMAP, libc::MREMAP_MAYMOVE);
+    // SAFETY: the caller's promise; the kernel chooses the place.
+    let aside = unsafe { kernel_mremap(old, old_len, old_len, may_move | keep, 0) };
+    if aside == failed() {
+        return aside;
+    }
+    let moved = if flags & libc::MREMAP_FIXED != 0 {
+        let flags = flags & !keep;
+        // SAFETY: moved there just now.
+        unsafe { mremap(aside, old_len, new_len, flags, new as *mut c_void) }
+    } else if new_len != old_len {
+        // SAFETY: moved there just now.
+        unsafe { kernel_mremap(aside as usize, old_len, new_len, may_move, 0) }
+    } else {
+        aside
+    };
+    if moved == failed() {
+        // SAFETY: back to where it was, which is still mapped and nobody's.
+        unsafe { kernel_mremap(aside as usize, old_len, old_len, may_move | libc::MREMAP_FIXED, old) };
+    } else if flags & keep == 0 {
+        ARENA.lock().give(old, old + old_len, false);
+    }
+    moved
+}
+
+/// Whether the kernel has nothing but readable and writable private memory in a range.
+fn is_plain(from: usize, to: usize) -> bool {
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
+    maps.lines().all(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let range = words.next().and_then(|range| range.split_once('-'));
+        let number = |text: &str| usize::from_str_radix(text, 16).ok();
+        let Some((start, end)) = range.and_then(|(start, end)| Some((number(start)?, number(end)?))) else {
+            return false;
+        };
+        // The fields are the range, the rights, the offset, the device and the file's number (proc(5)).
+        end <= from || start >= to || (words.next() == Some("rw-p") && words.nth(2) == Some("0"))
+    })
+}
+
 /// # Safety
 /// As the C library has it.
 #[unsafe(no_mangle)]
@@ -213,13 +280,14 @@ pub unsafe extern "C" fn mremap(
     let from = old as usize;
     let fixed = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
     if !arena::contains(from) {
-        if flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new as usize, new_len) {
-            set_errno(libc::ENOMEM);
-            return failed();
-        }
+        let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new as usize, new_len);
         // SAFETY: the caller's promise.
         return unsafe {
-            libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags as i64, new) as *mut c_void
+            if into {
+                mremap_into(from, old_len, new_len, flags, new as usize)
+            } else {
+                kernel_mremap(from, old_len, new_len, flags, new as usize)
+            }
         };
     }
     if !from.is_multiple_of(PAGE) || new_len == 0 || old_len == 0 {
@@ -241,6 +309,22 @@ pub unsafe extern "C" fn mremap(
         }
         if flags & libc::MREMAP_MAYMOVE == 0 {
             set_errno(libc::ENOMEM);
+            return failed();
+        }
+    }
+    let odd = ARENA.lock().odd_bytes(from, from + old_len);
+    match odd {
+        0 => {}
+        // The kernel's, whatever it is: protected, shared, a file's.
+        odd if odd == old_len => {
+            // SAFETY: the caller's promise.
+            return unsafe { mremap_odd(from, old_len, new_len, flags, new as usize) };
+        }
+        // Locked once, and else like the rest.
+        _ if is_plain(from, from + old_len) => {}
+        // To the kernel these are several mappings.
+        _ => {
+            set_errno(libc::EFAULT);
             return failed();
         }
     }
@@ -348,6 +432,57 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         // As on a kernel that does not know them: what is not done must not seem to be.
         _ => refuse(libc::EINVAL),
     }
+}
+
+/// The calling process's own memory is [`madvise`]'s to see to.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_madvise(
+    process: c_int,
+    pieces: *const libc::iovec,
+    count: usize,
+    advice: c_int,
+    flags: libc::c_uint,
+) -> isize {
+    if count > MOST_PIECES || !is_own(process) {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                process as i64,
+                pieces,
+                count,
+                advice as i64,
+                flags as i64,
+            ) as isize
+        };
+    }
+    if flags != 0 {
+        return refuse(libc::EINVAL) as isize;
+    }
+    let mut done = 0;
+    for index in 0..count {
+        // SAFETY: the caller's promise: there are so many.
+        let piece = unsafe { *pieces.add(index) };
+        // SAFETY: the caller's promise.
+        if unsafe { madvise(piece.iov_base, piece.iov_len, advice) } != 0 {
+            return if done > 0 { done } else { -1 };
+        }
+        done += piece.iov_len as isize;
+    }
+    done
+}
+
+/// Pieces in one call (`IOV_MAX`).
+const MOST_PIECES: usize = 1024;
+
+/// Whether a descriptor stands for the calling process.
+fn is_own(process: c_int) -> bool {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/self/fdinfo/{process}")) else { return false };
+    let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
+    pid.is_some_and(|pid| pid.trim().parse() == Ok(std::process::id()))
 }
 
 /// `linux/mman.h` has it since Linux 6.1.

@@ -56,3 +56,32 @@ pub fn object_of(at: *const c_void) -> usize {
         info.dli_fbase as usize
     }
 }
+
+/// `dladdr1`'s request for the symbol itself.
+const RTLD_DL_SYMENT: c_int = 1;
+
+unsafe extern "C" {
+    fn dladdr1(at: *const c_void, info: *mut libc::Dl_info, more: *mut *mut c_void, what: c_int) -> c_int;
+}
+
+/// The symbol in whose bytes an address lies, and where these begin. `None`: nobody knows.
+pub fn symbol_of(at: *const c_void) -> Option<(usize, libc::Elf64_Sym)> {
+    let mut symbol: *mut c_void = std::ptr::null_mut();
+    // SAFETY: the description is plain data, for which zeros are a value; both are ours to write to. The symbol is the loader's, which
+    // keeps it as long as the object is loaded.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if dladdr1(at, &raw mut info, &raw mut symbol, RTLD_DL_SYMENT) == 0 || symbol.is_null() {
+            return None;
+        }
+        Some((info.dli_saddr as usize, *symbol.cast::<libc::Elf64_Sym>()))
+    }
+}
+
+/// Whether the object in which an address lies has a function there, and not a jump to one elsewhere.
+pub fn is_defined(at: *const c_void) -> bool {
+    symbol_of(at).is_none_or(|(_, symbol)| symbol.st_shndx != SHN_UNDEF)
+}
+
+/// A symbol's section where it is defined elsewhere.
+const SHN_UNDEF: u16 = 0;

@@ -43,6 +43,8 @@ unsafe impl Grow for Room {
         let size = size.checked_next_multiple_of(STEP)?;
         let end = at.checked_add(size).filter(|&end| end <= TO.load(Relaxed))?;
         FILLED.store(end, Relaxed);
+        // Debuggers look at what the loader keeps here.
+        memory::advise(at, size, libc::MADV_DODUMP);
         Some((at, size))
     }
 }
@@ -68,7 +70,7 @@ fn open() {
     }
 }
 
-static HEAP: Lock<Dlmalloc<Growing<Room>>> = Lock::new(Dlmalloc::new_with_allocator(Growing(Room)));
+static HEAP: Lock<Dlmalloc<Growing<Room>>> = Lock::quiet(Dlmalloc::new_with_allocator(Growing(Room)));
 
 /// Objects that lie before this are of the process that forked this one: they may be used, but not given back.
 static INHERITED: AtomicUsize = AtomicUsize::new(0);

@@ -37,6 +37,7 @@ static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 
 extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
     crate::dlopen::find();
+    crate::fork::find();
     let variable = |name: &str| -> Option<OsString> {
         let mut at = environment;
         // SAFETY: the environment is an array of texts that ends in a null pointer.
@@ -54,6 +55,13 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         None
     };
     if variable("TERAPAGE_MEMORY").is_none() {
+        heap::stand_back();
+        return;
+    }
+    if has_sanitizer() {
+        thread::say(
+            "terapage: the program is built with a sanitizer, which has the memory to itself: it is not paged\n",
+        );
         heap::stand_back();
         return;
     }
@@ -77,6 +85,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     SETTINGS.set(settings).ok();
     statics::find(block());
     crate::direct::find();
+    thread::find();
     let start_bytes = HIDDEN.get().and_then(|hidden| hidden.start_bytes).unwrap_or(budget() / 2);
     if !arena::open(block(), start_bytes) {
         fail("no address space for the arena (8 GiB at least): raise the limit (ulimit -v unlimited)");
@@ -91,6 +100,13 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         arena.start();
     }
     arena.start_if_due();
+}
+
+/// Whether there is a sanitizer that stands in for the C library's functions, as this library does.
+fn has_sanitizer() -> bool {
+    // SAFETY: each name ends in a zero byte.
+    let found = |name: &CStr| !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null();
+    [c"__asan_init", c"__hwasan_init", c"__msan_init", c"__tsan_init"].into_iter().any(found)
 }
 
 /// Settings for tests and recordings, by variables alone.

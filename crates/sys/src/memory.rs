@@ -11,10 +11,13 @@ pub const MADV_HUGEPAGE: i32 = libc::MADV_HUGEPAGE;
 pub const MADV_NOHUGEPAGE: i32 = libc::MADV_NOHUGEPAGE;
 
 /// Reserves `len` bytes of private anonymous memory, readable and writable, without
-/// promising that they can all be used at once.
+/// promising that they can all be used at once. A core dump leaves it out.
 pub fn reserve(len: usize) -> Result<*mut u8> {
     // SAFETY: the kernel chooses the place; nothing is replaced.
-    unsafe { map(std::ptr::null_mut(), len, libc::MAP_NORESERVE) }
+    let at = unsafe { map(std::ptr::null_mut(), len, libc::MAP_NORESERVE) }?;
+    // Of terabytes it would look at each page.
+    advise(at as usize, len, libc::MADV_DONTDUMP);
+    Ok(at)
 }
 
 /// Reserves room for `len` bytes, like [`reserve`], that begins on a huge page's edge.

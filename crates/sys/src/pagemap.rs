@@ -10,6 +10,11 @@ use std::os::fd::{FromRawFd, OwnedFd};
 const PAGEMAP_SCAN: u32 = 0xC000_0000 | (size_of::<pm_scan_arg>() as u32) << 16 | (b'f' as u32) << 8 | 16;
 const _: () = assert!(size_of::<pm_scan_arg>() == 96 && size_of::<page_region>() == 24);
 
+/// Bits of an entry of `pagemap` (`Documentation/admin-guide/mm/pagemap.rst`).
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const EXCLUSIVE: u64 = 1 << 56;
+
 /// `/proc/self/pagemap`, held open.
 #[derive(Debug)]
 pub struct Pagemap(Fd);
@@ -19,9 +24,20 @@ impl Pagemap {
     pub fn open() -> Result<Pagemap> {
         let path = c"/proc/self/pagemap";
         // SAFETY: the path ends in a zero byte.
-        let raw = unsafe {
+        let open = || unsafe {
             libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)
         };
+        let mut raw = open();
+        if raw < 0 && Error::last("open").errno() == libc::EACCES {
+            // Root's, since the process has changed its user: its own again for the moment.
+            // SAFETY: no memory is touched.
+            unsafe {
+                let before = libc::prctl(libc::PR_GET_DUMPABLE);
+                libc::prctl(libc::PR_SET_DUMPABLE, 1);
+                raw = open();
+                libc::prctl(libc::PR_SET_DUMPABLE, i32::from(before == 1));
+            }
+        }
         let raw = check("open(/proc/self/pagemap)", raw)?;
         // SAFETY: opened just now.
         Ok(Pagemap(Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as i32) })?))
@@ -68,6 +84,16 @@ impl Pagemap {
 
     /// For each page from `at` on, whether it holds bytes: present, in swap, or on its way between places.
     pub fn present(&self, at: usize, pages: &mut [bool]) -> Result<()> {
+        self.each_word(at, pages, |word| word & (PRESENT | SWAPPED) != 0)
+    }
+
+    /// For each page from `at` on, whether it is there and others have it too: relatives by a fork, or, where it was only read, the kernel with its
+    /// page of zeros.
+    pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
+        self.each_word(at, pages, |word| word & (PRESENT | EXCLUSIVE) == PRESENT)
+    }
+
+    fn each_word(&self, at: usize, pages: &mut [bool], tell: impl Fn(u64) -> bool) -> Result<()> {
         let mut words = [0u64; 512];
         for (chunk, out) in pages.chunks_mut(512).enumerate() {
             let offset = (at / PAGE + chunk * 512) * 8;
@@ -79,7 +105,7 @@ impl Pagemap {
                 return Err(Error::last("read(/proc/self/pagemap)"));
             }
             for (out, word) in out.iter_mut().zip(words) {
-                *out = word >> 62 != 0;
+                *out = tell(word);
             }
         }
         Ok(())
@@ -90,6 +116,30 @@ impl Pagemap {
 mod tests {
     use super::Pagemap;
     use crate::{PAGE, memory};
+
+    #[test]
+    fn a_page_that_was_only_read_is_the_kernels_too() {
+        let at = memory::reserve(3 * PAGE).unwrap() as usize;
+        memory::advise(at, 3 * PAGE, memory::MADV_NOHUGEPAGE);
+        // SAFETY: the pages are ours.
+        unsafe {
+            assert_eq!((at as *const u8).read_volatile(), 0);
+            ((at + PAGE) as *mut u8).write_volatile(1);
+        }
+        let pagemap = Pagemap::open().unwrap();
+        let shared = || {
+            let (mut present, mut shared) = ([false; 3], [false; 3]);
+            pagemap.present(at, &mut present).unwrap();
+            pagemap.shared(at, &mut shared).unwrap();
+            (present, shared)
+        };
+        assert_eq!(shared(), ([true, true, false], [true, false, false]));
+        // SAFETY: the page is there and may be written to.
+        unsafe { memory::make_exclusive(at) };
+        assert_eq!(shared(), ([true, true, false], [false; 3]));
+        // SAFETY: nobody has it any more.
+        unsafe { memory::unmap(at as *mut u8, 3 * PAGE) }.unwrap();
+    }
 
     #[test]
     fn ranges_that_are_there_are_found_in_a_large_hole() {

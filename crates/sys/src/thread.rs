@@ -9,7 +9,9 @@ static INTERNAL: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
 /// How many of them were ever used: most programs have none, and each allocation asks.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-fn me() -> usize {
+/// What `pthread_self` calls the calling thread: not 0.
+#[inline]
+pub fn own_name() -> usize {
     // SAFETY: no memory is touched.
     unsafe { libc::pthread_self() as usize }
 }
@@ -21,40 +23,70 @@ pub fn is_internal(thread: usize) -> bool {
     INTERNAL[..USED.load(Relaxed).min(INTERNAL.len())].iter().any(|slot| slot.load(Relaxed) == thread)
 }
 
-/// The calling thread does the pager's work until this is dropped.
-pub struct Internal(Option<&'static AtomicUsize>);
+/// The calling thread does the pager's work until this is dropped, and no signal's handler runs in it.
+pub struct Internal(Option<(&'static AtomicUsize, Signals)>);
 
 impl Internal {
     /// Begins. May be nested.
     pub fn enter() -> Internal {
-        let me = me();
+        let me = own_name();
         if is_internal(me) {
             return Internal(None);
         }
+        let signals = block_signals();
         let free = |slot: &AtomicUsize| slot.compare_exchange(0, me, Relaxed, Relaxed).is_ok();
         let place = INTERNAL.iter().position(free);
         if let Some(place) = place {
             USED.fetch_max(place + 1, Relaxed);
         }
-        Internal(place.map(|place| &INTERNAL[place]))
+        if place.is_none() {
+            restore_signals(&signals);
+        }
+        Internal(place.map(|place| (&INTERNAL[place], signals)))
     }
 }
 
 impl Drop for Internal {
     fn drop(&mut self) {
-        if let Some(slot) = self.0 {
+        if let Some((slot, signals)) = &self.0 {
             slot.store(0, Relaxed);
+            restore_signals(signals);
         }
     }
 }
 
 /// In the child of a fork: the threads that were noted are not here.
 pub fn forget_others() {
-    let me = me();
+    let me = own_name();
     for slot in &INTERNAL {
         if slot.load(Relaxed) != me {
             slot.store(0, Relaxed);
         }
+    }
+}
+
+type Create = unsafe extern "C" fn(
+    *mut libc::pthread_t,
+    *const libc::pthread_attr_t,
+    extern "C" fn(*mut libc::c_void) -> *mut libc::c_void,
+    *mut libc::c_void,
+) -> libc::c_int;
+
+/// The next `pthread_create`, if it was looked for: 0 otherwise.
+static CREATE: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds the `pthread_create` that comes after this library's object. A program (Firefox) may have one of that name, which takes the program's memory and
+/// waits for the new thread: it would wait for the pager that it is to become. Without this call, threads are begun by whichever the loader has first.
+pub fn find() {
+    // SAFETY: the name ends in a zero byte.
+    CREATE.store(unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr()) } as usize, Relaxed);
+}
+
+fn create() -> Create {
+    match CREATE.load(Relaxed) {
+        0 => libc::pthread_create,
+        // SAFETY: it is a function of that type.
+        at => unsafe { std::mem::transmute::<usize, Create>(at) },
     }
 }
 
@@ -90,7 +122,7 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
         libc::pthread_attr_setstacksize(&mut attributes, 512 << 10);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
         let mut thread: libc::pthread_t = 0;
-        let errno = libc::pthread_create(&mut thread, &attributes, begin, argument.cast());
+        let errno = create()(&mut thread, &attributes, begin, argument.cast());
         libc::pthread_attr_destroy(&mut attributes);
         errno
     };
@@ -110,29 +142,35 @@ pub fn id() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-/// Signals that were blocked.
-pub type Signals = libc::sigset_t;
+/// Signals, a bit for each: the kernel's own form. (The C library's functions on its form may be others' by the same name, and not ready for each moment.)
+#[derive(Clone, Copy)]
+pub struct Signals(u64);
+
+const fn bit(signal: libc::c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Not blocked: a fault of the pager's own must stop the process, not repeat for ever; and the C library has 32 and 33 to itself, to cancel threads and to
+/// change all threads' user.
+const NEVER: u64 =
+    bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE) | bit(32) | bit(33);
 
 /// Blocks every signal in the calling thread; says which were blocked before.
 pub fn block_signals() -> Signals {
-    // SAFETY: both sets are ours; zeros are a valid value of either.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut old: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        // A fault of the pager's own must stop the process, not repeat for ever.
-        for fatal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
-            libc::sigdelset(&mut all, fatal);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-        old
-    }
+    let mut old = 0;
+    change_signals(!NEVER, &raw mut old);
+    Signals(old)
 }
 
 /// Blocks again just those signals that [`block_signals`] found blocked.
 pub fn restore_signals(old: &Signals) {
-    // SAFETY: the set is valid.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
+    change_signals(old.0, std::ptr::null_mut());
+}
+
+fn change_signals(new: u64, old: *mut u64) {
+    let bytes = size_of::<u64>();
+    // SAFETY: both are as long as is said; `old` is null or the caller's.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const new, old, bytes) };
 }
 
 /// Sleeps while `word` holds `value`; may wake early.

@@ -5,6 +5,7 @@ use crate::{Error, Result, check};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 /// `UFFDIO_MOVE`, which the ioctl tables lack: `_IOWR(UFFDIO, _UFFDIO_MOVE, struct uffdio_move)`.
 const UFFDIO_MOVE: u32 =
@@ -52,6 +53,22 @@ pub struct Userfaultfd {
     features: u64,
 }
 
+/// The device, once it is to be kept; `None` where it cannot be opened.
+static DEVICE: OnceLock<Option<Fd>> = OnceLock::new();
+
+fn open_device() -> Option<Fd> {
+    let flags = libc::O_RDWR | libc::O_CLOEXEC;
+    // SAFETY: the path ends in a zero byte.
+    let at = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/dev/userfaultfd".as_ptr(), flags) };
+    // SAFETY: opened just now.
+    (at >= 0).then(|| Fd::adopt(unsafe { OwnedFd::from_raw_fd(at as RawFd) }).ok())?
+}
+
+/// Opens the device that makes userfaultfds, for a process that is about to lose the privilege to.
+pub fn keep_device() {
+    DEVICE.get_or_init(open_device);
+}
+
 impl Userfaultfd {
     /// Opens one, by the system call or, where that is refused, by `/dev/userfaultfd`.
     ///
@@ -75,22 +92,12 @@ impl Userfaultfd {
         // SAFETY: no memory is touched.
         let mut answer = check("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
         if answer.is_err() {
-            let device = c"/dev/userfaultfd";
-            // SAFETY: the path ends in a zero byte; USERFAULTFD_IOC_NEW (_IO(0xAA, 0)) takes flags.
-            unsafe {
-                let at = libc::syscall(
-                    libc::SYS_openat,
-                    libc::AT_FDCWD,
-                    device.as_ptr(),
-                    libc::O_RDWR | libc::O_CLOEXEC,
-                );
-                if at >= 0 {
-                    answer = check(
-                        "ioctl(USERFAULTFD_IOC_NEW)",
-                        libc::syscall(libc::SYS_ioctl, at, 0xAA00, flags),
-                    );
-                    libc::close(at as RawFd);
-                }
+            let opened = open_device();
+            let device = opened.as_ref().or(DEVICE.get().and_then(Option::as_ref));
+            if let Some(device) = device {
+                // SAFETY: USERFAULTFD_IOC_NEW (_IO(0xAA, 0)) takes flags.
+                let made = unsafe { libc::syscall(libc::SYS_ioctl, device.raw(), 0xAA00, flags) };
+                answer = check("ioctl(USERFAULTFD_IOC_NEW)", made);
             }
         }
         // SAFETY: made just now.

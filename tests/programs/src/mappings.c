@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -251,6 +252,56 @@ static void pipes(size_t bytes) {
     puts("pipe, vmsplice: ok");
 }
 
+/* What is not plain private memory moves as it is. */
+static void remap_others(size_t bytes) {
+    int fd = memfd_create("shared", 0);
+    CHECK(fd >= 0 && ftruncate(fd, 2 * bytes) == 0);
+    char *room = mmap(NULL, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(room != MAP_FAILED);
+    char *shared = mmap(room, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    CHECK(shared == room);
+    fill(shared, bytes, 18);
+    shared = mremap(shared, bytes, 2 * bytes, MREMAP_MAYMOVE);
+    CHECK(shared != MAP_FAILED && differing(shared, bytes, 18) == 0);
+    fill(shared, 2 * bytes, 19);
+    char *back = map(2 * bytes, 0);
+    CHECK(pread(fd, back, 2 * bytes, 0) == (ssize_t)(2 * bytes) && differing(back, 2 * bytes, 19) == 0);
+    CHECK(mremap(shared, 2 * bytes, 2 * bytes, MREMAP_MAYMOVE | MREMAP_FIXED, room) == room);
+    fill(room, 2 * bytes, 20);
+    CHECK(pread(fd, back, 2 * bytes, 0) == (ssize_t)(2 * bytes) && differing(back, 2 * bytes, 20) == 0);
+    CHECK(munmap(room, 2 * bytes) == 0 && munmap(back, 2 * bytes) == 0 && close(fd) == 0);
+
+    char *closed = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(closed != MAP_FAILED);
+    closed = mremap(closed, bytes, 2 * bytes, MREMAP_MAYMOVE);
+    CHECK(closed != MAP_FAILED && write(1, closed, 1) == -1 && errno == EFAULT);
+    CHECK(munmap(closed, 2 * bytes) == 0);
+
+    char *fixed = map(bytes, 0);
+    fill(fixed, bytes, 21);
+    CHECK(mprotect(fixed, bytes, PROT_READ) == 0);
+    fixed = mremap(fixed, bytes, 2 * bytes, MREMAP_MAYMOVE);
+    CHECK(fixed != MAP_FAILED && differing(fixed, bytes, 21) == 0);
+    CHECK(read(0, fixed, 1) <= 0);
+    CHECK(munmap(fixed, 2 * bytes) == 0);
+    puts("mremap of shared, closed and read-only memory: ok");
+}
+
+/* Pages that were only read are zero in a child, too. */
+static void read_and_fork(size_t bytes) {
+    char *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(at != MAP_FAILED && mprotect(at, bytes, PROT_READ) == 0 && not_zero(at, bytes) == 0);
+    CHECK(mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(not_zero(at, bytes) != 0);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(not_zero(at, bytes) == 0 && munmap(at, bytes) == 0);
+    puts("read, and then forked: ok");
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) * MIB;
@@ -265,5 +316,7 @@ int main(int argc, char **argv) {
     pipes(bytes);
     protect(bytes / 4);
     lock(bytes);
+    remap_others(bytes / 4);
+    read_and_fork(bytes / 4);
     return 0;
 }

@@ -12,10 +12,21 @@
 
 #ifndef PROGRAM
 
+#include <dlfcn.h>
+
 #define CHUNK ((size_t)1 << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *at, *end;
+
+static void take(void) { pthread_mutex_lock(&lock); }
+static void give(void) { pthread_mutex_unlock(&lock); }
+
+/* As such a malloc has to: a child must not find the lock taken. */
+__attribute__((constructor)) static void forkable(void)
+{
+    pthread_atfork(take, give, give);
+}
 
 /* Each piece has its size before it; none is given out again. */
 void *malloc(size_t size)
@@ -74,6 +85,40 @@ void *memalign(size_t align, size_t size)
     return aligned;
 }
 
+struct begun {
+    void *(*work)(void *);
+    void *argument;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int done;
+};
+
+static void *begin(void *argument)
+{
+    struct begun *begun = argument, *mine = malloc(sizeof *mine);
+    *mine = *begun;
+    pthread_mutex_lock(&begun->lock);
+    begun->done = 1;
+    pthread_cond_signal(&begun->changed);
+    pthread_mutex_unlock(&begun->lock);
+    return mine->work(mine->argument);
+}
+
+/* As Firefox and sanitizers have one: it waits until the thread has taken memory and begun. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*work)(void *), void *argument)
+{
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    struct begun begun = {work, argument, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+    int error = real(thread, attributes, begin, &begun);
+    if (error)
+        return error;
+    pthread_mutex_lock(&begun.lock);
+    while (!begun.done)
+        pthread_cond_wait(&begun.changed, &begun.lock);
+    pthread_mutex_unlock(&begun.lock);
+    return 0;
+}
+
 void *__libc_malloc(size_t size) { return malloc(size); }
 void *__libc_calloc(size_t count, size_t size) { return calloc(count, size); }
 void *__libc_realloc(void *old, size_t size) { return realloc(old, size); }
@@ -98,6 +143,13 @@ static void *second(void *argument)
 
 int main(int argc, char **argv)
 {
+    /* Before there is anything to page, too. */
+    pid_t first = fork();
+    CHECK(first >= 0);
+    if (first == 0)
+        _exit(malloc(100) == NULL);
+    int ended;
+    CHECK(waitpid(first, &ended, 0) == first && ended == 0);
     size_t count = (argc > 1 ? strtoul(argv[1], NULL, 10) : 64) * 256;
     uint64_t **pieces = malloc(count * sizeof *pieces);
     CHECK(pieces != NULL);

@@ -1,0 +1,178 @@
+/* Random calls of the mmap family on one range, against a model: what each page may do, and what it holds.
+ *
+ * usage: mapping_walk CALLS [SEED]     the seed is printed
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "check.h"
+
+#define PAGE ((size_t)4096)
+#define PAGES 8192
+#define WORDS (PAGE / 8)
+#define READ_WRITE (PROT_READ | PROT_WRITE)
+#define PRIVATE (MAP_PRIVATE | MAP_ANONYMOUS)
+
+struct page {
+    int rights;
+    /* Of its words; 0: they are zeros. */
+    uint64_t series;
+};
+
+static struct page *pages;
+static char *range;
+static uint64_t state;
+static sigjmp_buf refused;
+
+static uint64_t chance(uint64_t of)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 33) % of;
+}
+
+static void on_fault(int signal)
+{
+    (void)signal;
+    siglongjmp(refused, 1);
+}
+
+/* Whether a word can be read, or written with what it holds. */
+static int allows(volatile uint64_t *at, int writes)
+{
+    if (sigsetjmp(refused, 1))
+        return 0;
+    uint64_t now = *at;
+    if (writes)
+        *at = now;
+    return 1;
+}
+
+static void check_page(size_t index)
+{
+    struct page page = pages[index];
+    uint64_t *words = (uint64_t *)(range + index * PAGE);
+    if (page.rights != PROT_NONE) {
+        size_t wrong = page.series ? differing(words, PAGE, page.series) : not_zero(words, PAGE);
+        CHECK(wrong == 0);
+    }
+    if (page.rights != READ_WRITE && chance(16) == 0)
+        CHECK(!allows(words + chance(WORDS), page.rights == PROT_READ));
+}
+
+static void check_all(void)
+{
+    for (size_t index = 0; index < PAGES; index++)
+        check_page(index);
+}
+
+static void set(size_t from, size_t count, int rights, int drops)
+{
+    for (size_t index = from; index < from + count; index++) {
+        pages[index].rights = rights;
+        if (drops)
+            pages[index].series = 0;
+    }
+}
+
+static int all_writable(size_t from, size_t count)
+{
+    for (size_t index = from; index < from + count; index++)
+        if (pages[index].rights != READ_WRITE)
+            return 0;
+    return 1;
+}
+
+static void forks(void)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        check_all();
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void step(void)
+{
+    static const int RIGHTS[] = {PROT_NONE, PROT_READ, READ_WRITE, READ_WRITE, READ_WRITE};
+    size_t from = chance(PAGES), count = 1 + chance(chance(4) ? 40 : 600);
+    if (from + count > PAGES)
+        count = PAGES - from;
+    char *at = range + from * PAGE;
+    size_t bytes = count * PAGE, to = chance(PAGES);
+    int rights = RIGHTS[chance(5)];
+    switch (chance(16)) {
+    case 0:
+    case 1:
+        CHECK(mmap(at, bytes, READ_WRITE, PRIVATE | MAP_FIXED, -1, 0) == at);
+        set(from, count, READ_WRITE, 1);
+        break;
+    case 2:
+        CHECK(mmap(at, bytes, PROT_NONE, PRIVATE | MAP_FIXED | MAP_NORESERVE, -1, 0) == at);
+        set(from, count, PROT_NONE, 1);
+        break;
+    case 3:
+    case 4:
+    case 5:
+        CHECK(mprotect(at, bytes, rights) == 0);
+        set(from, count, rights, 0);
+        break;
+    case 6:
+        CHECK(madvise(at, bytes, MADV_DONTNEED) == 0);
+        for (size_t index = from; index < from + count; index++)
+            pages[index].series = 0;
+        break;
+    case 7:
+        if (chance(4) || to + count > PAGES || (to < from + count && from < to + count) || !all_writable(from, count))
+            break;
+        CHECK(mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, range + to * PAGE) == range + to * PAGE);
+        for (size_t index = 0; index < count; index++) {
+            pages[to + index] = pages[from + index];
+            pages[from + index].series = 0;
+        }
+        break;
+    case 8:
+        if (chance(60) == 0)
+            forks();
+        break;
+    case 9:
+        if (chance(20) == 0)
+            check_all();
+        break;
+    case 10:
+        if (chance(8) == 0 && count < 60 && all_writable(from, count))
+            CHECK(mlock(at, bytes) == 0 && munlock(at, bytes) == 0);
+        break;
+    default:
+        for (size_t index = from; index < from + count; index++) {
+            check_page(index);
+            if (pages[index].rights == READ_WRITE && chance(2)) {
+                pages[index].series = 1 + chance(1 << 30);
+                fill(range + index * PAGE, PAGE, pages[index].series);
+            }
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    size_t calls = argc > 1 ? strtoull(argv[1], NULL, 10) : 4000;
+    state = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)getpid();
+    fprintf(stderr, "seed %llu\n", (unsigned long long)state);
+    struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+    pages = mmap(NULL, PAGES * sizeof *pages, READ_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    range = mmap(NULL, PAGES * PAGE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
+    CHECK(pages != MAP_FAILED && range != MAP_FAILED);
+    set(0, PAGES, PROT_NONE, 1);
+    for (size_t call = 0; call < calls; call++)
+        step();
+    check_all();
+    printf("%zu calls\n", calls);
+    return 0;
+}
