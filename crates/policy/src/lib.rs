@@ -10,4 +10,5 @@ mod list;
 pub mod prefetch;
 pub mod replacement;
 pub mod soft;
+mod sparse;
 pub mod turns;

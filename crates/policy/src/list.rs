@@ -1,5 +1,7 @@
 //! Doubly linked lists of blocks through one array: no allocation per block.
 
+use crate::sparse::Sparse;
+
 /// No block.
 const NONE: u32 = u32::MAX;
 
@@ -13,12 +15,18 @@ struct Link {
 
 const LOOSE: Link = Link { older: NONE, newer: NONE, list: 0, mark: 0 };
 
+impl Default for Link {
+    fn default() -> Self {
+        LOOSE
+    }
+}
+
 /// Several lists over the same blocks; a block is in at most one of them.
 ///
 /// Lists are numbered from 1 to `N`. Every operation takes constant time. A block
 /// that is in a list carries a small number, its *mark*: 0 when it is put there.
 pub struct Lists<const N: usize> {
-    links: Vec<Link>,
+    links: Sparse<Link>,
     oldest: [u32; N],
     newest: [u32; N],
     len: [usize; N],
@@ -26,14 +34,14 @@ pub struct Lists<const N: usize> {
 
 impl<const N: usize> Default for Lists<N> {
     fn default() -> Self {
-        Lists { links: Vec::new(), oldest: [NONE; N], newest: [NONE; N], len: [0; N] }
+        Lists { links: Sparse::default(), oldest: [NONE; N], newest: [NONE; N], len: [0; N] }
     }
 }
 
 impl<const N: usize> Lists<N> {
     /// The list that `block` is in, 1 to `N`, or 0.
     pub fn of(&self, block: u32) -> u8 {
-        self.links.get(block as usize).map_or(0, |link| link.list)
+        self.links[block].list
     }
 
     /// Blocks in `list`.
@@ -48,54 +56,45 @@ impl<const N: usize> Lists<N> {
 
     /// The mark of `block`, 0 when it is in no list.
     pub fn mark(&self, block: u32) -> u8 {
-        self.links.get(block as usize).map_or(0, |link| link.mark)
+        self.links[block].mark
     }
 
     /// Sets the mark of `block`, which is in a list.
     pub fn set_mark(&mut self, block: u32, mark: u8) {
         debug_assert_ne!(self.of(block), 0, "block {block} is in no list");
-        self.links[block as usize].mark = mark;
+        self.links[block].mark = mark;
     }
 
     /// Puts `block` at the new end of `list`, wherever it was.
     pub fn push(&mut self, list: u8, block: u32) {
-        let at = self.take_out(list, block);
+        self.remove(block);
+        let at = usize::from(list) - 1;
         let newest = self.newest[at];
-        self.links[block as usize] = Link { older: newest, newer: NONE, list, mark: 0 };
+        self.links[block] = Link { older: newest, newer: NONE, list, mark: 0 };
         match newest {
             NONE => self.oldest[at] = block,
-            _ => self.links[newest as usize].newer = block,
+            _ => self.links[newest].newer = block,
         }
         self.newest[at] = block;
         self.len[at] += 1;
     }
 
-    /// Makes `block` loose, with room for its link; returns the index of `list`.
-    fn take_out(&mut self, list: u8, block: u32) -> usize {
-        self.remove(block);
-        let index = block as usize;
-        if index >= self.links.len() {
-            self.links.resize((index + 1).next_power_of_two(), LOOSE);
-        }
-        usize::from(list) - 1
-    }
-
     /// Takes `block` out of its list, if it is in one; says which it was.
     pub fn remove(&mut self, block: u32) -> u8 {
-        let Some(&Link { older, newer, list, .. }) = self.links.get(block as usize) else { return 0 };
+        let Link { older, newer, list, .. } = self.links[block];
         if list == 0 {
             return 0;
         }
         let at = usize::from(list) - 1;
         match older {
             NONE => self.oldest[at] = newer,
-            _ => self.links[older as usize].newer = newer,
+            _ => self.links[older].newer = newer,
         }
         match newer {
             NONE => self.newest[at] = older,
-            _ => self.links[newer as usize].older = older,
+            _ => self.links[newer].older = older,
         }
-        self.links[block as usize] = LOOSE;
+        self.links[block] = LOOSE;
         self.len[at] -= 1;
         list
     }

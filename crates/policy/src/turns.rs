@@ -8,6 +8,7 @@
 //! (Token-ordered LRU, Performance Evaluation 60, 2005); Linux had theirs from 2.6.9 to 3.5.
 
 use crate::replacement::Replacement;
+use crate::sparse::Sparse;
 
 /// Threads that are told apart.
 const MOST: usize = 15;
@@ -51,7 +52,7 @@ pub struct Turns {
     window: usize,
     /// For each block, in the lower half: the thread that touched it last, as far as known, plus one. In the upper half: the
     /// window in which it left memory, modulo 16.
-    blocks: Vec<u8>,
+    blocks: Sparse<u8>,
     threads: [Thread; MOST],
     /// Who has the turn, and for how many windows by now.
     turn: Option<(usize, u32)>,
@@ -68,7 +69,7 @@ impl Turns {
     pub fn new(frames: usize) -> Self {
         Turns {
             window: (frames / WINDOWS).max(64),
-            blocks: Vec::new(),
+            blocks: Sparse::default(),
             threads: [Thread::default(); MOST],
             turn: None,
             faults: 0,
@@ -102,18 +103,10 @@ impl Turns {
         (self.gone / self.window % 16) as u8
     }
 
-    fn note(&mut self, block: u32) -> &mut u8 {
-        let index = block as usize;
-        if index >= self.blocks.len() {
-            self.blocks.resize((index + 1).next_power_of_two(), 0);
-        }
-        &mut self.blocks[index]
-    }
-
     /// A thread (0: unknown) touched a block, and the pager saw it. The thread's place.
     pub fn touched(&mut self, block: u32, thread: u32) -> Option<usize> {
         let place = self.place(thread)?;
-        let note = self.note(block);
+        let note = &mut self.blocks[block];
         *note = *note & 0xF0 | (place as u8 + 1);
         Some(place)
     }
@@ -122,7 +115,7 @@ impl Turns {
     pub fn gone(&mut self, block: u32) {
         self.gone += 1;
         let now = self.now();
-        let note = self.note(block);
+        let note = &mut self.blocks[block];
         *note = *note & 0x0F | now << 4;
     }
 
@@ -134,7 +127,7 @@ impl Turns {
     /// A thread waits for a block. Whether a window has ended, so that the turn is to be [judged](Self::judge).
     pub fn waits(&mut self, block: u32, thread: u32) -> bool {
         let now = self.now();
-        let note = *self.note(block);
+        let note = self.blocks[block];
         self.soon += usize::from(note & 0x0F != 0 && now.wrapping_sub(note >> 4) % 16 <= SOON);
         self.faults += 1;
         if let Some(place) = self.touched(block, thread) {
@@ -184,7 +177,7 @@ impl Turns {
         let mut victim = policy.victim()?;
         let Some((place, _)) = self.turn else { return Some(victim) };
         for _ in 0..PASSED_OVER {
-            let note = self.blocks.get(victim as usize).copied().unwrap_or(0);
+            let note = self.blocks[victim];
             if usize::from(note & 0x0F) != place + 1 {
                 break;
             }

@@ -19,6 +19,7 @@
 
 use super::Replacement;
 use crate::list::Lists;
+use crate::sparse::Sparse;
 use std::ops::Range;
 
 /// Came in, not known to be in use: the younger part, and the part that is watched.
@@ -84,7 +85,7 @@ fn share(frames: usize, percent: usize) -> usize {
 
 /// Extents in lists.
 pub struct Auto {
-    extents: Vec<Extent>,
+    extents: Sparse<Extent>,
     lists: Lists<5>,
     /// Blocks in each list.
     blocks: [usize; 6],
@@ -114,7 +115,7 @@ impl Auto {
     pub fn new(frames: usize) -> Self {
         let extent = (frames / EXTENTS_MIN).next_power_of_two().clamp(1, EXTENT_MAX);
         Auto {
-            extents: Vec::new(),
+            extents: Sparse::default(),
             lists: Lists::default(),
             blocks: [0; 6],
             leaving: None,
@@ -137,19 +138,10 @@ impl Auto {
         (block >> self.shift, 1 << (block & ((1 << self.shift) - 1)))
     }
 
-    /// The same, with room for it.
-    fn make_place(&mut self, block: u32) -> (u32, u64) {
-        let (extent, bit) = self.place(block);
-        if extent as usize >= self.extents.len() {
-            self.extents.resize((extent as usize + 1).next_power_of_two(), Extent::default());
-        }
-        (extent, bit)
-    }
-
     /// Takes an extent out of its list, before its blocks change; says which list it was.
     fn unlist(&mut self, extent: u32) -> u8 {
         let list = self.lists.remove(extent);
-        self.blocks[usize::from(list)] -= if list == 0 { 0 } else { self.extents[extent as usize].len() };
+        self.blocks[usize::from(list)] -= if list == 0 { 0 } else { self.extents[extent].len() };
         if list == LEAVING {
             self.leaving = None;
         }
@@ -159,14 +151,14 @@ impl Auto {
     /// Puts an extent at the new end of a list, after its blocks have changed.
     fn enlist(&mut self, list: u8, extent: u32) {
         self.lists.push(list, extent);
-        self.blocks[usize::from(list)] += self.extents[extent as usize].len();
+        self.blocks[usize::from(list)] += self.extents[extent].len();
     }
 
     /// The extent of `block`, of which this bit is, proves to be in use.
     fn keep(&mut self, extent: u32, present: u64) {
         self.unlist(extent);
-        self.extents[extent as usize].present |= present;
-        self.extents[extent as usize].unproven = false;
+        self.extents[extent].present |= present;
+        self.extents[extent].unproven = false;
         self.enlist(KEPT, extent);
     }
 
@@ -188,7 +180,7 @@ impl Auto {
         while !self.short && self.new_len() > self.new_share && self.lists.len(NEW) > YOUNG_MIN {
             let extent = self.lists.oldest(NEW).expect("a list with extents has an oldest");
             self.unlist(extent);
-            self.extents[extent as usize].unproven = true;
+            self.extents[extent].unproven = true;
             self.enlist(KEPT, extent);
         }
     }
@@ -197,7 +189,7 @@ impl Auto {
     fn unsettle(&mut self) {
         let oldest = [KEPT_OLD, KEPT].iter().find_map(|&list| self.lists.oldest(list));
         if let Some(extent) = oldest
-            && std::mem::take(&mut self.extents[extent as usize].unproven)
+            && std::mem::take(&mut self.extents[extent].unproven)
         {
             self.unlist(extent);
             self.enlist(NEW_OLD, extent);
@@ -226,7 +218,7 @@ impl Auto {
 
     /// Chooses a block of an extent to watch, if there may be one more.
     fn sample(&mut self, index: u32) {
-        let extent = self.extents[index as usize];
+        let extent = self.extents[index];
         let free = extent.present & !extent.watched;
         let count = free.count_ones();
         let enough = self.watched >= (self.frames / FRAMES_PER_SAMPLE).max(1);
@@ -243,7 +235,7 @@ impl Auto {
             bits &= bits - 1;
         }
         let bit = bits.trailing_zeros();
-        self.extents[index as usize].watched |= 1 << bit;
+        self.extents[index].watched |= 1 << bit;
         self.watched += 1;
         self.paid -= SAMPLE_PRICE;
         self.to_watch.push((index << self.shift) + bit);
@@ -263,8 +255,8 @@ impl Auto {
         let (lists, kind) = if new { ([NEW_OLD, NEW], NEW) } else { ([KEPT_OLD, KEPT], KEPT) };
         let extent = lists.iter().find_map(|&list| self.lists.oldest(list))?;
         self.unlist(extent);
-        self.extents[extent as usize].left = kind;
-        self.extents[extent as usize].unproven = false;
+        self.extents[extent].left = kind;
+        self.extents[extent].unproven = false;
         self.enlist(LEAVING, extent);
         self.leaving = Some(extent);
         Some(extent)
@@ -272,7 +264,7 @@ impl Auto {
 
     /// Forgets that a block is watched, if it is.
     fn unwatch(&mut self, extent: u32, bit: u64) {
-        let extent = &mut self.extents[extent as usize];
+        let extent = &mut self.extents[extent];
         if extent.watched & bit != 0 {
             extent.watched &= !bit;
             self.watched -= 1;
@@ -290,7 +282,7 @@ impl Auto {
 
     /// An extent that was gone comes back: what that says of the newcomers' share. Whether it is to be kept.
     fn returned(&mut self, extent: u32) -> bool {
-        let Extent { left, gone_at, .. } = self.extents[extent as usize];
+        let Extent { left, gone_at, .. } = self.extents[extent];
         if left == 0 || self.inserted - gone_at > self.frames as u64 {
             return false;
         }
@@ -305,12 +297,12 @@ impl Replacement for Auto {
     }
 
     fn insert(&mut self, block: u32) {
-        let (extent, bit) = self.make_place(block);
+        let (extent, bit) = self.place(block);
         self.inserted += 1;
         self.paid = (self.paid + 1).min(self.frames);
         let keep = self.returned(extent);
         let list = self.unlist(extent);
-        let came = &mut self.extents[extent as usize];
+        let came = &mut self.extents[extent];
         let alone = came.present == 0;
         came.present |= bit;
         let kept = matches!(list, KEPT | KEPT_OLD) || (alone && keep);
@@ -326,19 +318,19 @@ impl Replacement for Auto {
     }
 
     fn rescue(&mut self, block: u32) {
-        let (extent, bit) = self.make_place(block);
-        let Extent { left, spared, .. } = self.extents[extent as usize];
+        let (extent, bit) = self.place(block);
+        let Extent { left, spared, .. } = self.extents[extent];
         if spared == 0 && left != 0 {
             self.regret(left);
         }
-        self.extents[extent as usize].spared |= bit;
+        self.extents[extent].spared |= bit;
         self.keep(extent, bit);
         self.age();
     }
 
     fn company(&self, block: u32) -> Range<u32> {
         let (extent, _) = self.place(block);
-        let few = self.extents[extent as usize].spared.count_ones() < COMPANY_MIN;
+        let few = self.extents[extent].spared.count_ones() < COMPANY_MIN;
         // Where all that there is to choose from is in use, extents would come and go without end.
         if few || self.credit < 1 << self.shift {
             return block..block;
@@ -348,7 +340,7 @@ impl Replacement for Auto {
 
     fn back(&mut self, block: u32) {
         self.credit = self.credit.saturating_sub(1);
-        let (extent, bit) = self.make_place(block);
+        let (extent, bit) = self.place(block);
         self.keep(extent, bit);
         self.age();
     }
@@ -362,7 +354,7 @@ impl Replacement for Auto {
     fn watch(&mut self) -> Option<u32> {
         while let Some(block) = self.to_watch.pop() {
             let (extent, bit) = self.place(block);
-            let Extent { present, watched, .. } = self.extents[extent as usize];
+            let Extent { present, watched, .. } = self.extents[extent];
             if present & watched & bit != 0 {
                 return Some(block);
             }
@@ -382,11 +374,11 @@ impl Replacement for Auto {
         self.given += 1;
         loop {
             let extent = self.leaving.or_else(|| self.choose())?;
-            let Extent { present, spared, .. } = self.extents[extent as usize];
+            let Extent { present, spared, .. } = self.extents[extent];
             if present & !spared == 0 {
                 // What is left was touched: another round, without that credit.
                 self.unlist(extent);
-                self.extents[extent as usize].spared = 0;
+                self.extents[extent].spared = 0;
                 if present != 0 {
                     self.enlist(KEPT_OLD, extent);
                 }
@@ -394,7 +386,7 @@ impl Replacement for Auto {
             }
             let bit = present & !spared & (present & !spared).wrapping_neg();
             self.unwatch(extent, bit);
-            self.extents[extent as usize].present &= !bit;
+            self.extents[extent].present &= !bit;
             self.blocks[usize::from(LEAVING)] -= 1;
             return Some((extent << self.shift) + bit.trailing_zeros());
         }
@@ -403,15 +395,15 @@ impl Replacement for Auto {
     fn gone(&mut self, block: u32) {
         self.given = 0;
         self.credit = (self.credit + 1).min(self.frames / 8);
-        let (extent, _) = self.make_place(block);
-        self.extents[extent as usize].gone_at = self.inserted;
+        let (extent, _) = self.place(block);
+        self.extents[extent].gone_at = self.inserted;
     }
 
     fn remove(&mut self, block: u32) {
-        let (extent, bit) = self.make_place(block);
+        let (extent, bit) = self.place(block);
         self.unwatch(extent, bit);
         let list = self.unlist(extent);
-        let left = &mut self.extents[extent as usize];
+        let left = &mut self.extents[extent];
         left.present &= !bit;
         left.spared &= !bit;
         if left.present == 0 {

@@ -1,0 +1,73 @@
+//! Arrays of which few elements are set, far apart: a program may reserve terabytes and touch little of them.
+
+use std::ops::{Index, IndexMut};
+
+/// Elements that are set together.
+const PART: usize = 64;
+
+/// An array without end, whose elements are all `T::default()` at first. It takes memory for parts that were changed, and a word for each part before
+/// the last of them.
+#[derive(Debug)]
+pub struct Sparse<T> {
+    parts: Vec<Option<Box<[T; PART]>>>,
+    unset: T,
+}
+
+impl<T: Default> Default for Sparse<T> {
+    fn default() -> Self {
+        Sparse { parts: Vec::new(), unset: T::default() }
+    }
+}
+
+impl<T> Index<u32> for Sparse<T> {
+    type Output = T;
+
+    fn index(&self, at: u32) -> &T {
+        let at = at as usize;
+        self.parts.get(at / PART).and_then(Option::as_ref).map_or(&self.unset, |part| &part[at % PART])
+    }
+}
+
+impl<T: Copy + Default> IndexMut<u32> for Sparse<T> {
+    fn index_mut(&mut self, at: u32) -> &mut T {
+        let at = at as usize;
+        if at / PART >= self.parts.len() {
+            self.parts.resize_with((at / PART + 1).next_power_of_two(), || None);
+        }
+        let part = &mut self.parts[at / PART];
+        &mut part.get_or_insert_with(|| Box::new([T::default(); PART]))[at % PART]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sparse;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn holds_what_was_set(steps in prop::collection::vec((0_u32..1 << 20, 0_u8..4), 0..200)) {
+            let mut sparse = Sparse::default();
+            let mut model = HashMap::new();
+            for &(at, value) in &steps {
+                sparse[at] = value;
+                model.insert(at, value);
+            }
+            for at in steps.iter().flat_map(|&(at, _)| [at.saturating_sub(1), at, at + 1]) {
+                prop_assert_eq!(sparse[at], model.get(&at).copied().unwrap_or(0));
+            }
+            prop_assert_eq!(sparse[u32::MAX], 0);
+        }
+    }
+
+    /// The first and the last block of a terabyte do not cost a table of all between.
+    #[test]
+    fn what_lies_between_costs_a_word_for_each_part() {
+        let mut sparse: Sparse<[u64; 8]> = Sparse::default();
+        sparse[0] = [1; 8];
+        sparse[1 << 26] = [2; 8];
+        assert!(sparse.parts.len() <= 2 << 20);
+        assert_eq!(sparse.parts.iter().flatten().count(), 2);
+    }
+}
