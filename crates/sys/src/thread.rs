@@ -72,21 +72,69 @@ type Create = unsafe extern "C" fn(
     *mut libc::c_void,
 ) -> libc::c_int;
 
-/// The next `pthread_create`, if it was looked for: 0 otherwise.
-static CREATE: AtomicUsize = AtomicUsize::new(0);
+type CreateSimply = unsafe extern "C" fn(
+    *mut libc::pthread_t,
+    extern "C" fn(*mut libc::c_void) -> *mut libc::c_void,
+    *mut libc::c_void,
+) -> libc::c_int;
 
-/// Finds the `pthread_create` that comes after this library's object. A program (Firefox) may have one of that name, which takes the program's memory and
-/// waits for the new thread: it would wait for the pager that it is to become. Without this call, threads are begun by whichever the loader has first.
+/// What begins threads, if it was looked for: the C library's `pthread_create`, or its `thrd_create`. 0 otherwise.
+static CREATE: AtomicUsize = AtomicUsize::new(0);
+static CREATE_SIMPLY: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds what begins threads. A program (Firefox) or a library may have a `pthread_create`, which takes the program's memory and waits for the new thread: it
+/// would wait for the pager that it is to become. So the one that comes after this library's object is taken if it is the C library's, and else
+/// `thrd_create`, which nobody stands in for. Without this call, threads are begun by whichever the loader has first.
 pub fn find() {
-    // SAFETY: the name ends in a zero byte.
-    CREATE.store(unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr()) } as usize, Relaxed);
+    // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are a value, and ours to write to.
+    unsafe {
+        let [posix, simple] =
+            [c"pthread_create", c"thrd_create"].map(|name| libc::dlsym(libc::RTLD_NEXT, name.as_ptr()));
+        let [of_posix, of_simple] = [posix, simple].map(|at| {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            libc::dladdr(at, &raw mut info);
+            info.dli_fbase
+        });
+        if simple.is_null() || of_posix == of_simple {
+            CREATE.store(posix as usize, Relaxed);
+        } else {
+            CREATE_SIMPLY.store(simple as usize, Relaxed);
+        }
+    }
 }
 
-fn create() -> Create {
-    match CREATE.load(Relaxed) {
-        0 => libc::pthread_create,
-        // SAFETY: it is a function of that type.
-        at => unsafe { std::mem::transmute::<usize, Create>(at) },
+/// Begins a thread of which nobody waits for the end.
+///
+/// # Safety
+/// `begin` may be called with `argument`, in another thread.
+unsafe fn create(
+    begin: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void,
+    argument: *mut libc::c_void,
+) -> libc::c_int {
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: the functions found are of these types, but that `thrd_create`'s returns a number: what is returned, in the same register, nobody
+    // reads. The attributes are ours; the rest is the caller's promise.
+    unsafe {
+        let simply = CREATE_SIMPLY.load(Relaxed);
+        if simply != 0 {
+            let errno = std::mem::transmute::<usize, CreateSimply>(simply)(&mut thread, begin, argument);
+            if errno == 0 {
+                libc::pthread_detach(thread);
+            }
+            // Its own numbers (`thrd_nomem`, `thrd_error`) are no errnos.
+            return if errno == 0 { 0 } else { libc::EAGAIN };
+        }
+        let create = match CREATE.load(Relaxed) {
+            0 => libc::pthread_create,
+            at => std::mem::transmute::<usize, Create>(at),
+        };
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        libc::pthread_attr_init(&mut attributes);
+        libc::pthread_attr_setstacksize(&mut attributes, 512 << 10);
+        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let errno = create(&mut thread, &attributes, begin, argument);
+        libc::pthread_attr_destroy(&mut attributes);
+        errno
     }
 }
 
@@ -115,17 +163,8 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
     let argument: Box<(&'static std::ffi::CStr, Work)> = Box::new((name, Box::new(work)));
     let argument = Box::into_raw(argument);
     let old = block_signals();
-    // SAFETY: the attributes are ours; the argument is given to the thread, or taken back below.
-    let errno = unsafe {
-        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
-        libc::pthread_attr_init(&mut attributes);
-        libc::pthread_attr_setstacksize(&mut attributes, 512 << 10);
-        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        let mut thread: libc::pthread_t = 0;
-        let errno = create()(&mut thread, &attributes, begin, argument.cast());
-        libc::pthread_attr_destroy(&mut attributes);
-        errno
-    };
+    // SAFETY: the argument is given to the thread, or taken back below.
+    let errno = unsafe { create(begin, argument.cast()) };
     restore_signals(&old);
     drop(internal);
     if errno == 0 {
