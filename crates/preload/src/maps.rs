@@ -295,6 +295,13 @@ pub unsafe extern "C" fn mremap(
         return failed();
     }
     let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
+    let (place, ends) = (new as usize, (new as usize).saturating_add(new_len));
+    if flags & libc::MREMAP_FIXED != 0
+        && (!place.is_multiple_of(PAGE) || place < from + old_len && from < ends)
+    {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
     if !fixed {
         if new_len <= old_len {
             ARENA.lock().give(from + new_len, from + old_len, false);

@@ -102,11 +102,36 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     arena.start_if_due();
 }
 
+/// Where a symbol is, or 0: looked up by the loader when it loads this library. (`dlsym` takes memory to say that there is none: that of the program's own
+/// `malloc`, which may not have begun.)
+macro_rules! weak {
+    ($name:literal) => {{
+        let at: usize;
+        // SAFETY: reads this library's own table of addresses.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::asm!(
+                concat!(".weak ", $name),
+                concat!("mov {}, qword ptr [rip + ", $name, "@GOTPCREL]"),
+                out(reg) at,
+                options(nostack, pure, readonly),
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!(
+                concat!(".weak ", $name),
+                concat!("adrp {at}, :got:", $name),
+                concat!("ldr {at}, [{at}, :got_lo12:", $name, "]"),
+                at = out(reg) at,
+                options(nostack, pure, readonly),
+            );
+        }
+        at
+    }};
+}
+
 /// Whether there is a sanitizer that stands in for the C library's functions, as this library does.
 fn has_sanitizer() -> bool {
-    // SAFETY: each name ends in a zero byte.
-    let found = |name: &CStr| !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null();
-    [c"__asan_init", c"__hwasan_init", c"__msan_init", c"__tsan_init"].into_iter().any(found)
+    [weak!("__asan_init"), weak!("__hwasan_init"), weak!("__msan_init"), weak!("__tsan_init")] != [0; 4]
 }
 
 /// Settings for tests and recordings, by variables alone.

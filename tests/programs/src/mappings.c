@@ -64,6 +64,8 @@ static void remap(size_t bytes) {
     char *moved = mremap(narrow, bytes / 2, bytes / 2, MREMAP_MAYMOVE | MREMAP_FIXED, place);
     CHECK(moved == place);
     CHECK(differing(moved, bytes / 2, 3) == 0);
+    CHECK(mremap(place, bytes / 2, bytes / 2, MREMAP_MAYMOVE | MREMAP_FIXED, place + bytes / 4) == MAP_FAILED);
+    CHECK(errno == EINVAL && differing(moved, bytes / 2, 3) == 0);
     const uint64_t *words = (const uint64_t *)place;
     for (size_t i = bytes / 2 / 8; i < bytes / 8; i++)
         CHECK(words[i] == word(5, i));
