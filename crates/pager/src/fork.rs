@@ -11,9 +11,8 @@
 use crate::carriers::Carriers;
 use crate::engine::{CHILDREN, Engine};
 use crate::slots::Slots;
-use crate::table::State;
+use crate::table::{Region, State};
 use crate::{Error, Mailbox};
-use std::ops::Range;
 use std::sync::Arc;
 use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
@@ -93,10 +92,8 @@ impl Engine {
         self.mover = Arc::new(self.mover.reopen()?);
         self.assert_untouched()?;
         self.pool.register(&self.mover)?;
-        let regions = self.table.loose();
-        let count = regions.len() as u64;
-        for (first, blocks, loose) in regions {
-            self.register_paged(first, first + blocks, loose)?;
+        for region in self.table.regions() {
+            self.register_paged(region)?;
         }
         self.ring = None;
         self.carriers = Carriers::default();
@@ -119,7 +116,7 @@ impl Engine {
         self.slots.grown(self.stores[usize::from(self.own_origin())].slots());
         counters.budget_bytes.store((self.options.frames * self.block) as u64, Relaxed);
         counters.block_bytes.store(self.block as u64, Relaxed);
-        counters.regions.store(count, Relaxed);
+        counters.regions.store(self.table.regions().len() as u64, Relaxed);
         self.counters = counters;
         self.mailbox = mailbox;
         Ok(())
@@ -146,11 +143,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Registers the blocks from `first` to `end` that are paged, which may be all: the usual case is one call. Only those of `loose` are looked
-    /// at: a region has a hundred million.
-    fn register_paged(&mut self, first: u32, end: u32, loose: Range<u32>) -> Result<(), Error> {
-        let mut paged = first;
-        for block in loose.chain(std::iter::once(end)) {
+    /// Registers a region's blocks that are paged, which may be all: the usual case is one call. Only those that may be Loose are looked at: a region
+    /// has a hundred million.
+    fn register_paged(&self, region: &Region) -> Result<(), Error> {
+        let (mut paged, end) = (region.first, region.first + region.blocks);
+        for block in region.loose.clone().chain(std::iter::once(end)) {
             if block < end && self.table.state(block) != State::Loose {
                 continue;
             }

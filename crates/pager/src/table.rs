@@ -76,7 +76,7 @@ pub(crate) struct Region {
     /// Blocks in it.
     pub blocks: u32,
     /// No block outside of this range was ever Loose.
-    loose: Range<u32>,
+    pub loose: Range<u32>,
     entries: *mut Entry,
 }
 
@@ -171,11 +171,6 @@ impl Table {
             true => block..block + 1,
             false => loose.start.min(block)..loose.end.max(block + 1),
         };
-    }
-
-    /// A region's number among the blocks, how many it has, and where in it blocks may be Loose.
-    pub fn loose(&self) -> Vec<(u32, u32, Range<u32>)> {
-        self.regions.iter().map(|region| (region.first, region.blocks, region.loose.clone())).collect()
     }
 
     pub fn state(&self, block: u32) -> State {

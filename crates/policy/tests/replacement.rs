@@ -349,8 +349,8 @@ fn what_is_used_no_more_gives_way() {
     // Nine tenths of memory, of blocks that came last.
     let refs: Vec<u32> = (0..8000).chain((0..rounds).flat_map(|_| 8000..11_600)).collect();
     let auto = simulate_soft(policy("auto", frames).as_mut(), &refs, frames, SoftFrames::exactly(80));
-    // Memory is turned over once, and then nothing is missing.
-    assert!(auto.page_ins < 2 * frames as u64, "{auto:?}");
+    // Memory is not even turned over once, and then nothing is missing.
+    assert!(auto.page_ins < frames as u64, "{auto:?}");
 }
 
 #[test]

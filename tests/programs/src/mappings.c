@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -304,6 +305,42 @@ static void read_and_fork(size_t bytes) {
     puts("read, and then forked: ok");
 }
 
+/* What a process asks of its own memory, through a descriptor of itself. Kernels differ in what they allow: what is not done must not seem to be. */
+static void advise_oneself(size_t bytes) {
+    int self = syscall(SYS_pidfd_open, getpid(), 0);
+    CHECK(self >= 0);
+    char *at = map(bytes, 0);
+    fill(at, bytes, 22);
+    struct iovec pieces[2] = {{at, bytes / 4}, {at + bytes / 2, bytes / 4}};
+    ssize_t done = process_madvise(self, pieces, 2, MADV_DONTNEED, 0);
+    CHECK(done == (ssize_t)(bytes / 2) || done == -1);
+    if (done > 0) {
+        CHECK(not_zero(at, bytes / 4) == 0 && not_zero(at + bytes / 2, bytes / 4) == 0);
+        fill(at, bytes, 22);
+    }
+    CHECK(differing(at, bytes, 22) == 0 && munmap(at, bytes) == 0 && close(self) == 0);
+    puts("process_madvise on oneself: ok");
+}
+
+/* Numbers that the program does not use may be another's. */
+static void close_over(size_t bytes) {
+    char *at = map(bytes, 0);
+    fill(at, bytes, 23);
+    int null = open("/dev/null", O_RDWR);
+    CHECK(null >= 0);
+    for (int number = 60; number < 1000; number++) {
+        int made = number % 2 ? dup2(null, number) : dup3(null, number, O_CLOEXEC);
+        CHECK(made == number || (made == -1 && errno == EBADF));
+    }
+    CHECK(dup2(null, null) == null && dup2(59, 59) == -1 && dup3(null, null, 0) == -1);
+    fill(at, bytes, 24);
+    CHECK(differing(at, bytes, 24) == 0 && munmap(at, bytes) == 0);
+    for (int number = 60; number < 1000; number++)
+        close(number);
+    CHECK(close(null) == 0);
+    puts("dup2 over all: ok");
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) * MIB;
@@ -320,5 +357,7 @@ int main(int argc, char **argv) {
     lock(bytes);
     remap_others(bytes / 4);
     read_and_fork(bytes / 4);
+    advise_oneself(bytes);
+    close_over(2 * bytes);
     return 0;
 }

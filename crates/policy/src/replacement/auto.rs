@@ -7,8 +7,6 @@
 //!
 //! - Newcomers wait in their own queue, so that a scan drives out newcomers only; others in an LRU list. The
 //!   older part of each is watched. An extent that proves to be in use goes to the new end of the LRU list.
-//! - While there is room for all, newcomers beyond their share are kept as well; later the oldest of those gives its place to each newcomer that
-//!   comes back.
 //! - The newcomers' share follows ARC: it grows when one comes back that was gone, and shrinks when another one does.
 //! - The blocks of an extent leave together, in order: one write takes many. A block that was touched on its way out is
 //!   spared the next time, if others of its extent can go; when a second one is touched, all that are still in memory come back.
@@ -65,8 +63,6 @@ struct Extent {
     spared: u64,
     /// The list that its last blocks left from, NEW or KEPT, or 0.
     left: u8,
-    /// Kept without proof.
-    unproven: bool,
     /// Insertions into memory, of any block, before the last block was gone.
     gone_at: u64,
 }
@@ -158,7 +154,6 @@ impl Auto {
     fn keep(&mut self, extent: u32, present: u64) {
         self.unlist(extent);
         self.extents[extent].present |= present;
-        self.extents[extent].unproven = false;
         self.enlist(KEPT, extent);
     }
 
@@ -180,19 +175,7 @@ impl Auto {
         while !self.short && self.new_len() > self.new_share && self.lists.len(NEW) > YOUNG_MIN {
             let extent = self.lists.oldest(NEW).expect("a list with extents has an oldest");
             self.unlist(extent);
-            self.extents[extent].unproven = true;
             self.enlist(KEPT, extent);
-        }
-    }
-
-    /// The oldest of those, if nothing that proved to be in use is older, is a newcomer again, and leaves soon.
-    fn unsettle(&mut self) {
-        let oldest = [KEPT_OLD, KEPT].iter().find_map(|&list| self.lists.oldest(list));
-        if let Some(extent) = oldest
-            && std::mem::take(&mut self.extents[extent].unproven)
-        {
-            self.unlist(extent);
-            self.enlist(NEW_OLD, extent);
         }
     }
 
@@ -256,7 +239,6 @@ impl Auto {
         let extent = lists.iter().find_map(|&list| self.lists.oldest(list))?;
         self.unlist(extent);
         self.extents[extent].left = kind;
-        self.extents[extent].unproven = false;
         self.enlist(LEAVING, extent);
         self.leaving = Some(extent);
         Some(extent)
@@ -310,9 +292,6 @@ impl Replacement for Auto {
             came.left = 0;
         }
         self.enlist(if kept { KEPT } else { NEW }, extent);
-        if alone && keep {
-            self.unsettle();
-        }
         self.settle();
         self.age();
     }
@@ -408,7 +387,6 @@ impl Replacement for Auto {
         left.spared &= !bit;
         if left.present == 0 {
             left.left = 0;
-            left.unproven = false;
         } else {
             self.enlist(list, extent);
             self.leaving = if list == LEAVING { Some(extent) } else { self.leaving };
