@@ -300,6 +300,7 @@ CASES = [
     Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),
+    Case("begin", Scale(32, 18), Scale(256, 140), **c_program("begin.c"), pages=False),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),

@@ -111,6 +111,7 @@ impl Engine {
                 // Once it is registered no page appears but by this thread.
                 self.mover.register(from, blocks * self.block)?;
                 self.adopt(at, loose.start.min(held))?;
+                self.forget(at.max(held), loose.start)?;
             }
             at = loose.end;
             for block in loose {
@@ -151,6 +152,16 @@ impl Engine {
             let place = self.place();
             self.pool.give_back(vec![place])?;
             self.frames -= 1;
+        }
+        Ok(())
+    }
+
+    /// Blocks that were never touched have no pages, though the kernel gives some with a huge page that begins before them: such a page would be
+    /// outside the budget, and stay when its block is to be zero again.
+    fn forget(&self, first: u32, end: u32) -> Result<(), Error> {
+        if first < end {
+            // SAFETY: nobody has touched them.
+            unsafe { memory::discard(self.table.address(first), (end - first) as usize * self.block) }?;
         }
         Ok(())
     }
