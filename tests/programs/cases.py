@@ -190,6 +190,11 @@ def forks(runner, scale):
     runner.run([SYSTEM_PYTHON, os.path.join(SOURCES, "forks.py"), str(scale.amount)])
 
 
+def limits_python(runner, scale):
+    """Python's `resource`, and limits that a shell or a fork's child sets before it runs another program."""
+    runner.run([SYSTEM_PYTHON, os.path.join(SOURCES, "limits.py"), str(scale.amount)])
+
+
 def redis_value(key):
     """The value of a key: 40 to 300 bytes, short ones most."""
     return hashlib.sha256(b"%d" % key).hexdigest() * (1 + (key % 7 == 0) + 2 * (key % 31 == 0))
@@ -305,6 +310,8 @@ CASES = [
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),
+    Case("limits", Scale(32, 160), Scale(256, 1024), **c_program("limits.c", "-fno-builtin")),
+    Case("limits-python", Scale(48, 256), Scale(256, 1024), lambda *_: need(SYSTEM_PYTHON), limits_python),
     Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),
     Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),

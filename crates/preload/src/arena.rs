@@ -4,7 +4,7 @@ use crate::lock::Lock;
 use crate::ranges::Ranges;
 use crate::regions::Named;
 use crate::spans::Spans;
-use crate::{process, statics};
+use crate::{limits, process, statics};
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_pager::Pager;
 use terapage_sys::{memory, thread};
@@ -107,6 +107,11 @@ impl Arena {
         self.show_in_dumps();
         self.count_by_region(at, at + len, fresh);
         Some(at)
+    }
+
+    /// Whether the program's own limits let it have so many bytes more, being `data` (private and writable) or not.
+    pub fn may_grow(&self, more: usize, data: bool) -> bool {
+        limits::allow(self.ranges.used_bytes, more, data)
     }
 
     /// A core dump is to have what was given out, but not terabytes that never were.

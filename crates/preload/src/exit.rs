@@ -36,13 +36,18 @@ pub fn own() {
     OWNER.store(std::process::id(), SeqCst);
 }
 
+/// Whether they are still the same.
+pub fn is_owner() -> bool {
+    OWNER.load(SeqCst) == std::process::id()
+}
+
 extern "C" fn at_exit() {
     finish();
 }
 
 /// Writes what is to be written at the end.
 fn finish() {
-    if OWNER.load(SeqCst) != std::process::id() {
+    if !is_owner() {
         return;
     }
     if let Some(pager) = &ARENA.lock().pager

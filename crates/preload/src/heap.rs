@@ -10,7 +10,7 @@ use crate::arena::{self, ARENA};
 use crate::callers::{self, is_unpaged};
 use crate::lock::Lock;
 use crate::objects::{is_defined, object_of};
-use crate::{next, own, set_errno};
+use crate::{limits, next, own, set_errno};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
@@ -51,7 +51,8 @@ struct Chunks;
 // SAFETY: the arena gives ranges that nobody else has; the table was opened for all of it.
 unsafe impl Memory for Chunks {
     fn take(&self, len: usize) -> Option<usize> {
-        ARENA.lock().take(len, CHUNK, true)
+        let mut arena = ARENA.lock();
+        if arena.may_grow(len, true) { arena.take(len, CHUNK, true) } else { None }
     }
 
     fn give(&self, at: usize, len: usize) {
@@ -134,6 +135,11 @@ fn heap_of(thread: usize) -> &'static Lock<Heap<Chunks>> {
     &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
 }
 
+/// Whether so many bytes more of the next allocator's are beyond the program's own limits. Of less it is not asked: it may have that at hand.
+fn exceeds(more: usize) -> bool {
+    more >= LARGE_ONLY && limits::any() && !ARENA.lock().may_grow(more, true)
+}
+
 fn large_from() -> usize {
     match MODE.load(Relaxed) {
         ALL => LARGE,
@@ -147,14 +153,19 @@ fn is_next(size: usize) -> bool {
     size < large_from() && matches!(MODE.load(Relaxed), LARGE_MODE | OFF)
 }
 
-fn large(size: usize, align: usize, zero: bool) -> *mut u8 {
+/// A range of its own, `instead` of one of so many bytes: 0 for none.
+fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
     let before = HEADER.max(align);
     let Some(len) = size.checked_add(before).filter(|&len| len < isize::MAX as usize) else {
         set_errno(libc::ENOMEM);
         return std::ptr::null_mut();
     };
     let len = len.next_multiple_of(PAGE);
-    let Some(start) = ARENA.lock().take(len, align, zero) else {
+    let mut arena = ARENA.lock();
+    let more = len.saturating_sub(instead);
+    let start = if arena.may_grow(more, true) { arena.take(len, align, zero) } else { None };
+    drop(arena);
+    let Some(start) = start else {
         set_errno(libc::ENOMEM);
         return std::ptr::null_mut();
     };
@@ -206,13 +217,31 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
             return or_none(own::allocate(size, align, zero));
         }
         if size >= large_from() || (align > PAGE && all) {
-            return large(size, align, zero);
+            let at = large(size, align, zero, 0);
+            return if at.is_null() && all { cleared(reuse(size, align), size, zero) } else { at };
         }
         if !all {
-            return or_none(next::allocate(size, align, zero));
+            return or_none(if exceeds(size) {
+                std::ptr::null_mut()
+            } else {
+                next::allocate(size, align, zero)
+            });
         }
     }
-    let at = or_none(heap_of(thread).lock().allocate(size, align));
+    let at = heap_of(thread).lock().allocate(size, align);
+    let at = if at.is_null() { reuse(size, align) } else { at };
+    cleared(at, size, zero)
+}
+
+/// What any heap has left, where the program's own limits allow no more. (Heaps keep most of what was freed.)
+#[cold]
+fn reuse(size: usize, align: usize) -> *mut u8 {
+    let found = ALL_HEAPS.iter().map(|heap| heap.lock().allocate(size, align)).find(|at| !at.is_null());
+    or_none(found.unwrap_or(std::ptr::null_mut()))
+}
+
+/// An object that was given just now, all zero if that is wanted.
+fn cleared(at: *mut u8, size: usize, zero: bool) -> *mut u8 {
     if zero && !at.is_null() {
         // SAFETY: `size` bytes were given.
         unsafe { at.write_bytes(0, size) };
@@ -267,13 +296,18 @@ unsafe fn release(at: *mut u8) {
 }
 
 unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
+    let mut instead = 0;
     if !arena::contains(old as usize) {
-        if !own::contains(old as usize)
-            && is_next(size)
+        if !own::contains(old as usize) && is_next(size) {
             // SAFETY: the caller's promise.
-            && let Some(new) = unsafe { next::resize(old, size) }
-        {
-            return new;
+            let had = unsafe { next::usable(old) };
+            if exceeds(size.saturating_sub(had)) {
+                return or_none(std::ptr::null_mut());
+            }
+            // SAFETY: the caller's promise.
+            if let Some(new) = unsafe { next::resize(old, size) } {
+                return new;
+            }
         }
     } else if let Some(heap) = TABLE.heap_of(old as usize) {
         if size < large_from() {
@@ -284,8 +318,14 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     } else if let Some((start, end)) = unsafe { range_of(old as usize) } {
         let wanted = (old as usize - start).saturating_add(size).next_multiple_of(PAGE);
-        if wanted > end - start && ARENA.lock().extend(start, wanted) {
-            return old;
+        if wanted > end - start {
+            let mut arena = ARENA.lock();
+            if arena.may_grow(wanted - (end - start), true) && arena.extend(start, wanted) {
+                return old;
+            }
+            if size >= large_from() {
+                instead = end - start;
+            }
         }
         if wanted <= end - start && size >= large_from() {
             if start + wanted < end {
@@ -304,7 +344,10 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     if had == 0 {
         not_an_object();
     }
-    let new = allocate(size, 16, false);
+    let new = match instead {
+        0 => allocate(size, 16, false),
+        _ => large(size, 16, false, instead),
+    };
     if !new.is_null() {
         // SAFETY: both are at least as long as what is copied, and apart.
         unsafe {

@@ -13,6 +13,7 @@ mod exit;
 mod fork;
 mod heap;
 mod lent;
+mod limits;
 mod lock;
 mod maps;
 mod next;

@@ -2,7 +2,7 @@
 //! ranges of the arena the calls do what the kernel would, seen from the program.
 
 use crate::arena::{self, ARENA};
-use crate::{process, set_errno, statics};
+use crate::{limits, process, set_errno, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
@@ -62,6 +62,24 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
+    // What goes over something else is not more: it was refused, or not, when that came.
+    let over = flags & MAP_FIXED != 0;
+    let data = prot & PROT_WRITE != 0 && flags & MAP_PRIVATE != 0;
+    if !over && exceeds(len, data) {
+        set_errno(libc::ENOMEM);
+        return failed();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { map(at, len, prot, flags, fd, offset) }
+}
+
+/// Whether so many bytes more are beyond the program's own limits.
+fn exceeds(more: usize, data: bool) -> bool {
+    limits::any() && is_served() && !ARENA.lock().may_grow(more, data)
+}
+
+/// `mmap` without a look at the program's own limits.
+unsafe fn map(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
     let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
     if fixed && len > 0 {
         // SAFETY: the caller's promise.
@@ -278,6 +296,11 @@ pub unsafe extern "C" fn mremap(
     new: *mut c_void,
 ) -> *mut c_void {
     let from = old as usize;
+    let more = if flags & libc::MREMAP_DONTUNMAP != 0 { new_len } else { new_len.saturating_sub(old_len) };
+    if more > 0 && exceeds(more, arena::contains(from)) {
+        set_errno(libc::ENOMEM);
+        return failed();
+    }
     let fixed = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
     if !arena::contains(from) {
         let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new as usize, new_len);
@@ -337,11 +360,11 @@ pub unsafe extern "C" fn mremap(
     }
     let to = if flags & libc::MREMAP_FIXED != 0 {
         // SAFETY: the caller's promise.
-        unsafe { mmap(new, new_len, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) }
+        unsafe { map(new, new_len, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) }
     } else {
         // SAFETY: the kernel or the arena chooses the place.
         unsafe {
-            mmap(std::ptr::null_mut(), new_len.max(LEAST), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+            map(std::ptr::null_mut(), new_len.max(LEAST), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         }
     };
     if to == failed() {

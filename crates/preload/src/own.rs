@@ -6,6 +6,7 @@
 //!
 //! It is the [global allocator](Own) of the library; and `malloc`'s, for what must not be paged.
 
+use crate::limits;
 use crate::lock::Lock;
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
@@ -51,11 +52,7 @@ unsafe impl Grow for Room {
 
 /// Reserves the range. It stays empty where not even the least is to be had.
 fn open() {
-    // SAFETY: plain data, for which zeros are a value.
-    let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
-    // SAFETY: the answer is ours to write to.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0;
-    let most = if known { limit.rlim_cur as usize / PART_OF_LIMIT } else { MOST };
+    let most = limits::addresses().map_or(MOST, |limit| limit / PART_OF_LIMIT);
     let mut len = most.clamp(LEAST, MOST).next_multiple_of(STEP);
     while len >= LEAST {
         if let Ok(at) = memory::reserve(len) {

@@ -1,6 +1,6 @@
 //! The process: its settings, and how the pager is started and failed.
 
-use crate::{arena, heap, statics};
+use crate::{arena, heap, limits, statics};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -55,14 +55,14 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         None
     };
     if variable("TERAPAGE_MEMORY").is_none() {
-        heap::stand_back();
+        stand_back();
         return;
     }
     if has_sanitizer() {
         thread::say(
             "terapage: the program is built with a sanitizer, which has the memory to itself: it is not paged\n",
         );
-        heap::stand_back();
+        stand_back();
         return;
     }
     let settings = match Settings::from_variables(variable) {
@@ -83,6 +83,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     }
     let heap = settings.heap;
     SETTINGS.set(settings).ok();
+    limits::begin();
     statics::find(block());
     crate::direct::find();
     thread::find();
@@ -100,6 +101,12 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         arena.start();
     }
     arena.start_if_due();
+}
+
+/// Leaves the process as it would be.
+fn stand_back() {
+    limits::hand_back();
+    heap::stand_back();
 }
 
 /// Where a symbol is, or 0: looked up by the loader when it loads this library. (`dlsym` takes memory to say that there is none: that of the program's own

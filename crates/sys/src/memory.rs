@@ -1,6 +1,7 @@
 //! Address space.
 
 use crate::{Error, Result, check};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of a huge page.
 pub const HUGE: usize = 2 << 20;
@@ -10,11 +11,20 @@ pub const MADV_HUGEPAGE: i32 = libc::MADV_HUGEPAGE;
 /// Advice: none are.
 pub const MADV_NOHUGEPAGE: i32 = libc::MADV_NOHUGEPAGE;
 
+/// Bytes of addresses that are reserved.
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of addresses that this process has by [`reserve`] and its kin, and has not given back.
+pub fn reserved() -> usize {
+    RESERVED.load(Relaxed)
+}
+
 /// Reserves `len` bytes of private anonymous memory, readable and writable, without
 /// promising that they can all be used at once. A core dump leaves it out.
 pub fn reserve(len: usize) -> Result<*mut u8> {
     // SAFETY: the kernel chooses the place; nothing is replaced.
     let at = unsafe { map(std::ptr::null_mut(), len, libc::MAP_NORESERVE) }?;
+    RESERVED.fetch_add(len, Relaxed);
     // Of terabytes it would look at each page.
     advise(at as usize, len, libc::MADV_DONTDUMP);
     Ok(at)
@@ -45,10 +55,12 @@ unsafe fn map(at: *mut u8, len: usize, flags: i32) -> Result<*mut u8> {
 /// Gives address space back.
 ///
 /// # Safety
-/// Nobody may use the range any more.
+/// The range was [`reserve`]d, and nobody may use it any more.
 pub unsafe fn unmap(at: *mut u8, len: usize) -> Result<()> {
     // SAFETY: the caller's promise.
-    check("munmap", unsafe { libc::syscall(libc::SYS_munmap, at, len) }).map(|_| ())
+    check("munmap", unsafe { libc::syscall(libc::SYS_munmap, at, len) })?;
+    RESERVED.fetch_sub(len, Relaxed);
+    Ok(())
 }
 
 /// Makes a whole mapping `new_len` bytes long, here or elsewhere, with the bytes that both have; others are zero.
@@ -58,7 +70,10 @@ pub unsafe fn unmap(at: *mut u8, len: usize) -> Result<()> {
 pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> Result<*mut u8> {
     // SAFETY: the caller's promise.
     let answer = unsafe { libc::syscall(libc::SYS_mremap, at, len, new_len, libc::MREMAP_MAYMOVE as i64) };
-    check("mremap", answer).map(|at| at as *mut u8)
+    let at = check("mremap", answer)?;
+    RESERVED.fetch_add(new_len, Relaxed);
+    RESERVED.fetch_sub(len, Relaxed);
+    Ok(at as *mut u8)
 }
 
 /// Frees the pages of a range of private anonymous memory; it reads as zeros, or faults, from then on.
