@@ -13,8 +13,8 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_sys::{PAGE, memory};
 
-/// What the kernel's limits are above the asked ones: more than any process of this library's has of addresses.
-const ASIDE: u64 = 1 << 46;
+/// What the kernel's limits are above the asked ones: all the addresses that a process of this library's can have.
+const ASIDE: u64 = 1 << 47;
 
 const RESOURCES: [c_uint; 2] = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
 const DATA: usize = 1;
