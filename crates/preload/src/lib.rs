@@ -22,7 +22,6 @@ mod privileges;
 mod process;
 mod ranges;
 mod regions;
-mod spans;
 mod statics;
 
 #[global_allocator]
