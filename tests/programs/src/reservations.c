@@ -3,6 +3,7 @@
  * usage: reservations MIB     data of each way
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -179,6 +180,58 @@ static void often(void)
     CHECK(to.tv_sec - from.tv_sec < 5);
 }
 
+#define THREADS 4
+#define SLOTS 480
+#define SLOT (10 * PAGE)
+
+struct worker {
+    pthread_t thread;
+    char *at;
+    int number;
+};
+
+/* Every fourth slot is this thread's. Slots end within blocks: neighbours are opened and closed by others meanwhile. */
+static void *opens_and_closes(void *argument)
+{
+    struct worker *worker = argument;
+    uint64_t series[SLOTS] = {0}, state = worker->number;
+    for (int step = 0; step < 3000; step++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        int slot = (state >> 33) % (SLOTS / THREADS) * THREADS + worker->number;
+        char *at = worker->at + slot * SLOT;
+        if (series[slot])
+            CHECK(differing(at, SLOT, series[slot]) == 0);
+        else if (state >> 62 & 1)
+            CHECK(mprotect(at, SLOT, READ_WRITE) == 0 && not_zero(at, SLOT) == 0);
+        else
+            CHECK(mmap(at, SLOT, READ_WRITE, RESERVE | MAP_FIXED, -1, 0) == at && not_zero(at, SLOT) == 0);
+        if (state >> 61 & 1) {
+            series[slot] = 1 + (state >> 40);
+            fill(at, SLOT, series[slot]);
+        } else {
+            CHECK(mmap(at, SLOT, PROT_NONE, RESERVE | MAP_FIXED, -1, 0) == at);
+            series[slot] = 0;
+        }
+    }
+    for (int slot = worker->number; slot < SLOTS; slot += THREADS)
+        CHECK(!series[slot] || differing(worker->at + slot * SLOT, SLOT, series[slot]) == 0);
+    return NULL;
+}
+
+static void by_threads(void)
+{
+    struct worker workers[THREADS];
+    char *at = reserve(NULL, TIB);
+    for (int number = 0; number < THREADS; number++) {
+        workers[number].number = number;
+        workers[number].at = at + TIB / 3 / PAGE * PAGE;
+        CHECK(pthread_create(&workers[number].thread, NULL, opens_and_closes, &workers[number]) == 0);
+    }
+    for (int number = 0; number < THREADS; number++)
+        CHECK(pthread_join(workers[number].thread, NULL) == 0);
+    CHECK(munmap(at, TIB) == 0);
+}
+
 int main(int argc, char **argv)
 {
     size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 32) * MIB;
@@ -196,5 +249,7 @@ int main(int argc, char **argv)
     puts("open from the start: ok");
     often();
     puts("often: ok");
+    by_threads();
+    puts("by threads: ok");
     return 0;
 }
