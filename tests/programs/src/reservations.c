@@ -151,15 +151,17 @@ static void aligned(size_t bytes)
 }
 
 /* All of it may be read and written from the start; it is touched here and there. */
+#define PIECE ((size_t)256 << 10)
+
 static void open_at_once(size_t bytes)
 {
-    size_t whole = TIB / 2, pieces = bytes / (64 << 10), apart = whole / pieces / PAGE * PAGE;
+    size_t whole = TIB / 2, pieces = bytes / PIECE, apart = whole / pieces / PAGE * PAGE;
     char *at = mmap(NULL, whole, READ_WRITE, RESERVE, -1, 0);
     CHECK(at != MAP_FAILED);
     for (size_t index = 0; index < pieces; index++)
-        fill(at + index * apart, 64 << 10, index);
+        fill(at + index * apart, PIECE, index);
     for (size_t index = 0; index < pieces; index++)
-        CHECK(differing(at + index * apart, 64 << 10, index) == 0 && not_zero(at + index * apart + (64 << 10), PAGE) == 0);
+        CHECK(differing(at + index * apart, PIECE, index) == 0 && not_zero(at + index * apart + PIECE, PAGE) == 0);
     CHECK(madvise(at, whole, MADV_DONTNEED) == 0 && not_zero(at, MIB) == 0 && not_zero(at + apart, MIB) == 0);
     CHECK(mprotect(at, whole, PROT_NONE) == 0 && is_closed(at + apart));
     CHECK(munmap(at, whole) == 0);
