@@ -320,15 +320,16 @@ impl Engine {
         parts.iter().map(|&(from, to)| u64::from(to - from) * self.block as u64).sum()
     }
 
-    /// Released blocks are plain memory again, with what they hold: they are paged again.
+    /// Released blocks are plain memory again, with what they hold: they are paged again. Others of the range stay as they are.
     fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
-        let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
-        // Once it is registered no page appears but by this thread.
-        self.mover.register(at, len)?;
         let less = self.table.parts(first, end.min(self.table.reserved), true);
         self.counters.released_bytes.fetch_sub(self.bytes_of(&less), Relaxed);
-        self.table.loose.remove(first as usize, end as usize);
-        self.adopt(first, end)?;
+        for (from, to) in self.table.parts(first, end, true) {
+            // Once it is registered no page appears but by this thread.
+            self.mover.register(self.table.address(from), (to - from) as usize * self.block)?;
+            self.table.loose.remove(from as usize, to as usize);
+            self.adopt(from, to)?;
+        }
         self.shrink()
     }
 
