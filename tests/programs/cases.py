@@ -67,9 +67,9 @@ def compiled(compiler, source, *flags, arguments=lambda scale: [str(scale.amount
     return {"prepare": prepare, "body": body}
 
 
-def c_program(source, *flags):
+def c_program(source, *flags, **more):
     """A case in C."""
-    return compiled("gcc", source, "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", *flags)
+    return compiled("gcc", source, "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", *flags, **more)
 
 
 def plugin_prepare(runner, _scale):
@@ -306,6 +306,8 @@ CASES = [
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),
     Case("begin", Scale(32, 18), Scale(256, 140), **c_program("begin.c"), pages=False),
+    Case("mapping-walk-wide", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c", arguments=lambda scale: [str(scale.amount), "1024"])),
+    Case("reservations", Scale(16, 32), Scale(128, 512), **c_program("reservations.c")),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),

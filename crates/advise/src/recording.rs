@@ -4,7 +4,7 @@ mod blocks;
 
 pub use blocks::Merger;
 
-use blocks::{NONE, Names};
+use blocks::{Groups, NONE, Names};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -167,7 +167,7 @@ impl Recording {
             budget_bytes: header.budget_bytes,
             duration_us: reading.last_us - reading.first_us.unwrap_or(0),
             steps: reading.steps,
-            regions: reading.regions,
+            regions: reading.groups.regions(&reading.regions, header.block_bytes.into()),
             window: reading.window,
             did: reading.did,
             cut_short: reader.cut_short().map(ToString::to_string),
@@ -231,6 +231,7 @@ struct Reading {
     block_bytes: u64,
     steps: Vec<Step>,
     regions: Vec<Region>,
+    groups: Groups,
     /// By block: the step that put it into the address space; `NONE` where it is out.
     here: Vec<u32>,
     present: usize,
@@ -248,6 +249,7 @@ impl Reading {
             block_bytes,
             steps: Vec::new(),
             regions: Vec::new(),
+            groups: Groups::default(),
             here: Vec::new(),
             present: 0,
             window: 0,
@@ -272,7 +274,10 @@ impl Reading {
             | Event::Prefetched { block }
             | Event::PutBack { block } => (block, What::Touch),
             Event::Discard { block, count } => (block, What::Discard(count)),
-            Event::PageOut { block, how } => return self.out(block, how),
+            Event::PageOut { block, how } => {
+                let block = self.groups.number(block);
+                return self.out(block, how);
+            }
             Event::RegionAdd { start, len, first } => {
                 let blocks = (len / self.block_bytes) as u32;
                 return self.regions.push(Region { start, first, blocks });
@@ -288,11 +293,18 @@ impl Reading {
         let since = self.step_us.max(self.first_us.unwrap_or(0));
         let gap_us = u32::try_from(record.time_us.saturating_sub(since)).unwrap_or(u32::MAX);
         self.step_us = record.time_us;
-        match what {
-            What::Discard(count) => self.discarded(block, count),
-            _ => self.came(block),
+        let What::Discard(count) = what else {
+            let block = self.groups.number(block);
+            self.came(block);
+            self.steps.push(Step { block, gap_us, what, after: After::Unknown });
+            return;
+        };
+        let mut gap_us = gap_us;
+        for (block, count) in self.groups.parts(block, count) {
+            self.discarded(block, count);
+            self.steps.push(Step { block, gap_us, what: What::Discard(count), after: After::Unknown });
+            gap_us = 0;
         }
-        self.steps.push(Step { block, gap_us, what, after: After::Unknown });
     }
 
     fn came(&mut self, block: u32) {

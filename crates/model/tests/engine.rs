@@ -52,6 +52,8 @@ mod pool;
 mod requests;
 #[path = "../../pager/src/slots.rs"]
 mod slots;
+#[path = "../../pager/src/spans.rs"]
+mod spans;
 #[path = "../../pager/src/table.rs"]
 mod table;
 #[path = "../../pager/src/usage.rs"]

@@ -143,19 +143,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Registers a region's blocks that are paged, which may be all: the usual case is one call. Only those that may be Loose are looked at: a region
-    /// has a hundred million.
+    /// Registers a region's blocks that are paged, which may be all: the usual case is one call.
     fn register_paged(&self, region: &Region) -> Result<(), Error> {
-        let (mut paged, end) = (region.first, region.first + region.blocks);
-        for block in region.loose.clone().chain(std::iter::once(end)) {
-            if block < end && self.table.state(block) != State::Loose {
-                continue;
-            }
-            if paged < block {
-                let len = (block - paged) as usize * self.block;
-                self.mover.register(self.table.address(paged), len)?;
-            }
-            paged = block + 1;
+        for (first, end) in self.table.parts(region.first, region.first + region.blocks, false) {
+            let len = (end - first) as usize * self.block;
+            self.mover.register(self.table.address(first), len)?;
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ mod pool;
 mod recorder;
 mod requests;
 mod slots;
+mod spans;
 mod sync;
 mod table;
 mod usage;
@@ -33,6 +34,7 @@ pub use error::Error;
 pub(crate) use mailbox::{Mailbox, Request};
 pub use options::Options;
 use recorder::Recorder;
+pub use spans::Spans;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
 use terapage_stats::{Counters, FILE_NAME, MAGIC, RegionCounters, Shared};
@@ -159,7 +161,8 @@ impl Pager {
     }
 
     /// The same, but for ranges in it, from and to, ascending, on blocks' edges, that are not paged:
-    /// as if they had been [released](Self::release).
+    /// as if they had been [released](Self::release). What lies from `held` to the next of them was never touched; beyond that are
+    /// reservations, which do not count as released.
     pub fn add_around(
         &self,
         start: usize,

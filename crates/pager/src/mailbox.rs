@@ -68,14 +68,12 @@ pub(crate) enum Request {
         region: usize,
         start: usize,
         len: usize,
-        held: usize,
         name: *const str,
     },
     Rename {
         region: usize,
         start: usize,
         len: usize,
-        held: usize,
     },
     Unname {
         region: usize,

@@ -6,6 +6,7 @@ use crate::recorder::Kind;
 use crate::table::State;
 use crate::{Error, Request};
 use std::sync::atomic::Ordering::Relaxed;
+use terapage_stats::RegionCounters;
 use terapage_sys::{PAGE, memory};
 
 /// Frames that there are always.
@@ -46,19 +47,17 @@ impl Engine {
                 let hashes = unsafe { std::slice::from_raw_parts(hashes, (end - first) as usize) };
                 engine.written(first, end, hashes)
             }),
-            Request::Name { region, start, len, held, name } => {
+            Request::Name { region, start, len, name } => {
                 self.each_part(start, len, |engine, first, end| {
                     // SAFETY: the asker waits for the answer, and the text is its own.
-                    engine.name(region, first, end, held, unsafe { &*name });
+                    engine.name(region, first, end, unsafe { &*name });
                     Ok(())
                 })
             }
-            Request::Rename { region, start, len, held } => {
-                self.each_part(start, len, |engine, first, end| {
-                    engine.rename(region, first, end, held);
-                    Ok(())
-                })
-            }
+            Request::Rename { region, start, len } => self.each_part(start, len, |engine, first, end| {
+                engine.rename(region, first, end);
+                Ok(())
+            }),
             Request::Unname { region } => {
                 self.table.usage.unname(region);
                 Ok(())
@@ -86,11 +85,11 @@ impl Engine {
         serve: impl FnOnce(&mut Self, u32, u32) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let first = self.table.block_at(start).ok_or(Error::NotPaged { start, len })?;
-        let blocks = (len / self.block) as u32;
-        if first + blocks > self.table.end_of(first) {
+        let blocks = len / self.block;
+        if blocks > (self.table.end_of(first) - first) as usize {
             return Err(Error::NotPaged { start, len });
         }
-        serve(self, first, first + blocks)
+        serve(self, first, first + blocks as u32)
     }
 
     /// Pages a range from now on, with what it holds already.
@@ -100,24 +99,20 @@ impl Engine {
         if let Some(recorder) = &mut self.recorder {
             recorder.region(start, len, first);
         }
-        let block_of = |at: usize| first + ((at - start) / self.block) as u32;
-        let held = block_of(start + held.next_multiple_of(self.block));
-        let loose: Vec<_> = loose.iter().map(|&(from, to)| block_of(from)..block_of(to)).collect();
+        let block = self.block;
+        let block_of = |at: usize| first + ((at - start) / block) as u32;
+        let held = block_of(start + held.next_multiple_of(block));
         let end = block_of(start + len);
-        let mut at = first;
-        for loose in loose.into_iter().chain(std::iter::once(end..end)) {
-            if at < loose.start {
-                let (from, blocks) = (self.table.address(at), (loose.start - at) as usize);
-                // Once it is registered no page appears but by this thread.
-                self.mover.register(from, blocks * self.block)?;
-                self.adopt(at, loose.start.min(held))?;
-                self.forget(at.max(held), loose.start)?;
-            }
-            at = loose.end;
-            for block in loose {
-                self.table.set_state(block, State::Loose);
-                self.counters.released_bytes.fetch_add(self.block as u64, Relaxed);
-            }
+        let loose = loose.iter().map(|&(from, to)| (block_of(from), block_of(to)));
+        let untouched = held..loose.clone().map(|(from, _)| from).find(|&from| from >= held).unwrap_or(end);
+        self.table.reserved = untouched.end;
+        loose.for_each(|(from, to)| self.note_loose(from, to));
+        for (at, to) in self.table.parts(first, end, false) {
+            // Once it is registered no page appears but by this thread.
+            self.mover.register(self.table.address(at), (to - at) as usize * block)?;
+            self.adopt(at, to.min(untouched.start))?;
+            self.forget(at.max(untouched.start), to.min(untouched.end))?;
+            self.adopt(at.max(untouched.end), to)?;
         }
         self.shrink()
     }
@@ -171,6 +166,24 @@ impl Engine {
         if first >= end {
             return Ok(());
         }
+        let (from, block) = (self.table.address(first), self.block);
+        let mut parts: Vec<(u32, u32)> = Vec::new();
+        let told = self.mover.each_present(from..from + (end - first) as usize * block, |there| {
+            let at = first + ((there.start - from) / block) as u32;
+            let to = first + (there.end - from).div_ceil(block) as u32;
+            match parts.last_mut() {
+                Some(last) if last.1 >= at => last.1 = to.max(last.1),
+                _ => parts.push((at, to)),
+            }
+        })?;
+        if !told {
+            return self.adopt_all(first, end);
+        }
+        parts.into_iter().try_for_each(|(first, end)| self.adopt_all(first, end))
+    }
+
+    /// The same, by a look at each page.
+    fn adopt_all(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let pages = self.block / PAGE;
         let mut there = vec![false; pages.max(4096)];
         let step = (there.len() / pages) as u32;
@@ -210,8 +223,13 @@ impl Engine {
         if let Some(recorder) = &mut self.recorder {
             recorder.discard(first, end - first);
         }
-        let mut block = first;
-        while block < end {
+        for (from, to) in self.table.parts(first, end, true) {
+            // SAFETY: the program has asked for it.
+            unsafe { memory::discard(self.table.address(from), (to - from) as usize * self.block) }?;
+        }
+        let mut from = first;
+        while let Some(block) = self.table.next_touched(from, end) {
+            from = block + 1;
             match self.table.state(block) {
                 State::Mapped => {
                     let run =
@@ -225,7 +243,7 @@ impl Engine {
                     }
                     self.mapped -= run;
                     self.frames -= run;
-                    block += run as u32;
+                    from = block + run as u32;
                     continue;
                 }
                 State::Soft => {
@@ -245,16 +263,10 @@ impl Engine {
                     self.policy.remove(block);
                     self.drop_slot(block);
                 }
-                // SAFETY: the program has asked for it.
-                State::Loose => unsafe { memory::discard(self.table.address(block), self.block) }?,
-                State::Zero | State::Reading | State::Leaving | State::Writing => {}
+                State::Zero | State::Loose | State::Reading | State::Leaving | State::Writing => {}
             }
-            let entry = self.table.get_mut(block);
-            if entry.state != State::Loose {
-                entry.flags = 0;
-                self.table.set_state(block, State::Zero);
-            }
-            block += 1;
+            self.table.get_mut(block).flags = 0;
+            self.table.set_state(block, State::Zero);
         }
         Ok(())
     }
@@ -263,7 +275,32 @@ impl Engine {
     /// part of them.
     fn release(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
-        for block in first..end {
+        let mut from = first;
+        while let Some(block) = self.table.next_touched(from, end) {
+            from = block + 1;
+            if matches!(self.table.state(block), State::Zero | State::Loose) {
+                continue;
+            }
+            self.bring_back(block);
+            if self.table.state(block) == State::Mapped {
+                self.mapped -= 1;
+                self.frames -= 1;
+            }
+            self.policy.remove(block);
+            self.drop_slot(block);
+            self.table.get_mut(block).flags = 0;
+            self.table.set_state(block, State::Zero);
+        }
+        self.note_loose(first, end);
+        let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
+        self.mover.program.unregister(at, len)?;
+        self.mover.program.wake(at, len).ok();
+        Ok(())
+    }
+
+    /// Puts a block that has bytes into the program, wherever it is.
+    fn bring_back(&mut self, block: u32) {
+        loop {
             match self.table.state(block) {
                 State::Stored => {
                     let place = self.place();
@@ -276,60 +313,58 @@ impl Engine {
                     self.install(&[block]);
                 }
                 State::Watched => self.install(&[block]),
-                State::Loose => continue,
-                _ => {}
+                // Sent away to make room for another of them.
+                State::Reading | State::Leaving | State::Writing => self.settle(block, block + 1),
+                State::Mapped | State::Zero | State::Loose => return,
             }
-            if self.table.state(block) == State::Mapped {
-                self.mapped -= 1;
-                self.frames -= 1;
-            }
-            self.policy.remove(block);
-            self.drop_slot(block);
-            self.table.get_mut(block).flags = 0;
-            self.table.set_state(block, State::Loose);
-            self.counters.released_bytes.fetch_add(self.block as u64, Relaxed);
         }
-        let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
-        self.mover.program.unregister(at, len)?;
-        self.mover.program.wake(at, len).ok();
-        Ok(())
     }
 
-    /// Released blocks are plain memory again, with what they hold: they are paged again.
+    /// The blocks are Loose from now on.
+    fn note_loose(&mut self, first: u32, end: u32) {
+        let more = self.table.parts(first, end.min(self.table.reserved), false);
+        self.counters.released_bytes.fetch_add(self.bytes_of(&more), Relaxed);
+        self.table.loose.insert(first as usize, end as usize);
+    }
+
+    fn bytes_of(&self, parts: &[(u32, u32)]) -> u64 {
+        parts.iter().map(|&(from, to)| u64::from(to - from) * self.block as u64).sum()
+    }
+
+    /// Released blocks are plain memory again, with what they hold: they are paged again. Others of the range stay as they are.
     fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
-        let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
-        // Once it is registered no page appears but by this thread.
-        self.mover.register(at, len)?;
-        for block in first..end {
-            if self.table.state(block) == State::Loose {
-                self.table.set_state(block, State::Zero);
-                self.counters.released_bytes.fetch_sub(self.block as u64, Relaxed);
-            }
+        let less = self.table.parts(first, end.min(self.table.reserved), true);
+        self.counters.released_bytes.fetch_sub(self.bytes_of(&less), Relaxed);
+        for (from, to) in self.table.parts(first, end, true) {
+            // Once it is registered no page appears but by this thread.
+            self.mover.register(self.table.address(from), (to - from) as usize * self.block)?;
+            self.table.loose.remove(from as usize, to as usize);
+            self.adopt(from, to)?;
         }
-        self.adopt(first, end)?;
         self.shrink()
     }
 
-    /// Counts blocks for a region; those beyond the first `held` bytes were never touched.
-    fn name(&mut self, region: usize, first: u32, end: u32, held: usize, name: &str) {
+    /// Counts blocks for a region.
+    fn name(&mut self, region: usize, first: u32, end: u32, name: &str) {
         let before = self.table.usage.of(first);
         let (start, len) = (self.table.address(first), (end - first) as usize * self.block);
         self.table.usage.name(region, first..end, start, len, name);
-        for block in first..end.min(first + held.div_ceil(self.block) as u32) {
-            self.table.usage.moved(block, self.table.state(block), before);
-        }
+        self.count_again(first, end, before);
     }
 
     /// A region ends somewhere else now.
-    fn rename(&mut self, region: usize, first: u32, end: u32, held: usize) {
+    fn rename(&mut self, region: usize, first: u32, end: u32) {
         let named = self.table.usage.of(first);
         let Some((old, around)) = self.table.usage.set_end(region, end) else { return };
-        let held = end.min(first + held.div_ceil(self.block) as u32);
-        for block in old..held {
-            self.table.usage.moved(block, self.table.state(block), around);
-        }
-        for block in end..old {
-            self.table.usage.moved(block, self.table.state(block), named);
+        self.count_again(old, end, around);
+        self.count_again(end, old, named);
+    }
+
+    /// Blocks are no longer counted for `before`.
+    fn count_again(&mut self, mut first: u32, end: u32, before: &RegionCounters) {
+        while let Some(block) = self.table.next_touched(first, end) {
+            self.table.usage.moved(block, self.table.state(block), before);
+            first = block + 1;
         }
     }
 

@@ -1,9 +1,9 @@
 //! What is known of each block, and which addresses are paged.
 
+use crate::spans::Spans;
 use crate::usage::Usage;
-use std::ops::Range;
 use terapage_stats::RegionTable;
-use terapage_sys::memory;
+use terapage_sys::{PAGE, memory};
 
 /// The state of a block. `docs/pager.md` draws the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum State {
     Reading,
     /// Only the store has it.
     Stored,
-    /// Not paged any more: protected, locked or mapped over by the program.
+    /// Not paged any more: protected, locked or mapped over by the program. A block's entry never says so: [`Table::loose`] does.
     Loose,
 }
 
@@ -75,16 +75,23 @@ pub(crate) struct Region {
     pub first: u32,
     /// Blocks in it.
     pub blocks: u32,
-    /// No block outside of this range was ever Loose.
-    pub loose: Range<u32>,
     entries: *mut Entry,
+    /// A bit for each [`GROUP`] of blocks: whether one of them was ever anything but Zero or Loose.
+    groups: *mut u64,
 }
+
+/// Blocks whose entries lie in one page.
+const GROUP: u32 = (PAGE / size_of::<Entry>()) as u32;
 
 /// All regions and their blocks, numbered from 0.
 pub(crate) struct Table {
     regions: Vec<Region>,
     next: u32,
     shift: u32,
+    /// The blocks that are Loose: ranges, since a program may reserve terabytes that nobody can touch.
+    pub loose: Spans,
+    /// Those from this one on are not counted as released: the program has reserved addresses there, and little more.
+    pub reserved: u32,
     /// What is counted by region.
     pub usage: Usage,
 }
@@ -95,16 +102,19 @@ unsafe impl Send for Table {}
 impl Table {
     pub fn new(block: usize, counters: &'static RegionTable) -> Table {
         let usage = Usage::new(counters, block);
-        Table { regions: Vec::new(), next: 0, shift: block.trailing_zeros(), usage }
+        let shift = block.trailing_zeros();
+        Table { regions: Vec::new(), next: 0, shift, loose: Spans::new(), reserved: u32::MAX, usage }
     }
 
     /// Adds a range, which begins and ends on a block's edge and overlaps none.
     pub fn add(&mut self, start: usize, len: usize) -> terapage_sys::Result<u32> {
         let blocks = (len >> self.shift) as u32;
         let entries = memory::reserve(blocks as usize * size_of::<Entry>())?.cast();
+        let words = blocks.div_ceil(GROUP * u64::BITS) as usize;
+        let groups = memory::reserve((words * size_of::<u64>()).next_multiple_of(PAGE))?.cast();
         let first = self.next;
         self.next += blocks;
-        self.regions.push(Region { start, first, blocks, loose: first..first, entries });
+        self.regions.push(Region { start, first, blocks, entries, groups });
         Ok(first)
     }
 
@@ -157,23 +167,53 @@ impl Table {
 
     /// Changes the state of a block: the one way to do so, since frames are counted by region.
     pub fn set_state(&mut self, block: u32, state: State) {
+        debug_assert!(state != State::Loose, "that is noted elsewhere");
         let old = std::mem::replace(&mut self.get_mut(block).state, state);
-        if state == State::Loose {
-            self.note_loose(block);
+        if old == State::Zero && state != State::Zero {
+            let region = self.region_of(block);
+            let group = (block - region.first) / GROUP;
+            // SAFETY: a group of the region, which has a bit; only this thread uses the table.
+            unsafe { *region.groups.add((group / u64::BITS) as usize) |= 1 << (group % u64::BITS) };
         }
         self.usage.changed(block, old, state);
     }
 
-    fn note_loose(&mut self, block: u32) {
-        let region = self.regions.iter_mut().find(|region| block.wrapping_sub(region.first) < region.blocks);
-        let loose = &mut region.expect("a block of a region").loose;
-        *loose = match loose.start == loose.end {
-            true => block..block + 1,
-            false => loose.start.min(block)..loose.end.max(block + 1),
-        };
+    pub fn state(&self, block: u32) -> State {
+        match self.get(block).state {
+            State::Zero if self.is_loose(block) => State::Loose,
+            state => state,
+        }
     }
 
-    pub fn state(&self, block: u32) -> State {
-        self.get(block).state
+    fn is_loose(&self, block: u32) -> bool {
+        self.loose.meets(block as usize, block as usize + 1)
+    }
+
+    /// The first block from `block` on, before `end`, that may be something else than Zero or Loose; both are of one region. The time goes by what
+    /// was touched, hardly by what could be.
+    pub fn next_touched(&self, block: u32, end: u32) -> Option<u32> {
+        if block >= end {
+            return None;
+        }
+        let region = self.region_of(block);
+        let (index, last) = (block - region.first, end - 1 - region.first);
+        let mut group = index / GROUP;
+        while group <= last / GROUP {
+            // SAFETY: a group of the region, which has a bit.
+            let word = unsafe { *region.groups.add((group / u64::BITS) as usize) } >> (group % u64::BITS);
+            if word != 0 {
+                let found = (group + word.trailing_zeros()) * GROUP;
+                return (found <= last).then(|| region.first + found.max(index));
+            }
+            group = (group / u64::BITS + 1) * u64::BITS;
+        }
+        None
+    }
+
+    /// The parts from `first` to `end` that are Loose, or those that are not.
+    pub fn parts(&self, first: u32, end: u32, loose: bool) -> Vec<(u32, u32)> {
+        let (from, to) = (first as usize, end.max(first) as usize);
+        let parts = if loose { self.loose.within(from, to) } else { self.loose.without(from, to) };
+        parts.into_iter().map(|(from, to)| (from as u32, to as u32)).collect()
     }
 }

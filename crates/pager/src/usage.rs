@@ -132,28 +132,21 @@ impl Usage {
 
 impl Pager {
     /// Counts a range by itself from now on, as region `region`: from 1 to less than
-    /// [`REGIONS`], and not in use. What lies beyond its first `held` bytes was never touched.
+    /// [`REGIONS`], and not in use.
     ///
     /// # Errors
     /// The range is not one of whole paged blocks.
-    pub fn name_region(
-        &self,
-        region: usize,
-        start: usize,
-        len: usize,
-        held: usize,
-        name: &str,
-    ) -> Result<(), Error> {
+    pub fn name_region(&self, region: usize, start: usize, len: usize, name: &str) -> Result<(), Error> {
         assert!((1..REGIONS).contains(&region), "no such region");
-        self.mailbox.ask(Request::Name { region, start, len, held, name })
+        self.mailbox.ask(Request::Name { region, start, len, name })
     }
 
-    /// The range of a region has another length now; `held` as with [`name_region`](Self::name_region).
+    /// The range of a region has another length now.
     ///
     /// # Errors
     /// The range is not one of whole paged blocks.
-    pub fn resize_region(&self, region: usize, start: usize, len: usize, held: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Rename { region, start, len, held })
+    pub fn resize_region(&self, region: usize, start: usize, len: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Rename { region, start, len })
     }
 
     /// Ends a region; its counts go to what it lies in.

@@ -75,7 +75,7 @@ fn regions_add_up_to_the_process() {
     let options = Options { block: BLOCK, frames: FRAMES, ..Options::default() };
     let pager = Pager::start(options, Box::new(store)).unwrap();
     pager.add(start, len, 0).unwrap();
-    pager.name_region(1, start, len, 0, "heap").unwrap();
+    pager.name_region(1, start, len, "heap").unwrap();
     let mut named = false;
     for step in 0..4000 {
         touch(start, random.random_range(0..BLOCKS), random.random_range(1..=255));
@@ -85,10 +85,10 @@ fn regions_add_up_to_the_process() {
         let inner = start + 30 * BLOCK;
         match random.random_range(0..4) {
             0 if named => pager.end_region(2).unwrap(),
-            0 => pager.name_region(2, inner, 30 * BLOCK, 30 * BLOCK, "array").unwrap(),
+            0 => pager.name_region(2, inner, 30 * BLOCK, "array").unwrap(),
             1 if named => {
                 let blocks = random.random_range(1..60);
-                pager.resize_region(2, inner, blocks * BLOCK, len).unwrap();
+                pager.resize_region(2, inner, blocks * BLOCK).unwrap();
                 continue;
             }
             2 => {

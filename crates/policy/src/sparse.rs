@@ -2,20 +2,23 @@
 
 use std::ops::{Index, IndexMut};
 
-/// Elements that are set together.
+/// Elements that are set together, and parts that are found together.
 const PART: usize = 64;
+const GROUP: usize = 1024;
 
-/// An array without end, whose elements are all `T::default()` at first. It takes memory for parts that were changed, and a word for each part before
-/// the last of them.
+type Group<T> = [Option<Box<[T; PART]>>; GROUP];
+
+/// An array without end, whose elements are all `T::default()` at first. It takes memory for parts that were changed, a word for each of their
+/// neighbours, and one for each group before the last of them.
 #[derive(Debug)]
 pub struct Sparse<T> {
-    parts: Vec<Option<Box<[T; PART]>>>,
+    groups: Vec<Option<Box<Group<T>>>>,
     unset: T,
 }
 
 impl<T: Default> Default for Sparse<T> {
     fn default() -> Self {
-        Sparse { parts: Vec::new(), unset: T::default() }
+        Sparse { groups: Vec::new(), unset: T::default() }
     }
 }
 
@@ -24,18 +27,21 @@ impl<T> Index<u32> for Sparse<T> {
 
     fn index(&self, at: u32) -> &T {
         let at = at as usize;
-        self.parts.get(at / PART).and_then(Option::as_ref).map_or(&self.unset, |part| &part[at % PART])
+        let group = self.groups.get(at / (PART * GROUP)).and_then(Option::as_ref);
+        let part = group.and_then(|group| group[at / PART % GROUP].as_ref());
+        part.map_or(&self.unset, |part| &part[at % PART])
     }
 }
 
 impl<T: Copy + Default> IndexMut<u32> for Sparse<T> {
     fn index_mut(&mut self, at: u32) -> &mut T {
         let at = at as usize;
-        if at / PART >= self.parts.len() {
-            self.parts.resize_with((at / PART + 1).next_power_of_two(), || None);
+        let index = at / (PART * GROUP);
+        if index >= self.groups.len() {
+            self.groups.resize_with((index + 1).next_power_of_two(), || None);
         }
-        let part = &mut self.parts[at / PART];
-        &mut part.get_or_insert_with(|| Box::new([T::default(); PART]))[at % PART]
+        let group = self.groups[index].get_or_insert_with(|| Box::new([const { None }; GROUP]));
+        &mut group[at / PART % GROUP].get_or_insert_with(|| Box::new([T::default(); PART]))[at % PART]
     }
 }
 
@@ -61,13 +67,14 @@ mod tests {
         }
     }
 
-    /// The first and the last block of a terabyte do not cost a table of all between.
+    /// The first and the last of all blocks do not cost a table of all between.
     #[test]
-    fn what_lies_between_costs_a_word_for_each_part() {
+    fn what_lies_between_costs_a_word_for_each_group() {
         let mut sparse: Sparse<[u64; 8]> = Sparse::default();
         sparse[0] = [1; 8];
-        sparse[1 << 26] = [2; 8];
-        assert!(sparse.parts.len() <= 2 << 20);
-        assert_eq!(sparse.parts.iter().flatten().count(), 2);
+        sparse[u32::MAX] = [2; 8];
+        assert!(sparse.groups.len() <= 1 << 16);
+        assert_eq!(sparse.groups.iter().flatten().count(), 2);
+        assert_eq!(sparse.groups.iter().flatten().flat_map(|group| group.iter().flatten()).count(), 2);
     }
 }

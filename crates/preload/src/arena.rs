@@ -1,12 +1,14 @@
 //! The arena: one range of addresses for all that is paged, and the pager over it.
+//!
+//! Its second part is the *wide* one: for reservations by the terabyte, of which a program opens little. Nobody may touch it but where it was opened: what is
+//! not in use there, and what was reserved and not opened, is one and the same to the kernel and to the pager, which do not look at it.
 
 use crate::lock::Lock;
 use crate::ranges::Ranges;
 use crate::regions::Named;
-use crate::spans::Spans;
 use crate::{limits, process, statics};
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use terapage_pager::Pager;
+use terapage_pager::{Pager, Spans};
 use terapage_sys::{memory, thread};
 
 /// Bytes of old allocations that are kept, to be given out again as they are.
@@ -18,16 +20,24 @@ const HUGE_FROM: usize = 8 << 20;
 /// Core dumps have so many bytes more, at a time: each time costs a system call.
 const DUMP_STEP: usize = 64 << 20;
 
+/// Bytes of the arena's first part at most, and of the whole. A mapping of half of the addresses that a process has would leave little room beside it.
+const FIRST_MOST: usize = 4 << 40;
+const MOST: usize = 32 << 40;
+
 /// What the arena's lock guards.
 pub struct Arena {
     pub ranges: Ranges,
     /// Blocks that are not paged, because the program protected, locked or mapped over part of them.
     loose: Spans,
-    /// Pages of them that are not simply readable and writable memory: that is why they are loose.
+    /// Pages of them that are not simply readable and writable memory: that is why they are loose. Of the wide part, those in use.
     odd: Spans,
     pub pager: Option<Pager>,
     /// Ranges that are counted by themselves.
     pub named: Vec<Named>,
+    /// The last wide reservation for which the program had named a place, in vain: from, to.
+    offered: Option<(usize, usize)>,
+    /// It gave one back for that: it wants its places, and gets them, of the kernel.
+    insists: bool,
     /// The kernel has been told to use huge pages.
     huge: bool,
     /// What lies before this is in a core dump.
@@ -40,6 +50,8 @@ pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     ranges: Ranges::empty(),
     loose: Spans::new(),
     odd: Spans::new(),
+    offered: None,
+    insists: false,
     huge: false,
     dumped: 0,
     pager: None,
@@ -47,8 +59,9 @@ pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     start_at: usize::MAX,
 });
 
-/// Where the arena lies: read without the lock, never changed after the start.
+/// Where the arena lies, and its wide part begins: read without the lock, never changed after the start.
 static START: AtomicUsize = AtomicUsize::new(0);
+static WIDE: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether an address is the arena's.
@@ -59,6 +72,15 @@ pub fn contains(at: usize) -> bool {
 /// Whether any of a range is.
 pub fn overlaps(at: usize, len: usize) -> bool {
     at < END.load(Acquire) && at.saturating_add(len) > START.load(Relaxed)
+}
+
+/// Whether an address of the arena is in its wide part.
+fn is_wide(at: usize) -> bool {
+    at >= WIDE.load(Relaxed) && at < END.load(Relaxed)
+}
+
+fn overlaps_wide(at: usize, to: usize) -> bool {
+    at < END.load(Relaxed) && to > WIDE.load(Relaxed)
 }
 
 /// Whether any of a range is paged, now or once the program has grown.
@@ -76,16 +98,26 @@ pub fn whole() -> (usize, usize) {
 /// gives no such range.
 pub fn open(block: usize, start_at: usize) -> bool {
     let align = 2 << 20;
-    let sizes = (33..=42).rev().map(|shift| 1usize << shift);
+    // Blocks have numbers of 32 bits, some of which static arrays take.
+    let most = (u32::MAX as usize / 16 * 15).saturating_mul(block).min(MOST) / align * align;
+    let sizes = (33..=46).rev().map(|shift| (1usize << shift).min(most));
     let Some((len, at)) = sizes.into_iter().find_map(|len| Some((len, memory::reserve(len).ok()? as usize)))
     else {
         return false;
     };
     let (from, to) = (at.next_multiple_of(align), (at + len) / align * align);
+    let wide = to.min(from + FIRST_MOST);
     let mut arena = ARENA.lock();
-    arena.ranges = Ranges::new(from, to, block);
+    if wide < to {
+        // SAFETY: reserved just now, and nobody's.
+        process::or_fail(unsafe { memory::close(wide, to - wide) }.map_err(terapage_pager::Error::from));
+        memory::advise(wide, to - wide, memory::MADV_NOHUGEPAGE);
+        arena.loose.insert(wide, to);
+    }
+    arena.ranges = Ranges::new(from, wide, to, block);
     arena.start_at = start_at;
     START.store(from, Relaxed);
+    WIDE.store(wide, Relaxed);
     END.store(to, Release);
     true
 }
@@ -93,7 +125,6 @@ pub fn open(block: usize, start_at: usize) -> bool {
 impl Arena {
     /// Takes `len` bytes; starts the pager when that is due.
     pub fn take(&mut self, len: usize, align: usize, zero: bool) -> Option<usize> {
-        let fresh = self.ranges.fresh();
         let at = self.ranges.take(len, align, zero)?;
         if !self.huge && self.ranges.used_bytes > HUGE_FROM {
             // A program that grows is likely to be paged: frames that are neighbours in memory make fewer pieces for
@@ -101,24 +132,26 @@ impl Arena {
             self.huge = true;
             let newest = at + len >= self.ranges.fresh();
             let from = if newest { at } else { self.ranges.fresh() };
-            memory::advise(from, END.load(Relaxed) - from, libc::MADV_HUGEPAGE);
+            memory::advise(from, WIDE.load(Relaxed) - from, libc::MADV_HUGEPAGE);
         }
         self.start_if_due();
         self.show_in_dumps();
-        self.count_by_region(at, at + len, fresh);
+        self.count_by_region(at, at + len);
         Some(at)
     }
 
     /// Whether the program's own limits let it have so many bytes more, being `data` (private and writable) or not.
     pub fn may_grow(&self, more: usize, data: bool) -> bool {
-        limits::allow(self.ranges.used_bytes, more, data)
+        let used = self.ranges.used_bytes;
+        let closed = END.load(Relaxed) - WIDE.load(Relaxed);
+        limits::allow([used, used - self.ranges.wide_bytes()], closed, more, data)
     }
 
     /// A core dump is to have what was given out, but not terabytes that never were.
     fn show_in_dumps(&mut self) {
         let fresh = self.ranges.fresh();
         if fresh > self.dumped {
-            let (from, to) = (self.dumped.max(START.load(Relaxed)), END.load(Relaxed));
+            let (from, to) = (self.dumped.max(START.load(Relaxed)), WIDE.load(Relaxed));
             self.dumped = fresh.next_multiple_of(DUMP_STEP).min(to);
             memory::advise(from, self.dumped - from, libc::MADV_DODUMP);
         }
@@ -171,6 +204,11 @@ impl Arena {
         let mut freed = Vec::new();
         self.ranges.give(at, to, |from, to| freed.push((from, to)));
         for (from, to) in freed {
+            if is_wide(from) {
+                self.close(from, to);
+                self.ranges.put(from, to, true);
+                continue;
+            }
             self.restore(from, to);
             let keep = keep && to - from <= DIRTY_BYTES / 2;
             if !keep {
@@ -184,8 +222,7 @@ impl Arena {
                 self.ranges.put(from, to, true);
             }
         }
-        let fresh = self.ranges.fresh();
-        self.count_by_region(at, to, fresh);
+        self.count_by_region(at, to);
     }
 
     /// The pages read as zeros from now on.
@@ -248,11 +285,11 @@ impl Arena {
 
     /// Lengthens a range to `len` bytes, the new ones zero, if there is room.
     pub fn extend(&mut self, at: usize, len: usize) -> bool {
-        let fresh = self.ranges.fresh();
-        let extended = self.ranges.extend(at, len);
+        // The rest of a wide range's last block cannot be touched.
+        let extended = !is_wide(at) && self.ranges.extend(at, len);
         self.start_if_due();
         self.show_in_dumps();
-        self.count_by_region(at, at + len, fresh);
+        self.count_by_region(at, at + len);
         extended
     }
 
@@ -266,13 +303,13 @@ impl Arena {
             }
             self.loose.insert(from, to);
         }
-        self.odd.insert(at, to);
+        self.change_odd(at, |odd| odd.insert(at, to));
     }
 
     /// Pages of a range are readable and writable memory again, with the bytes that they had: pages the blocks
     /// that have no odd page left.
     pub fn readmit(&mut self, at: usize, to: usize) {
-        self.odd.remove(at, to);
+        self.change_odd(at, |odd| odd.remove(at, to));
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
         for (from, to) in self.loose.within(first, last) {
@@ -322,12 +359,105 @@ impl Arena {
 
     /// Makes blocks that nobody uses any more plain memory, and pages them.
     fn restore(&mut self, from: usize, to: usize) {
-        self.odd.remove(from, to);
+        self.change_odd(from, |odd| odd.remove(from, to));
         for (start, end) in self.loose.within(from, to) {
             // SAFETY: nobody uses the range.
             let replaced = unsafe { memory::replace(start as *mut u8, end - start) };
             process::or_fail(replaced.map_err(terapage_pager::Error::from));
             self.page_again(start, end);
         }
+    }
+
+    /// Takes `len` bytes of the wide part, which nobody may touch yet: it costs nothing but a note. `wanted`: the program has named a place.
+    pub fn take_wide(&mut self, len: usize, wanted: bool) -> Option<usize> {
+        if wanted && self.insists {
+            return None;
+        }
+        let at = self.ranges.take_wide(len)?;
+        if wanted {
+            self.offered = Some((at, at + len));
+        }
+        let to = (at + len).next_multiple_of(process::block());
+        self.change_odd(at, |odd| odd.insert(at, to));
+        self.count_by_region(at, at + len);
+        Some(at)
+    }
+
+    /// The program unmaps a range. Where it had named a place for it, and has not used it, it looks for that place.
+    pub fn is_unmapped(&mut self, at: usize, to: usize) {
+        if self.offered == Some((at, to)) {
+            self.offered = None;
+            self.insists |= self.odd_bytes(at, to) >= to - at;
+        }
+    }
+
+    /// A fixed mapping takes a range: whether it may. In the wide part, pages of the same blocks that nobody uses cannot be touched.
+    pub fn claim(&mut self, at: usize, to: usize) -> bool {
+        if !self.ranges.may_take(at, to) {
+            return false;
+        }
+        if is_wide(at) {
+            let block = process::block();
+            for edge in [at / block * block, (to - 1) / block * block] {
+                if self.is_loose(edge) {
+                    for (from, end) in self.ranges.unused(edge, edge + block) {
+                        self.change_odd(from, |odd| odd.insert(from, end));
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether all pages of a range are in use, where that can be told from what the kernel has: in the wide part.
+    pub fn is_mapped(&self, at: usize, to: usize) -> bool {
+        !overlaps_wide(at, to) || self.ranges.unused(at, to).is_empty()
+    }
+
+    /// What is in whole blocks of a range is not wanted any more: it is about to be closed.
+    pub fn drop_blocks(&self, at: usize, to: usize) {
+        let block = process::block();
+        let (first, last) = (at.next_multiple_of(block), to / block * block);
+        if first < last {
+            for (from, to) in self.loose.without(first, last) {
+                self.discard_blocks(from, to);
+            }
+        }
+    }
+
+    /// The rights of pages have been changed. In the wide part a core dump has those that may be touched: of others the kernel would look at each. All
+    /// that is closed is alike, so that the kernel has few mappings.
+    pub fn dress(&self, at: usize, to: usize, is_closed: bool) {
+        if is_wide(at) {
+            memory::advise(at, to - at, if is_closed { libc::MADV_DONTDUMP } else { libc::MADV_DODUMP });
+            if is_closed {
+                memory::advise(at, to - at, libc::MADV_NOHUGEPAGE);
+                if self.pager.is_some() {
+                    memory::advise(at, to - at, libc::MADV_DONTFORK);
+                }
+            }
+        }
+    }
+
+    /// Blocks of the wide part that nobody uses any more are as if they had never been used.
+    fn close(&mut self, from: usize, to: usize) {
+        for (start, end) in self.loose.without(from, to) {
+            if let Some(pager) = &self.pager {
+                process::or_fail(pager.discard(start, end - start));
+                process::or_fail(pager.release(start, end - start));
+            }
+        }
+        self.loose.insert(from, to);
+        self.change_odd(from, |odd| odd.remove(from, to));
+        // SAFETY: nobody uses the range.
+        process::or_fail(unsafe { memory::close(from, to - from) }.map_err(terapage_pager::Error::from));
+        self.dress(from, to, true);
+    }
+
+    /// Changes what is known of odd pages of the range in use that `at` lies in.
+    fn change_odd(&mut self, at: usize, change: impl FnOnce(&mut Spans)) {
+        let before = self.odd.bytes();
+        change(&mut self.odd);
+        self.count_odd(at, before, self.odd.bytes());
     }
 }

@@ -80,7 +80,7 @@ fn not_kept() -> Option<String> {
     let paged = ARENA.lock().pager.as_ref().map_or(0, |pager| pager.counters().snapshot().resident_bytes);
     Some(format!(
         "terapage: {name}: {} MiB of its memory at the end are not paged, so --memory did not hold ({} MiB): executable or locked \
-         memory, stacks, reservations of more than 64 GiB, or mapped past the C library\n",
+         memory, stacks, mappings for which the arena has no room, or mapped past the C library\n",
         anonymous.saturating_sub(paged) >> 20,
         budget >> 20
     ))

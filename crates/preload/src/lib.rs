@@ -23,7 +23,6 @@ mod privileges;
 mod process;
 mod ranges;
 mod regions;
-mod spans;
 mod statics;
 
 #[global_allocator]

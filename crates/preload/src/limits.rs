@@ -26,15 +26,19 @@ const NONE: usize = usize::MAX;
 /// The soft limits as they were asked for.
 static SOFT: [AtomicUsize; 2] = [const { AtomicUsize::new(NONE) }; 2];
 
-/// Whether the program may have so many bytes more, being `data` (private and writable) or not. Of the arena it uses `arena`.
-pub fn allow(arena: usize, more: usize, data: bool) -> bool {
+/// Whether the program may have so many bytes more, being `data` (private and writable) or not. It has `arena` bytes of the arena: of all of it, and of the part
+/// that is data from the start; `closed` bytes are not, until the program opens them.
+pub fn allow(arena: [usize; 2], closed: usize, more: usize, data: bool) -> bool {
     if !any() {
         return true;
     }
     let all = mapped();
+    let reserved = memory::reserved();
+    let reserved = [reserved, reserved - closed];
     (0..RESOURCES.len()).filter(|&index| data || index != DATA).all(|index| {
         // What is reserved is the library's, but for what the program uses of the arena.
-        let used = all.map_or(arena, |all| (all[index] + arena).saturating_sub(memory::reserved()));
+        let used =
+            all.map_or(arena[index], |all| (all[index] + arena[index]).saturating_sub(reserved[index]));
         used.saturating_add(more) <= SOFT[index].load(Relaxed)
     })
 }
@@ -243,7 +247,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_all_is_allowed() {
-        assert!(!any() && allow(usize::MAX, usize::MAX, true));
+        assert!(!any() && allow([usize::MAX; 2], 0, usize::MAX, true));
         let [size, data] = mapped().unwrap();
         assert!(data > 0 && size > data);
     }

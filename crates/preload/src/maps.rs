@@ -87,7 +87,7 @@ unsafe fn map(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int,
     }
     if is_reservation(len, prot, flags)
         && is_served()
-        && let Some(at) = reserve(len)
+        && let Some(at) = reserve(len, !at.is_null())
     {
         return at as *mut c_void;
     }
@@ -102,23 +102,23 @@ unsafe fn map(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int,
     unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) }
 }
 
-/// Reservations are served up to this size: the pager's books of a block take 32 bytes.
-const MOST_RESERVED: usize = 64 << 30;
+/// Larger reservations are of the arena's wide part.
+const WIDE_FROM: usize = 64 << 30;
 
 /// Whether a mapping reserves addresses of which the program will open parts later.
 fn is_reservation(len: usize, prot: c_int, flags: c_int) -> bool {
     let plain = MAP_PRIVATE | MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let private = MAP_PRIVATE | MAP_ANONYMOUS;
-    (1 << 20..=MOST_RESERVED).contains(&len)
-        && prot == libc::PROT_NONE
-        && flags & !plain == 0
-        && flags & private == private
+    len >= 1 << 20 && prot == libc::PROT_NONE && flags & !plain == 0 && flags & private == private
 }
 
-/// Addresses of the arena that nobody may touch yet.
-fn reserve(len: usize) -> Option<usize> {
+/// Addresses of the arena that nobody may touch yet. `wanted`: the program has named a place.
+fn reserve(len: usize, wanted: bool) -> Option<usize> {
     let len = len.checked_next_multiple_of(PAGE)?;
     let mut arena = ARENA.lock();
+    if len > WIDE_FROM {
+        return arena.take_wide(len, wanted);
+    }
     let at = arena.ranges.take(len, PAGE, true)?;
     arena.release(at, at + len);
     // SAFETY: the range was taken just now.
@@ -152,29 +152,40 @@ unsafe fn mmap_fixed(
         return failed();
     }
     let mut arena = ARENA.lock();
-    if flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE {
-        if arena.ranges.is_used(at, at + len) {
-            set_errno(libc::EEXIST);
-            return failed();
-        }
+    let only_free = flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE;
+    if only_free && arena.ranges.is_used(at, at + len) {
+        set_errno(libc::EEXIST);
+        return failed();
+    }
+    if !arena.claim(at, at + len) {
+        set_errno(libc::ENOMEM);
+        return failed();
+    }
+    if only_free {
         // To the kernel the arena is there already.
         arena.ranges.take_exactly(at, at + len);
     }
     if pages(len.max(LEAST), prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE)) {
-        let fresh = arena.ranges.fresh();
         arena.ranges.take_exactly(at, at + len);
         arena.renew(at, at + len);
-        arena.count_by_region(at, at + len, fresh);
+        arena.dress(at, at + len, false);
+        arena.count_by_region(at, at + len);
         return at as *mut c_void;
+    }
+    let closes = is_reservation(usize::MAX, prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE));
+    if closes {
+        arena.drop_blocks(at, at + len);
     }
     arena.release(at, at + len);
     let flags = (flags & !(MAP_FIXED_NOREPLACE & !MAP_FIXED)) | MAP_FIXED;
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     if mapped != failed() {
-        let fresh = arena.ranges.fresh();
         arena.ranges.take_exactly(at, at + len);
-        arena.count_by_region(at, at + len, fresh);
+        if closes {
+            arena.dress(at, at + len, true);
+        }
+        arena.count_by_region(at, at + len);
     }
     mapped
 }
@@ -214,7 +225,9 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     if !from.is_multiple_of(PAGE) {
         return refuse(libc::EINVAL);
     }
-    ARENA.lock().give(from, from + len.next_multiple_of(PAGE), false);
+    let (mut arena, to) = (ARENA.lock(), from + len.next_multiple_of(PAGE));
+    arena.is_unmapped(from, to);
+    arena.give(from, to, false);
     0
 }
 
@@ -231,13 +244,16 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
     }
     let to = new + new_len.next_multiple_of(PAGE);
     let mut arena = ARENA.lock();
+    if !arena.claim(new, to) {
+        set_errno(libc::ENOMEM);
+        return failed();
+    }
     arena.release(new, to);
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
     if moved != failed() {
-        let fresh = arena.ranges.fresh();
         arena.ranges.take_exactly(new, to);
-        arena.count_by_region(new, to, fresh);
+        arena.count_by_region(new, to);
     }
     moved
 }
@@ -389,6 +405,9 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
         let len = len.next_multiple_of(PAGE);
         if arena::overlaps(from, len) {
             let mut arena = ARENA.lock();
+            if !arena.is_mapped(from, from + len) {
+                return refuse(libc::ENOMEM);
+            }
             if prot != READ_WRITE {
                 arena.release(from, from + len);
             } else if !arena.any_loose(from, from + len) {
@@ -396,8 +415,11 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
             }
             // SAFETY: the caller's promise.
             let answer = unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };
-            if answer == 0 && prot == READ_WRITE {
-                arena.readmit(from, from + len);
+            if answer == 0 {
+                arena.dress(from, from + len, prot == libc::PROT_NONE);
+                if prot == READ_WRITE {
+                    arena.readmit(from, from + len);
+                }
             }
             return answer;
         } else if prot != READ_WRITE

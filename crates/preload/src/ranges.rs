@@ -2,18 +2,28 @@
 
 use std::collections::BTreeMap;
 
-/// Ranges of the arena. Space is given out in whole blocks; it can come back by the page.
+/// Bytes at either end of the wide part that are never given out: no range lies in both parts, or at the arena's end.
+pub const MARGIN: usize = 2 << 20;
+
+/// Ranges of the arena. Space is given out in whole blocks; it can come back by the page. The arena has two parts: what lies from `end` on is the wide
+/// one, of which the program opens little.
 pub struct Ranges {
+    /// Of the first part.
     end: usize,
     block: usize,
-    /// No address from here on was ever given out.
+    /// No address from here on was ever given out, in the first part.
     fresh: usize,
+    /// The same in the wide part, and its end.
+    wide_fresh: usize,
+    wide_end: usize,
     /// Given out: from, to; page-aligned, apart.
     used: BTreeMap<usize, usize>,
     /// Not in use and all zero: from, to; block-aligned, apart.
     clean: BTreeMap<usize, usize>,
     /// Not in use, with old bytes.
     dirty: BTreeMap<usize, usize>,
+    /// Not in use, in the wide part.
+    wide: BTreeMap<usize, usize>,
     /// Bytes given out.
     pub used_bytes: usize,
     /// Bytes of `dirty`.
@@ -52,19 +62,24 @@ impl Ranges {
             end: 0,
             block: 1,
             fresh: 0,
+            wide_fresh: 0,
+            wide_end: 0,
             used: BTreeMap::new(),
             clean: BTreeMap::new(),
             dirty: BTreeMap::new(),
+            wide: BTreeMap::new(),
             used_bytes: 0,
             dirty_bytes: 0,
         }
     }
 
-    pub fn new(start: usize, end: usize, block: usize) -> Self {
-        Ranges { end, block, fresh: start, ..Self::empty() }
+    /// From `start` to `end`, and the wide part to `wide_end`.
+    pub fn new(start: usize, end: usize, wide_end: usize, block: usize) -> Self {
+        let (wide_fresh, wide_end) = (end + MARGIN, wide_end.saturating_sub(MARGIN));
+        Ranges { end, block, fresh: start, wide_fresh, wide_end, ..Self::empty() }
     }
 
-    /// The end of all that was ever given out.
+    /// The end of all that was ever given out in the first part.
     pub fn fresh(&self) -> usize {
         self.fresh
     }
@@ -98,18 +113,63 @@ impl Ranges {
         Some(at)
     }
 
+    /// Takes `len` bytes of the wide part, the rest of the last block too.
+    pub fn take_wide(&mut self, len: usize) -> Option<usize> {
+        let whole = len.checked_next_multiple_of(self.block)?;
+        let at = match first_fit(&mut self.wide, whole, self.block) {
+            Some(at) => at,
+            None => {
+                let at = self.wide_fresh;
+                self.wide_fresh = at.checked_add(whole).filter(|&to| to <= self.wide_end)?;
+                at
+            }
+        };
+        self.used.insert(at, at + len);
+        self.used_bytes += len;
+        Some(at)
+    }
+
+    /// Bytes given out of the wide part.
+    pub fn wide_bytes(&self) -> usize {
+        self.used.range(self.end..).map(|(from, to)| to - from).sum()
+    }
+
+    /// Whether a range may be taken by a fixed mapping: it must not lie in both parts.
+    pub fn may_take(&self, at: usize, to: usize) -> bool {
+        at < self.end && to <= self.end || at >= self.end + MARGIN && to <= self.wide_end
+    }
+
+    /// The pages from `at` to `to` that are not in use.
+    pub fn unused(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        let mut gaps = Vec::new();
+        let mut next = at;
+        let before = self.used.range(..=at).next_back().map_or(at, |(&from, _)| from);
+        for (&from, &end) in self.used.range(before..to) {
+            if next < from {
+                gaps.push((next, from));
+            }
+            next = next.max(end);
+        }
+        if next < to {
+            gaps.push((next, to));
+        }
+        gaps
+    }
+
     /// Takes exactly the pages from `at` to `to`, whatever was there, as a fixed mapping does.
     pub fn take_exactly(&mut self, at: usize, to: usize) {
         self.give(at, to, |_, _| {});
         let (first, last) = (at / self.block * self.block, to.next_multiple_of(self.block));
-        if last > self.fresh {
-            let fresh = self.fresh;
-            if fresh < last {
-                insert_merged(&mut self.clean, fresh, last);
-            }
-            self.fresh = last;
+        let (fresh, clean) = if first >= self.end {
+            (&mut self.wide_fresh, &mut self.wide)
+        } else {
+            (&mut self.fresh, &mut self.clean)
+        };
+        if last > *fresh {
+            insert_merged(clean, *fresh, last);
+            *fresh = last;
         }
-        for map in [&mut self.clean, &mut self.dirty] {
+        for map in [&mut self.clean, &mut self.dirty, &mut self.wide] {
             let touching: Vec<_> =
                 map.range(..last).map(|(&from, &to)| (from, to)).filter(|&(_, end)| end > first).collect();
             for (from, end) in touching {
@@ -208,7 +268,9 @@ impl Ranges {
 
     /// Blocks that were freed may be given out again; `zero` says whether they have been discarded.
     pub fn put(&mut self, from: usize, to: usize, zero: bool) {
-        if zero {
+        if from >= self.end {
+            insert_merged(&mut self.wide, from, to);
+        } else if zero {
             insert_merged(&mut self.clean, from, to);
         } else {
             insert_merged(&mut self.dirty, from, to);
@@ -237,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_block_is_free_when_its_last_page_is() {
-        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 16 * K);
+        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 0x90_0000, 16 * K);
         let at = ranges.take(40 * K, 1, true).unwrap();
         assert_eq!(at, 0x10_0000);
         assert_eq!(freed(&mut ranges, at, at + 4 * K), []);
@@ -251,7 +313,7 @@ mod tests {
 
     #[test]
     fn zero_is_never_old() {
-        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 16 * K);
+        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 0x90_0000, 16 * K);
         let at = ranges.take(64 * K, 1, true).unwrap();
         let [(from, to)] = freed(&mut ranges, at, at + 64 * K)[..] else { panic!() };
         ranges.put(from, to, false);
@@ -261,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_range_grows_into_what_is_free() {
-        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 16 * K);
+        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 0x90_0000, 16 * K);
         let first = ranges.take(16 * K, 1, true).unwrap();
         let second = ranges.take(16 * K, 1, true).unwrap();
         assert!(!ranges.extend(first, 32 * K));
@@ -274,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_fixed_range_takes_what_was_there() {
-        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 16 * K);
+        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 0x90_0000, 16 * K);
         let at = ranges.take(64 * K, 1, true).unwrap();
         ranges.take_exactly(at + 20 * K, at + 24 * K);
         ranges.take_exactly(at + 256 * K, at + 260 * K);
@@ -282,5 +344,32 @@ mod tests {
         let next = ranges.take(300 * K, 1, true).unwrap();
         assert!(next >= at + 272 * K);
         assert_eq!(ranges.take(190 * K, 1, true), Some(at + 64 * K));
+    }
+
+    #[test]
+    fn the_wide_part_is_apart() {
+        let (end, wide_end) = (0x90_0000, 0x4000_0000);
+        let mut ranges = Ranges::new(0x10_0000, end, wide_end, 16 * K);
+        let at = ranges.take_wide(36 * K).unwrap();
+        assert_eq!(at, end + super::MARGIN);
+        let next = ranges.take_wide(16 * K).unwrap();
+        assert_eq!(next, at + 48 * K);
+        assert_eq!(ranges.take(16 * K, 1, true), Some(0x10_0000));
+        let freed = freed(&mut ranges, at, at + 36 * K);
+        assert_eq!(freed, [(at, at + 48 * K)]);
+        assert_eq!((ranges.wide_bytes(), ranges.used_bytes), (16 * K, 32 * K));
+        ranges.put(at, at + 48 * K, true);
+        // What came back is for none but wide ranges, and what was taken exactly is not given out again.
+        assert_eq!(ranges.take(16 * K, 1, true), Some(0x10_4000));
+        ranges.take_exactly(at + 4 * K, at + 8 * K);
+        assert_eq!(ranges.unused(at, next), [(at, at + 4 * K), (at + 8 * K, next)]);
+        assert_eq!(ranges.take_wide(32 * K), Some(at + 16 * K));
+        ranges.take_exactly(next + 64 * K, next + 80 * K);
+        assert_eq!(ranges.take_wide(64 * K), Some(next + 80 * K));
+        assert_eq!(ranges.take_wide(48 * K), Some(next + 16 * K));
+        assert_eq!(ranges.take_wide(wide_end), None);
+        assert!(ranges.may_take(at, next) && ranges.may_take(0x10_0000, end));
+        assert!(!ranges.may_take(end - 4 * K, at) && !ranges.may_take(end, end + 4 * K));
+        assert!(!ranges.may_take(next, wide_end));
     }
 }

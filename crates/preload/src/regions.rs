@@ -30,6 +30,8 @@ pub struct Named {
     /// As the pager knows it.
     end: usize,
     region: usize,
+    /// Bytes in it that the program may not touch, or that are not plain memory.
+    odd: usize,
 }
 
 impl Arena {
@@ -40,14 +42,13 @@ impl Arena {
         objects.sort_by_key(|&(_, len, _)| std::cmp::Reverse(len));
         for (index, (start, len, object)) in objects.into_iter().take(STATICS_MOST).enumerate() {
             let name = format!("static arrays of {object}");
-            process::or_fail(pager.name_region(STATICS + index, start, len, len, &name));
+            process::or_fail(pager.name_region(STATICS + index, start, len, &name));
         }
         let (from, len) = arena::whole();
-        let fresh = self.ranges.fresh();
-        process::or_fail(pager.name_region(HEAP, from, len, fresh - from, "heap"));
+        process::or_fail(pager.name_region(HEAP, from, len, "heap"));
         let used: Vec<_> = self.ranges.used().collect();
         for (at, to) in used {
-            self.count_by_region(at, to, fresh);
+            self.count_by_region(at, to);
         }
     }
 
@@ -56,21 +57,26 @@ impl Arena {
         let Some(pager) = &self.pager else { return };
         let all = self.in_use();
         pager.counters().region_bytes.store(all as u64, Relaxed);
-        let large: usize =
-            self.named.iter().filter_map(|named| Some(self.ranges.end_of(named.from)? - named.from)).sum();
+        let large: usize = self
+            .named
+            .iter()
+            .filter_map(|named| {
+                Some((self.ranges.end_of(named.from)? - named.from).saturating_sub(named.odd))
+            })
+            .sum();
         let heap = all.saturating_sub(statics::bytes() + large);
         pager.region(HEAP).size_bytes.store(heap as u64, Relaxed);
     }
 
-    /// Pages from `at` to `to` have been given out or back; from `fresh` on no address was in use before.
-    pub fn count_by_region(&mut self, at: usize, to: usize, fresh: usize) {
+    /// Pages from `at` to `to` have been given out or back.
+    pub fn count_by_region(&mut self, at: usize, to: usize) {
         if self.pager.is_none() || self.named.is_empty() && to - at < LARGE {
             return self.count_in_use();
         }
         let touched = |named: &Named| named.from < to && named.end > at || named.from == at;
         for index in (0..self.named.len()).rev() {
             if touched(&self.named[index]) {
-                self.look_again(index, fresh);
+                self.look_again(index);
             }
         }
         if let Some(end) = self.ranges.end_of(at)
@@ -78,15 +84,15 @@ impl Arena {
             && at.is_multiple_of(process::block())
             && self.named.iter().all(|named| named.from != at)
         {
-            self.add_named(at, end, fresh);
+            self.add_named(at, end);
         }
         self.count_in_use();
     }
 
     /// A range that has a name may have another end, or be no more.
-    fn look_again(&mut self, index: usize, fresh: usize) {
+    fn look_again(&mut self, index: usize) {
         let Some(pager) = &self.pager else { return };
-        let Named { from, end, region } = self.named[index];
+        let Named { from, end, region, .. } = self.named[index];
         let Some(now) = self.ranges.end_of(from).filter(|&now| now - from >= LARGE) else {
             process::or_fail(pager.end_region(region));
             self.named.remove(index);
@@ -94,13 +100,27 @@ impl Arena {
         };
         if now < end || now - end > (now - from) / STEP {
             let len = (now - from).next_multiple_of(process::block());
-            process::or_fail(pager.resize_region(region, from, len, fresh.saturating_sub(from)));
+            process::or_fail(pager.resize_region(region, from, len));
             self.named[index].end = now;
         }
-        pager.region(region).size_bytes.store((now - from) as u64, Relaxed);
+        let odd = self.odd_bytes(from, now);
+        pager.region(region).size_bytes.store((now - from - odd) as u64, Relaxed);
+        self.named[index].odd = odd;
     }
 
-    fn add_named(&mut self, from: usize, end: usize, fresh: usize) {
+    /// There were `before` odd bytes, and are `after` now; those that came or went lie in the same range in use as `at`.
+    pub fn count_odd(&mut self, at: usize, before: usize, after: usize) {
+        let Some(pager) = &self.pager else { return };
+        let Some(named) = self.named.iter_mut().find(|named| at >= named.from && at < named.end) else {
+            return;
+        };
+        named.odd = (named.odd + after).saturating_sub(before);
+        let Some(end) = self.ranges.end_of(named.from) else { return };
+        let size = (end - named.from).saturating_sub(named.odd);
+        pager.region(named.region).size_bytes.store(size as u64, Relaxed);
+    }
+
+    fn add_named(&mut self, from: usize, end: usize) {
         let Some(pager) = &self.pager else { return };
         let free = (FIRST_LARGE..FIRST_LARGE + LARGE_MOST)
             .find(|region| self.named.iter().all(|named| named.region != *region));
@@ -116,8 +136,9 @@ impl Arena {
         let Some(region) = region else { return };
         let len = (end - from).next_multiple_of(process::block());
         let name = format!("large at {from:#x}");
-        process::or_fail(pager.name_region(region, from, len, fresh.saturating_sub(from), &name));
-        pager.region(region).size_bytes.store((end - from) as u64, Relaxed);
-        self.named.push(Named { from, end, region });
+        process::or_fail(pager.name_region(region, from, len, &name));
+        let odd = self.odd_bytes(from, end);
+        pager.region(region).size_bytes.store((end - from - odd) as u64, Relaxed);
+        self.named.push(Named { from, end, region, odd });
     }
 }

@@ -44,9 +44,24 @@ pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     unsafe { map(at, len, libc::MAP_NORESERVE | libc::MAP_FIXED) }.map(|_| ())
 }
 
+/// Makes addresses again that nobody may touch, whatever is there. A core dump leaves them out.
+///
+/// # Safety
+/// Nobody may rely on what was mapped there.
+pub unsafe fn close(at: usize, len: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { map_with(at as *mut u8, len, libc::PROT_NONE, libc::MAP_NORESERVE | libc::MAP_FIXED) }?;
+    advise(at, len, libc::MADV_DONTDUMP);
+    Ok(())
+}
+
 unsafe fn map(at: *mut u8, len: usize, flags: i32) -> Result<*mut u8> {
+    // SAFETY: the caller's promise.
+    unsafe { map_with(at, len, libc::PROT_READ | libc::PROT_WRITE, flags) }
+}
+
+unsafe fn map_with(at: *mut u8, len: usize, prot: i32, flags: i32) -> Result<*mut u8> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: as the callers argue.
     let answer = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, -1i64, 0i64) };
     if answer == -1 { Err(Error::last("mmap")) } else { Ok(answer as *mut u8) }

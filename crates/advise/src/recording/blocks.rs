@@ -1,6 +1,66 @@
 //! Numbers and names of blocks that are merged from recorded ones.
 
 use super::{Recording, Region};
+use std::collections::BTreeMap;
+
+/// Recorded blocks that keep their neighbours, as a power of two: 64 GiB of the usual ones.
+const GROUP: u32 = 22;
+
+/// Recorded numbers without the gaps between them: a program may reserve terabytes and open little of them, and arrays by number are made here.
+pub struct Groups {
+    /// By recorded number, without its lower bits: the new one.
+    new: BTreeMap<u32, u32>,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Groups { new: BTreeMap::from([(0, 0)]) }
+    }
+}
+
+impl Groups {
+    /// The number of a block.
+    pub fn number(&mut self, block: u32) -> u32 {
+        let next = self.new.len() as u32;
+        let group = *self.new.entry(block >> GROUP).or_insert(next);
+        group << GROUP | block & ((1 << GROUP) - 1)
+    }
+
+    /// The numbers of a range of blocks, as far as there are any: the first, and how many.
+    pub fn parts(&self, block: u32, count: u32) -> Vec<(u32, u32)> {
+        let (from, to) = (u64::from(block), u64::from(block) + u64::from(count));
+        let groups = self.new.range(block >> GROUP..);
+        let parts = groups.map_while(|(&old, &new)| {
+            let first = u64::from(old) << GROUP;
+            let (at, end) = (from.max(first), to.min(first + (1 << GROUP)));
+            (at < end).then(|| (new << GROUP | (at - first) as u32, (end - at) as u32))
+        });
+        parts.collect()
+    }
+
+    /// Regions by the new numbers.
+    pub fn regions(&self, recorded: &[Region], block_bytes: u64) -> Vec<Region> {
+        if self.new.iter().all(|(old, new)| old == new) {
+            return recorded.to_vec();
+        }
+        let mut regions = Vec::new();
+        for (&old, &new) in &self.new {
+            for region in recorded {
+                let base = u64::from(old) << GROUP;
+                let first = base.max(region.first.into());
+                let end = (base + (1 << GROUP)).min(u64::from(region.first) + u64::from(region.blocks));
+                if first < end {
+                    regions.push(Region {
+                        start: region.start + (first - u64::from(region.first)) * block_bytes,
+                        first: new << GROUP | (first - base) as u32,
+                        blocks: (end - first) as u32,
+                    });
+                }
+            }
+        }
+        regions
+    }
+}
 
 /// Numbers of merged blocks.
 pub struct Merger {
@@ -112,5 +172,30 @@ impl Names {
         {
             self.parts[merged] -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GROUP, Groups, Region};
+
+    #[test]
+    fn far_numbers_come_near() {
+        let far = 400 << GROUP;
+        let recorded = [
+            Region { start: 0x1000, first: 0, blocks: 10 },
+            Region { start: 0x10_0000, first: 10, blocks: 1 << 31 },
+        ];
+        let mut groups = Groups::default();
+        assert_eq!(groups.number(12), 12);
+        assert_eq!(groups.regions(&recorded, 4096), recorded);
+        assert_eq!(groups.number(far + 5), (1 << GROUP) + 5);
+        assert_eq!(groups.number(far + 7), (1 << GROUP) + 7);
+        assert_eq!(groups.parts(11, far), [(11, (1 << GROUP) - 11), (1 << GROUP, 11)]);
+        assert_eq!(groups.parts(far - 4, 3), []);
+        let regions = groups.regions(&recorded, 4096);
+        let start = 0x10_0000 + u64::from(far - 10) * 4096;
+        assert_eq!(regions.last(), Some(&Region { start, first: 1 << GROUP, blocks: 1 << GROUP }));
+        assert_eq!((regions.len(), regions[1].first), (3, 10));
     }
 }

@@ -1,28 +1,35 @@
-//! Sets of addresses, as ranges that lie apart.
+//! Sets of addresses, or of blocks by number, as ranges that lie apart.
 
 use std::collections::BTreeMap;
 
 /// A set of addresses.
-pub struct Spans(BTreeMap<usize, usize>);
+#[derive(Debug, Default)]
+pub struct Spans {
+    /// From, to.
+    ranges: BTreeMap<usize, usize>,
+    bytes: usize,
+}
 
 impl Spans {
+    /// An empty one.
     pub const fn new() -> Self {
-        Spans(BTreeMap::new())
+        Spans { ranges: BTreeMap::new(), bytes: 0 }
     }
 
+    /// Its ranges, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.0.iter().map(|(&from, &to)| (from, to))
+        self.ranges.iter().map(|(&from, &to)| (from, to))
     }
 
     /// Whether any address from `from` to `to` is in.
     pub fn meets(&self, from: usize, to: usize) -> bool {
-        self.0.range(..to).next_back().is_some_and(|(_, &end)| end > from)
+        self.ranges.range(..to).next_back().is_some_and(|(_, &end)| end > from)
     }
 
     /// The parts of `from` to `to` that are in.
     pub fn within(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
-        let before = self.0.range(..=from).next_back().map_or(from, |(&start, _)| start);
-        let parts = self.0.range(before..to).filter(|&(_, &end)| end > from);
+        let before = self.ranges.range(..=from).next_back().map_or(from, |(&start, _)| start);
+        let parts = self.ranges.range(before..to).filter(|&(_, &end)| end > from);
         parts.map(|(&start, &end)| (start.max(from), end.min(to))).collect()
     }
 
@@ -44,18 +51,19 @@ impl Spans {
 
     /// Takes `from` to `to` out.
     pub fn remove(&mut self, from: usize, to: usize) {
-        let before = self.0.range(..=from).next_back().map_or(from, |(&start, _)| start);
-        let met: Vec<_> = self.0.range(before..to).map(|(&start, &end)| (start, end)).collect();
+        let before = self.ranges.range(..=from).next_back().map_or(from, |(&start, _)| start);
+        let met: Vec<_> = self.ranges.range(before..to).map(|(&start, &end)| (start, end)).collect();
         for (start, end) in met {
             if end <= from {
                 continue;
             }
-            self.0.remove(&start);
+            self.ranges.remove(&start);
+            self.bytes -= end.min(to) - start.max(from);
             if start < from {
-                self.0.insert(start, from);
+                self.ranges.insert(start, from);
             }
             if end > to {
-                self.0.insert(to, end);
+                self.ranges.insert(to, end);
             }
         }
     }
@@ -66,21 +74,22 @@ impl Spans {
             return;
         }
         self.remove(from, to);
-        if let Some((&start, &end)) = self.0.range(..from).next_back()
+        self.bytes += to - from;
+        if let Some((&start, &end)) = self.ranges.range(..from).next_back()
             && end == from
         {
-            self.0.remove(&start);
+            self.ranges.remove(&start);
             from = start;
         }
-        if let Some(end) = self.0.remove(&to) {
+        if let Some(end) = self.ranges.remove(&to) {
             to = end;
         }
-        self.0.insert(from, to);
+        self.ranges.insert(from, to);
     }
 
     /// Bytes in all.
     pub fn bytes(&self) -> usize {
-        self.iter().map(|(from, to)| to - from).sum()
+        self.bytes
     }
 }
 
