@@ -29,6 +29,8 @@ pub struct Arena {
     pub ranges: Ranges,
     /// Blocks that are not paged, because the program protected, locked or mapped over part of them.
     loose: Spans,
+    /// Pages of the arena that a fork's child is to find empty, whatever their rights.
+    wiped: Spans,
     /// Pages of them that are not simply readable and writable memory: that is why they are loose. Of the wide part, those in use.
     odd: Spans,
     pub pager: Option<Pager>,
@@ -49,6 +51,7 @@ pub struct Arena {
 pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     ranges: Ranges::empty(),
     loose: Spans::new(),
+    wiped: Spans::new(),
     odd: Spans::new(),
     offered: None,
     insists: false,
@@ -202,6 +205,7 @@ impl Arena {
     /// Gives pages back. `keep`: their bytes may stay and be given out again as they are.
     pub fn give(&mut self, at: usize, to: usize, keep: bool) {
         let mut freed = Vec::new();
+        self.wiped.remove(at, to);
         self.ranges.give(at, to, |from, to| freed.push((from, to)));
         for (from, to) in freed {
             if is_wide(from) {
@@ -285,8 +289,15 @@ impl Arena {
 
     /// Lengthens a range to `len` bytes, the new ones zero, if there is room.
     pub fn extend(&mut self, at: usize, len: usize) -> bool {
-        // The rest of a wide range's last block cannot be touched.
-        let extended = !is_wide(at) && self.ranges.extend(at, len);
+        let Some(to) = self.ranges.end_of(at) else { return false };
+        let edge = to.next_multiple_of(process::block());
+        // The rest of a wide range's last block cannot be touched, and that of a released one may be anything.
+        let is_odd = to < edge && self.is_loose(to);
+        let extended = !is_wide(at) && !is_odd && self.ranges.extend(at, len);
+        if extended && to < edge {
+            // It may have been unmapped there.
+            self.discard(to, edge.min(at + len));
+        }
         self.start_if_due();
         self.show_in_dumps();
         self.count_by_region(at, at + len);
@@ -309,7 +320,9 @@ impl Arena {
     /// Pages of a range are readable and writable memory again, with the bytes that they had: pages the blocks
     /// that have no odd page left.
     pub fn readmit(&mut self, at: usize, to: usize) {
-        self.change_odd(at, |odd| odd.remove(at, to));
+        for (from, end) in self.wiped.without(at, to) {
+            self.change_odd(at, |odd| odd.remove(from, end));
+        }
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
         for (from, to) in self.loose.within(first, last) {
@@ -334,8 +347,19 @@ impl Arena {
         }
     }
 
+    /// Whether a fork's child is to find pages of a range empty. Such pages are not paged: the kernel sees to it.
+    pub fn wipe_on_fork(&mut self, at: usize, to: usize, wipe: bool) {
+        if wipe {
+            self.release(at, to);
+            self.wiped.insert(at, to);
+        } else {
+            self.wiped.remove(at, to);
+        }
+    }
+
     /// Fresh zero memory over a range, as a fixed mapping makes it; its whole blocks are paged.
     pub fn renew(&mut self, at: usize, to: usize) {
+        self.wiped.remove(at, to);
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block), to / block * block);
         for (from, end) in self.loose.within(at, to) {

@@ -181,6 +181,7 @@ unsafe fn mmap_fixed(
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     if mapped != failed() {
+        arena.wipe_on_fork(at, at + len, false);
         arena.ranges.take_exactly(at, at + len);
         if closes {
             arena.dress(at, at + len, true);
@@ -252,6 +253,8 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
     if moved != failed() {
+        // It may be to be empty in a child: that goes with it.
+        arena.wipe_on_fork(new, to, true);
         arena.ranges.take_exactly(new, to);
         arena.count_by_region(new, to);
     }
@@ -280,8 +283,15 @@ unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, n
     if moved == failed() {
         // SAFETY: back to where it was, which is still mapped and nobody's.
         unsafe { kernel_mremap(aside as usize, old_len, old_len, may_move | libc::MREMAP_FIXED, old) };
-    } else if flags & keep == 0 {
-        ARENA.lock().give(old, old + old_len, false);
+    } else {
+        if !arena::overlaps(moved as usize, new_len) {
+            // What lies in the arena is not copied by a fork that the pager does not hear of, and is in core dumps where it is in use: here it is like any other.
+            memory::advise(moved as usize, new_len, libc::MADV_DOFORK);
+            memory::advise(moved as usize, new_len, libc::MADV_DODUMP);
+        }
+        if flags & keep == 0 {
+            ARENA.lock().give(old, old + old_len, false);
+        }
     }
     moved
 }
@@ -471,9 +481,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         // What a child sees is the kernel's to see to, on memory that is not paged.
         libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK if !paged_static => {
             let mut arena = ARENA.lock();
-            if advice == libc::MADV_WIPEONFORK {
-                arena.release(from, to);
-            }
+            arena.wipe_on_fork(from, to, advice == libc::MADV_WIPEONFORK);
             // SAFETY: the caller's promise.
             unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int }
         }

@@ -188,9 +188,13 @@ impl Ranges {
     }
 
     /// Lengthens the range that begins at `at` to `len` bytes, if nothing is in its way. The
-    /// new bytes are zero.
+    /// new bytes are zero, but for those in the block that it ended in.
     pub fn extend(&mut self, at: usize, len: usize) -> bool {
         let Some(&to) = self.used.get(&at) else { return false };
+        // The rest of its last block may be in use as well: a fixed mapping took it.
+        if self.used.range(to..).next().is_some_and(|(&next, _)| next < at + len) {
+            return false;
+        }
         let (edge, wanted) = (to.next_multiple_of(self.block), (at + len).next_multiple_of(self.block));
         if wanted > edge {
             if edge == self.fresh && wanted <= self.end {
