@@ -307,6 +307,7 @@ CASES = [
     Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),
     Case("begin", Scale(32, 18), Scale(256, 140), **c_program("begin.c"), pages=False),
     Case("mapping-walk-wide", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c", arguments=lambda scale: [str(scale.amount), "1024"])),
+    Case("object-walk", Scale(8, 400), Scale(8, 6000), **c_program("object_walk.c", "-fno-builtin")),
     Case("reservations", Scale(16, 32), Scale(128, 512), **c_program("reservations.c")),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),

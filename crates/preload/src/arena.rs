@@ -7,6 +7,7 @@ use crate::lock::Lock;
 use crate::ranges::Ranges;
 use crate::regions::Named;
 use crate::{limits, process, statics};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_pager::{Pager, Spans};
 use terapage_sys::{memory, thread};
@@ -29,8 +30,10 @@ pub struct Arena {
     pub ranges: Ranges,
     /// Blocks that are not paged, because the program protected, locked or mapped over part of them.
     loose: Spans,
-    /// Pages of the arena that a fork's child is to find empty, whatever their rights.
+    /// Pages of them that the program may read and write, and that are odd even so: a fork's child is to find them empty,
     wiped: Spans,
+    /// or they are shared, a file's, locked, or have a key.
+    kept: Spans,
     /// Pages of them that are not simply readable and writable memory: that is why they are loose. Of the wide part, those in use.
     odd: Spans,
     pub pager: Option<Pager>,
@@ -52,6 +55,7 @@ pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     ranges: Ranges::empty(),
     loose: Spans::new(),
     wiped: Spans::new(),
+    kept: Spans::new(),
     odd: Spans::new(),
     offered: None,
     insists: false,
@@ -88,7 +92,7 @@ fn overlaps_wide(at: usize, to: usize) -> bool {
 
 /// Whether any of a range is paged, now or once the program has grown.
 pub fn may_be_paged(at: usize, len: usize) -> bool {
-    overlaps(at, len) || statics::met_by(at, len).is_some()
+    overlaps(at, len) || statics::meets(at, len)
 }
 
 /// Where the arena begins, and its bytes.
@@ -165,6 +169,11 @@ impl Arena {
         (self.ranges.used_bytes + statics::bytes()).saturating_sub(self.odd.bytes())
     }
 
+    /// Of static arrays.
+    pub fn static_bytes(&self) -> usize {
+        statics::ranges().map(|(start, len)| len - self.odd_bytes(start, start + len)).sum()
+    }
+
     /// Starts the pager if the program has grown enough.
     pub fn start_if_due(&mut self) {
         if self.pager.is_none() && self.in_use() > self.start_at {
@@ -180,10 +189,10 @@ impl Arena {
         let pager = process::start_pager();
         // The arena comes last: blocks are numbered in this order, and policies keep arrays by number.
         for (start, len) in statics::ranges() {
-            process::or_fail(pager.add(start, len, len));
+            process::or_fail(pager.add_around(start, len, len, &self.loose.within(start, start + len)));
         }
         let (from, to) = (START.load(Relaxed), END.load(Relaxed));
-        let loose: Vec<_> = self.loose.iter().collect();
+        let loose = self.loose.within(from, to);
         process::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
         crate::direct::begin(pager.moves());
         self.pager = Some(pager);
@@ -205,7 +214,7 @@ impl Arena {
     /// Gives pages back. `keep`: their bytes may stay and be given out again as they are.
     pub fn give(&mut self, at: usize, to: usize, keep: bool) {
         let mut freed = Vec::new();
-        self.wiped.remove(at, to);
+        self.forget(at, to);
         self.ranges.give(at, to, |from, to| freed.push((from, to)));
         for (from, to) in freed {
             if is_wide(from) {
@@ -231,37 +240,32 @@ impl Arena {
 
     /// The pages read as zeros from now on.
     pub fn discard(&mut self, at: usize, to: usize) {
-        if self.pager.is_none() {
-            // SAFETY: the program has asked for it.
-            unsafe { memory::discard(at, to - at) }.ok();
-            return;
-        }
-        let block = process::block();
-        let (first, last) = (at.next_multiple_of(block), to / block * block);
-        if first < last {
-            self.discard_blocks(first, last);
-        }
-        // What is left of a block at either end is written, by this thread like any other.
-        let zero = |from: usize, to: usize| {
-            // SAFETY: the program has asked for it; the pages are readable and writable where they are paged.
-            unsafe { memory::bytes(from, to - from) }.fill(0);
-        };
-        if first > last {
-            self.zero_or_discard(at, to, zero);
-        } else {
-            self.zero_or_discard(at, first.min(to), zero);
-            self.zero_or_discard(last.max(at), to, zero);
-        }
+        self.drop_bytes(at, to, libc::MADV_DONTNEED).ok();
     }
 
-    fn zero_or_discard(&self, at: usize, to: usize, zero: impl Fn(usize, usize)) {
-        if at >= to {
-        } else if self.is_loose(at) {
+    /// The same as the program asks for it (`MADV_DONTNEED` and its like). Of memory that is not paged the kernel may refuse it, as it does where that is locked.
+    pub fn drop_bytes(&mut self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
+        if self.pager.is_none() {
             // SAFETY: the program has asked for it.
-            unsafe { memory::discard(at, to - at) }.ok();
-        } else {
-            zero(at, to);
+            return unsafe { memory::drop_bytes(at, to - at, advice) };
         }
+        let block = process::block();
+        for (from, end) in self.loose.without(at, to) {
+            let (first, last) = (from.next_multiple_of(block), end / block * block);
+            if first < last {
+                self.discard_blocks(first, last);
+            }
+            // What is left of a block at either end is written, by this thread like any other.
+            for (from, end) in [(from, first.min(end)), (last.max(first.min(end)), end)] {
+                // SAFETY: the program has asked for it; the pages are readable and writable where they are paged.
+                unsafe { memory::bytes(from, end - from) }.fill(0);
+            }
+        }
+        for (from, end) in self.loose.within(at, to) {
+            // SAFETY: the program has asked for it.
+            unsafe { memory::drop_bytes(from, end - from, advice) }?;
+        }
+        Ok(())
     }
 
     fn discard_blocks(&self, from: usize, to: usize) {
@@ -320,8 +324,10 @@ impl Arena {
     /// Pages of a range are readable and writable memory again, with the bytes that they had: pages the blocks
     /// that have no odd page left.
     pub fn readmit(&mut self, at: usize, to: usize) {
-        for (from, end) in self.wiped.without(at, to) {
-            self.change_odd(at, |odd| odd.remove(from, end));
+        for (from, to) in self.wiped.without(at, to) {
+            for (from, to) in self.kept.without(from, to) {
+                self.change_odd(at, |odd| odd.remove(from, to));
+            }
         }
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
@@ -347,6 +353,25 @@ impl Arena {
         }
     }
 
+    /// Stops paging every block that the range touches, until its pages are given back or mapped anew.
+    pub fn keep(&mut self, at: usize, to: usize) {
+        self.release(at, to);
+        self.kept.insert(at, to);
+    }
+
+    /// The same, for what the range meets of static arrays.
+    pub fn keep_static(&mut self, at: usize, len: usize) {
+        for (from, to) in statics::within(at, len) {
+            self.keep(from, to);
+        }
+    }
+
+    /// What was in a range is replaced by other memory.
+    pub fn forget(&mut self, at: usize, to: usize) {
+        self.wiped.remove(at, to);
+        self.kept.remove(at, to);
+    }
+
     /// Whether a fork's child is to find pages of a range empty. Such pages are not paged: the kernel sees to it.
     pub fn wipe_on_fork(&mut self, at: usize, to: usize, wipe: bool) {
         if wipe {
@@ -359,7 +384,7 @@ impl Arena {
 
     /// Fresh zero memory over a range, as a fixed mapping makes it; its whole blocks are paged.
     pub fn renew(&mut self, at: usize, to: usize) {
-        self.wiped.remove(at, to);
+        self.forget(at, to);
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block), to / block * block);
         for (from, end) in self.loose.within(at, to) {

@@ -139,11 +139,8 @@ unsafe fn mmap_fixed(
     offset: i64,
 ) -> *mut c_void {
     let len = len.next_multiple_of(PAGE);
-    let bss = statics::met_by(at, len);
     if !arena::overlaps(at, len) {
-        if let Some((from, to)) = bss {
-            release_static(from, to);
-        }
+        leave_static(at, len);
         // SAFETY: the caller's promise.
         return unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     }
@@ -181,7 +178,11 @@ unsafe fn mmap_fixed(
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     if mapped != failed() {
-        arena.wipe_on_fork(at, at + len, false);
+        arena.forget(at, at + len);
+        let private = MAP_PRIVATE | MAP_ANONYMOUS;
+        if flags & private != private || flags & !(private | MAP_FIXED | libc::MAP_NORESERVE) != 0 {
+            arena.keep(at, at + len);
+        }
         arena.ranges.take_exactly(at, at + len);
         if closes {
             arena.dress(at, at + len, true);
@@ -189,14 +190,6 @@ unsafe fn mmap_fixed(
         arena.count_by_region(at, at + len);
     }
     mapped
-}
-
-/// Stops paging a static array: part of it is mapped over, protected or locked.
-fn release_static(from: usize, to: usize) {
-    let arena = ARENA.lock();
-    if let Some(pager) = &arena.pager {
-        process::or_fail(pager.release(from, to - from));
-    }
 }
 
 /// # Safety
@@ -220,6 +213,7 @@ pub unsafe extern "C" fn mmap64(
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let from = at as usize;
     if len == 0 || !arena::overlaps(from, len) {
+        leave_static(from, len);
         // SAFETY: the caller's promise.
         return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
     }
@@ -253,8 +247,8 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
     if moved != failed() {
-        // It may be to be empty in a child: that goes with it.
-        arena.wipe_on_fork(new, to, true);
+        // Whatever it is.
+        arena.keep(new, to);
         arena.ranges.take_exactly(new, to);
         arena.count_by_region(new, to);
     }
@@ -296,6 +290,16 @@ unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, n
     moved
 }
 
+/// What a range has of static arrays is the kernel's from now on: it is locked, moved, unmapped or mapped over. Whether it has any.
+fn leave_static(at: usize, len: usize) -> bool {
+    let len = len.next_multiple_of(PAGE);
+    let meets = at.is_multiple_of(PAGE) && statics::meets(at, len) && is_served();
+    if meets {
+        ARENA.lock().keep_static(at, len);
+    }
+    meets
+}
+
 /// Whether the kernel has nothing but readable and writable private memory in a range.
 fn is_plain(from: usize, to: usize) -> bool {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
@@ -330,6 +334,13 @@ pub unsafe extern "C" fn mremap(
     let fixed = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
     if !arena::contains(from) {
         let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new as usize, new_len);
+        if leave_static(from, old_len) {
+            // What moves has to do with the pager no more, which alone forks what it pages.
+            memory::advise(from, old_len, libc::MADV_DOFORK);
+        }
+        if flags & libc::MREMAP_FIXED != 0 && !into {
+            leave_static(new as usize, new_len);
+        }
         // SAFETY: the caller's promise.
         return unsafe {
             if into {
@@ -432,14 +443,30 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
                 }
             }
             return answer;
-        } else if prot != READ_WRITE
-            && let Some((from, to)) = statics::met_by(from, len)
-        {
-            release_static(from, to);
+        } else if statics::meets(from, len) {
+            return mprotect_static(from, len, prot);
         }
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int }
+}
+
+/// `mprotect` of a range that has parts of static arrays.
+fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
+    let mut arena = ARENA.lock();
+    for (from, to) in statics::within(at, len) {
+        if prot != READ_WRITE {
+            arena.release(from, to);
+        }
+    }
+    // SAFETY: the program asks for it, and what is paged and was readable and writable is so still.
+    let answer = unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };
+    if answer == 0 && prot == READ_WRITE {
+        for (from, to) in statics::within(at, len) {
+            arena.readmit(from, to);
+        }
+    }
+    answer
 }
 
 /// # Safety
@@ -447,51 +474,76 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let from = at as usize;
-    let paged_static = statics::met_by(from, len).is_some();
-    if len == 0 || !(arena::overlaps(from, len) || paged_static) {
-        // SAFETY: the caller's promise.
-        return unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int };
+    // SAFETY: the caller's promise.
+    let kernel = || unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int };
+    let of_arena = arena::overlaps(from, len);
+    if len == 0 || !(of_arena || statics::meets(from, len) && is_served()) {
+        return kernel();
     }
     if !from.is_multiple_of(PAGE) {
         return refuse(libc::EINVAL);
     }
     let to = from + len.next_multiple_of(PAGE);
     match advice {
-        libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED | libc::MADV_FREE if paged_static => {
-            // Static memory is small change: its pages are written, one by one.
-            // SAFETY: the program has asked for its bytes to go.
-            unsafe { memory::bytes(from, to - from) }.fill(0);
-            0
-        }
         libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED | libc::MADV_FREE => {
-            ARENA.lock().discard(from, to);
-            0
+            let dropped = if of_arena {
+                ARENA.lock().drop_bytes(from, to, advice)
+            } else {
+                drop_static(from, to, advice)
+            };
+            dropped.map_or_else(|error| refuse(error.errno()), |()| 0)
         }
         libc::MADV_WILLNEED => {
             let arena = ARENA.lock();
             let block = process::block();
             let (first, last) = (from / block * block, to.next_multiple_of(block));
             if let Some(pager) = &arena.pager
-                && !paged_static
+                && of_arena
             {
                 process::or_fail(pager.will_need(first, last - first));
             }
             0
         }
         // What a child sees is the kernel's to see to, on memory that is not paged.
-        libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK if !paged_static => {
+        libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => {
+            let wipes = advice == libc::MADV_WIPEONFORK;
             let mut arena = ARENA.lock();
-            arena.wipe_on_fork(from, to, advice == libc::MADV_WIPEONFORK);
-            // SAFETY: the caller's promise.
-            unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int }
+            if of_arena {
+                arena.wipe_on_fork(from, to, wipes);
+            }
+            for (from, to) in statics::within(from, to - from) {
+                arena.wipe_on_fork(from, to, wipes);
+            }
+            kernel()
         }
         // These are about how, not what; the pager sees to that itself.
         libc::MADV_NORMAL..=libc::MADV_SEQUENTIAL
         | libc::MADV_DONTFORK..=libc::MADV_DODUMP
         | libc::MADV_COLD..=MADV_COLLAPSE => 0,
+        // Nothing of it is paged.
+        _ if of_arena && ARENA.lock().odd_bytes(from, to) == to - from => kernel(),
         // As on a kernel that does not know them: what is not done must not seem to be.
         _ => refuse(libc::EINVAL),
     }
+}
+
+/// Advice by which bytes go, of a range that has parts of static arrays: the rest of it is the kernel's.
+fn drop_static(at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
+    let mut arena = ARENA.lock();
+    let mut next = at;
+    let mut parts: Vec<_> = statics::within(at, to - at).collect();
+    parts.sort_unstable();
+    for (from, end) in parts.into_iter().chain([(to, to)]) {
+        if next < from {
+            // SAFETY: the program asks for it.
+            unsafe { memory::drop_bytes(next, from - next, advice) }?;
+        }
+        if from < end {
+            arena.drop_bytes(from, end, advice)?;
+        }
+        next = end;
+    }
+    Ok(())
 }
 
 /// The calling process's own memory is [`madvise`]'s to see to.
@@ -560,9 +612,9 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
     if len > 0 {
         // What carries a key does not move like other memory.
         if arena::overlaps(from, len) {
-            ARENA.lock().release(from, from + len.next_multiple_of(PAGE));
-        } else if let Some((from, to)) = statics::met_by(from, len) {
-            release_static(from, to);
+            ARENA.lock().keep(from, from + len.next_multiple_of(PAGE));
+        } else {
+            leave_static(from, len);
         }
     }
     // SAFETY: the caller's promise.
@@ -572,15 +624,15 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
     let from = at as usize / PAGE * PAGE;
     let to = (at as usize + len).next_multiple_of(PAGE);
+    // What is locked stays out of the budget, so it may be no more than a part of it.
+    let budget = process::settings().map_or(usize::MAX, |settings| settings.memory.0 as usize);
+    if to - from > budget / 4 && arena::may_be_paged(from, to - from) {
+        return refuse(libc::ENOMEM);
+    }
     if arena::overlaps(from, to - from) {
-        // What is locked stays out of the budget, so it may be no more than a part of it.
-        let budget = process::settings().map_or(0, |settings| settings.memory.0 as usize);
-        if to - from > budget / 4 {
-            return refuse(libc::ENOMEM);
-        }
-        ARENA.lock().release(from, to);
-    } else if let Some((from, to)) = statics::met_by(from, to - from) {
-        release_static(from, to);
+        ARENA.lock().keep(from, to);
+    } else {
+        leave_static(from, to - from);
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(call, at, len, flags as i64) as c_int }

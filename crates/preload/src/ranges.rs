@@ -339,6 +339,18 @@ mod tests {
     }
 
     #[test]
+    fn a_range_does_not_grow_over_what_uses_the_rest_of_its_block() {
+        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 0x90_0000, 16 * K);
+        let at = ranges.take(16 * K, 1, true).unwrap();
+        assert_eq!(freed(&mut ranges, at + 4 * K, at + 16 * K), []);
+        ranges.take_exactly(at + 8 * K, at + 12 * K);
+        assert!(!ranges.extend(at, 12 * K));
+        assert!(!ranges.extend(at, 32 * K));
+        assert!(ranges.extend(at, 8 * K));
+        assert_eq!(ranges.used_bytes, 12 * K);
+    }
+
+    #[test]
     fn a_fixed_range_takes_what_was_there() {
         let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 0x90_0000, 16 * K);
         let at = ranges.take(64 * K, 1, true).unwrap();

@@ -64,7 +64,7 @@ impl Arena {
                 Some((self.ranges.end_of(named.from)? - named.from).saturating_sub(named.odd))
             })
             .sum();
-        let heap = all.saturating_sub(statics::bytes() + large);
+        let heap = all.saturating_sub(self.static_bytes() + large);
         pager.region(HEAP).size_bytes.store(heap as u64, Relaxed);
     }
 

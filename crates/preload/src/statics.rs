@@ -52,10 +52,15 @@ pub fn ranges() -> impl Iterator<Item = (usize, usize)> {
     named_ranges().map(|(start, len, _)| (start, len))
 }
 
-/// The one that a range meets: where it begins, and where it ends.
-pub fn met_by(at: usize, len: usize) -> Option<(usize, usize)> {
-    let end = at.checked_add(len)?;
-    ranges().map(|(start, len)| (start, start + len)).find(|&(from, to)| at < to && end > from)
+/// What a range has of them: from, to.
+pub fn within(at: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
+    let end = at.saturating_add(len);
+    ranges().map(move |(start, len)| (start.max(at), (start + len).min(end))).filter(|(from, to)| from < to)
+}
+
+/// Whether a range has any of them.
+pub fn meets(at: usize, len: usize) -> bool {
+    within(at, len).next().is_some()
 }
 
 /// Their bytes.

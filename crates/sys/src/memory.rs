@@ -97,8 +97,16 @@ pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> Result<*mut u8> 
 /// Nobody may rely on the bytes.
 pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
     // SAFETY: the caller's promise.
-    check("madvise(MADV_DONTNEED)", unsafe { libc::syscall(libc::SYS_madvise, at, len, libc::MADV_DONTNEED) })
-        .map(|_| ())
+    unsafe { drop_bytes(at, len, libc::MADV_DONTNEED) }
+}
+
+/// The same, of any memory, by the advice that says how (`MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`).
+///
+/// # Safety
+/// Nobody may rely on the bytes.
+pub unsafe fn drop_bytes(at: usize, len: usize, advice: i32) -> Result<()> {
+    // SAFETY: the caller's promise.
+    check("madvise(MADV_DONTNEED)", unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) }).map(|_| ())
 }
 
 /// Gives advice about a range that changes no bytes (huge pages, dump, fork). Whether it was taken.
