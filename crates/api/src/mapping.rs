@@ -120,18 +120,14 @@ impl Mapping {
     fn sync(&self, process: &Process) -> Result<u64> {
         let size = (self.bytes as usize).next_multiple_of(process.block);
         let written = process.pager().sync_file(self.at, size, &self.file, self.offset, self.bytes);
-        let written = written.map_err(|error| match error {
+        written.map_err(|error| match error {
             terapage_pager::Error::System(error) => {
-                Error::File { path: self.path.clone(), doing: "cannot be written", source: error.source }
+                let durable = error.call == terapage_pager::FDATASYNC;
+                let doing = if durable { "cannot be made durable" } else { "cannot be written" };
+                Error::File { path: self.path.clone(), doing, source: error.source }
             }
             other => other.into(),
-        })?;
-        self.file.sync_data().map_err(|source| Error::File {
-            path: self.path.clone(),
-            doing: "cannot be made durable",
-            source,
-        })?;
-        Ok(written)
+        })
     }
 
     fn remove(&self, process: &Process) -> Result<()> {

@@ -71,6 +71,9 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
+        threads: settings.threads as usize,
+        // For tests: as kernels without UFFDIO_MOVE have it.
+        copy: std::env::var_os("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
         ..terapage_pager::Options::default()
     }
 }

@@ -1,4 +1,4 @@
-//! The C examples, compiled against the header and the static library, and run.
+//! The C examples and a random walk, compiled against the header and the static library, and run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,14 +20,19 @@ fn library() -> PathBuf {
 
 /// Compiles an example by `compiler`; its program. `None` where there is no such compiler.
 fn compile(compiler: &str, example: &str, flags: &[&str]) -> Option<PathBuf> {
+    compile_in("../../examples/c", compiler, example, flags)
+}
+
+/// The same for a program that lies elsewhere.
+fn compile_in(directory: &str, compiler: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{example}-{compiler}"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{compiler}"));
     let output = Command::new(compiler)
         .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread"])
         .args(flags)
         .arg("-I")
         .arg(here.join("include"))
-        .arg(here.join(format!("../../examples/c/{example}.c")))
+        .arg(here.join(format!("{directory}/{name}.c")))
         .arg(library())
         .args(["-ldl", "-lm", "-o"])
         .arg(&program)
@@ -89,6 +94,21 @@ fn memory_keeps_every_byte_and_refuses_every_mistake() {
     let output = Command::new(program).arg(env!("CARGO_TARGET_TMPDIR")).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     eprint!("{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn random_calls_leave_in_memory_and_files_what_a_model_says() {
+    let Some(program) = compile_in("tests", "cc", "walk", &[]) else { return };
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    for (memory, block, mechanism, threads) in [("2M", "4K", "move", "1"), ("4M", "64K", "copy", "3")] {
+        let mut walk = Command::new(&program);
+        walk.args([directory, "400"]).env("TERAPAGE_STORE", directory);
+        walk.env("TERAPAGE_MEMORY", memory).env("TERAPAGE_BLOCK", block).env("TERAPAGE_MECHANISM", mechanism);
+        walk.env("TERAPAGE_THREADS", threads);
+        let output = walk.output().unwrap();
+        assert!(output.status.success(), "{memory} {block} {mechanism}: {}", said(&output));
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]

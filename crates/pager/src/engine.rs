@@ -543,10 +543,16 @@ impl Engine {
     /// An operation that failed, `whole` or not, is begun again.
     pub fn try_again(&mut self, index: usize, mut transfer: Transfer, result: i32, whole: bool) {
         transfer.tries += 1;
-        if transfer.tries >= TRIES {
+        if transfer.tries < TRIES {
+            self.begin(transfer, Some(index));
+            return;
+        }
+        let wanted = |block: &&u32| self.table.get(**block).has(WANTED);
+        let wanted = transfer.blocks.iter().filter(wanted).count();
+        if transfer.purpose != Purpose::PageIn || wanted == transfer.blocks.len() {
             self.give_up(&transfer, result, whole);
         }
-        self.begin(transfer, Some(index));
+        self.forgo(transfer);
     }
 
     /// Has a load carried, here or by a carrier, and handles what comes of it: now or later.

@@ -24,6 +24,12 @@ use xxhash_rust::xxh3::xxh3_128;
 /// The hash of a block whose bytes in its file were never read.
 pub(crate) const UNKNOWN: u128 = 0;
 
+/// Parts of a file, of [`EXTENT`] bytes, that are written before they are made durable: their hashes are kept as long.
+const DURABLE_PARTS: usize = 512;
+
+/// The call that makes a file durable, in errors.
+pub const FDATASYNC: &str = "fdatasync";
+
 /// The most stores at once, of forks and files together.
 const ORIGINS: usize = 250;
 
@@ -274,12 +280,12 @@ impl Pager {
     }
 
     /// Writes what the program has changed in a mapped range back to its file, as far as the file's first
-    /// `bytes` bytes from `offset` go: how many bytes were written. Making them durable is the caller's.
+    /// `bytes` bytes from `offset` go, and waits until that is durable: how many bytes were written.
     ///
     /// One at a time for a file. What other threads write to the range meanwhile gets to the file now or the next time.
     ///
     /// # Errors
-    /// The file cannot be written; the rest is tried again the next time. No file is mapped there.
+    /// The file cannot be written, or not made durable; what is missing is tried again the next time. No file is mapped there.
     pub fn sync_file(
         &self,
         start: usize,
@@ -288,47 +294,84 @@ impl Pager {
         offset: u64,
         bytes: u64,
     ) -> Result<u64, Error> {
-        let block = self.block;
-        let mut buffer = vec![0u8; EXTENT.max(block)];
+        let mut buffer = vec![0u8; EXTENT.max(self.block)];
+        let mut written = Vec::new();
         let mut total = 0;
         for part in (0..len).step_by(buffer.len()) {
             let size = buffer.len().min(len - part);
-            let (at, blocks) = (start + part, size / block);
-            let mut marks = vec![false; blocks];
-            self.mailbox.ask(Request::Changed { start: at, len: size, marks: marks.as_mut_ptr() })?;
-            let mut hashes = vec![UNKNOWN; blocks];
-            let mut written = Ok(());
-            let mut first = 0;
-            while let Some(skip) = marks[first..].iter().position(|&mark| mark) {
-                first += skip;
-                let run = marks[first..].iter().take_while(|&&mark| mark).count();
-                let from = part + first * block;
-                let copy = &mut buffer[..run * block];
-                // SAFETY: the range is mapped; a page that is not there comes through a fault. The program may
-                // write to it meanwhile: what counts is what was copied.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        (at + first * block) as *const u8,
-                        copy.as_mut_ptr(),
-                        copy.len(),
-                    );
-                }
-                let inside = (bytes.saturating_sub(from as u64) as usize).min(copy.len());
-                written = file.write_all_at(&copy[..inside], offset + from as u64);
-                if written.is_err() {
-                    break;
-                }
-                // What lies behind the end of the file comes back as zeros.
-                copy[inside..].fill(0);
-                for (index, bytes) in copy.chunks(block).enumerate() {
-                    hashes[first + index] = xxh3_128(bytes);
-                }
-                total += inside as u64;
-                first += run;
+            let mut hashes = vec![UNKNOWN; size / self.block];
+            let inside = bytes.saturating_sub(part as u64).min(size as u64) as usize;
+            let done = self.write_part(
+                start + part,
+                &mut buffer[..size],
+                inside,
+                file,
+                offset + part as u64,
+                &mut hashes,
+            );
+            if hashes.iter().any(|&hash| hash != UNKNOWN) {
+                written.push((start + part, hashes));
             }
-            self.mailbox.ask(Request::Written { start: at, len: size, hashes: hashes.as_ptr() })?;
-            written.map_err(|source| terapage_sys::Error { call: "write to the mapped file", source })?;
+            if done.is_err() || written.len() == DURABLE_PARTS {
+                // Which error comes first is told.
+                let durable = self.make_durable(file, &mut written);
+                total += done?;
+                durable?;
+            } else {
+                total += done?;
+            }
+        }
+        self.make_durable(file, &mut written)?;
+        Ok(total)
+    }
+
+    /// Copies the changed blocks of a part to the file, which has its first `inside` bytes; notes the hashes of those that it has got. How
+    /// many bytes were written.
+    fn write_part(
+        &self,
+        at: usize,
+        buffer: &mut [u8],
+        inside: usize,
+        file: &File,
+        offset: u64,
+        hashes: &mut [u128],
+    ) -> Result<u64, Error> {
+        let block = self.block;
+        let mut marks = vec![false; hashes.len()];
+        self.mailbox.ask(Request::Changed { start: at, len: buffer.len(), marks: marks.as_mut_ptr() })?;
+        let (mut first, mut total) = (0, 0);
+        while let Some(skip) = marks[first..].iter().position(|&mark| mark) {
+            first += skip;
+            let run = marks[first..].iter().take_while(|&&mark| mark).count();
+            let from = first * block;
+            let copy = &mut buffer[..run * block];
+            // SAFETY: the range is mapped; a page that is not there comes through a fault. The program may
+            // write to it meanwhile: what counts is what was copied.
+            unsafe {
+                std::ptr::copy_nonoverlapping((at + from) as *const u8, copy.as_mut_ptr(), copy.len());
+            }
+            let inside = inside.saturating_sub(from).min(copy.len());
+            file.write_all_at(&copy[..inside], offset + from as u64)
+                .map_err(|source| terapage_sys::Error { call: "write to the mapped file", source })?;
+            // What lies behind the end of the file comes back as zeros.
+            copy[inside..].fill(0);
+            for (hash, bytes) in hashes[first..].iter_mut().zip(copy.chunks(block)) {
+                *hash = xxh3_128(bytes);
+            }
+            total += inside as u64;
+            first += run;
         }
         Ok(total)
+    }
+
+    /// Waits until the file has on its disk what was written to it. Only then are the blocks the file's: a write that fails later than that it
+    /// was asked for is told once, by `fdatasync`, and its bytes are then nowhere but here.
+    fn make_durable(&self, file: &File, written: &mut Vec<(usize, Vec<u128>)>) -> Result<(), Error> {
+        file.sync_data().map_err(|source| terapage_sys::Error { call: FDATASYNC, source })?;
+        for (start, hashes) in written.drain(..) {
+            let len = hashes.len() * self.block;
+            self.mailbox.ask(Request::Written { start, len, hashes: hashes.as_ptr() })?;
+        }
+        Ok(())
     }
 }

@@ -31,6 +31,7 @@ mod words;
 
 use engine::Engine;
 pub use error::Error;
+pub use files::FDATASYNC;
 pub(crate) use mailbox::{Mailbox, Request};
 pub use options::Options;
 use recorder::Recorder;

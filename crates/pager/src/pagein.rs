@@ -325,6 +325,28 @@ impl Engine {
         self.carry(index, Way::In(load), if alone { Carry::Here } else { Carry::Anywhere });
     }
 
+    /// Blocks cannot be read that nobody has touched, or not all of them: whoever comes to one of those hears of it then. Perhaps
+    /// nobody ever does: another mapping's file may follow, which a forked child does not use and its parent writes.
+    pub(crate) fn forgo(&mut self, mut transfer: Transfer) {
+        self.put_buffer(&mut transfer);
+        self.reading -= transfer.blocks.len();
+        for &block in &transfer.blocks {
+            let entry = self.table.get_mut(block);
+            let (place, marker, wanted) = (entry.place, entry.has(MARKER), entry.has(WANTED));
+            entry.flags = if wanted { WANTED } else { 0 };
+            self.table.set_state(block, State::Stored);
+            if marker {
+                self.prefetch.outcome(0, 1);
+                Counters::add(&self.counters.prefetch_wasted_blocks, 1);
+            }
+            if wanted {
+                self.read(&[block], &[place], 0);
+            } else {
+                self.pool.put_free(place);
+            }
+        }
+    }
+
     /// Blocks that were read have been checked; if they are right, they are in the program.
     pub(crate) fn checked(&mut self, index: usize, mut transfer: Transfer, load: &LoadIn) {
         if !load.good {

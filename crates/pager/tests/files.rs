@@ -224,3 +224,55 @@ fn what_threads_write_during_a_sync_gets_to_the_file_by_the_next() {
     // SAFETY: the threads have ended.
     assert!(contents(file, len) == unsafe { memory::bytes(start, len) });
 }
+
+#[test]
+fn what_did_not_become_durable_is_written_again() {
+    if !can_page() {
+        return;
+    }
+    let (file, mut model) = file(40 * BLOCK + 100, &mut StdRng::seed_from_u64(4));
+    let (pager, start) = arena(48);
+    let len = model.len().next_multiple_of(BLOCK);
+    pager.map_file(start, len, &file, 0, model.len() as u64).unwrap();
+    // SAFETY: the range is the test's own.
+    let real = unsafe { memory::bytes(start, len) };
+    for at in (0..model.len()).step_by(3000) {
+        (real[at], model[at]) = (!real[at], !model[at]);
+    }
+    // A file that takes what is written, but has no fdatasync: this process's memory.
+    let taken = vec![0u8; model.len()];
+    let failing = File::options().read(true).write(true).open("/proc/self/mem").unwrap();
+    let error = pager.sync_file(start, len, &failing, taken.as_ptr() as u64, taken.len() as u64).unwrap_err();
+    assert!(error.to_string().contains("fdatasync"), "{error}");
+    // Their place is not the file: as they leave memory, and at the next sync, they are not taken for its.
+    assert!(real[..model.len()] == model);
+    assert!(
+        pager.sync_file(start, len, &file, 0, model.len() as u64).unwrap()
+            >= model.len() as u64 - BLOCK as u64
+    );
+    assert!(contents(&file, model.len()) == model);
+    assert!(real[..model.len()] == model);
+}
+
+#[test]
+fn what_cannot_be_read_ahead_stops_nobody() {
+    if !can_page() {
+        return;
+    }
+    let (file, model) = file(64 * BLOCK, &mut StdRng::seed_from_u64(5));
+    let (pager, start) = arena(64);
+    pager.map_file(start, model.len(), &file, 0, model.len() as u64).unwrap();
+    // SAFETY: the range is the test's own.
+    let real = unsafe { memory::bytes(start, model.len()) };
+    file.set_len(30 * BLOCK as u64).unwrap();
+    // In order, so that the rest is read ahead; and as it may be told.
+    for at in (0..30 * BLOCK).step_by(4096) {
+        assert!(real[at] == model[at]);
+    }
+    pager.will_need(start, model.len()).unwrap();
+    pager.will_need(start + 28 * BLOCK, 4 * BLOCK).unwrap();
+    assert!(real[..30 * BLOCK] == model[..30 * BLOCK]);
+    // What is there again is as good as if nothing had been.
+    file.write_all_at(&model, 0).unwrap();
+    assert!(*real == model);
+}

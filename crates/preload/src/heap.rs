@@ -156,7 +156,8 @@ fn is_next(size: usize) -> bool {
 /// A range of its own, `instead` of one of so many bytes: 0 for none.
 fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
     let before = HEADER.max(align);
-    let Some(len) = size.checked_add(before).filter(|&len| len < isize::MAX as usize) else {
+    // One without a byte has an address within its range, too: by that it is known again.
+    let Some(len) = size.max(1).checked_add(before).filter(|&len| len < isize::MAX as usize) else {
         set_errno(libc::ENOMEM);
         return std::ptr::null_mut();
     };
@@ -317,7 +318,11 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
         }
     // SAFETY: the caller's promise.
     } else if let Some((start, end)) = unsafe { range_of(old as usize) } {
-        let wanted = (old as usize - start).saturating_add(size).next_multiple_of(PAGE);
+        // So much is more than there can be, and rounding it up would make nothing of it.
+        if size > isize::MAX as usize - PAGE {
+            return or_none(std::ptr::null_mut());
+        }
+        let wanted = (old as usize - start + size).next_multiple_of(PAGE);
         if wanted > end - start {
             let mut arena = ARENA.lock();
             if arena.may_grow(wanted - (end - start), true) && arena.extend(start, wanted) {

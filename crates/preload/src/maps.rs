@@ -21,6 +21,14 @@ fn refuse(errno: c_int) -> c_int {
     -1
 }
 
+/// More addresses than any process can have: with five levels of tables.
+const ALL_ADDRESSES: usize = 1 << 56;
+
+/// Whether a range ends where no process has addresses. Nothing is done to such a one: rounded up to pages its length may be 0.
+fn is_beyond(at: usize, len: usize) -> bool {
+    at.checked_add(len).is_none_or(|to| to > ALL_ADDRESSES)
+}
+
 unsafe fn kernel_mmap(
     at: usize,
     len: usize,
@@ -81,6 +89,10 @@ fn exceeds(more: usize, data: bool) -> bool {
 /// `mmap` without a look at the program's own limits.
 unsafe fn map(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
     let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+    if is_beyond(if fixed { at as usize } else { 0 }, len) {
+        // SAFETY: the kernel refuses it.
+        return unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) };
+    }
     if fixed && len > 0 {
         // SAFETY: the caller's promise.
         return unsafe { mmap_fixed(at as usize, len, prot, flags, fd, offset) };
@@ -212,8 +224,11 @@ pub unsafe extern "C" fn mmap64(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let from = at as usize;
-    if len == 0 || !arena::overlaps(from, len) {
-        leave_static(from, len);
+    let is_beyond = is_beyond(from, len);
+    if len == 0 || is_beyond || !arena::overlaps(from, len) {
+        if !is_beyond {
+            leave_static(from, len);
+        }
         // SAFETY: the caller's promise.
         return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
     }
@@ -326,6 +341,11 @@ pub unsafe extern "C" fn mremap(
     new: *mut c_void,
 ) -> *mut c_void {
     let from = old as usize;
+    let place = if flags & libc::MREMAP_FIXED != 0 { new as usize } else { 0 };
+    if is_beyond(from, old_len) || is_beyond(place, new_len) {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
     let more = if flags & libc::MREMAP_DONTUNMAP != 0 { new_len } else { new_len.saturating_sub(old_len) };
     if more > 0 && exceeds(more, arena::contains(from)) {
         set_errno(libc::ENOMEM);
@@ -422,6 +442,9 @@ pub unsafe extern "C" fn mremap(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int {
     let from = at as usize;
+    if is_beyond(from, len) {
+        return refuse(libc::ENOMEM);
+    }
     if len > 0 {
         let len = len.next_multiple_of(PAGE);
         if arena::overlaps(from, len) {
@@ -474,6 +497,9 @@ fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let from = at as usize;
+    if is_beyond(from, len) {
+        return refuse(libc::EINVAL);
+    }
     // SAFETY: the caller's promise.
     let kernel = || unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int };
     let of_arena = arena::overlaps(from, len);
@@ -609,6 +635,9 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
         return unsafe { mprotect(at, len, prot) };
     }
     let from = at as usize;
+    if is_beyond(from, len) {
+        return refuse(libc::ENOMEM);
+    }
     if len > 0 {
         // What carries a key does not move like other memory.
         if arena::overlaps(from, len) {
@@ -622,6 +651,9 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
 }
 
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
+    if is_beyond(at as usize, len) {
+        return refuse(libc::EINVAL);
+    }
     let from = at as usize / PAGE * PAGE;
     let to = (at as usize + len).next_multiple_of(PAGE);
     // What is locked stays out of the budget, so it may be no more than a part of it.

@@ -58,10 +58,21 @@ static void sizes_change(void) {
     at = reallocarray(at, 100, 80);
     CHECK(at != NULL && differing(at, now, 20) == 0);
     free(at);
+    /* So much that rounding it up goes past the end of all addresses. */
+    at = malloc(bytes / 16);
+    fill(at, bytes / 16, 21);
+    for (size_t less = 0; less < 10000; less += 1000) {
+        volatile size_t all = SIZE_MAX - less;
+        errno = 0;
+        CHECK(realloc(at, all) == NULL && errno == ENOMEM);
+    }
+    CHECK(differing(at, bytes / 16, 21) == 0);
+    free(at);
     puts("realloc: ok");
 }
 
 static void alignments(void) {
+    volatile size_t none = 0;
     for (size_t to = sizeof(void *); to <= (size_t)4 << 20; to *= 2) {
         void *at = NULL;
         CHECK(posix_memalign(&at, to, 1000) == 0 && aligned(at, to));
@@ -73,6 +84,14 @@ static void alignments(void) {
         at = aligned_alloc(to, 4 * to);
         CHECK(at != NULL && aligned(at, to));
         memset(at, 2, 4 * to);
+        free(at);
+        CHECK(posix_memalign(&at, to, none) == 0 && aligned(at, to));
+        memset(at, 3, malloc_usable_size(at));
+        at = realloc(at, 50);
+        CHECK(at != NULL);
+        free(at);
+        at = aligned_alloc(to, none);
+        CHECK(at != NULL && aligned(at, to));
         free(at);
         at = memalign(to, 333);
         CHECK(at != NULL && aligned(at, to));

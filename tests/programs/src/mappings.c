@@ -341,6 +341,29 @@ static void close_over(size_t bytes) {
     puts("dup2 over all: ok");
 }
 
+#define REFUSED(call, number) CHECK((errno = 0, (call)) && errno == (number))
+
+/* Lengths that no range has: refused, also where rounding them up to pages makes nothing of them. */
+static void too_long(size_t bytes) {
+    char *at = map(bytes, 0);
+    fill(at, bytes, 24);
+    volatile size_t lengths[] = {SIZE_MAX, SIZE_MAX - 5000, (size_t)1 << 62};
+    for (int i = 0; i < 3; i++) {
+        size_t len = lengths[i];
+        REFUSED(munmap(at, len) == -1, EINVAL);
+        REFUSED(mremap(at, bytes, len, MREMAP_MAYMOVE) == MAP_FAILED, EINVAL);
+        REFUSED(mremap(at, len, bytes, MREMAP_MAYMOVE) == MAP_FAILED, EINVAL);
+        REFUSED(mmap(NULL, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED, ENOMEM);
+        REFUSED(mmap(at, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED, ENOMEM);
+        /* Of the third the kernel does what lies before the first hole. */
+        REFUSED(i == 2 || mprotect(at, len, PROT_NONE) == -1, i == 2 ? 0 : ENOMEM);
+        REFUSED(i == 2 || madvise(at, len, MADV_DONTNEED) == -1, i == 2 ? 0 : EINVAL);
+    }
+    CHECK(differing(at, bytes, 24) == 0);
+    CHECK(munmap(at, bytes) == 0);
+    puts("too long: ok");
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) * MIB;
@@ -359,5 +382,6 @@ int main(int argc, char **argv) {
     read_and_fork(bytes / 4);
     advise_oneself(bytes);
     close_over(2 * bytes);
+    too_long(bytes);
     return 0;
 }

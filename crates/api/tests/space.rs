@@ -1,0 +1,28 @@
+//! An address space larger than there are numbers for its blocks.
+
+use terapage::Options;
+
+#[test]
+fn all_that_can_be_allocated_is_paged() {
+    let options = Options {
+        memory: Some(4 << 20),
+        store: Some(env!("CARGO_TARGET_TMPDIR").into()),
+        block: Some(4096),
+        address_space: Some(33 << 40),
+        ..Options::default()
+    };
+    if let Err(error) = terapage::init(&options) {
+        eprintln!("SKIPPED: {error}");
+        assert!([libc::EPERM, libc::ENOSYS].contains(&error.errno()), "{error}");
+        return;
+    }
+    let len = 2 << 40;
+    let at = terapage::allocate(len, false).unwrap();
+    for part in (0..len).step_by(1 << 35) {
+        // SAFETY: so many bytes were given, to this test alone.
+        unsafe { at.add(part).write(1) };
+    }
+    assert_eq!(terapage::stats().unwrap().first_touches, 64);
+    // SAFETY: it is used no more.
+    unsafe { terapage::free(at) }.unwrap();
+}
