@@ -298,6 +298,7 @@ unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, n
 
 /// Whether the kernel has nothing but readable and writable private memory in a range.
 fn is_plain(from: usize, to: usize) -> bool {
+    let _internal = thread::Internal::enter();
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
     maps.lines().all(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -540,6 +541,7 @@ const MOST_PIECES: usize = 1024;
 
 /// Whether a descriptor stands for the calling process.
 fn is_own(process: c_int) -> bool {
+    let _internal = thread::Internal::enter();
     let Ok(text) = std::fs::read_to_string(format!("/proc/self/fdinfo/{process}")) else { return false };
     let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
     pid.is_some_and(|pid| pid.trim().parse() == Ok(std::process::id()))
