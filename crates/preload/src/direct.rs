@@ -46,12 +46,21 @@ fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
         && arena::may_be_paged(at as usize, len)
         // SAFETY: no memory is touched.
         && is_direct(unsafe { libc::fcntl(fd, libc::F_GETFL) })
+        && !is_pipe(fd)
         && (leave == BY_COPY || !is_pinned_by(fd))
 }
 
 /// Whether flags of a file, or -1, say that its I/O is direct.
 fn is_direct(flags: c_int) -> bool {
     flags >= 0 && flags & libc::O_DIRECT != 0
+}
+
+/// A pipe of packets is direct too. What goes into it is copied, and all pieces of one call are one packet.
+fn is_pipe(fd: c_int) -> bool {
+    // SAFETY: plain data, for which zeros are a value.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the answer is ours to write to.
+    unsafe { libc::fstat(fd, &raw mut status) == 0 && status.st_mode & libc::S_IFMT == libc::S_IFIFO }
 }
 
 /// Whether the file's system is known to pin the pages of direct I/O, or to do none.
