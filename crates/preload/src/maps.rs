@@ -139,11 +139,8 @@ unsafe fn mmap_fixed(
     offset: i64,
 ) -> *mut c_void {
     let len = len.next_multiple_of(PAGE);
-    let bss = statics::met_by(at, len);
     if !arena::overlaps(at, len) {
-        if let Some((from, to)) = bss {
-            release_static(from, to);
-        }
+        release_statics(at, len);
         // SAFETY: the caller's promise.
         return unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     }
@@ -191,11 +188,24 @@ unsafe fn mmap_fixed(
     mapped
 }
 
-/// Stops paging a static array: part of it is mapped over, protected or locked.
+/// Stops paging a static array: part of it is mapped over, unmapped, moved, protected or locked.
 fn release_static(from: usize, to: usize) {
     let arena = ARENA.lock();
+    // Another thread may have come before.
+    if statics::met_by(from, to - from).is_none() {
+        return;
+    }
     if let Some(pager) = &arena.pager {
         process::or_fail(pager.release(from, to - from));
+        memory::advise(from, to - from, libc::MADV_DOFORK);
+    }
+    statics::leave(from);
+}
+
+/// The same for all arrays that a range meets.
+fn release_statics(at: usize, len: usize) {
+    while let Some((from, to)) = statics::met_by(at, len) {
+        release_static(from, to);
     }
 }
 
@@ -220,6 +230,7 @@ pub unsafe extern "C" fn mmap64(
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let from = at as usize;
     if len == 0 || !arena::overlaps(from, len) {
+        release_statics(from, len);
         // SAFETY: the caller's promise.
         return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
     }
@@ -330,6 +341,10 @@ pub unsafe extern "C" fn mremap(
     }
     let fixed = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
     if !arena::contains(from) {
+        release_statics(from, old_len);
+        if flags & libc::MREMAP_FIXED != 0 {
+            release_statics(new as usize, new_len);
+        }
         let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new as usize, new_len);
         // SAFETY: the caller's promise.
         return unsafe {
@@ -433,10 +448,8 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
                 }
             }
             return answer;
-        } else if prot != READ_WRITE
-            && let Some((from, to)) = statics::met_by(from, len)
-        {
-            release_static(from, to);
+        } else if prot != READ_WRITE {
+            release_statics(from, len);
         }
     }
     // SAFETY: the caller's promise.
@@ -480,9 +493,12 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
             0
         }
         // What a child sees is the kernel's to see to, on memory that is not paged.
-        libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK if !paged_static => {
-            let mut arena = ARENA.lock();
-            arena.wipe_on_fork(from, to, advice == libc::MADV_WIPEONFORK);
+        libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => {
+            if paged_static {
+                release_statics(from, to - from);
+            } else {
+                ARENA.lock().wipe_on_fork(from, to, advice == libc::MADV_WIPEONFORK);
+            }
             // SAFETY: the caller's promise.
             unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int }
         }
@@ -563,12 +579,47 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
         // What carries a key does not move like other memory.
         if arena::overlaps(from, len) {
             ARENA.lock().release(from, from + len.next_multiple_of(PAGE));
-        } else if let Some((from, to)) = statics::met_by(from, len) {
-            release_static(from, to);
+        } else {
+            release_statics(from, len);
         }
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int }
+}
+
+/// Where a thread with a stack of the program's has its descriptor: at the stack's end. (On some processors its thread-local variables come behind it.)
+const DESCRIPTOR: usize = 16 << 10;
+
+/// When a thread ends, the kernel clears a word in its descriptor, by which others see the end, and cannot wait for a page then. So a descriptor is not paged.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_attr_setstack(
+    attributes: *mut libc::pthread_attr_t,
+    at: *mut c_void,
+    len: usize,
+) -> c_int {
+    let end = (at as usize).saturating_add(len);
+    keep_in_memory(end - len.min(DESCRIPTOR), end);
+    // SAFETY: the name ends in a zero byte.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_attr_setstack".as_ptr()) };
+    type SetStack = unsafe extern "C" fn(*mut libc::pthread_attr_t, *mut c_void, usize) -> c_int;
+    // SAFETY: the C library has the function, of this type; the caller's promise.
+    unsafe { std::mem::transmute::<*mut c_void, SetStack>(next)(attributes, at, len) }
+}
+
+/// Stops paging memory that the kernel uses where it cannot wait.
+fn keep_in_memory(from: usize, to: usize) {
+    if process::settings().is_none() {
+        return;
+    }
+    let (from, to) = (from / PAGE * PAGE, to.next_multiple_of(PAGE));
+    if arena::overlaps(from, to - from) {
+        ARENA.lock().release(from, to);
+        return;
+    }
+    release_statics(from, to - from);
 }
 
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
@@ -581,8 +632,8 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
             return refuse(libc::ENOMEM);
         }
         ARENA.lock().release(from, to);
-    } else if let Some((from, to)) = statics::met_by(from, to - from) {
-        release_static(from, to);
+    } else {
+        release_statics(from, to - from);
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(call, at, len, flags as i64) as c_int }

@@ -4,6 +4,7 @@ use crate::objects::each_segment;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_sys::PAGE;
 
 /// Static memory smaller than this is left alone.
@@ -14,6 +15,8 @@ struct Arrays {
     start: usize,
     len: usize,
     object: String,
+    /// They are the kernel's now.
+    left: AtomicBool,
 }
 
 static RANGES: OnceLock<Vec<Arrays>> = OnceLock::new();
@@ -26,7 +29,12 @@ pub fn find(block: usize) {
         let from = (start + segment.file_len).next_multiple_of(PAGE).next_multiple_of(block);
         let to = end / block * block;
         if segment.writable && to > from && to - from >= LEAST {
-            found.push(Arrays { start: from, len: to - from, object: name_of(segment.path) });
+            found.push(Arrays {
+                start: from,
+                len: to - from,
+                object: name_of(segment.path),
+                left: AtomicBool::new(false),
+            });
         }
     });
     RANGES.set(found).ok();
@@ -44,7 +52,14 @@ fn name_of(path: &CStr) -> String {
 
 /// Their places, lengths and objects.
 pub fn named_ranges() -> impl Iterator<Item = (usize, usize, &'static str)> {
-    RANGES.get().into_iter().flatten().map(|arrays| (arrays.start, arrays.len, &*arrays.object))
+    let all = RANGES.get().into_iter().flatten().filter(|arrays| !arrays.left.load(Relaxed));
+    all.map(|arrays| (arrays.start, arrays.len, &*arrays.object))
+}
+
+/// The range that begins there is not paged any more.
+pub fn leave(start: usize) {
+    let all = RANGES.get().into_iter().flatten();
+    all.filter(|arrays| arrays.start == start).for_each(|arrays| arrays.left.store(true, Relaxed));
 }
 
 /// Their places and lengths.
