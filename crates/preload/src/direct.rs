@@ -173,6 +173,32 @@ unsafe fn vector_around(
     Some(done)
 }
 
+/// Writes to another process's memory, or to its own. The kernel pins the pages that it writes to: where blocks are copied, it may write to one that has just
+/// been. What it reads instead, from its own memory, it writes as any system call does.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_vm_writev(
+    process: libc::pid_t,
+    from: *const iovec,
+    from_count: libc::c_ulong,
+    into: *const iovec,
+    into_count: libc::c_ulong,
+    flags: libc::c_ulong,
+) -> ssize_t {
+    let process = i64::from(process);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if LEAVE.load(Relaxed) == BY_COPY && process == i64::from(std::process::id()) {
+            let read = libc::SYS_process_vm_readv;
+            return libc::syscall(read, process, into, into_count, from, from_count, flags) as ssize_t;
+        }
+        libc::syscall(libc::SYS_process_vm_writev, process, from, from_count, into, into_count, flags)
+            as ssize_t
+    }
+}
+
 /// Functions of the C library's that are called past ours: a thread that waits in them can be cancelled, as it could not in a bare
 /// system call.
 const NAMES: [&CStr; 10] = [
