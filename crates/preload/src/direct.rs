@@ -201,7 +201,7 @@ pub unsafe extern "C" fn process_vm_writev(
 
 /// Functions of the C library's that are called past ours: a thread that waits in them can be cancelled, as it could not in a bare
 /// system call.
-const NAMES: [&CStr; 10] = [
+const NAMES: [&CStr; 12] = [
     c"read",
     c"write",
     c"pread64",
@@ -212,6 +212,8 @@ const NAMES: [&CStr; 10] = [
     c"pwritev64",
     c"preadv64v2",
     c"pwritev64v2",
+    c"close",
+    c"vmsplice",
 ];
 
 static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
@@ -226,14 +228,35 @@ pub fn find() {
 
 /// The function of that index in `NAMES`. To be used where its call is argued for.
 macro_rules! real {
-    ($index:literal as fn($($type:ty),*)) => {{
+    ($index:literal as fn($($type:ty),*)) => {
+        real!($index as fn($($type),*) -> ssize_t)
+    };
+    ($index:literal as fn($($type:ty),*) -> $out:ty) => {{
         if REAL[$index].load(Relaxed) == 0 {
             find();
         }
         let at = REAL[$index].load(Relaxed);
         // The C library has the function, of this type.
-        std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> ssize_t>(at)
+        std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at)
     }};
+}
+
+/// The C library's.
+///
+/// # Safety
+/// As the C library has it.
+pub unsafe fn real_close(fd: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { real!(10 as fn(c_int) -> c_int)(fd) }
+}
+
+/// The C library's.
+///
+/// # Safety
+/// As the C library has it.
+pub unsafe fn real_vmsplice(fd: c_int, vector: *const iovec, count: size_t, flags: libc::c_uint) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { real!(11 as fn(c_int, *const iovec, size_t, libc::c_uint))(fd, vector, count, flags) }
 }
 
 /// Transfers of one piece, at the file's position and at an offset.

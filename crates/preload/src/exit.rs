@@ -157,7 +157,7 @@ pub unsafe extern "C" fn close(number: c_int) -> c_int {
         return refuse();
     }
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_close, number as i64) as c_int }
+    unsafe { crate::direct::real_close(number) }
 }
 
 /// # Safety
