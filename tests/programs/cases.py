@@ -306,6 +306,7 @@ CASES = [
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),
     Case("heap-walk", Scale(6, 500), Scale(6, 20_000), **c_program("heap_walk.c", "-fno-builtin")),
+    Case("call-walk", Scale(6, 600), Scale(6, 20_000), **c_program("call_walk.c")),
     Case("begin", Scale(32, 18), Scale(256, 140), **c_program("begin.c"), pages=False),
     Case("mapping-walk-wide", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c", arguments=lambda scale: [str(scale.amount), "1024"])),
     Case("object-walk", Scale(8, 400), Scale(8, 6000), **c_program("object_walk.c", "-fno-builtin")),

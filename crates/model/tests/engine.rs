@@ -288,7 +288,10 @@ fn run(plan: Plan) {
     let engine = Shared(Box::into_raw(Box::new(engine)));
     let pager = shuttle::thread::spawn(move || {
         // SAFETY: this thread's, but for a fork, which parks it.
-        ring::until_the_end(|| unsafe { (*engine.get()).run() });
+        ring::until_the_end(|| unsafe {
+            (*engine.get()).prepare();
+            (*engine.get()).run();
+        });
     });
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
     mailbox.ask(Request::Add { start: base, len: BLOCKS * BLOCK, held: 0, loose: &[] }).unwrap();

@@ -257,8 +257,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The thread's whole life.
-    pub fn run(&mut self) {
+    /// The thread begins: opens its files, and begins its helpers.
+    pub fn prepare(&mut self) {
         let ring = Ring::new(ENTRIES).unwrap_or_else(|error| self.stop(&error.to_string()));
         self.ring = Some(ring);
         if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
@@ -270,6 +270,10 @@ impl Engine {
         if self.table.regions().is_empty() {
             self.start_helpers();
         }
+    }
+
+    /// Serves, until the process ends. The thread has begun.
+    pub fn run(&mut self) {
         self.arm(FAULTS);
         self.arm(REQUESTS);
         if self.carriers.event().is_some() {

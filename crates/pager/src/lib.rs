@@ -36,6 +36,7 @@ pub(crate) use mailbox::{Mailbox, Request};
 pub use options::Options;
 use recorder::Recorder;
 pub use spans::Spans;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, MutexGuard};
 use terapage_stats::{Counters, FILE_NAME, MAGIC, RegionCounters, Shared};
@@ -122,11 +123,22 @@ impl Pager {
         // SAFETY: the thread is the one user of the engine, but for a fork.
         unsafe impl Send for Owned {}
         let engine = Owned(self.engine);
+        let ready = Arc::new(AtomicU32::new(0));
+        let is_ready = ready.clone();
         thread::spawn(c"terapage", move || {
             let engine = engine;
             // SAFETY: never freed, and used by nobody else while this thread is not parked.
+            unsafe { (*engine.0).prepare() };
+            is_ready.store(1, SeqCst);
+            thread::wake(&is_ready);
+            // SAFETY: as above.
             unsafe { (*engine.0).run() }
         })?;
+        // The thread opens files. A program that closes all that it did not open, as children of a fork do at once, would close them before they are
+        // known as the pager's.
+        while ready.load(SeqCst) == 0 {
+            thread::wait(&ready, 0);
+        }
         Ok(())
     }
 

@@ -46,12 +46,21 @@ fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
         && arena::may_be_paged(at as usize, len)
         // SAFETY: no memory is touched.
         && is_direct(unsafe { libc::fcntl(fd, libc::F_GETFL) })
+        && !is_pipe(fd)
         && (leave == BY_COPY || !is_pinned_by(fd))
 }
 
 /// Whether flags of a file, or -1, say that its I/O is direct.
 fn is_direct(flags: c_int) -> bool {
     flags >= 0 && flags & libc::O_DIRECT != 0
+}
+
+/// A pipe of packets is direct too. What goes into it is copied, and all pieces of one call are one packet.
+fn is_pipe(fd: c_int) -> bool {
+    // SAFETY: plain data, for which zeros are a value.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the answer is ours to write to.
+    unsafe { libc::fstat(fd, &raw mut status) == 0 && status.st_mode & libc::S_IFMT == libc::S_IFIFO }
 }
 
 /// Whether the file's system is known to pin the pages of direct I/O, or to do none.
@@ -164,9 +173,35 @@ unsafe fn vector_around(
     Some(done)
 }
 
+/// Writes to another process's memory, or to its own. The kernel pins the pages that it writes to: where blocks are copied, it may write to one that has just
+/// been. What it reads instead, from its own memory, it writes as any system call does.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_vm_writev(
+    process: libc::pid_t,
+    from: *const iovec,
+    from_count: libc::c_ulong,
+    into: *const iovec,
+    into_count: libc::c_ulong,
+    flags: libc::c_ulong,
+) -> ssize_t {
+    let process = i64::from(process);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if LEAVE.load(Relaxed) == BY_COPY && process == i64::from(std::process::id()) {
+            let read = libc::SYS_process_vm_readv;
+            return libc::syscall(read, process, into, into_count, from, from_count, flags) as ssize_t;
+        }
+        libc::syscall(libc::SYS_process_vm_writev, process, from, from_count, into, into_count, flags)
+            as ssize_t
+    }
+}
+
 /// Functions of the C library's that are called past ours: a thread that waits in them can be cancelled, as it could not in a bare
 /// system call.
-const NAMES: [&CStr; 10] = [
+const NAMES: [&CStr; 12] = [
     c"read",
     c"write",
     c"pread64",
@@ -177,6 +212,8 @@ const NAMES: [&CStr; 10] = [
     c"pwritev64",
     c"preadv64v2",
     c"pwritev64v2",
+    c"close",
+    c"vmsplice",
 ];
 
 static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
@@ -191,14 +228,35 @@ pub fn find() {
 
 /// The function of that index in `NAMES`. To be used where its call is argued for.
 macro_rules! real {
-    ($index:literal as fn($($type:ty),*)) => {{
+    ($index:literal as fn($($type:ty),*)) => {
+        real!($index as fn($($type),*) -> ssize_t)
+    };
+    ($index:literal as fn($($type:ty),*) -> $out:ty) => {{
         if REAL[$index].load(Relaxed) == 0 {
             find();
         }
         let at = REAL[$index].load(Relaxed);
         // The C library has the function, of this type.
-        std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> ssize_t>(at)
+        std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at)
     }};
+}
+
+/// The C library's.
+///
+/// # Safety
+/// As the C library has it.
+pub unsafe fn real_close(fd: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { real!(10 as fn(c_int) -> c_int)(fd) }
+}
+
+/// The C library's.
+///
+/// # Safety
+/// As the C library has it.
+pub unsafe fn real_vmsplice(fd: c_int, vector: *const iovec, count: size_t, flags: libc::c_uint) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { real!(11 as fn(c_int, *const iovec, size_t, libc::c_uint))(fd, vector, count, flags) }
 }
 
 /// Transfers of one piece, at the file's position and at an offset.

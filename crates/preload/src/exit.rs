@@ -50,6 +50,8 @@ fn finish() {
     if !is_owner() {
         return;
     }
+    // Here files are opened: a thread that is to be cancelled would end instead of the process.
+    let _internal = terapage_sys::thread::Internal::enter();
     if let Some(pager) = &ARENA.lock().pager
         && let Err(error) = pager.finish_trace()
     {
@@ -66,8 +68,6 @@ const BESIDE: u64 = 32 << 20;
 
 /// Says so where more is in memory than was promised, since it is not paged.
 fn not_kept() -> Option<String> {
-    // A signal's handler may end the process while this thread holds a heap's lock: nothing is taken from heaps here.
-    let _internal = terapage_sys::thread::Internal::enter();
     let budget = process::settings()?.memory.0;
     let mut status = [0; 4096];
     let len = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status)).ok()?;
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn close(number: c_int) -> c_int {
         return refuse();
     }
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_close, number as i64) as c_int }
+    unsafe { crate::direct::real_close(number) }
 }
 
 /// # Safety

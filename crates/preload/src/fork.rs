@@ -5,13 +5,14 @@
 //! threads. Many lie in small objects, which are paged. So all that is rehearsed in the parent, while the pager
 //! takes nothing out that need not leave. What [some](crate::callers) allocate is never paged.
 
-use crate::arena::ARENA;
+use crate::arena::{self, ARENA};
 use crate::lock::Lock;
 use crate::{heap, own, process};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use terapage_pager::Forking;
+use terapage_sys::PAGE;
 use terapage_sys::thread::{self, Signals};
 
 /// What a fork has in hand between its two halves; the forking thread's, which has the arena's lock.
@@ -33,6 +34,14 @@ static FORK: AtomicUsize = AtomicUsize::new(0);
 
 /// What a thread that begins reads of the locale: the tables of `ctype.h` (`_NL_CTYPE_CLASS`, `_NL_CTYPE_TOUPPER`, `_NL_CTYPE_TOLOWER`).
 const CLASSES: [c_int; 3] = [0, 1, 3];
+
+/// Bytes of the stack that a fork uses below this library's own frames, and returns through above them before the child has a pager; generously.
+const STACK_BELOW: usize = 32 << 10;
+const STACK_ABOVE: usize = 16 << 10;
+
+/// Bytes of a thread's own variables before its descriptor, and of that, of which a fork uses some.
+const OWN_VARIABLES: usize = 8 << 10;
+const DESCRIPTOR: usize = 4 << 10;
 
 /// The thread that forks and holds the lock of the streams' list; 0: none.
 static STREAMS: AtomicU32 = AtomicU32::new(0);
@@ -166,6 +175,21 @@ fn touch() {
     for item in CLASSES {
         // SAFETY: any number is a question that it answers.
         unsafe { libc::nl_langinfo(item) };
+    }
+    // The stack, and the thread's variables, may lie in memory that the program gave.
+    let mark = 0u8;
+    let here = &raw const mark as usize;
+    touch_pages(here - STACK_BELOW, here + STACK_ABOVE);
+    let own = thread::own_name();
+    touch_pages(own - OWN_VARIABLES, own + DESCRIPTOR);
+}
+
+/// Touches pages, as far as they are in use.
+fn touch_pages(from: usize, to: usize) {
+    for at in (from / PAGE * PAGE..to).step_by(PAGE).filter(|&at| arena::may_be_paged(at, PAGE)) {
+        // It reads the signals at that place before it finds that there is nothing like this to be done with them (EINVAL), or finds no memory (EFAULT).
+        // SAFETY: it reads at most.
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1_i64, at, 0_usize, 8_usize) };
     }
 }
 

@@ -4,17 +4,13 @@
 //! leave, and its frame take another one's bytes, before they are read. (Swap keeps such a page, since it sees who
 //! holds it.) So what is spliced is copied first, and sockets have no such mode, as before Linux 4.14.
 
+use crate::direct::real_vmsplice as splice;
 use crate::{arena, process};
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 use terapage_sys::{PAGE, memory};
 
 /// Pieces of one call at most: the kernel's own limit.
 const MOST_PIECES: usize = 1024;
-
-unsafe fn splice(fd: c_int, vector: *const iovec, count: size_t, flags: c_uint) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_vmsplice, fd as i64, vector, count, flags as i64) as ssize_t }
-}
 
 /// # Safety
 /// As the C library has it.

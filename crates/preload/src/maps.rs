@@ -317,6 +317,7 @@ fn leave_static(at: usize, len: usize) -> bool {
 
 /// Whether the kernel has nothing but readable and writable private memory in a range.
 fn is_plain(from: usize, to: usize) -> bool {
+    let _internal = thread::Internal::enter();
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
     maps.lines().all(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -618,6 +619,7 @@ const MOST_PIECES: usize = 1024;
 
 /// Whether a descriptor stands for the calling process.
 fn is_own(process: c_int) -> bool {
+    let _internal = thread::Internal::enter();
     let Ok(text) = std::fs::read_to_string(format!("/proc/self/fdinfo/{process}")) else { return false };
     let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
     pid.is_some_and(|pid| pid.trim().parse() == Ok(std::process::id()))
@@ -648,6 +650,41 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int }
+}
+
+/// Where a thread with a stack of the program's has its descriptor: at the stack's end. (On some processors its thread-local variables come behind it.)
+const DESCRIPTOR: usize = 16 << 10;
+
+/// When a thread ends, the kernel clears a word in its descriptor, by which others see the end, and cannot wait for a page then. So a descriptor is not paged.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_attr_setstack(
+    attributes: *mut libc::pthread_attr_t,
+    at: *mut c_void,
+    len: usize,
+) -> c_int {
+    let end = (at as usize).saturating_add(len);
+    keep_in_memory(end - len.min(DESCRIPTOR), end);
+    // SAFETY: the name ends in a zero byte.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_attr_setstack".as_ptr()) };
+    type SetStack = unsafe extern "C" fn(*mut libc::pthread_attr_t, *mut c_void, usize) -> c_int;
+    // SAFETY: the C library has the function, of this type; the caller's promise.
+    unsafe { std::mem::transmute::<*mut c_void, SetStack>(next)(attributes, at, len) }
+}
+
+/// Stops paging memory that the kernel uses where it cannot wait.
+fn keep_in_memory(from: usize, to: usize) {
+    if process::settings().is_none() {
+        return;
+    }
+    let (from, to) = (from / PAGE * PAGE, to.next_multiple_of(PAGE));
+    if arena::overlaps(from, to - from) {
+        ARENA.lock().keep(from, to);
+    } else {
+        leave_static(from, to - from);
+    }
 }
 
 unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {

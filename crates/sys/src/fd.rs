@@ -6,24 +6,30 @@
 
 use crate::{Result, check};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Where the numbers begin, if the limit on open files allows.
 const HIGH: RawFd = 700;
 
-const SLOTS: usize = 64;
-static OURS: [AtomicI32; SLOTS] = [const { AtomicI32::new(-1) }; SLOTS];
+/// A bit for each number: a process with many forked children has a pipe for each. Higher numbers than these are not known as ours.
+const NUMBERS: usize = 1 << 16;
+static OURS: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+
+/// Where the bit of a number is.
+fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok()?;
+    Some((OURS.get(fd / 64)?, 1 << (fd % 64)))
+}
 
 /// Whether `fd` is one of the pager's.
 pub fn is_ours(fd: RawFd) -> bool {
-    fd >= 0 && OURS.iter().any(|slot| slot.load(Relaxed) == fd)
+    place(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
 }
 
 /// The pager's descriptors, in order.
 pub fn ours_sorted() -> Vec<RawFd> {
-    let mut all: Vec<RawFd> = OURS.iter().map(|slot| slot.load(Relaxed)).filter(|&fd| fd >= 0).collect();
-    all.sort_unstable();
-    all
+    let words = OURS.iter().zip((0..).step_by(64)).filter(|(word, _)| word.load(Relaxed) != 0);
+    words.flat_map(|(_, first)| first..first + 64).filter(|&fd| is_ours(fd)).collect()
 }
 
 /// A descriptor of the pager's, closed on exec. Dropping it closes it.
@@ -33,18 +39,18 @@ pub struct Fd(OwnedFd);
 impl Fd {
     /// Takes `fd` over: it is moved to a high number and noted as ours.
     pub fn adopt(fd: OwnedFd) -> Result<Fd> {
-        // SAFETY: fcntl with F_DUPFD_CLOEXEC touches no memory.
-        let mut high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) };
-        if high < 0 {
-            // SAFETY: as above; the limit on open files is under HIGH.
-            high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 64) };
-        }
+        // The limit on open files may be under the first, or have become so since the program began.
+        let high = [HIGH, 64, 16, 3].into_iter().find_map(|least| {
+            // SAFETY: fcntl with F_DUPFD_CLOEXEC touches no memory.
+            let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
+            (high >= 0).then_some(high)
+        });
         let high = check(
             "fcntl(F_DUPFD_CLOEXEC); the limit on open files (ulimit -n) must be 128 or more",
-            high.into(),
+            high.unwrap_or(-1).into(),
         )? as RawFd;
-        if let Some(slot) = OURS.iter().find(|slot| slot.load(Relaxed) < 0) {
-            slot.store(high, Relaxed);
+        if let Some((word, bit)) = place(high) {
+            word.fetch_or(bit, Relaxed);
         }
         // SAFETY: the duplicate was made just now and belongs to nobody else.
         Ok(Fd(unsafe { OwnedFd::from_raw_fd(high) }))
@@ -91,9 +97,8 @@ impl Fd {
 
 impl Drop for Fd {
     fn drop(&mut self) {
-        let raw = self.raw();
-        if let Some(slot) = OURS.iter().find(|slot| slot.load(Relaxed) == raw) {
-            slot.store(-1, Relaxed);
+        if let Some((word, bit)) = place(self.raw()) {
+            word.fetch_and(!bit, Relaxed);
         }
     }
 }

@@ -23,7 +23,7 @@ pub fn is_internal(thread: usize) -> bool {
     INTERNAL[..USED.load(Relaxed).min(INTERNAL.len())].iter().any(|slot| slot.load(Relaxed) == thread)
 }
 
-/// The calling thread does the pager's work until this is dropped, and no signal's handler runs in it.
+/// The calling thread does the pager's work until this is dropped; no signal's handler runs in it, and it is not cancelled.
 pub struct Internal(Option<(&'static AtomicUsize, Signals)>);
 
 impl Internal {
@@ -181,9 +181,17 @@ pub fn id() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(new: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`, for which the libc crate has no name.
+const NOT_CANCELLED: libc::c_int = 1;
+
 /// Signals, a bit for each: the kernel's own form. (The C library's functions on its form may be others' by the same name, and not ready for each moment.)
+/// And whether the thread could be cancelled.
 #[derive(Clone, Copy)]
-pub struct Signals(u64);
+pub struct Signals(u64, libc::c_int);
 
 const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
@@ -194,15 +202,20 @@ const fn bit(signal: libc::c_int) -> u64 {
 const NEVER: u64 =
     bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE) | bit(32) | bit(33);
 
-/// Blocks every signal in the calling thread; says which were blocked before.
+/// Blocks every signal in the calling thread; says which were blocked before. Nor is the thread cancelled: the library opens and reads files, where one that is
+/// to end would end, with the locks that it holds.
 pub fn block_signals() -> Signals {
-    let mut old = 0;
+    let (mut old, mut cancelled) = (0, 0);
     change_signals(!NEVER, &raw mut old);
-    Signals(old)
+    // SAFETY: the old state is ours to write to.
+    unsafe { pthread_setcancelstate(NOT_CANCELLED, &raw mut cancelled) };
+    Signals(old, cancelled)
 }
 
 /// Blocks again just those signals that [`block_signals`] found blocked.
 pub fn restore_signals(old: &Signals) {
+    // SAFETY: the state that it had; where the old one is to go may be null.
+    unsafe { pthread_setcancelstate(old.1, std::ptr::null_mut()) };
     change_signals(old.0, std::ptr::null_mut());
 }
 

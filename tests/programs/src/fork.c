@@ -1,7 +1,9 @@
 /* Children of a process with paged memory: each sees memory as it was at the fork, whoever writes afterwards. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -188,6 +190,95 @@ static void mappings_change(void) {
     puts("mappings change: ok");
 }
 
+/* More children than a process has descriptors in a small table, all of which close what they did not open, as daemons do. */
+static void children_close() {
+    enum { CHILDREN = 80 };
+    pid_t children[CHILDREN];
+    int go[2];
+    fill(memory, bytes, 30);
+    CHECK(pipe(go) == 0);
+    for (int i = 0; i < CHILDREN; i++) {
+        children[i] = fork();
+        CHECK(children[i] >= 0);
+        if (children[i] == 0) {
+            char end;
+            CHECK(dup2(go[0], 0) == 0 && close_range(3, ~0u, 0) == 0);
+            CHECK(read(0, &end, 1) == 0);
+            /* A part of it: there are many. */
+            const uint64_t *words = (const uint64_t *)memory;
+            for (size_t at = i * 512; at < bytes / 8; at += CHILDREN * 512)
+                CHECK(words[at] == word(30, at));
+            _exit(0);
+        }
+    }
+    fill(memory, bytes, 31);
+    close(go[0]);
+    close(go[1]);
+    for (int i = 0; i < CHILDREN; i++) {
+        int status;
+        CHECK(waitpid(children[i], &status, 0) == children[i] && status == 0);
+    }
+    CHECK(differing(memory, bytes, 31) == 0);
+    puts("children that close all: ok");
+}
+
+/* The limit on open files goes down once the program runs. */
+static void few_files() {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct rlimit few = {40, 40};
+        CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        pid_t inner = fork();
+        CHECK(inner >= 0);
+        if (inner == 0)
+            _exit(differing(memory, bytes, 31) != 0);
+        int status;
+        CHECK(waitpid(inner, &status, 0) == inner && status == 0);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    puts("few files: ok");
+}
+
+static void *cancelled_forks(void *answer) {
+    pthread_cancel(pthread_self());
+    pid_t child = fork();
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    if (child == 0)
+        _exit(0);
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    return answer;
+}
+
+static void *cancelled_exits(void *unused) {
+    (void)unused;
+    pthread_cancel(pthread_self());
+    exit(5);
+}
+
+/* A thread that is to be cancelled forks, and ends the process: neither is where it may be cancelled. */
+static void cancelled() {
+    pthread_t thread;
+    void *answer;
+    CHECK(pthread_create(&thread, NULL, cancelled_forks, memory) == 0);
+    CHECK(pthread_join(thread, &answer) == 0 && answer == memory);
+    fflush(stdout);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(pthread_create(&thread, NULL, cancelled_exits, NULL) == 0);
+        pthread_join(thread, &answer);
+        _exit(1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 5 << 8);
+    puts("cancelled threads fork and exit: ok");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--child") == 0)
         return 7;
@@ -202,6 +293,9 @@ int main(int argc, char **argv) {
     siblings();
     others_start(argv[0]);
     mappings_change();
+    children_close();
+    few_files();
+    cancelled();
     free(memory);
     return 0;
 }

@@ -364,6 +364,46 @@ static void too_long(size_t bytes) {
     puts("too long: ok");
 }
 
+static char arrays[4 * MIB];
+
+/* Parts of static arrays are unmapped, moved, and to be empty in a child. In a child each, since what goes is not paged from then on. */
+static void static_arrays(size_t bytes) {
+    char *at = arrays + MIB - (uintptr_t)arrays % PAGE;
+    for (int way = 0; way < 3; way++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            fill(at, MIB, 5);
+            fill(at + MIB, MIB, 6);
+            fill(at + 2 * MIB, MIB - PAGE, 7);
+            if (way == 0) {
+                CHECK(munmap(at + MIB, MIB) == 0);
+                CHECK(mmap(at + MIB, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == at + MIB);
+                CHECK(not_zero(at + MIB, MIB) == 0);
+            } else if (way == 1) {
+                char *moved = mremap(at + MIB, MIB, MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+                CHECK(moved != MAP_FAILED && differing(moved, MIB, 6) == 0 && not_zero(at + MIB, MIB) == 0);
+            } else {
+                CHECK(madvise(at + MIB, MIB, MADV_WIPEONFORK) == 0);
+                pid_t inner = fork();
+                CHECK(inner >= 0);
+                if (inner == 0)
+                    _exit(not_zero(at + MIB, MIB) != 0);
+                int status;
+                CHECK(waitpid(inner, &status, 0) == inner && status == 0);
+                CHECK(differing(at + MIB, MIB, 6) == 0);
+            }
+            char *more = map(bytes, 0);
+            fill(more, bytes, 8);
+            CHECK(differing(at, MIB, 5) == 0 && differing(at + 2 * MIB, MIB - PAGE, 7) == 0);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    puts("static arrays: ok");
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) * MIB;
@@ -383,5 +423,6 @@ int main(int argc, char **argv) {
     advise_oneself(bytes);
     close_over(2 * bytes);
     too_long(bytes);
+    static_arrays(2 * bytes);
     return 0;
 }

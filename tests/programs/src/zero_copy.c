@@ -124,6 +124,26 @@ static void wiped(void)
     CHECK(madvise(data, 4096, 12345) == -1 && errno == EINVAL);
 }
 
+/* All pieces of one call are one packet. */
+static void packets(void)
+{
+    int ends[2];
+    CHECK(pipe2(ends, O_DIRECT) == 0);
+    fill(data, 4096, 3);
+    struct iovec out[] = {{data, 100}, {data + 100, 300}, {data + 400, 200}};
+    char *got = data + size / 2;
+    struct iovec in[] = {{got, 50}, {got + 50, 350}, {got + 400, 1000}};
+    for (int round = 0; round < 2; round++) {
+        CHECK(writev(ends[1], out, 3) == 600);
+        CHECK(write(ends[1], data, 8) == 8);
+        memset(got, 0, 600);
+        CHECK(readv(ends[0], in, 3) == 600 && memcmp(got, data, 600) == 0);
+        CHECK(readv(ends[0], in, 3) == 8);
+    }
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(int argc, char **argv)
 {
     size = (argc > 1 ? strtoul(argv[1], NULL, 10) : 128) << 20;
@@ -131,6 +151,7 @@ int main(int argc, char **argv)
     CHECK(posix_memalign((void **)&data, 4096, size) == 0);
     memset(data, 1, size);
     pipes();
+    packets();
     sockets();
     wiped();
     printf("what was sent arrived\n");
