@@ -46,7 +46,7 @@ impl Fd {
             (high >= 0).then_some(high)
         });
         let high = check(
-            "fcntl(F_DUPFD_CLOEXEC); the limit on open files (ulimit -n) must be 128 or more",
+            "fcntl(F_DUPFD_CLOEXEC); the limit on open files (ulimit -n) should be 128 or more",
             high.unwrap_or(-1).into(),
         )? as RawFd;
         if let Some((word, bit)) = place(high) {

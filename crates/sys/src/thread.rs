@@ -84,10 +84,13 @@ static CREATE_SIMPLY: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds what begins threads. A program (Firefox) or a library may have a `pthread_create`, which takes the program's memory and waits for the new thread: it
 /// would wait for the pager that it is to become. So the one that comes after this library's object is taken if it is the C library's, and else
-/// `thrd_create`, which nobody stands in for. Without this call, threads are begun by whichever the loader has first.
+/// `thrd_create`, which nobody stands in for. Without this call, threads are begun by whichever the loader has first. From then on, threads whose signals are
+/// blocked are not cancelled either.
 pub fn find() {
     // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are a value, and ours to write to.
     unsafe {
+        let cancel = libc::dlsym(libc::RTLD_NEXT, c"pthread_setcancelstate".as_ptr());
+        SET_CANCEL_STATE.store(cancel as usize, Relaxed);
         let [posix, simple] =
             [c"pthread_create", c"thrd_create"].map(|name| libc::dlsym(libc::RTLD_NEXT, name.as_ptr()));
         let [of_posix, of_simple] = [posix, simple].map(|at| {
@@ -181,17 +184,30 @@ pub fn id() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-unsafe extern "C" {
-    fn pthread_setcancelstate(new: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
-}
+/// `pthread_setcancelstate`, if it was looked for; 0 otherwise. A sanitizer has one of its own, which is not ready for each moment: where there is one it is not
+/// looked for.
+static SET_CANCEL_STATE: AtomicUsize = AtomicUsize::new(0);
 
 /// `PTHREAD_CANCEL_DISABLE`, for which the libc crate has no name.
 const NOT_CANCELLED: libc::c_int = 1;
 
+/// Lets the calling thread be cancelled, or not; says what was so before. `None`: nothing was done.
+fn set_cancel_state(state: libc::c_int) -> Option<libc::c_int> {
+    let at = SET_CANCEL_STATE.load(Relaxed);
+    if at == 0 {
+        return None;
+    }
+    type Set = unsafe extern "C" fn(libc::c_int, *mut libc::c_int) -> libc::c_int;
+    let mut old = 0;
+    // SAFETY: the function found by that name has this type; the old state is ours to write to.
+    unsafe { std::mem::transmute::<usize, Set>(at)(state, &raw mut old) };
+    Some(old)
+}
+
 /// Signals, a bit for each: the kernel's own form. (The C library's functions on its form may be others' by the same name, and not ready for each moment.)
 /// And whether the thread could be cancelled.
 #[derive(Clone, Copy)]
-pub struct Signals(u64, libc::c_int);
+pub struct Signals(u64, Option<libc::c_int>);
 
 const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
@@ -205,17 +221,16 @@ const NEVER: u64 =
 /// Blocks every signal in the calling thread; says which were blocked before. Nor is the thread cancelled: the library opens and reads files, where one that is
 /// to end would end, with the locks that it holds.
 pub fn block_signals() -> Signals {
-    let (mut old, mut cancelled) = (0, 0);
+    let mut old = 0;
     change_signals(!NEVER, &raw mut old);
-    // SAFETY: the old state is ours to write to.
-    unsafe { pthread_setcancelstate(NOT_CANCELLED, &raw mut cancelled) };
-    Signals(old, cancelled)
+    Signals(old, set_cancel_state(NOT_CANCELLED))
 }
 
 /// Blocks again just those signals that [`block_signals`] found blocked.
 pub fn restore_signals(old: &Signals) {
-    // SAFETY: the state that it had; where the old one is to go may be null.
-    unsafe { pthread_setcancelstate(old.1, std::ptr::null_mut()) };
+    if let Some(state) = old.1 {
+        set_cancel_state(state);
+    }
     change_signals(old.0, std::ptr::null_mut());
 }
 
