@@ -10,6 +10,7 @@ use crate::{limits, process, statics};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_pager::{Pager, Spans};
+use terapage_sys::fd::Room;
 use terapage_sys::{memory, thread};
 
 /// Bytes of old allocations that are kept, to be given out again as they are.
@@ -186,7 +187,10 @@ impl Arena {
     pub fn start(&mut self) {
         self.start_at = usize::MAX;
         let _internal = thread::Internal::enter();
+        // Without it what is opened says which limit it met.
+        let room = Room::make();
         let pager = process::start_pager();
+        drop(room);
         // The arena comes last: blocks are numbered in this order, and policies keep arrays by number.
         for (start, len) in statics::ranges() {
             process::or_fail(pager.add_around(start, len, len, &self.loose.within(start, start + len)));

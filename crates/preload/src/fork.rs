@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use terapage_pager::Forking;
 use terapage_sys::PAGE;
+use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
 
 /// What a fork has in hand between its two halves; the forking thread's, which has the arena's lock.
@@ -81,6 +82,10 @@ pub fn open() {
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> libc::pid_t {
+    if is_short_of_files() {
+        crate::set_errno(libc::EAGAIN);
+        return -1;
+    }
     let me = thread::id();
     let place = READY.iter().find(|place| place.compare_exchange(0, me, SeqCst, SeqCst).is_ok());
     if let Some(place) = place {
@@ -98,6 +103,13 @@ pub unsafe extern "C" fn fork() -> libc::pid_t {
             -1
         }
     }
+}
+
+/// Whether there is a pager, and a fork would stop it, or the child's: the pipe between them, and what the latter opens before it closes its
+/// parent's, could not be had.
+fn is_short_of_files() -> bool {
+    let is_paged = ARENA.lock().pager.is_some();
+    is_paged && Room::make().is_err() && [(); 4].map(|()| Fd::pipe()).iter().any(Result::is_err)
 }
 
 /// Whether the calling thread has rehearsed in [`fork`]; not a second time.
@@ -122,7 +134,10 @@ unsafe extern "C" fn before() {
     ARENA.take();
     // SAFETY: taken just now.
     let arena = unsafe { ARENA.value() };
-    let pager = arena.pager.as_ref().map(|pager| process::or_fail(pager.before_fork()));
+    let pager = arena.pager.as_ref().map(|pager| {
+        let _room = Room::make();
+        process::or_fail(pager.before_fork())
+    });
     let is_paged = pager.is_some();
     *FORKING.lock() = Some(InHand { pager, heaps, signals });
     if is_paged {
@@ -231,6 +246,7 @@ unsafe extern "C" fn in_child() {
     let arena = unsafe { ARENA.value() };
     let InHand { pager: forking, heaps, signals } = in_hand();
     if let (Some(pager), Some(forking)) = (&mut arena.pager, forking) {
+        let _room = Room::make();
         process::or_fail(pager.after_fork_in_child(forking));
         arena.set_forkable(false);
         arena.count_in_use();

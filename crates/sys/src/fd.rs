@@ -32,6 +32,59 @@ pub fn ours_sorted() -> Vec<RawFd> {
     words.flat_map(|(_, first)| first..first + 64).filter(|&fd| is_ours(fd)).collect()
 }
 
+/// How many a pager opens when it begins, with some to spare.
+const NEEDED: u64 = 32;
+
+/// Room for a pager's descriptors while it lives, though the program have opened all that it may: for so long it may open more.
+#[derive(Debug)]
+pub struct Room {
+    /// The limit on open files as it was, and as it is.
+    raised: Option<[libc::rlimit; 2]>,
+}
+
+impl Room {
+    /// # Errors
+    /// The hard limit, too, allows no more, and this process must not raise it.
+    pub fn make() -> Result<Room> {
+        let was = open_files(None)?;
+        // `open` gives the least number that is free: below the limit they are taken last.
+        let mut last = was.rlim_cur.saturating_sub(NEEDED)..was.rlim_cur;
+        let is_free = |fd: u64| {
+            // SAFETY: fcntl with F_GETFD touches no memory.
+            RawFd::try_from(fd).is_ok_and(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0)
+        };
+        if was.rlim_cur >= RawFd::MAX as u64 || was.rlim_cur >= NEEDED && last.all(is_free) {
+            return Ok(Room { raised: None });
+        }
+        let rlim_cur = was.rlim_cur + NEEDED;
+        let is = libc::rlimit { rlim_cur, rlim_max: was.rlim_max.max(rlim_cur) };
+        open_files(Some(&is))?;
+        Ok(Room { raised: Some([was, is]) })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let Some([was, is]) = self.raised else { return };
+        // The program may have set another meanwhile.
+        if open_files(None).is_ok_and(|now| (now.rlim_cur, now.rlim_max) == (is.rlim_cur, is.rlim_max)) {
+            // To lower a limit is allowed.
+            open_files(Some(&was)).ok();
+        }
+    }
+}
+
+/// The limit on open files before this call, which sets it where there is a new one.
+fn open_files(new: Option<&libc::rlimit>) -> Result<libc::rlimit> {
+    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: one limit is read, if there is one, and one written. (The C library's function may be the program's, or ours.)
+    check("prlimit64(RLIMIT_NOFILE)", unsafe {
+        libc::syscall(libc::SYS_prlimit64, 0_i64, i64::from(libc::RLIMIT_NOFILE), new, &raw mut old)
+    })?;
+    Ok(old)
+}
+
 /// A descriptor of the pager's, closed on exec. Dropping it closes it.
 #[derive(Debug)]
 pub struct Fd(OwnedFd);

@@ -242,6 +242,39 @@ static void few_files() {
     puts("few files: ok");
 }
 
+/* All that may be open is: a fork needs none of it, and leaves the limit as it was. Where the pager cannot have more either, it fails, and stops nobody. */
+static void no_files() {
+    for (int may_raise = 0; may_raise < 2; may_raise++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            struct rlimit few = {60, may_raise ? 200 : 60}, now;
+            CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+            if (!may_raise && geteuid() == 0)
+                CHECK(setresuid(65534, 65534, 65534) == 0);
+            while (dup(0) >= 0)
+                ;
+            CHECK(errno == EMFILE);
+            pid_t inner = fork();
+            if (inner == 0) {
+                CHECK(dup(0) == -1 && errno == EMFILE);
+                _exit(differing(memory, bytes, 31) != 0);
+            }
+            int status;
+            if (inner > 0)
+                CHECK(waitpid(inner, &status, 0) == inner && status == 0);
+            else
+                CHECK(!may_raise && errno == EAGAIN);
+            CHECK(getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_cur == few.rlim_cur && now.rlim_max == few.rlim_max);
+            CHECK(dup(0) == -1 && errno == EMFILE && differing(memory, bytes, 31) == 0);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    puts("no files: ok");
+}
+
 static void *cancelled_forks(void *answer) {
     pthread_cancel(pthread_self());
     pid_t child = fork();
@@ -295,6 +328,7 @@ int main(int argc, char **argv) {
     mappings_change();
     children_close();
     few_files();
+    no_files();
     cancelled();
     free(memory);
     return 0;
