@@ -104,7 +104,7 @@ pub fn in_memory(path: &Path) -> bool {
 fn upper_layer(path: &Path) -> Option<PathBuf> {
     let device = stat(path).ok()?.st_dev;
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
     let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&*device))?;
     let options = line.split(' ').next_back()?;
     options.split(',').find_map(|option| option.strip_prefix("upperdir=")).map(PathBuf::from)

@@ -65,7 +65,7 @@ struct Gone;
 
 impl Store for FileStore {
     fn name(&self) -> String {
-        let link = format!("/proc/self/fd/{}", self.fd.raw());
+        let link = format!("/proc/thread-self/fd/{}", self.fd.raw());
         let path = std::fs::read_link(link).unwrap_or_default();
         format!("{} (a mapped file, perhaps changed by another program)", path.display())
     }

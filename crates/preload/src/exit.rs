@@ -70,7 +70,7 @@ const BESIDE: u64 = 32 << 20;
 fn not_kept() -> Option<String> {
     let budget = process::settings()?.memory.0;
     let mut status = [0; 4096];
-    let len = File::open("/proc/self/status").and_then(|mut file| file.read(&mut status)).ok()?;
+    let len = File::open("/proc/thread-self/status").and_then(|mut file| file.read(&mut status)).ok()?;
     let status = String::from_utf8_lossy(&status[..len]);
     let (name, anonymous) = (field(&status, "Name:")?, field(&status, "RssAnon:")?);
     let anonymous = anonymous.strip_suffix(" kB")?.parse::<u64>().ok()? << 10;
@@ -86,7 +86,7 @@ fn not_kept() -> Option<String> {
     ))
 }
 
-/// A line of `/proc/self/status`.
+/// A line of `/proc/thread-self/status`.
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }

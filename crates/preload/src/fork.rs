@@ -252,5 +252,6 @@ unsafe extern "C" fn in_child() {
         arena.count_in_use();
     }
     drop(internal);
+    crate::last::is_first();
     after(heaps, &signals);
 }

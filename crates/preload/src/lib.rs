@@ -12,6 +12,7 @@ mod dlopen;
 mod exit;
 mod fork;
 mod heap;
+mod last;
 mod lent;
 mod limits;
 mod lock;

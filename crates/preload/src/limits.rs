@@ -18,7 +18,7 @@ const ASIDE: u64 = 1 << 47;
 
 const RESOURCES: [c_uint; 2] = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
 const DATA: usize = 1;
-/// Their fields in `/proc/self/statm`.
+/// Their fields in `/proc/thread-self/statm`.
 const FIELDS: [usize; 2] = [0, 5];
 
 const NONE: usize = usize::MAX;
@@ -53,7 +53,7 @@ fn mapped() -> Option<[usize; 2]> {
     let mut text = [0u8; 128];
     // SAFETY: the path ends in a zero byte; the buffer has room.
     let len = unsafe {
-        let path = c"/proc/self/statm";
+        let path = c"/proc/thread-self/statm";
         let fd = libc::syscall(
             libc::SYS_openat,
             libc::AT_FDCWD as i64,

@@ -318,7 +318,7 @@ fn leave_static(at: usize, len: usize) -> bool {
 /// Whether the kernel has nothing but readable and writable private memory in a range.
 fn is_plain(from: usize, to: usize) -> bool {
     let _internal = thread::Internal::enter();
-    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return false };
+    let Ok(maps) = std::fs::read_to_string("/proc/thread-self/maps") else { return false };
     maps.lines().all(|line| {
         let mut words = line.split_ascii_whitespace();
         let range = words.next().and_then(|range| range.split_once('-'));
@@ -620,7 +620,9 @@ const MOST_PIECES: usize = 1024;
 /// Whether a descriptor stands for the calling process.
 fn is_own(process: c_int) -> bool {
     let _internal = thread::Internal::enter();
-    let Ok(text) = std::fs::read_to_string(format!("/proc/self/fdinfo/{process}")) else { return false };
+    let Ok(text) = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{process}")) else {
+        return false;
+    };
     let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
     pid.is_some_and(|pid| pid.trim().parse() == Ok(std::process::id()))
 }

@@ -94,6 +94,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     heap::open(heap);
     crate::fork::open();
     crate::exit::open();
+    crate::last::open();
     let mut arena = arena::ARENA.lock();
     if !heap::stands_in() {
         // To begin a thread takes memory of the program's own `malloc`, which may ask for more while it holds a lock: then it is too late.

@@ -15,14 +15,14 @@ const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const EXCLUSIVE: u64 = 1 << 56;
 
-/// `/proc/self/pagemap`, held open.
+/// `/proc/self/pagemap`, held open. By the name of the calling thread: the process's own file is its first thread's, which may have ended.
 #[derive(Debug)]
 pub struct Pagemap(Fd);
 
 impl Pagemap {
     /// Opens it for the calling process; a child needs its own.
     pub fn open() -> Result<Pagemap> {
-        let path = c"/proc/self/pagemap";
+        let path = c"/proc/thread-self/pagemap";
         // SAFETY: the path ends in a zero byte.
         let open = || unsafe {
             libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)
@@ -38,7 +38,7 @@ impl Pagemap {
                 libc::prctl(libc::PR_SET_DUMPABLE, i32::from(before == 1));
             }
         }
-        let raw = check("open(/proc/self/pagemap)", raw)?;
+        let raw = check("open(/proc/thread-self/pagemap)", raw)?;
         // SAFETY: opened just now.
         Ok(Pagemap(Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as i32) })?))
     }

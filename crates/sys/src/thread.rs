@@ -55,8 +55,17 @@ impl Drop for Internal {
     }
 }
 
+/// Threads begun here that have not ended; one that just begins or ends may not be counted.
+static OURS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many threads of this process were begun by [`spawn`] and [`spawn_quiet`].
+pub fn ours() -> usize {
+    OURS.load(Relaxed)
+}
+
 /// In the child of a fork: the threads that were noted are not here.
 pub fn forget_others() {
+    OURS.store(0, Relaxed);
     let me = own_name();
     for slot in &INTERNAL {
         if slot.load(Relaxed) != me {
@@ -157,9 +166,12 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
     extern "C" fn begin(argument: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: `spawn` gave the box away.
         let (name, work) = *unsafe { Box::from_raw(argument.cast::<(&'static std::ffi::CStr, Work)>()) };
+        // By the thread itself: never more than there are.
+        OURS.fetch_add(1, Relaxed);
         // SAFETY: the name ends in a zero byte.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
         work();
+        OURS.fetch_sub(1, Relaxed);
         std::ptr::null_mut()
     }
     let internal = Internal::enter();

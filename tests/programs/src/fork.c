@@ -312,10 +312,73 @@ static void cancelled() {
     puts("cancelled threads fork and exit: ok");
 }
 
+static void *child_returns(void *answer) {
+    pid_t child = fork();
+    if (child == 0) {
+        if (differing(memory, bytes, 31) != 0)
+            _exit(1);
+        return NULL;
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    return answer;
+}
+
+/* The child of a thread's fork has that thread alone, and ends with it. */
+static void ends_with_thread() {
+    pthread_t thread;
+    void *answer;
+    fflush(stdout);
+    CHECK(pthread_create(&thread, NULL, child_returns, memory) == 0);
+    CHECK(pthread_join(thread, &answer) == 0 && answer == memory);
+    puts("a child ends with its thread: ok");
+}
+
+static void *outlives_main(void *first) {
+    CHECK(pthread_join(*(pthread_t *)first, NULL) == 0);
+    memory = malloc(bytes);
+    CHECK(memory != NULL);
+    fill(memory, bytes, 37);
+    CHECK(differing(memory, bytes, 37) == 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(differing(memory, bytes, 37) != 0);
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    return NULL;
+}
+
+static void says_so() { puts("the process ends with its last thread: ok"); }
+
+/* In a program of its own: `main` has ended before anything is paged, and the process ends with the other thread. */
+static void main_ends() {
+    static pthread_t first;
+    first = pthread_self();
+    atexit(says_so);
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, outlives_main, &first) == 0);
+    pthread_exit(NULL);
+}
+
+static void main_ends_first(char *program) {
+    char amount[24];
+    snprintf(amount, sizeof amount, "%zu", bytes >> 20);
+    pid_t child = vfork();
+    if (child == 0) {
+        execl(program, program, "--main-ends", amount, NULL);
+        _exit(127);
+    }
+    CHECK(ended(child) == 0);
+}
+
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc > 1 && strcmp(argv[1], "--child") == 0)
         return 7;
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc > 2 && strcmp(argv[1], "--main-ends") == 0) {
+        bytes = strtoull(argv[2], NULL, 10) << 20;
+        main_ends();
+    }
     bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) << 20;
     memory = malloc(bytes);
     CHECK(memory != NULL);
@@ -330,6 +393,8 @@ int main(int argc, char **argv) {
     few_files();
     no_files();
     cancelled();
+    ends_with_thread();
+    main_ends_first(argv[0]);
     free(memory);
     return 0;
 }

@@ -1,0 +1,73 @@
+//! The last thread: a process whose `main` has ended by `pthread_exit` ends when its last thread does.
+//!
+//! The C library counts threads for this, and counts the pager's too: with those the count never comes to nothing, and the process would be there for
+//! good. So once the first thread has ended (which may be a fork's, in the child), one thread looks whether the program has others, and ends the process.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::OnceLock;
+use std::time::Duration;
+use terapage_sys::thread;
+
+/// How long it sleeps before it looks again, at first and at most: few programs end so, and they may live long before.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(32);
+
+/// What the C library calls [`ended`] for, in a thread that ends and has a value here: the process's first.
+static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+
+/// Asks to be told of the first thread's end: it is the calling one.
+pub fn open() {
+    let mut key = 0;
+    // SAFETY: the key is ours to write to; the function lives as long as the process.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) } == 0 {
+        KEY.set(key).ok();
+        is_first();
+    }
+}
+
+/// The calling thread is its process's first: at the start, and in a forked child.
+pub fn is_first() {
+    if let Some(&key) = KEY.get() {
+        // SAFETY: the key was made; any pointer but null will do, and nobody follows it.
+        unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) };
+    }
+}
+
+/// Not called where the process ends by `exit` or `_exit`.
+unsafe extern "C" fn ended(_value: *mut libc::c_void) {
+    let signals = thread::block_signals();
+    // Where no thread can begin the process stays.
+    thread::spawn_quiet(c"terapage-last", move || {
+        let (mut looks, mut sleep) = (0, SHORTEST);
+        // Twice: a thread of the pager's may begin or end just between the two counts.
+        while looks < 2 {
+            std::thread::sleep(sleep);
+            sleep = (2 * sleep).min(LONGEST);
+            looks = if is_alone() { looks + 1 } else { 0 };
+        }
+        // What is called at the end may fork, and wait for signals.
+        thread::restore_signals(&signals);
+        // SAFETY: as the C library does it in the last thread.
+        unsafe { libc::exit(0) };
+    })
+    .ok();
+    thread::restore_signals(&signals);
+}
+
+/// Whether the first thread has ended, and there are none but the library's otherwise.
+fn is_alone() -> bool {
+    let _internal = thread::Internal::enter();
+    let ours = thread::ours();
+    let mut stat = [0; 1024];
+    let Ok(len) = File::open("/proc/self/stat").and_then(|mut file| file.read(&mut stat)) else {
+        return false;
+    };
+    let stat = String::from_utf8_lossy(&stat[..len]);
+    // The name, in brackets, may hold anything; after it come the first thread's state and, 17 fields on, the number of threads (proc(5)).
+    let Some((_, fields)) = stat.rsplit_once(')') else { return false };
+    let mut fields = fields.split_ascii_whitespace();
+    let has_ended = fields.next() == Some("Z");
+    let threads = fields.nth(16).and_then(|threads| threads.parse::<usize>().ok());
+    has_ended && threads == Some(1 + ours)
+}
