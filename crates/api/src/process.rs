@@ -85,8 +85,7 @@ fn start(options: &Options) -> Result<&'static Process> {
     let for_pager = for_pager(&settings);
     let block = for_pager.block;
     let pager = Pager::start(for_pager, Box::new(move || open_store(&settings, block)))?;
-    // Blocks have numbers of 32 bits.
-    let most = (u32::MAX as usize / 16 * 15).saturating_mul(block);
+    let most = terapage_pager::BLOCKS_MOST.saturating_mul(block);
     let (start, len) = reserve(options.address_space.unwrap_or(ADDRESS_SPACE).min(most))?;
     pager.add(start, len, 0)?;
     let medium_bits = memory::reserve(len / 128)? as usize;

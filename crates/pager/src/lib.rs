@@ -48,6 +48,9 @@ use terapage_sys::{file, thread};
 /// Makes the store of a process: its own, and its children's when it forks.
 pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
 
+/// Blocks that one range may have. They have numbers of 32 bits, some of which are others' (static arrays).
+pub const BLOCKS_MOST: usize = u32::MAX as usize / 16 * 15;
+
 /// Paged memory. One for a process; it lasts as long.
 pub struct Pager {
     engine: *mut Engine,

@@ -106,8 +106,7 @@ pub fn whole() -> (usize, usize) {
 /// gives no such range.
 pub fn open(block: usize, start_at: usize) -> bool {
     let align = 2 << 20;
-    // Blocks have numbers of 32 bits, some of which static arrays take.
-    let most = (u32::MAX as usize / 16 * 15).saturating_mul(block).min(MOST) / align * align;
+    let most = terapage_pager::BLOCKS_MOST.saturating_mul(block).min(MOST) / align * align;
     let sizes = (33..=46).rev().map(|shift| (1usize << shift).min(most));
     let Some((len, at)) = sizes.into_iter().find_map(|len| Some((len, memory::reserve(len).ok()? as usize)))
     else {
@@ -250,8 +249,7 @@ impl Arena {
     /// The same as the program asks for it (`MADV_DONTNEED` and its like). Of memory that is not paged the kernel may refuse it, as it does where that is locked.
     pub fn drop_bytes(&mut self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
         if self.pager.is_none() {
-            // SAFETY: the program has asked for it.
-            return unsafe { memory::drop_bytes(at, to - at, advice) };
+            return self.drop_unpaged(at, to, advice);
         }
         let block = process::block();
         for (from, end) in self.loose.without(at, to) {
@@ -265,9 +263,17 @@ impl Arena {
                 unsafe { memory::bytes(from, end - from) }.fill(0);
             }
         }
-        for (from, end) in self.loose.within(at, to) {
-            // SAFETY: the program has asked for it.
-            unsafe { memory::drop_bytes(from, end - from, advice) }?;
+        self.loose.within(at, to).into_iter().try_for_each(|(from, end)| self.drop_unpaged(from, end, advice))
+    }
+
+    /// The same for what is not paged. What may be paged later goes at once: bytes that the kernel may take whenever it likes (`MADV_FREE`) would vanish then.
+    fn drop_unpaged(&self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
+        let at_once = if advice == libc::MADV_FREE { libc::MADV_DONTNEED } else { advice };
+        for (parts, advice) in [(self.kept.without(at, to), at_once), (self.kept.within(at, to), advice)] {
+            for (from, end) in parts {
+                // SAFETY: the program has asked for it.
+                unsafe { memory::drop_bytes(from, end - from, advice) }?;
+            }
         }
         Ok(())
     }

@@ -106,7 +106,7 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
 /// Nobody may rely on the bytes.
 pub unsafe fn drop_bytes(at: usize, len: usize, advice: i32) -> Result<()> {
     // SAFETY: the caller's promise.
-    check("madvise(MADV_DONTNEED)", unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) }).map(|_| ())
+    check("madvise", unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) }).map(|_| ())
 }
 
 /// Gives advice about a range that changes no bytes (huge pages, dump, fork). Whether it was taken.

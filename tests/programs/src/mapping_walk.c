@@ -6,12 +6,10 @@
  * usage: mapping_walk CALLS [GIB [SEED]]     the seed is printed
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "check.h"
+#include "rights.h"
 
 #define PAGE ((size_t)4096)
 #define PAGES 8192
@@ -33,7 +31,6 @@ static char *range;
 /* Of the whole reservation; 0: there is none but the range. */
 static size_t reserved;
 static uint64_t state;
-static sigjmp_buf refused;
 
 static char *place(size_t index)
 {
@@ -49,23 +46,6 @@ static uint64_t chance(uint64_t of)
 {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (state >> 33) % of;
-}
-
-static void on_fault(int signal)
-{
-    (void)signal;
-    siglongjmp(refused, 1);
-}
-
-/* Whether a word can be read, or written with what it holds. */
-static int allows(volatile uint64_t *at, int writes)
-{
-    if (sigsetjmp(refused, 1))
-        return 0;
-    uint64_t now = *at;
-    if (writes)
-        *at = now;
-    return 1;
 }
 
 static void check_page(size_t index)
@@ -251,8 +231,7 @@ int main(int argc, char **argv)
     reserved = argc > 2 ? strtoull(argv[2], NULL, 10) << 30 : 0;
     state = argc > 3 ? strtoull(argv[3], NULL, 10) : (uint64_t)getpid();
     fprintf(stderr, "seed %llu\n", (unsigned long long)state);
-    struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
-    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+    catch_faults();
     pages = mmap(NULL, PAGES * sizeof *pages, READ_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     range = mmap(NULL, reserved ? reserved : PAGES * PAGE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0);
     CHECK(pages != MAP_FAILED && range != MAP_FAILED);

@@ -7,12 +7,10 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "check.h"
+#include "rights.h"
 
 #define PAGE ((size_t)4096)
 #define WORDS (PAGE / 8)
@@ -65,29 +63,11 @@ static struct object *passed;
 static pthread_mutex_t passing = PTHREAD_MUTEX_INITIALIZER;
 static size_t steps;
 static int file;
-static __thread sigjmp_buf refused;
 
 static uint64_t chance(struct walker *walker, uint64_t of)
 {
     walker->state = walker->state * 6364136223846793005u + 1442695040888963407u;
     return (walker->state >> 33) % of;
-}
-
-static void on_fault(int signal)
-{
-    (void)signal;
-    siglongjmp(refused, 1);
-}
-
-/* Whether a word can be read, or written with what it holds. */
-static int allows(volatile uint64_t *at, int writes)
-{
-    if (sigsetjmp(refused, 1))
-        return 0;
-    uint64_t now = *at;
-    if (writes)
-        *at = now;
-    return 1;
 }
 
 static size_t wrong_words(const void *at, uint64_t series)
@@ -551,8 +531,8 @@ int main(int argc, char **argv)
     size_t threads = argc > 2 ? strtoull(argv[2], NULL, 10) : 3;
     uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : (uint64_t)getpid();
     fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
-    struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
-    CHECK(sigaction(SIGSEGV, &action, NULL) == 0 && threads > 0 && threads <= THREADS);
+    CHECK(threads > 0 && threads <= THREADS);
+    catch_faults();
     walkers = model(threads * sizeof *walkers);
     passed = model(sizeof *passed);
     file = memfd_create("file", 0);
