@@ -302,6 +302,7 @@ CASES = [
     ),
     Case("fork", Scale(32, 32), Scale(300, 400), **c_program("fork.c")),
     Case("cold-fork", Scale(32, 128), Scale(64, 640), **c_program("cold_fork.c", "-Wno-pointer-arith")),
+    Case("huge-fork", Scale(64, 90), Scale(512, 700), **c_program("huge_fork.c")),
     Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),

@@ -17,6 +17,9 @@ use terapage_sys::{PAGE, Result, thread};
 /// Tries for a page that is busy for a moment, before another way is taken.
 const PATIENCE: usize = 30;
 
+/// Tries from one to the next before which the page is parted from a huge page; the first is the second one.
+const PART_STEP: usize = 8;
+
 /// A page is neither where it was nor where it went: the program's bytes are lost.
 #[derive(Debug, thiserror::Error)]
 #[error("page {at:#x} has vanished ({doing}, errno {errno})")]
@@ -51,6 +54,23 @@ pub(crate) struct Mover {
 
 /// Bytes of zeros that fresh pages are copied from: small enough for the nearest cache.
 const ZEROS: usize = 64 << 10;
+
+/// Moves a page that did not go with its neighbours. Whether it went.
+///
+/// # Safety
+/// The page at `from` is present, and nobody relies on its bytes staying there.
+unsafe fn shift_page(into: &Userfaultfd, to: usize, from: usize) -> bool {
+    (0..PATIENCE).any(|tries| {
+        if tries % PART_STEP == 1 {
+            memory::part(from);
+        }
+        // SAFETY: the caller's promise; the program's and the pool's memory can be written.
+        unsafe {
+            memory::make_exclusive(from);
+            into.shift(to, from, PAGE, false).is_ok()
+        }
+    })
+}
 
 impl Mover {
     /// `copy`: do without UFFDIO_MOVE even where the kernel has it.
@@ -274,11 +294,8 @@ impl Mover {
                 return Err(Lost { at: to, doing: "page-in", errno });
             }
             self.retries.fetch_add(1, Relaxed);
-            // SAFETY: the page is in the pool, ours, present.
-            unsafe { memory::make_exclusive(from) };
-            // SAFETY: the page is given up here.
-            let went = (0..PATIENCE).any(|_| unsafe { self.program.shift(to, from, PAGE, false) }.is_ok());
-            if !went {
+            // SAFETY: the page is in the pool, ours, present, and given up here.
+            if !unsafe { shift_page(&self.program, to, from) } {
                 // SAFETY: nobody writes to the place meanwhile.
                 if let Err(stuck) = unsafe { self.program.copy(to, from, PAGE, false) } {
                     return Err(Lost { at: to, doing: "page-in by copy", errno: stuck.errno });
@@ -318,14 +335,8 @@ impl Mover {
                 return Err(Lost { at: page, doing: "page-out", errno });
             }
             self.retries.fetch_add(1, Relaxed);
-            let went = (0..PATIENCE).any(|_| {
-                // SAFETY: the page is present, and only who carries its block takes it away; then as in `take`.
-                unsafe {
-                    memory::make_exclusive(page);
-                    self.pool.shift(to, page, PAGE, false).is_ok()
-                }
-            });
-            if !went {
+            // SAFETY: the page is present, and only who carries its block takes it away; then as in `take`.
+            if !unsafe { shift_page(&self.pool, to, page) } {
                 self.put_back(place, from, offset)?;
                 return Ok(Taken::Busy);
             }

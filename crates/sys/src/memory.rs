@@ -140,6 +140,15 @@ pub unsafe fn make_exclusive(at: usize) {
     }
 }
 
+/// Has the kernel split the huge page that the page at `at` is one of, if any, into single ones; as far as it can.
+///
+/// `UFFDIO_MOVE` asks whether the first page of a huge page is this process's alone, whichever it is to move: where a fork has had that
+/// one copied, the others would never go (Linux 6.18).
+pub fn part(at: usize) {
+    // A huge page of which a part is to be reclaimed first is split.
+    advise(at, crate::PAGE, libc::MADV_COLD);
+}
+
 /// The bytes of a range, to read and write.
 ///
 /// # Safety
