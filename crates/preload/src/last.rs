@@ -3,7 +3,7 @@
 //! The C library counts threads for this, and counts the pager's too: with those the count never comes to nothing, and the process would be there for
 //! good. So once the first thread has ended (which may be a fork's, in the child), one thread looks whether the program has others, and ends the process.
 
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::io::Read;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,6 +12,9 @@ use terapage_sys::thread;
 /// How long it sleeps before it looks again, at first and at most: few programs end so, and they may live long before.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(32);
+
+/// How the kernel calls threads that work for a ring: behind it comes whose it is.
+const WORKER: &[u8] = b"iou-wrk-";
 
 /// What the C library calls [`ended`] for, in a thread that ends and has a value here: the process's first.
 static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
@@ -69,5 +72,15 @@ fn is_alone() -> bool {
     let mut fields = fields.split_ascii_whitespace();
     let has_ended = fields.next() == Some("Z");
     let threads = fields.nth(16).and_then(|threads| threads.parse::<usize>().ok());
-    has_ended && threads == Some(1 + ours)
+    has_ended && (threads == Some(1 + ours) || are_at_most(1 + ours))
+}
+
+/// Whether there are so many threads, apart from the kernel's: those work for the pager's ring where a file system knows no other way (an overlay, in
+/// containers), and the last of them stays when there is nothing to do.
+fn are_at_most(threads: usize) -> bool {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
+    let is_worker =
+        |task: &DirEntry| std::fs::read(task.path().join("comm")).is_ok_and(|name| name.starts_with(WORKER));
+    // No more names are read than it takes: a program may have thousands of threads. One that ends just now counts.
+    tasks.filter_map(Result::ok).filter(|task| !is_worker(task)).nth(threads).is_none()
 }
