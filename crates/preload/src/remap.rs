@@ -1,7 +1,7 @@
 //! `mremap`: memory that grows, shrinks and moves, between the arena and the kernel's mappings.
 
 use crate::arena::{self, ARENA};
-use crate::maps::{LEAST, READ_WRITE, exceeds, failed, is_beyond, leave_static, map};
+use crate::maps::{LEAST, READ_WRITE, exceeds, failed, is_beyond, leave_static, map, munmap};
 use crate::set_errno;
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
@@ -183,10 +183,15 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
             map(new as *mut c_void, new_len, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
         }
     } else {
+        let least = new_len.max(LEAST);
         // SAFETY: the kernel or the arena chooses the place.
-        unsafe {
-            map(std::ptr::null_mut(), new_len.max(LEAST), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        let to = unsafe { map(std::ptr::null_mut(), least, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) };
+        if to != failed() && new_len < least {
+            // It was only to be the arena's.
+            // SAFETY: mapped just now, and the program never hears of it.
+            unsafe { munmap(to.byte_add(new_len), least - new_len) };
         }
+        to
     };
     if to == failed() {
         return to;
