@@ -58,13 +58,16 @@ static void holds(rlim_t soft) {
 
 /* Small pieces that move are all that counts: as many as would fill the limit, if each left a rest. */
 static void small_moves(rlim_t soft) {
-    for (size_t i = 0; i < soft / 8192 + 1000; i++) {
-        char *at = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        CHECK(at != MAP_FAILED);
-        at[4096] = 7;
-        char *moved = mremap(at + 4096, 4096, 8192, MREMAP_MAYMOVE);
-        CHECK(moved != MAP_FAILED && moved[0] == 7 && moved[8191] == 0);
-        CHECK(munmap(moved, 8192) == 0 && munmap(at, 65536) == 0);
+    for (size_t i = 0; i < soft / 8192 + 1000;) {
+        char *all = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(all != MAP_FAILED);
+        for (char *at = all; at < all + MIB; at += 8192, i++) {
+            *at = 7;
+            char *moved = mremap(at, 4096, 8192, MREMAP_MAYMOVE);
+            CHECK(moved != MAP_FAILED && moved[0] == 7 && moved[8191] == 0);
+            CHECK(munmap(moved, 8192) == 0);
+        }
+        CHECK(munmap(all, MIB) == 0);
     }
 }
 
