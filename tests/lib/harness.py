@@ -66,7 +66,7 @@ def work_dir():
 
 
 def session_members(leader):
-    """Ids of the live processes of a session. Zombies do not count."""
+    """Ids of the live processes of a session. Zombies do not count, but for those of which only the first thread has ended."""
     members = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -76,7 +76,8 @@ def session_members(leader):
                 fields = stat.read().rpartition(")")[2].split()
         except OSError:
             continue
-        if int(fields[3]) == leader and fields[0] not in "ZX":
+        state, session, threads = fields[0], int(fields[3]), int(fields[17])
+        if session == leader and (state not in "ZX" or threads > 1):
             members.append(int(name))
     return members
 

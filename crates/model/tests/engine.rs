@@ -29,6 +29,8 @@ mod files;
 #[path = "../../pager/src/fork.rs"]
 #[allow(dead_code, reason = "a child's part needs a process of its own")]
 mod fork;
+#[path = "../../pager/src/frames.rs"]
+mod frames;
 #[path = "../../pager/src/load.rs"]
 mod load;
 #[path = "../../pager/src/look.rs"]

@@ -11,6 +11,7 @@ mod engine;
 mod error;
 mod files;
 mod fork;
+mod frames;
 mod load;
 mod look;
 mod mailbox;
@@ -172,6 +173,9 @@ impl Pager {
 
     /// Pages a range of private, anonymous, writable memory from now on, with what the first `held` bytes of
     /// it hold; beyond them it was never touched.
+    ///
+    /// # Errors
+    /// The kernel does not let the range be registered, or has no memory for the books of its blocks.
     pub fn add(&self, start: usize, len: usize, held: usize) -> Result<(), Error> {
         self.add_around(start, len, held, &[])
     }
@@ -179,6 +183,9 @@ impl Pager {
     /// The same, but for ranges in it, from and to, ascending, on blocks' edges, that are not paged:
     /// as if they had been [released](Self::release). What lies from `held` to the next of them was never touched; beyond that are
     /// reservations, which do not count as released.
+    ///
+    /// # Errors
+    /// As for [`add`](Self::add).
     pub fn add_around(
         &self,
         start: usize,
@@ -190,21 +197,33 @@ impl Pager {
     }
 
     /// The range reads as zeros from now on.
+    ///
+    /// # Errors
+    /// The range is not all paged.
     pub fn discard(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask(Request::Discard { start, len })
     }
 
     /// The range gets its bytes and is paged no more, until [`restore`](Self::restore).
+    ///
+    /// # Errors
+    /// The range is not all paged, or the kernel does not let go of it.
     pub fn release(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask(Request::Release { start, len })
     }
 
     /// The range, released before, has been mapped afresh and is paged again.
+    ///
+    /// # Errors
+    /// The range is not all paged or released, or the kernel does not let it be registered.
     pub fn restore(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask(Request::Restore { start, len })
     }
 
     /// The range will be touched soon.
+    ///
+    /// # Errors
+    /// The range is not all paged.
     pub fn will_need(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask(Request::WillNeed { start, len })
     }
@@ -237,6 +256,9 @@ impl Pager {
 
     /// Before a fork: the pager stands still from here to one of the next two, but for faults of the calling thread; signals wait. The
     /// caller holds no paged memory's lock that the pager could want.
+    ///
+    /// # Errors
+    /// No pipe for the child can be had: the pager goes on.
     pub fn before_fork(&self) -> Result<Forking, Error> {
         // A signal would let the thread go on before a fault of its is served to the end.
         let signals = thread::block_signals();
@@ -264,6 +286,10 @@ impl Pager {
     }
 
     /// After the fork, in the child, before anything touches paged memory.
+    ///
+    /// # Errors
+    /// The child has no pager, and may not use paged memory: something has touched that too early, there have been too many generations of forks, or
+    /// no userfaultfd, io_uring, store or thread is to be had.
     pub fn after_fork_in_child(&mut self, forking: Forking) -> Result<(), Error> {
         let (stats_file, shared) = shared()?;
         let mailbox = Mailbox::new()?;

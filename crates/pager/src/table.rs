@@ -5,7 +5,7 @@ use crate::usage::Usage;
 use terapage_stats::RegionTable;
 use terapage_sys::{PAGE, memory};
 
-/// The state of a block. `docs/pager.md` draws the transitions.
+/// The state of a block. `ARCHITECTURE.md` draws the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {

@@ -108,8 +108,9 @@ pub unsafe extern "C" fn fork() -> libc::pid_t {
 /// Whether there is a pager, and a fork would stop it, or the child's: the pipe between them, and what the latter opens before it closes its
 /// parent's, could not be had.
 fn is_short_of_files() -> bool {
-    let is_paged = ARENA.lock().pager.is_some();
-    is_paged && Room::make().is_err() && [(); 4].map(|()| Fd::pipe()).iter().any(Result::is_err)
+    // Under the lock, as wherever room is made: another thread's fork would give its child the limit as it is for that moment.
+    let arena = ARENA.lock();
+    arena.pager.is_some() && Room::make().is_err() && [(); 4].map(|()| Fd::pipe()).iter().any(Result::is_err)
 }
 
 /// Whether the calling thread has rehearsed in [`fork`]; not a second time.
@@ -227,11 +228,12 @@ unsafe extern "C" fn in_parent() {
         pager.after_fork_in_parent(forking);
         arena.set_forkable(false);
     }
-    after(heaps, &signals);
+    // While signals still wait: a handler that forks would take this for its own, and the lock would be given back once for two times taken.
     if STREAMS.compare_exchange(thread::id(), 0, SeqCst, SeqCst).is_ok() {
         // SAFETY: taken in `before`.
         unsafe { _IO_list_unlock() };
     }
+    after(heaps, &signals);
 }
 
 unsafe extern "C" fn in_child() {

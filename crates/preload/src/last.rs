@@ -3,15 +3,20 @@
 //! The C library counts threads for this, and counts the pager's too: with those the count never comes to nothing, and the process would be there for
 //! good. So once the first thread has ended (which may be a fork's, in the child), one thread looks whether the program has others, and ends the process.
 
-use std::fs::File;
+use crate::arena::ARENA;
+use std::fs::{DirEntry, File};
 use std::io::Read;
 use std::sync::OnceLock;
 use std::time::Duration;
+use terapage_sys::fd::Room;
 use terapage_sys::thread;
 
 /// How long it sleeps before it looks again, at first and at most: few programs end so, and they may live long before.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(32);
+
+/// How the kernel calls threads that work for a ring: behind it comes whose it is.
+const WORKER: &[u8] = b"iou-wrk-";
 
 /// What the C library calls [`ended`] for, in a thread that ends and has a value here: the process's first.
 static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
@@ -58,16 +63,33 @@ unsafe extern "C" fn ended(_value: *mut libc::c_void) {
 /// Whether the first thread has ended, and there are none but the library's otherwise.
 fn is_alone() -> bool {
     let _internal = thread::Internal::enter();
+    look().unwrap_or_else(|_| {
+        // The program may have opened all the files that it may. (The lock: as for a fork.)
+        let _arena = ARENA.lock();
+        let _room = Room::make();
+        look().unwrap_or(false)
+    })
+}
+
+fn look() -> std::io::Result<bool> {
     let ours = thread::ours();
     let mut stat = [0; 1024];
-    let Ok(len) = File::open("/proc/self/stat").and_then(|mut file| file.read(&mut stat)) else {
-        return false;
-    };
+    let len = File::open("/proc/self/stat")?.read(&mut stat)?;
     let stat = String::from_utf8_lossy(&stat[..len]);
     // The name, in brackets, may hold anything; after it come the first thread's state and, 17 fields on, the number of threads (proc(5)).
-    let Some((_, fields)) = stat.rsplit_once(')') else { return false };
+    let Some((_, fields)) = stat.rsplit_once(')') else { return Ok(false) };
     let mut fields = fields.split_ascii_whitespace();
     let has_ended = fields.next() == Some("Z");
     let threads = fields.nth(16).and_then(|threads| threads.parse::<usize>().ok());
-    has_ended && threads == Some(1 + ours)
+    Ok(has_ended && (threads == Some(1 + ours) || are_at_most(1 + ours)?))
+}
+
+/// Whether there are so many threads, apart from the kernel's: those work for the pager's ring where a file system knows no other way (an overlay, in
+/// containers), and the last of them stays when there is nothing to do.
+fn are_at_most(threads: usize) -> std::io::Result<bool> {
+    let tasks = std::fs::read_dir("/proc/self/task")?;
+    let is_worker =
+        |task: &DirEntry| std::fs::read(task.path().join("comm")).is_ok_and(|name| name.starts_with(WORKER));
+    // No more names are read than it takes: a program may have thousands of threads. One that ends just now counts.
+    Ok(tasks.filter_map(Result::ok).filter(|task| !is_worker(task)).nth(threads).is_none())
 }

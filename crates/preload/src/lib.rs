@@ -24,6 +24,7 @@ mod privileges;
 mod process;
 mod ranges;
 mod regions;
+mod remap;
 mod statics;
 
 #[global_allocator]

@@ -8,11 +8,13 @@ use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
 
 /// Mappings smaller than this are the kernel's.
-const LEAST: usize = 16 << 10;
+pub const LEAST: usize = 16 << 10;
 
-const READ_WRITE: c_int = PROT_READ | PROT_WRITE;
+/// The rights of memory that may be paged.
+pub const READ_WRITE: c_int = PROT_READ | PROT_WRITE;
 
-fn failed() -> *mut c_void {
+/// What `mmap` and `mremap` answer where they fail.
+pub fn failed() -> *mut c_void {
     libc::MAP_FAILED
 }
 
@@ -25,7 +27,7 @@ fn refuse(errno: c_int) -> c_int {
 const ALL_ADDRESSES: usize = 1 << 56;
 
 /// Whether a range ends where no process has addresses. Nothing is done to such a one: rounded up to pages its length may be 0.
-fn is_beyond(at: usize, len: usize) -> bool {
+pub fn is_beyond(at: usize, len: usize) -> bool {
     at.checked_add(len).is_none_or(|to| to > ALL_ADDRESSES)
 }
 
@@ -82,12 +84,19 @@ pub unsafe extern "C" fn mmap(
 }
 
 /// Whether so many bytes more are beyond the program's own limits.
-fn exceeds(more: usize, data: bool) -> bool {
+pub fn exceeds(more: usize, data: bool) -> bool {
     limits::any() && is_served() && !ARENA.lock().may_grow(more, data)
 }
 
 /// `mmap` without a look at the program's own limits.
-unsafe fn map(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
+pub unsafe fn map(
+    at: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
     let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
     if is_beyond(if fixed { at as usize } else { 0 }, len) {
         // SAFETY: the kernel refuses it.
@@ -241,201 +250,14 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     0
 }
 
-unsafe fn kernel_mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags as i64, new) as *mut c_void }
-}
-
-/// Moves one of the kernel's mappings to a place in the arena, which is not paged from then on.
-unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-    if !new.is_multiple_of(PAGE) || new_len == 0 {
-        set_errno(libc::EINVAL);
-        return failed();
-    }
-    let to = new + new_len.next_multiple_of(PAGE);
-    let mut arena = ARENA.lock();
-    if !arena.claim(new, to) {
-        set_errno(libc::ENOMEM);
-        return failed();
-    }
-    arena.release(new, to);
-    // SAFETY: the caller's promise; the blocks are not paged any more.
-    let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
-    if moved != failed() {
-        // Whatever it is.
-        arena.keep(new, to);
-        arena.ranges.take_exactly(new, to);
-        arena.count_by_region(new, to);
-    }
-    moved
-}
-
-/// Moves pages of the arena that are the kernel's. They leave the arena, or go to a place in it that the program names. What was there stays mapped
-/// until the arena puts its own memory there: a hole could become somebody else's mapping.
-unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-    let (keep, may_move) = (libc::MREMAP_DONTUNMAP, libc::MREMAP_MAYMOVE);
-    // SAFETY: the caller's promise; the kernel chooses the place.
-    let aside = unsafe { kernel_mremap(old, old_len, old_len, may_move | keep, 0) };
-    if aside == failed() {
-        return aside;
-    }
-    let moved = if flags & libc::MREMAP_FIXED != 0 {
-        let flags = flags & !keep;
-        // SAFETY: moved there just now.
-        unsafe { mremap(aside, old_len, new_len, flags, new as *mut c_void) }
-    } else if new_len != old_len {
-        // SAFETY: moved there just now.
-        unsafe { kernel_mremap(aside as usize, old_len, new_len, may_move, 0) }
-    } else {
-        aside
-    };
-    if moved == failed() {
-        // SAFETY: back to where it was, which is still mapped and nobody's.
-        unsafe { kernel_mremap(aside as usize, old_len, old_len, may_move | libc::MREMAP_FIXED, old) };
-    } else {
-        if !arena::overlaps(moved as usize, new_len) {
-            // What lies in the arena is not copied by a fork that the pager does not hear of, and is in core dumps where it is in use: here it is like any other.
-            memory::advise(moved as usize, new_len, libc::MADV_DOFORK);
-            memory::advise(moved as usize, new_len, libc::MADV_DODUMP);
-        }
-        if flags & keep == 0 {
-            ARENA.lock().give(old, old + old_len, false);
-        }
-    }
-    moved
-}
-
 /// What a range has of static arrays is the kernel's from now on: it is locked, moved, unmapped or mapped over. Whether it has any.
-fn leave_static(at: usize, len: usize) -> bool {
+pub fn leave_static(at: usize, len: usize) -> bool {
     let len = len.next_multiple_of(PAGE);
     let meets = at.is_multiple_of(PAGE) && statics::meets(at, len) && is_served();
     if meets {
         ARENA.lock().keep_static(at, len);
     }
     meets
-}
-
-/// Whether the kernel has nothing but readable and writable private memory in a range.
-fn is_plain(from: usize, to: usize) -> bool {
-    let _internal = thread::Internal::enter();
-    let Ok(maps) = std::fs::read_to_string("/proc/thread-self/maps") else { return false };
-    maps.lines().all(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let range = words.next().and_then(|range| range.split_once('-'));
-        let number = |text: &str| usize::from_str_radix(text, 16).ok();
-        let Some((start, end)) = range.and_then(|(start, end)| Some((number(start)?, number(end)?))) else {
-            return false;
-        };
-        // The fields are the range, the rights, the offset, the device and the file's number (proc(5)).
-        end <= from || start >= to || (words.next() == Some("rw-p") && words.nth(2) == Some("0"))
-    })
-}
-
-/// # Safety
-/// As the C library has it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mremap(
-    old: *mut c_void,
-    old_len: usize,
-    new_len: usize,
-    flags: c_int,
-    new: *mut c_void,
-) -> *mut c_void {
-    let from = old as usize;
-    let place = if flags & libc::MREMAP_FIXED != 0 { new as usize } else { 0 };
-    if is_beyond(from, old_len) || is_beyond(place, new_len) {
-        set_errno(libc::EINVAL);
-        return failed();
-    }
-    let more = if flags & libc::MREMAP_DONTUNMAP != 0 { new_len } else { new_len.saturating_sub(old_len) };
-    if more > 0 && exceeds(more, arena::contains(from)) {
-        set_errno(libc::ENOMEM);
-        return failed();
-    }
-    let fixed = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
-    if !arena::contains(from) {
-        let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new as usize, new_len);
-        if leave_static(from, old_len) {
-            // What moves has to do with the pager no more, which alone forks what it pages.
-            memory::advise(from, old_len, libc::MADV_DOFORK);
-        }
-        if flags & libc::MREMAP_FIXED != 0 && !into {
-            leave_static(new as usize, new_len);
-        }
-        // SAFETY: the caller's promise.
-        return unsafe {
-            if into {
-                mremap_into(from, old_len, new_len, flags, new as usize)
-            } else {
-                kernel_mremap(from, old_len, new_len, flags, new as usize)
-            }
-        };
-    }
-    if !from.is_multiple_of(PAGE) || new_len == 0 || old_len == 0 {
-        set_errno(libc::EINVAL);
-        return failed();
-    }
-    let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
-    let (place, ends) = (new as usize, (new as usize).saturating_add(new_len));
-    if flags & libc::MREMAP_FIXED != 0
-        && (!place.is_multiple_of(PAGE) || place < from + old_len && from < ends)
-    {
-        set_errno(libc::EINVAL);
-        return failed();
-    }
-    if !fixed {
-        if new_len <= old_len {
-            ARENA.lock().give(from + new_len, from + old_len, false);
-            return old;
-        }
-        let mut arena = ARENA.lock();
-        if arena.ranges.end_of(from) == Some(from + old_len)
-            && !arena.is_loose(from)
-            && arena.extend(from, new_len)
-        {
-            return old;
-        }
-        if flags & libc::MREMAP_MAYMOVE == 0 {
-            set_errno(libc::ENOMEM);
-            return failed();
-        }
-    }
-    let odd = ARENA.lock().odd_bytes(from, from + old_len);
-    match odd {
-        0 => {}
-        // The kernel's, whatever it is: protected, shared, a file's.
-        odd if odd == old_len => {
-            // SAFETY: the caller's promise.
-            return unsafe { mremap_odd(from, old_len, new_len, flags, new as usize) };
-        }
-        // Locked once, and else like the rest.
-        _ if is_plain(from, from + old_len) => {}
-        // To the kernel these are several mappings.
-        _ => {
-            set_errno(libc::EFAULT);
-            return failed();
-        }
-    }
-    let to = if flags & libc::MREMAP_FIXED != 0 {
-        // SAFETY: the caller's promise.
-        unsafe { map(new, new_len, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) }
-    } else {
-        // SAFETY: the kernel or the arena chooses the place.
-        unsafe {
-            map(std::ptr::null_mut(), new_len.max(LEAST), READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-        }
-    };
-    if to == failed() {
-        return to;
-    }
-    // SAFETY: both ranges are the program's, and apart.
-    unsafe { to.cast::<u8>().copy_from_nonoverlapping(old.cast(), old_len.min(new_len)) };
-    if flags & libc::MREMAP_DONTUNMAP != 0 {
-        ARENA.lock().discard(from, from + old_len);
-    } else {
-        ARENA.lock().give(from, from + old_len, false);
-    }
-    to
 }
 
 /// # Safety

@@ -1,9 +1,11 @@
 /* Children of a process with paged memory: each sees memory as it was at the fork, whoever writes afterwards. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -275,6 +277,84 @@ static void no_files() {
     puts("no files: ok");
 }
 
+static void *forks_on(void *limit) {
+    for (int i = 0; i < 50; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            struct rlimit now;
+            _exit(getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_cur != *(rlim_t *)limit);
+        }
+        int status;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+        CHECK(status == 0);
+    }
+    return limit;
+}
+
+/* The same by two threads at a time: no child has the limit that the other's fork needs for a moment. */
+static void no_files_for_two() {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct rlimit few = {60, 200}, now;
+        CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        while (dup(0) >= 0)
+            ;
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, forks_on, &few.rlim_cur) == 0);
+        forks_on(&few.rlim_cur);
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK(getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_cur == few.rlim_cur && now.rlim_max == few.rlim_max);
+        _exit(0);
+    }
+    CHECK(ended(child) == 0);
+    puts("no files for two threads: ok");
+}
+
+static volatile sig_atomic_t handled;
+
+static void forks_in_handler(int signal) {
+    (void)signal;
+    int kept = errno, status;
+    pid_t child = handled < 30 ? fork() : -1;
+    if (child == 0)
+        _exit(0);
+    handled++;
+    while (child > 0 && waitpid(child, &status, 0) < 0)
+        CHECK(errno == EINTR);
+    errno = kept;
+}
+
+static void *opens(void *unused) {
+    FILE *file = fopen("/dev/null", "r");
+    CHECK(file != NULL && fclose(file) == 0 && fflush(NULL) == 0);
+    return unused;
+}
+
+/* A signal comes during a fork, and its handler forks: then another thread opens a stream, for which it takes a lock that a fork takes too. */
+static void handlers_fork() {
+    struct sigaction old, action = {.sa_handler = forks_in_handler, .sa_flags = SA_RESTART};
+    CHECK(sigaction(SIGALRM, &action, &old) == 0);
+    struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    for (int i = 0; i < 40; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0)
+            _exit(0);
+        int status;
+        while (waitpid(child, &status, 0) < 0)
+            CHECK(errno == EINTR);
+        CHECK(status == 0);
+    }
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, opens, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(sigaction(SIGALRM, &old, NULL) == 0);
+    puts("handlers that fork: ok");
+}
+
 static void *cancelled_forks(void *answer) {
     pthread_cancel(pthread_self());
     pid_t child = fork();
@@ -345,6 +425,13 @@ static void *outlives_main(void *first) {
         _exit(differing(memory, bytes, 37) != 0);
     int status;
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    /* That nothing more can be opened does not keep it. */
+    struct rlimit few;
+    CHECK(getrlimit(RLIMIT_NOFILE, &few) == 0);
+    few.rlim_cur = 60;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    while (dup(0) >= 0)
+        ;
     return NULL;
 }
 
@@ -392,6 +479,8 @@ int main(int argc, char **argv) {
     children_close();
     few_files();
     no_files();
+    no_files_for_two();
+    handlers_fork();
     cancelled();
     ends_with_thread();
     main_ends_first(argv[0]);

@@ -56,6 +56,21 @@ static void holds(rlim_t soft) {
     give_back(bytes);
 }
 
+/* Small pieces that move are all that counts: as many as would fill the limit, if each left a rest. */
+static void small_moves(rlim_t soft) {
+    for (size_t i = 0; i < soft / 8192 + 1000;) {
+        char *all = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(all != MAP_FAILED);
+        for (char *at = all; at < all + MIB; at += 8192, i++) {
+            *at = 7;
+            char *moved = mremap(at, 4096, 8192, MREMAP_MAYMOVE);
+            CHECK(moved != MAP_FAILED && moved[0] == 7 && moved[8191] == 0);
+            CHECK(munmap(moved, 8192) == 0);
+        }
+        CHECK(munmap(all, MIB) == 0);
+    }
+}
+
 static size_t __attribute__((noinline)) deep(size_t bytes) {
     volatile char here[4096];
     here[0] = here[4095] = (char)bytes;
@@ -154,6 +169,8 @@ static void limited(char *program, int resource, size_t mib) {
     is_limited(resource, mib * MIB, before.rlim_max);
     goes_on(mib * MIB);
     holds(mib * MIB);
+    if (resource == RLIMIT_DATA)
+        small_moves(mib * MIB);
     CHECK(pthread_create(&begun, NULL, thread, NULL) == 0 && pthread_join(begun, NULL) == 0);
     children(program, resource, mib * MIB, before.rlim_max);
     lower_for_good(resource, mib * MIB, before.rlim_max);

@@ -1,0 +1,208 @@
+//! Frames: how one is found when it is needed, made and given back, and how frames come into the program.
+
+use crate::engine::{Carry, Engine};
+use crate::load::Run;
+use crate::table::State;
+use terapage_sys::thread;
+
+/// Bytes of neighbours that are copied into the program rather than moved, where there is room: a move interrupts every
+/// processor that has the program's tables, and wakes those that idle.
+const COPIED_BYTES: usize = 16 << 10;
+
+/// Bytes of frames that are left unmade for copies, if that is no more than this part of the budget.
+const SPARE_BYTES: usize = 256 << 10;
+const SPARE_PART: usize = 8;
+
+impl Engine {
+    /// A filled place that nobody needs, by whatever means: waits for writes if it must.
+    pub fn place(&mut self) -> u32 {
+        let mut patience = 10_000;
+        loop {
+            if let Some(place) = self.place_at_once() {
+                return place;
+            }
+            if self.leaving + self.writing > 0 {
+                self.wait();
+            } else if self.page_out((self.limit / 8).clamp(1, 8), Carry::Here) == 0
+                && self.writing == 0
+                && self.soft_len == 0
+                && self.pool.free_len() == 0
+            {
+                if self.reading > 0 {
+                    self.wait();
+                    continue;
+                }
+                // Every page is held by I/O of the program's; that ends.
+                patience -= 1;
+                if patience == 0 {
+                    self.stop("no frame can be freed: the budget (--memory) is too small for what the program holds at once");
+                }
+                thread::sleep_ms(1);
+            }
+        }
+    }
+
+    /// The same, if it takes no waiting and no page-out.
+    pub fn place_at_once(&mut self) -> Option<u32> {
+        if let Some(place) = self.pool.take_free() {
+            return Some(place);
+        }
+        if self.make_frames(self.spare) {
+            return self.pool.take_free();
+        }
+        self.reclaim().or_else(|| if self.make_frames(0) { self.pool.take_free() } else { None })
+    }
+
+    /// A filled place that is all zero: like [`place`](Self::place), or, not `wait`, like
+    /// [`place_at_once`](Self::place_at_once).
+    pub fn zero_place(&mut self, wait: bool) -> Option<u32> {
+        if let Some(place) = self.pool.take_zero() {
+            return Some(place);
+        }
+        if self.make_frames(self.spare) {
+            return self.pool.take_zero();
+        }
+        let place = if wait { Some(self.place()) } else { self.place_at_once() };
+        place.inspect(|&place| self.pool.zero(place))
+    }
+
+    /// Makes new frames, if there may be more than `spare`.
+    fn make_frames(&mut self, spare: usize) -> bool {
+        if self.frames + spare >= self.limit {
+            return false;
+        }
+        let made = self.pool.make(&self.mover, &mut self.maker, self.limit - self.frames - spare);
+        self.frames += self.or_stop(made);
+        true
+    }
+
+    /// Takes the frame of the soft block that has waited longest.
+    fn reclaim(&mut self) -> Option<u32> {
+        while let Some((block, stamp)) = self.soft.pop_front() {
+            let entry = self.table.get_mut(block);
+            if entry.state != State::Soft || entry.stamp != stamp {
+                continue;
+            }
+            let state = if entry.slot().is_some() { State::Stored } else { State::Zero };
+            let place = entry.place;
+            entry.flags = 0;
+            self.table.set_state(block, state);
+            self.soft_len -= 1;
+            self.soft_frames.gone();
+            self.policy.gone(block);
+            if let Some(turns) = &mut self.turns {
+                turns.gone(block);
+            }
+            return Some(place);
+        }
+        None
+    }
+
+    /// A block whose frame is in the pool, clean: it may be taken back or lose its frame.
+    pub fn make_soft(&mut self, block: u32) {
+        self.table.set_state(block, State::Soft);
+        let entry = self.table.get_mut(block);
+        entry.stamp = entry.stamp.wrapping_add(1);
+        let stamp = entry.stamp;
+        self.soft.push_back((block, stamp));
+        self.soft_len += 1;
+        if self.soft.len() > 4 * self.soft_len + 1024 {
+            let table = &self.table;
+            self.soft.retain(|&(block, stamp)| {
+                let entry = table.get(block);
+                entry.state == State::Soft && entry.stamp == stamp
+            });
+        }
+    }
+
+    /// Puts the frames of `blocks`, ascending, in place and wakes who waits.
+    pub fn install(&mut self, blocks: &[u32]) {
+        let mut runs = self.plan(blocks);
+        for run in &mut runs {
+            let installed = run.install(&self.mover);
+            self.or_stop(installed);
+        }
+        self.installed(blocks, &runs);
+    }
+
+    /// The runs that blocks, ascending, make in the program and in the pool. Those that will be copied have the frames for it from now on.
+    pub fn plan(&mut self, blocks: &[u32]) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut rest = blocks;
+        while let Some(&first) = rest.first() {
+            let place = self.table.get(first).place;
+            let count = rest
+                .iter()
+                .enumerate()
+                .take_while(|&(index, &block)| {
+                    block == first + index as u32 && self.table.get(block).place == place + index as u32
+                })
+                .count();
+            let copy = self.may_copy(count);
+            self.frames += if copy { count } else { 0 };
+            let (program, place) = (self.table.address(first), self.pool.address(place));
+            runs.push(Run { program, place, len: count * self.block, copy, copied: false });
+            rest = &rest[count..];
+        }
+        runs
+    }
+
+    /// The runs come to nothing.
+    pub fn unplan(&mut self, runs: &[Run]) {
+        let copied: usize = runs.iter().filter(|run| run.copy).map(|run| run.len).sum();
+        self.frames -= copied / self.block;
+    }
+
+    /// The runs, of just these blocks, are in place.
+    pub fn installed(&mut self, blocks: &[u32], runs: &[Run]) {
+        let mut rest = blocks;
+        for run in runs {
+            let (here, others) = rest.split_at(run.len / self.block);
+            for &block in here {
+                self.table.set_state(block, State::Mapped);
+                let entry = self.table.get_mut(block);
+                entry.flags = 0;
+                if run.copied {
+                    self.pool.put_free(entry.place);
+                } else {
+                    self.pool.put_hollow(entry.place);
+                }
+            }
+            self.mapped += here.len();
+            self.frames -= if run.copy && !run.copied { here.len() } else { 0 };
+            rest = others;
+        }
+    }
+
+    /// Whether so many blocks are few enough to be copied into the program, and there is room for that.
+    fn may_copy(&mut self, blocks: usize) -> bool {
+        if blocks * self.block > COPIED_BYTES {
+            return false;
+        }
+        let room = self.frames + blocks <= self.limit;
+        if !room && self.spare == 0 {
+            self.spare = (SPARE_BYTES / self.block).min(self.limit / SPARE_PART);
+        }
+        room
+    }
+
+    /// Gives frames back once copies have used up half of what was left unmade, while a thread waits anyhow.
+    pub fn make_spare(&mut self) {
+        if self.frames + self.spare / 2 < self.limit {
+            return;
+        }
+        let wanted = (self.frames + self.spare).saturating_sub(self.limit);
+        if wanted > 0 && self.ring().has_unsubmitted() {
+            self.enter(0);
+        }
+        let mut places: Vec<u32> = Vec::with_capacity(wanted);
+        while places.len() < wanted {
+            let Some(place) = self.pool.take_free().or_else(|| self.reclaim()) else { break };
+            places.push(place);
+        }
+        self.frames -= places.len();
+        if let Err(error) = self.pool.give_back(places) {
+            self.stop(&error.to_string());
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `mremap`: memory that grows, shrinks and moves, between the arena and the kernel's mappings.
+
+use crate::arena::{self, ARENA};
+use crate::maps::{LEAST, READ_WRITE, exceeds, failed, is_beyond, leave_static, map, munmap};
+use crate::set_errno;
+use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
+use std::ffi::{c_int, c_void};
+use terapage_sys::{PAGE, memory, thread};
+
+unsafe fn kernel_mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags as i64, new) as *mut c_void }
+}
+
+/// Moves one of the kernel's mappings to a place in the arena, which is not paged from then on.
+unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+    if !new.is_multiple_of(PAGE) || new_len == 0 {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
+    let to = new + new_len.next_multiple_of(PAGE);
+    let mut arena = ARENA.lock();
+    if !arena.claim(new, to) {
+        set_errno(libc::ENOMEM);
+        return failed();
+    }
+    arena.release(new, to);
+    // SAFETY: the caller's promise; the blocks are not paged any more.
+    let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
+    if moved != failed() {
+        // Whatever it is.
+        arena.keep(new, to);
+        arena.ranges.take_exactly(new, to);
+        arena.count_by_region(new, to);
+    }
+    moved
+}
+
+/// Moves pages of the arena that are the kernel's. They leave the arena, or go to a place in it that the program names. What was there stays mapped
+/// until the arena puts its own memory there: a hole could become somebody else's mapping.
+unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+    let (keep, may_move) = (libc::MREMAP_DONTUNMAP, libc::MREMAP_MAYMOVE);
+    // SAFETY: the caller's promise; the kernel chooses the place.
+    let aside = unsafe { kernel_mremap(old, old_len, old_len, may_move | keep, 0) };
+    if aside == failed() {
+        return aside;
+    }
+    let moved = if flags & libc::MREMAP_FIXED != 0 {
+        let flags = flags & !keep;
+        // SAFETY: moved there just now.
+        unsafe { mremap(aside, old_len, new_len, flags, new as *mut c_void) }
+    } else if new_len != old_len {
+        // SAFETY: moved there just now.
+        unsafe { kernel_mremap(aside as usize, old_len, new_len, may_move, 0) }
+    } else {
+        aside
+    };
+    if moved == failed() {
+        // SAFETY: back to where it was, which is still mapped and nobody's.
+        unsafe { kernel_mremap(aside as usize, old_len, old_len, may_move | libc::MREMAP_FIXED, old) };
+    } else {
+        if !arena::overlaps(moved as usize, new_len) {
+            // What lies in the arena is not copied by a fork that the pager does not hear of, and is in core dumps where it is in use: here it is like any other.
+            memory::advise(moved as usize, new_len, libc::MADV_DOFORK);
+            memory::advise(moved as usize, new_len, libc::MADV_DODUMP);
+        }
+        if flags & keep == 0 {
+            ARENA.lock().give(old, old + old_len, false);
+        }
+    }
+    moved
+}
+
+/// Whether the kernel has nothing but readable and writable private memory in a range.
+fn is_plain(from: usize, to: usize) -> bool {
+    let _internal = thread::Internal::enter();
+    let Ok(maps) = std::fs::read_to_string("/proc/thread-self/maps") else { return false };
+    maps.lines().all(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let range = words.next().and_then(|range| range.split_once('-'));
+        let number = |text: &str| usize::from_str_radix(text, 16).ok();
+        let Some((start, end)) = range.and_then(|(start, end)| Some((number(start)?, number(end)?))) else {
+            return false;
+        };
+        // The fields are the range, the rights, the offset, the device and the file's number (proc(5)).
+        end <= from || start >= to || (words.next() == Some("rw-p") && words.nth(2) == Some("0"))
+    })
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    let from = old as usize;
+    let place = if flags & libc::MREMAP_FIXED != 0 { new as usize } else { 0 };
+    if is_beyond(from, old_len) || is_beyond(place, new_len) {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
+    let more = if flags & libc::MREMAP_DONTUNMAP != 0 { new_len } else { new_len.saturating_sub(old_len) };
+    if more > 0 && exceeds(more, arena::contains(from)) {
+        set_errno(libc::ENOMEM);
+        return failed();
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if arena::contains(from) {
+            mremap_paged(from, old_len, new_len, flags, new as usize)
+        } else {
+            mremap_others(from, old_len, new_len, flags, new as usize)
+        }
+    }
+}
+
+/// What is not the arena's: it may move there.
+unsafe fn mremap_others(
+    from: usize,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: usize,
+) -> *mut c_void {
+    let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new, new_len);
+    if leave_static(from, old_len) {
+        // What moves has to do with the pager no more, which alone forks what it pages.
+        memory::advise(from, old_len, libc::MADV_DOFORK);
+    }
+    if flags & libc::MREMAP_FIXED != 0 && !into {
+        leave_static(new, new_len);
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if into {
+            mremap_into(from, old_len, new_len, flags, new)
+        } else {
+            kernel_mremap(from, old_len, new_len, flags, new)
+        }
+    }
+}
+
+/// What is the arena's. What is paged moves by a copy.
+unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+    if !from.is_multiple_of(PAGE) || new_len == 0 || old_len == 0 {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
+    let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
+    if flags & libc::MREMAP_FIXED != 0
+        && (!new.is_multiple_of(PAGE) || new < from + old_len && from < new.saturating_add(new_len))
+    {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
+    let fixed = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
+    if !fixed && let Some(done) = mremap_in_place(from, old_len, new_len, flags) {
+        return done;
+    }
+    let odd = ARENA.lock().odd_bytes(from, from + old_len);
+    match odd {
+        0 => {}
+        // The kernel's, whatever it is: protected, shared, a file's.
+        odd if odd == old_len => {
+            // SAFETY: the caller's promise.
+            return unsafe { mremap_odd(from, old_len, new_len, flags, new) };
+        }
+        // Locked once, and else like the rest.
+        _ if is_plain(from, from + old_len) => {}
+        // To the kernel these are several mappings.
+        _ => {
+            set_errno(libc::EFAULT);
+            return failed();
+        }
+    }
+    let to = if flags & libc::MREMAP_FIXED != 0 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            map(new as *mut c_void, new_len, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
+        }
+    } else {
+        let least = new_len.max(LEAST);
+        // SAFETY: the kernel or the arena chooses the place.
+        let to = unsafe { map(std::ptr::null_mut(), least, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) };
+        if to != failed() && new_len < least {
+            // It was only to be the arena's.
+            // SAFETY: mapped just now, and the program never hears of it.
+            unsafe { munmap(to.byte_add(new_len), least - new_len) };
+        }
+        to
+    };
+    if to == failed() {
+        return to;
+    }
+    // SAFETY: both ranges are the program's, and apart.
+    unsafe { to.cast::<u8>().copy_from_nonoverlapping(from as *const u8, old_len.min(new_len)) };
+    if flags & libc::MREMAP_DONTUNMAP != 0 {
+        ARENA.lock().discard(from, from + old_len);
+    } else {
+        ARENA.lock().give(from, from + old_len, false);
+    }
+    to
+}
+
+/// Shortens a range of the arena, or lengthens it where there is room. `None`: it has to move.
+fn mremap_in_place(from: usize, old_len: usize, new_len: usize, flags: c_int) -> Option<*mut c_void> {
+    if new_len <= old_len {
+        ARENA.lock().give(from + new_len, from + old_len, false);
+        return Some(from as *mut c_void);
+    }
+    let mut arena = ARENA.lock();
+    if arena.ranges.end_of(from) == Some(from + old_len)
+        && !arena.is_loose(from)
+        && arena.extend(from, new_len)
+    {
+        return Some(from as *mut c_void);
+    }
+    if flags & libc::MREMAP_MAYMOVE == 0 {
+        set_errno(libc::ENOMEM);
+        return Some(failed());
+    }
+    None
+}
