@@ -185,7 +185,13 @@ pub fn advise(at: *const u8, len: usize, advice: Advice) -> Result<()> {
         Advice::DoneWith => (at.next_multiple_of(block), end / block * block),
         _ => (at / block * block, end.next_multiple_of(block)),
     };
-    if len == 0 || first >= last {
+    if len == 0 {
+        return Ok(());
+    }
+    if !lock(&process.ranges).space.is_taken(at, len) {
+        return Err(outside());
+    }
+    if first >= last {
         return Ok(());
     }
     let (pager, size) = (process.pager(), last - first);

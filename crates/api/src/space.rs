@@ -36,6 +36,12 @@ impl Space {
         Some(at)
     }
 
+    /// Whether nothing of the `len` bytes at `start` is free.
+    pub fn is_taken(&self, start: usize, len: usize) -> bool {
+        let before = self.free.range(..start + len).next_back();
+        before.is_none_or(|(&free, &size)| free + size <= start)
+    }
+
     /// Gives a range back.
     pub fn put(&mut self, mut start: usize, mut len: usize) {
         if let Some((&before, &size)) = self.free.range(..start).next_back()
@@ -89,6 +95,7 @@ mod tests {
                     let blocks = &mut used[at / 4096..(at + len) / 4096];
                     assert!(blocks.iter().all(|used| !used));
                     blocks.fill(true);
+                    assert!(space.is_taken(at, len));
                     taken.push((at, len));
                 }
             } else if !taken.is_empty() {
@@ -102,6 +109,7 @@ mod tests {
                 taken.swap_remove(index);
                 used[at / 4096..(at + len) / 4096].fill(false);
                 space.put(at, len);
+                assert!(!space.is_taken(at, len) && !space.is_taken(at + len - 1, 1));
             }
         }
         for (at, len) in taken {

@@ -1,6 +1,6 @@
 //! `terapage doctor`: whether paging can work here, and what to do where it cannot.
 
-use crate::{library, options::Options, print, userfaultfd};
+use crate::{library, options::Options, print, ring, userfaultfd};
 use clap::{Args, ValueHint};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
@@ -140,18 +140,9 @@ fn faults() -> Vec<Check> {
 }
 
 fn io_uring() -> Check {
-    let name = "io_uring";
-    let Err(error) = io_uring::IoUring::new(2) else { return Check::ok(name, "a ring can be made") };
-    let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
-    match disabled.trim() {
-        "1" | "2" => {
-            let found = format!("disabled: kernel.io_uring_disabled is {}", disabled.trim());
-            Check::failure(name, found, "sudo sysctl kernel.io_uring_disabled=0")
-        }
-        _ => {
-            let fix = "use Linux 5.11 or later; in a container, allow io_uring in its seccomp profile";
-            Check::failure(name, format!("no ring can be made: {error}"), fix)
-        }
+    match ring::refusal() {
+        None => Check::ok("io_uring", "a ring can be made"),
+        Some(refusal) => Check::failure("io_uring", refusal.what, refusal.fix),
     }
 }
 

@@ -10,6 +10,7 @@ mod options;
 mod process;
 mod program;
 mod regions;
+mod ring;
 mod run;
 mod signals;
 mod stat;

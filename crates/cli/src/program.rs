@@ -3,7 +3,7 @@
 use rustix::fs::{Access, access};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 pub enum Missing {
     /// There is no such file.
     NotFound,
-    /// There is one, and it is no executable.
+    /// There is one, or something on the way to it, and it is no executable.
     NotExecutable,
 }
 
 /// Finds `program` as a shell would: by its path when it has a slash, else in `path`.
 pub fn find(program: &OsStr, path: Option<OsString>) -> Result<PathBuf, Missing> {
-    let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
+    let by_name = !program.as_bytes().contains(&b'/');
+    let candidates: Vec<PathBuf> = if !by_name {
         vec![program.into()]
     } else if program.is_empty() {
         Vec::new()
@@ -29,11 +30,15 @@ pub fn find(program: &OsStr, path: Option<OsString>) -> Result<PathBuf, Missing>
     };
     let mut missing = Missing::NotFound;
     for candidate in candidates {
-        let Ok(found) = candidate.metadata() else { continue };
-        if found.is_file() && access(&candidate, Access::EXEC_OK).is_ok() {
-            return Ok(candidate);
+        match candidate.metadata() {
+            Ok(found) if found.is_file() && access(&candidate, Access::EXEC_OK).is_ok() => {
+                return Ok(candidate);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            // What stands in PATH and is no directory is passed over.
+            Err(error) if error.kind() == ErrorKind::NotADirectory && by_name => {}
+            _ => missing = Missing::NotExecutable,
         }
-        missing = Missing::NotExecutable;
     }
     Err(missing)
 }
@@ -141,6 +146,9 @@ mod tests {
         assert_eq!(find("absent"), Err(Missing::NotFound));
         assert_eq!(find(""), Err(Missing::NotFound));
         assert_eq!(find("/tmp"), Err(Missing::NotExecutable));
+        assert_eq!(find(yes.join("below").to_str().unwrap()), Err(Missing::NotExecutable));
+        let path = std::env::join_paths([yes.as_path(), here.path()]).unwrap();
+        assert_eq!(super::find(OsStr::new("absent"), Some(path)), Err(Missing::NotFound));
     }
 
     #[test]

@@ -7,27 +7,47 @@ use terapage_stats::Region;
 /// Regions that are shown by themselves.
 const MOST: usize = 8;
 
-const HEAD: &str =
-    "REGION                                 SIZE   RESIDENT     STORED       HARD       SOFT    PAGE-IN";
+/// Characters of a line.
+const WIDTH: usize = 98;
 
-/// A line for each of the largest, and one for the rest; nothing where there are none.
-pub fn table(regions: Vec<Region>) -> String {
+/// The column that is left out first.
+const STORED: usize = 2;
+
+/// Characters of a name where there is room, and where there is not.
+const NAME: usize = 32;
+const NAME_SHORT: usize = 24;
+
+/// A line for each of the largest, and one for the rest; nothing where there are none. Where `width` is less than it takes, names
+/// are cut, and what is stored is left out.
+pub fn table(regions: Vec<Region>, width: usize) -> String {
     if regions.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{HEAD}\n");
+    let whole = width >= WIDTH;
+    let name_width = if whole { NAME } else { NAME_SHORT };
+    let line = |name: &str, numbers: [&str; 6]| {
+        let mut line = format!("{:<name_width$}", name.chars().take(name_width).collect::<String>());
+        for (at, number) in numbers.into_iter().enumerate() {
+            if whole || at != STORED {
+                let _ = write!(line, " {number:>10}");
+            }
+        }
+        line + "\n"
+    };
+    let mut text =
+        "\n".to_owned() + &line("REGION", ["SIZE", "RESIDENT", "STORED", "HARD", "SOFT", "PAGE-IN"]);
     for region in Region::largest(regions, MOST) {
         let bytes = |n: u64| Size(n).to_string();
-        let _ = writeln!(
-            text,
-            "{:<32} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            region.name,
-            bytes(region.size_bytes),
-            bytes(region.resident_bytes),
-            bytes(region.stored_bytes),
-            region.hard_faults,
-            region.soft_faults,
-            bytes(region.page_in_bytes),
+        text += &line(
+            &region.name,
+            [
+                &bytes(region.size_bytes),
+                &bytes(region.resident_bytes),
+                &bytes(region.stored_bytes),
+                &region.hard_faults.to_string(),
+                &region.soft_faults.to_string(),
+                &bytes(region.page_in_bytes),
+            ],
         );
     }
     text
@@ -41,14 +61,20 @@ mod tests {
     fn lines_stand_under_their_heads() {
         let region = |name: &str, size_bytes| Region { name: name.into(), size_bytes, ..Region::default() };
         let heap = Region { hard_faults: 123, page_in_bytes: 1 << 20, ..region("heap", 5 << 30) };
-        let text = table(vec![heap, region("static arrays of libm.so.6", 3 << 20), region("other", 0)]);
+        let all = vec![heap, region("static arrays of libm.so.6", 3 << 20), region("other", 0)];
+        let narrow = table(all.clone(), 80);
+        assert!(
+            narrow.lines().skip(1).all(|line| line.len() == 79) && !narrow.contains("STORED"),
+            "{narrow}"
+        );
+        let text = table(all, WIDTH);
         let lines: Vec<_> = text.lines().skip(1).collect();
-        assert!(lines.iter().all(|line| line.len() == HEAD.len()), "{text}");
+        assert!(lines.iter().all(|line| line.len() == WIDTH), "{text}");
         assert_eq!(
             lines[1].split_whitespace().collect::<Vec<_>>().join(" "),
             "heap 5 GiB 0 B 0 B 123 0 1 MiB"
         );
         assert!(lines[3].starts_with("other"), "{text}");
-        assert_eq!(table(Vec::new()), "");
+        assert_eq!(table(Vec::new(), WIDTH), "");
     }
 }

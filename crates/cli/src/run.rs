@@ -1,6 +1,6 @@
 //! `terapage run`: hands its process over to the program, with the library loaded into it.
 
-use crate::{OWN_ERROR, complain, library, options::Options, program, signals, userfaultfd};
+use crate::{OWN_ERROR, complain, library, options::Options, program, ring, signals, userfaultfd};
 use anyhow::Context;
 use anyhow::bail;
 use clap::Args;
@@ -54,6 +54,9 @@ impl Run {
         if let Err(refusal) = userfaultfd::features() {
             bail!("{} (try: {})", refusal.what(), refusal.fix());
         }
+        if let Some(refusal) = ring::forbidden() {
+            bail!("{} (try: {})", refusal.what, refusal.fix);
+        }
         let library = library::find()?;
         let preload = library::preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
         if let Some(what) = program::cannot_be_paged(&path) {
@@ -72,7 +75,13 @@ impl Run {
         command.envs(settings.to_variables()).env("TERAPAGE_ROOT", std::process::id().to_string());
         signals::keep(&mut command);
         let error = command.exec();
-        complain(&format!("{shown}: {error}"));
+        complain(&match error.raw_os_error() {
+            // The program itself was found.
+            Some(libc::ENOENT) => {
+                format!("{shown}: what it names to run it, in its first line or as its loader, is not there")
+            }
+            _ => format!("{shown}: {error}"),
+        });
         Ok(ExitCode::from(match error.raw_os_error() {
             Some(libc::ENOENT) => NOT_FOUND,
             Some(libc::EACCES | libc::ENOEXEC) => NOT_EXECUTABLE,

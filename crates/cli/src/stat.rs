@@ -44,7 +44,7 @@ impl Stat {
         if self.json {
             print(&format!("{:#}\n", to_json(&snapshot, &paged.regions())?))?;
         } else {
-            print(&(table(&paged.name, &snapshot) + &regions::table(paged.regions())))?;
+            print(&(table(&paged.name, &snapshot) + &regions::table(paged.regions(), usize::MAX)))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -70,7 +70,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("process", format!("{} ({name})", now.pid)),
         ("budget", bytes(now.budget_bytes)),
         ("resident", format!("{} (at most {})", bytes(now.resident_bytes), bytes(now.resident_peak_bytes))),
-        ("paged", format!("{} in {} regions", bytes(now.region_bytes), now.regions)),
+        ("paged", bytes(now.region_bytes)),
         ("no longer paged", bytes(now.released_bytes)),
         ("store", bytes(now.store_bytes)),
         ("block", bytes(now.block_bytes)),
@@ -80,8 +80,8 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("hard fault latency", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
         ("demand page-ins", format!("{} blocks", now.demand_blocks)),
         ("prefetched", format!("{} blocks", now.prefetched_blocks)),
-        ("prefetch hits", format!("{} blocks", now.prefetch_used_blocks)),
-        ("prefetch waste", format!("{} blocks", now.prefetch_wasted_blocks)),
+        ("prefetch hits", format!("{} runs", now.prefetch_used_blocks)),
+        ("prefetch waste", format!("{} runs", now.prefetch_wasted_blocks)),
         ("page-in", bytes(now.page_in_bytes)),
         ("page-out", bytes(now.page_out_bytes)),
         (

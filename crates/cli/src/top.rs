@@ -4,16 +4,21 @@ use crate::{complain, print, process, process::Paged, regions, stat::latency, st
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, terminal};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stdout};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use terapage_config::Size;
 use terapage_stats::Snapshot;
 
 /// Between two frames.
 const REFRESH: Duration = Duration::from_secs(1);
+/// Between two looks for signals.
+const SIGNALS: Duration = Duration::from_millis(200);
 /// Between the two looks that rates are taken from when only one frame is printed.
 const ONE_LOOK: Duration = Duration::from_millis(500);
 
@@ -27,6 +32,10 @@ Examples:
 
 Keys:
   q quits.
+
+Columns:
+  HIT% and WASTE% are the shares of prefetched runs that were of use and that were not, DIRTY% the
+  share of blocks that had to be written when they left; P50 and P99 how long hard faults took.
 
 Exit status:
   0; 1 where the process is not paged.")]
@@ -58,25 +67,39 @@ impl Top {
         }
         let mut before = Looks::new();
         if self.once {
-            self.look(&mut before);
+            self.look(&mut before, usize::MAX);
             std::thread::sleep(ONE_LOOK);
-            print(&self.look(&mut before))?;
+            print(&self.look(&mut before, usize::MAX))?;
             return Ok(ExitCode::SUCCESS);
         }
         if !stdout().is_terminal() {
             anyhow::bail!("standard output is no terminal (use terapage top --once)");
         }
-        let _screen = Screen::enter()?;
-        loop {
-            show(&self.look(&mut before))?;
-            if wait_for_quit()? {
-                return Ok(ExitCode::SUCCESS);
+        let ended_by = Arc::new(AtomicUsize::new(0));
+        // Not SIGHUP: the terminal has gone, and waiting for its keys would not end.
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register_usize(signal, ended_by.clone(), signal as usize)?;
+        }
+        {
+            let _screen = Screen::enter()?;
+            loop {
+                let (width, height) = terminal::size().unwrap_or((80, 24));
+                show(&self.look(&mut before, width.into()), width, height)?;
+                if wait_for_quit(&ended_by)? {
+                    break;
+                }
             }
         }
+        // The terminal is as it was: now as any program ends that has no handler.
+        match ended_by.load(Relaxed) {
+            0 => {}
+            signal => signal_hook::low_level::emulate_default_handler(signal as i32)?,
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
-    /// A frame of the processes as they are now, with rates since `before`, which becomes now.
-    fn look(&self, before: &mut Looks) -> String {
+    /// A frame of the processes as they are now, with rates since `before`, which becomes now, for lines of `width` characters.
+    fn look(&self, before: &mut Looks, width: usize) -> String {
         let paged = match self.pid {
             Some(pid) => Paged::find(pid).ok().flatten().into_iter().collect(),
             None => process::all(),
@@ -93,12 +116,13 @@ impl Top {
                 .map(|(then, old)| Rates { old: *old, seconds: at.duration_since(*then).as_secs_f64() });
             rows.push(row(paged.pid, &paged.name, &snapshot, rates.as_ref()));
             if self.pid.is_some() {
-                let regions = regions::table(paged.regions());
-                details = format!("\n{}{regions}", table(&paged.name, &snapshot));
+                // What a low terminal has no room for are the last counters.
+                let regions = regions::table(paged.regions(), width);
+                details = format!("{regions}\n{}", table(&paged.name, &snapshot));
             }
         }
         *before = now;
-        frame(&rows) + &details
+        frame(&rows, width) + &details
     }
 }
 
@@ -107,11 +131,27 @@ const HEAD: &str = concat!(
     "    BUDGET   RESIDENT  HARD/s  SOFT/s IN MB/s OUT MB/s  HIT% WASTE% DIRTY%      P50      P99\n"
 );
 
-fn frame(rows: &[String]) -> String {
-    if rows.is_empty() {
-        return format!("{HEAD}no process is paged (start one with terapage run)\n");
+/// Characters of a row before the column of prefetch hits, where rows are folded that do not fit.
+const FOLD: usize = 78;
+
+fn frame(rows: &[String], width: usize) -> String {
+    let mut lines = vec![HEAD.to_owned()];
+    match rows {
+        [] => lines.push("no process is paged (start one with terapage run)\n".to_owned()),
+        _ => lines.extend_from_slice(rows),
     }
-    format!("{HEAD}{}", rows.concat())
+    if width < HEAD.trim_end().len() {
+        lines.iter_mut().for_each(|line| *line = folded(line));
+    }
+    lines.concat()
+}
+
+/// A row in two lines: what does not fit into [`FOLD`] stands at the end of the second.
+fn folded(line: &str) -> String {
+    match line.char_indices().nth(FOLD) {
+        None => line.to_owned(),
+        Some((at, _)) => format!("{}\n{:>FOLD$}\n", &line[..at], line[at..].trim_end()),
+    }
 }
 
 /// What to take rates from.
@@ -137,6 +177,7 @@ fn row(pid: u32, name: &str, now: &Snapshot, rates: Option<&Rates>) -> String {
         _ => format!("{:.0}", part as f64 * 100.0 / whole as f64),
     };
     let left = now.clean_page_outs.saturating_add(now.zero_page_outs).saturating_add(now.dirty_page_outs);
+    let judged = now.prefetch_used_blocks.saturating_add(now.prefetch_wasted_blocks);
     let percentile = |p| latency(now.hard_latency_percentile_us(p));
     let mut row = String::new();
     let _ = writeln!(
@@ -148,8 +189,8 @@ fn row(pid: u32, name: &str, now: &Snapshot, rates: Option<&Rates>) -> String {
         rate(|s| s.soft_faults, 1.0),
         rate(|s| s.page_in_bytes, 1e6),
         rate(|s| s.page_out_bytes, 1e6),
-        share(now.prefetch_used_blocks, now.prefetched_blocks),
-        share(now.prefetch_wasted_blocks, now.prefetched_blocks),
+        share(now.prefetch_used_blocks, judged),
+        share(now.prefetch_wasted_blocks, judged),
         share(now.dirty_page_outs, left),
         percentile(0.5),
         percentile(0.99),
@@ -177,8 +218,7 @@ impl Drop for Screen {
 }
 
 /// Draws a frame, cut to the terminal.
-fn show(frame: &str) -> anyhow::Result<()> {
-    let (width, height) = terminal::size().unwrap_or((80, 24));
+fn show(frame: &str, width: u16, height: u16) -> anyhow::Result<()> {
     let mut screen = String::new();
     for line in frame.lines().take(usize::from(height).saturating_sub(1)) {
         screen.extend(line.chars().take(width.into()));
@@ -189,12 +229,20 @@ fn show(frame: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Waits for the next frame's time; true where the user wants to end before.
-fn wait_for_quit() -> anyhow::Result<bool> {
+/// Waits for the next frame's time; true where the user, or a signal, wants to end before.
+fn wait_for_quit(ended_by: &AtomicUsize) -> anyhow::Result<bool> {
     let end = Instant::now() + REFRESH;
     loop {
-        if !event::poll(end.saturating_duration_since(Instant::now()))? {
-            return Ok(false);
+        let left = end.saturating_duration_since(Instant::now());
+        let key = event::poll(left.min(SIGNALS))?;
+        if ended_by.load(Relaxed) != 0 {
+            return Ok(true);
+        }
+        if !key {
+            match left.is_zero() {
+                true => return Ok(false),
+                false => continue,
+            }
         }
         let Event::Key(key) = event::read()? else { continue };
         let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
@@ -216,27 +264,34 @@ mod tests {
             resident_bytes: 3 << 30,
             hard_faults: 200,
             page_in_bytes: 4_000_000,
-            prefetched_blocks: 100,
+            prefetched_blocks: 10_000,
             prefetch_used_blocks: 90,
-            prefetch_wasted_blocks: 5,
+            prefetch_wasted_blocks: 10,
             dirty_page_outs: 1,
             clean_page_outs: 3,
             ..old
         };
         now.hard_latency_us[7] = 1;
         let row = row(42, "simulation", &now, Some(&Rates { old, seconds: 2.0 }));
-        let frame = frame(std::slice::from_ref(&row));
+        let narrow = frame(std::slice::from_ref(&row), 80);
+        let frame = frame(std::slice::from_ref(&row), 116);
         let fields: Vec<_> = row.split_whitespace().collect();
-        let wanted = "42 simulation 4 GiB 3 GiB 100 0 2 0 90 5 25 <128 us <128 us";
+        let wanted = "42 simulation 4 GiB 3 GiB 100 0 2 0 90 10 25 <128 us <128 us";
         assert_eq!(fields.join(" "), wanted, "{frame}");
         let widths: Vec<_> = frame.lines().map(|line| line.chars().count()).collect();
-        assert_eq!(widths[0], widths[1], "{frame}");
+        assert_eq!(widths, [116, 116], "{frame}");
+        let widths: Vec<_> = narrow.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [FOLD; 4], "{narrow}");
+        assert_eq!(
+            narrow.split_whitespace().collect::<Vec<_>>()[10..16].join(" "),
+            "HIT% WASTE% DIRTY% P50 P99 42"
+        );
     }
 
     #[test]
     fn without_a_first_look_there_are_no_rates() {
         let row = row(1, "x", &Snapshot::default(), None);
         assert!(row.contains(" - "), "{row}");
-        assert!(frame(&[]).contains("no process is paged"));
+        assert!(frame(&[], 80).contains("no process is paged"));
     }
 }

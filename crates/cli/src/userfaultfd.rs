@@ -78,6 +78,8 @@ fn open() -> Result<OwnedFd, Refusal> {
     if fd < 0 {
         let error = io::Error::last_os_error();
         return Err(match error.raw_os_error() {
+            // Everybody may, and yet not this process: a container's filter.
+            Some(libc::EPERM) if everybody_may() => Refusal::Missing,
             Some(libc::EPERM | libc::EACCES) => Refusal::Permission,
             Some(libc::ENOSYS) => Refusal::Missing,
             _ => Refusal::Other(error),
@@ -85,4 +87,8 @@ fn open() -> Result<OwnedFd, Refusal> {
     }
     // SAFETY: the kernel just gave this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn everybody_may() -> bool {
+    std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1")
 }

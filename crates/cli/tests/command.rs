@@ -247,7 +247,8 @@ fn completions_and_man_pages_are_there() {
     assert!(text(&place.terapage(&["man"]).stdout).contains(".TH"));
     let pages = place.path().join("man1");
     assert!(place.terapage(&["man", "--dir", pages.to_str().unwrap()]).status.success());
-    assert!(fs::read_to_string(pages.join("terapage-run.1")).unwrap().contains("store"));
+    let page = fs::read_to_string(pages.join("terapage-run.1")).unwrap();
+    assert!(page.contains("store") && page.contains(".SH EXAMPLES\n.nf\nterapage run"), "{page}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Settings as one layer gives them, and what becomes of the layers.
 
 use crate::{Error, Heap, Placement, Settings, Size, StorePath, machine, store};
+use rustix::fs::{Access, access};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// The least budget, bytes.
@@ -193,8 +195,8 @@ impl Partial {
             if let Some(path) = file {
                 *path = absolute(name, path)?;
                 // Refused now, not when the program has done its work.
-                if !path.parent().is_some_and(Path::is_dir) {
-                    let why = format!("{} is in a directory that does not exist", path.display());
+                if let Err(why) = takes_output(path) {
+                    let why = format!("{} {why}", path.display());
                     return Err(Error::Value { name: name.to_owned(), why });
                 }
             }
@@ -249,6 +251,23 @@ const FRAMES_MIN: u64 = 8;
 fn absolute(name: &str, path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path)
         .map_err(|e| Error::Value { name: name.to_owned(), why: format!("{}: {e}", path.display()) })
+}
+
+/// Whether a file can be made at `path`, or take the place of the one there, or the pipe there be written. What else has
+/// the name stays: a link, `/dev/stdout` among them, would be removed.
+fn takes_output(path: &Path) -> Result<(), String> {
+    match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
+        Ok(kind) if kind.is_fifo() => return Ok(()),
+        Ok(kind) if !kind.is_file() => {
+            return Err("is there, and neither a regular file nor a pipe (name another file)".to_owned());
+        }
+        _ => {}
+    }
+    let Some(directory) = path.parent().filter(|directory| directory.is_dir()) else {
+        return Err("is in a directory that does not exist".to_owned());
+    };
+    access(directory, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| format!("is in a directory that cannot be written: {error}"))
 }
 
 fn one_of(name: &str, value: &str, names: &[&str]) -> Result<(), Error> {

@@ -193,6 +193,9 @@ impl Engine {
         let ahead = (options.ahead_bytes / block).min(limit / 4).max(1) as u32;
         let policy = replacement::by_name(&options.policy, limit).ok_or(crate::Error::Policy)?;
         let prefetch = prefetch::by_name(&options.prefetch, limit, run, ahead).ok_or(crate::Error::Policy)?;
+        let mut slots = Slots::new((EXTENT / block) as u32);
+        // A store of a given size has all its slots from the start, and never grows.
+        slots.grown(store.slots());
         let engine = Engine {
             block,
             limit,
@@ -221,7 +224,7 @@ impl Engine {
             postponed: VecDeque::new(),
             fresh: [FreshStream::default(); 8],
             clock: 0,
-            slots: Slots::new((EXTENT / block) as u32),
+            slots,
             stores: vec![store],
             own: 0,
             files: Vec::new(),

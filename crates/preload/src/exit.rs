@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use terapage_config::Heap;
 use terapage_sys::fd;
 
 /// The process that the library began in: a child of a fork writes under a name of its own.
@@ -78,8 +79,13 @@ fn not_kept() -> Option<String> {
         return None;
     }
     let paged = ARENA.lock().pager.as_ref().map_or(0, |pager| pager.counters().snapshot().resident_bytes);
+    let heap = match process::settings()?.heap {
+        Heap::All => "",
+        Heap::Large => "objects below 128 KiB (--heap large), ",
+        Heap::Off => "all that malloc gave (--heap off), ",
+    };
     Some(format!(
-        "terapage: {name}: {} MiB of its memory at the end are not paged, so --memory did not hold ({} MiB): executable or locked \
+        "terapage: {name}: {} MiB of its memory at the end are not paged, so --memory did not hold ({} MiB): {heap}executable or locked \
          memory, stacks, mappings for which the arena has no room, or mapped past the C library\n",
         anonymous.saturating_sub(paged) >> 20,
         budget >> 20
@@ -92,9 +98,9 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Where a file goes that each process of a run writes: the first to come has the name itself, others get their
-/// number behind it.
+/// number behind it. A pipe has one name.
 pub fn own_name(path: &Path) -> PathBuf {
-    if path.exists() { with_number(path) } else { path.to_owned() }
+    if path.is_file() { with_number(path) } else { path.to_owned() }
 }
 
 fn with_number(path: &Path) -> PathBuf {

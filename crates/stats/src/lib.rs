@@ -148,9 +148,9 @@ counters! {
     demand_blocks,
     /// Blocks read ahead.
     prefetched_blocks,
-    /// Markers of prefetched runs that were touched, in blocks of their runs.
+    /// Prefetched runs that the program came to: their markers were touched. Runs, not blocks.
     prefetch_used_blocks,
-    /// Blocks of prefetched runs that left before their marker was touched.
+    /// Prefetched runs whose markers left, or could not be read, before they were touched. Runs, not blocks.
     prefetch_wasted_blocks,
     /// Bytes read from the store.
     page_in_bytes,

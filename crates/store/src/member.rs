@@ -18,6 +18,9 @@ pub(crate) const STEP: u64 = 64 << 20;
 /// The file system has no such call.
 const EOPNOTSUPP: i32 = 95;
 
+/// Another has the device for itself.
+const EBUSY: i32 = 16;
+
 /// No space on the disk; a quota is used up; the process may not make a file that large.
 const FULL: [ErrorKind; 3] = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
 
@@ -113,7 +116,14 @@ impl Member {
             Kind::Directory => (file::nameless(path).map_err(system)?, None),
             Kind::File(directory) => (file::nameless(&directory).map_err(system)?, None),
             Kind::Device => {
-                let opened = file::device(path).map_err(system)?;
+                let opened = file::device(path).map_err(|error| match error.errno() {
+                    EBUSY => {
+                        let why =
+                            "is in use: mounted, or another process's (name another --store)".to_owned();
+                        Error::Unfit { name: path.display().to_string(), why }
+                    }
+                    _ => system(error),
+                })?;
                 let size = file::size(&opened.fd).map_err(system)?;
                 (opened, Some(size))
             }
