@@ -201,7 +201,7 @@ impl Engine {
         let ahead = (options.ahead_bytes / block).min(limit / 4).max(1) as u32;
         let policy = replacement::by_name(&options.policy, limit).ok_or(crate::Error::Policy)?;
         let prefetch = prefetch::by_name(&options.prefetch, limit, run, ahead).ok_or(crate::Error::Policy)?;
-        let engine = Engine {
+        let mut engine = Engine {
             block,
             limit,
             frames: 0,
@@ -252,6 +252,8 @@ impl Engine {
             recorder: None,
             options,
         };
+        // A store of a fixed size has them all from the start.
+        engine.slots.grown(engine.stores[0].slots());
         engine.counters.budget_bytes.store((limit * block) as u64, Relaxed);
         engine.counters.block_bytes.store(block as u64, Relaxed);
         Ok(engine)

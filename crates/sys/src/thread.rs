@@ -246,6 +246,15 @@ pub fn restore_signals(old: &Signals) {
     change_signals(old.0, std::ptr::null_mut());
 }
 
+/// Takes a signal away that waits for the calling thread, which has it blocked.
+pub fn forget_signal(signal: libc::c_int) {
+    let (set, now) = (bit(signal), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: the set is as long as is said; nothing is told of the signal; it does not wait.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigtimedwait, &raw const set, 0_usize, &raw const now, size_of::<u64>())
+    };
+}
+
 fn change_signals(new: u64, old: *mut u64) {
     let bytes = size_of::<u64>();
     // SAFETY: both are as long as is said; `old` is null or the caller's.
