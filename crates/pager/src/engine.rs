@@ -13,7 +13,7 @@ use crate::recorder::{Kind, Recorder};
 use crate::slots::Slots;
 use crate::table::{State, Table, WANTED};
 use crate::{Mailbox, Options};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::prefetch::{self, Prefetch};
@@ -180,6 +180,8 @@ pub(crate) struct Engine {
     pub luck: u32,
     pub sleeps: u32,
     pub scratch: Vec<Fault>,
+    /// Blocks that something else held when they were to leave: until when they are not tried again, and how long that was, ns.
+    pub held: BTreeMap<u32, (u64, u64)>,
     /// Forks that are near: while there are any, nothing leaves the program that need not.
     pub holds: u32,
     pub recorder: Option<Recorder>,
@@ -248,6 +250,7 @@ impl Engine {
             luck: LUCK_MAX,
             sleeps: 0,
             scratch: Vec::new(),
+            held: BTreeMap::new(),
             holds: 0,
             recorder: None,
             options,
