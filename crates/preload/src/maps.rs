@@ -132,9 +132,9 @@ fn reserve(len: usize, wanted: bool) -> Option<usize> {
         return arena.take_wide(len, wanted);
     }
     let at = arena.ranges.take(len, PAGE, true)?;
-    arena.release(at, at + len);
     // SAFETY: the range was taken just now.
-    let closed = unsafe { libc::syscall(libc::SYS_mprotect, at, len, libc::PROT_NONE as i64) } == 0;
+    let close = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, libc::PROT_NONE as i64) } == 0;
+    let closed = arena.release(at, at + len).is_ok() && close();
     if !closed {
         arena.give(at, at + len, false);
         return None;
@@ -152,7 +152,10 @@ unsafe fn mmap_fixed(
 ) -> *mut c_void {
     let len = len.next_multiple_of(PAGE);
     if !arena::overlaps(at, len) {
-        leave_static(at, len);
+        if let Err(error) = leave_static(at, len) {
+            set_errno(error.errno());
+            return failed();
+        }
         // SAFETY: the caller's promise.
         return unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     }
@@ -185,7 +188,13 @@ unsafe fn mmap_fixed(
     if closes {
         arena.drop_blocks(at, at + len);
     }
-    arena.release(at, at + len);
+    if let Err(error) = arena.release(at, at + len) {
+        if only_free {
+            arena.give(at, at + len, false);
+        }
+        set_errno(error.errno());
+        return failed();
+    }
     let flags = (flags & !(MAP_FIXED_NOREPLACE & !MAP_FIXED)) | MAP_FIXED;
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
@@ -193,7 +202,8 @@ unsafe fn mmap_fixed(
         arena.forget(at, at + len);
         let private = MAP_PRIVATE | MAP_ANONYMOUS;
         if flags & private != private || flags & !(private | MAP_FIXED | libc::MAP_NORESERVE) != 0 {
-            arena.keep(at, at + len);
+            // Released above: it does not fail.
+            arena.keep(at, at + len).ok();
         }
         arena.ranges.take_exactly(at, at + len);
         if closes {
@@ -226,8 +236,8 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let from = at as usize;
     let is_beyond = is_beyond(from, len);
     if len == 0 || is_beyond || !arena::overlaps(from, len) {
-        if !is_beyond {
-            leave_static(from, len);
+        if !is_beyond && let Err(error) = leave_static(from, len) {
+            return refuse(error.errno());
         }
         // SAFETY: the caller's promise.
         return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
@@ -258,12 +268,15 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
         set_errno(libc::ENOMEM);
         return failed();
     }
-    arena.release(new, to);
+    if let Err(error) = arena.release(new, to) {
+        set_errno(error.errno());
+        return failed();
+    }
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
     if moved != failed() {
-        // Whatever it is.
-        arena.keep(new, to);
+        // Whatever it is. Released above: it does not fail.
+        arena.keep(new, to).ok();
         arena.ranges.take_exactly(new, to);
         arena.count_by_region(new, to);
     }
@@ -306,13 +319,16 @@ unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, n
 }
 
 /// What a range has of static arrays is the kernel's from now on: it is locked, moved, unmapped or mapped over. Whether it has any.
-fn leave_static(at: usize, len: usize) -> bool {
+///
+/// # Errors
+/// ENOMEM where the process may have no more mappings.
+fn leave_static(at: usize, len: usize) -> terapage_sys::Result<bool> {
     let len = len.next_multiple_of(PAGE);
     let meets = at.is_multiple_of(PAGE) && statics::meets(at, len) && is_served();
     if meets {
-        ARENA.lock().keep_static(at, len);
+        ARENA.lock().keep_static(at, len)?;
     }
-    meets
+    Ok(meets)
 }
 
 /// Whether the kernel has nothing but readable and writable private memory in a range.
@@ -355,12 +371,21 @@ pub unsafe extern "C" fn mremap(
     let fixed = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
     if !arena::contains(from) {
         let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new as usize, new_len);
-        if leave_static(from, old_len) {
+        let over = if flags & libc::MREMAP_FIXED != 0 && !into { new_len } else { 0 };
+        let left = leave_static(from, old_len).and_then(|left| {
+            if over > 0 {
+                leave_static(new as usize, over)?;
+            }
+            Ok(left)
+        });
+        match left {
             // What moves has to do with the pager no more, which alone forks what it pages.
-            memory::advise(from, old_len, libc::MADV_DOFORK);
-        }
-        if flags & libc::MREMAP_FIXED != 0 && !into {
-            leave_static(new as usize, new_len);
+            Ok(true) => drop(memory::advise(from, old_len, libc::MADV_DOFORK)),
+            Ok(false) => {}
+            Err(error) => {
+                set_errno(error.errno());
+                return failed();
+            }
         }
         // SAFETY: the caller's promise.
         return unsafe {
@@ -454,7 +479,9 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
                 return refuse(libc::ENOMEM);
             }
             if prot != READ_WRITE {
-                arena.release(from, from + len);
+                if let Err(error) = arena.release(from, from + len) {
+                    return refuse(error.errno());
+                }
             } else if !arena.any_loose(from, from + len) {
                 return 0;
             }
@@ -479,8 +506,10 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
 fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
     let mut arena = ARENA.lock();
     for (from, to) in statics::within(at, len) {
-        if prot != READ_WRITE {
-            arena.release(from, to);
+        if prot != READ_WRITE
+            && let Err(error) = arena.release(from, to)
+        {
+            return refuse(error.errno());
         }
     }
     // SAFETY: the program asks for it, and what is paged and was readable and writable is so still.
@@ -535,11 +564,11 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => {
             let wipes = advice == libc::MADV_WIPEONFORK;
             let mut arena = ARENA.lock();
-            if of_arena {
-                arena.wipe_on_fork(from, to, wipes);
-            }
-            for (from, to) in statics::within(from, to - from) {
-                arena.wipe_on_fork(from, to, wipes);
+            let parts = of_arena.then_some((from, to)).into_iter().chain(statics::within(from, to - from));
+            for (from, to) in parts {
+                if let Err(error) = arena.wipe_on_fork(from, to, wipes) {
+                    return refuse(error.errno());
+                }
             }
             kernel()
         }
@@ -644,10 +673,8 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
     }
     if len > 0 {
         // What carries a key does not move like other memory.
-        if arena::overlaps(from, len) {
-            ARENA.lock().keep(from, from + len.next_multiple_of(PAGE));
-        } else {
-            leave_static(from, len);
+        if let Err(error) = leave(from, from + len.next_multiple_of(PAGE)) {
+            return refuse(error.errno());
         }
     }
     // SAFETY: the caller's promise.
@@ -668,7 +695,9 @@ pub unsafe extern "C" fn pthread_attr_setstack(
     len: usize,
 ) -> c_int {
     let end = (at as usize).saturating_add(len);
-    keep_in_memory(end - len.min(DESCRIPTOR), end);
+    if let Err(error) = keep_in_memory(end - len.min(DESCRIPTOR), end) {
+        return error.errno();
+    }
     // SAFETY: the name ends in a zero byte.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_attr_setstack".as_ptr()) };
     type SetStack = unsafe extern "C" fn(*mut libc::pthread_attr_t, *mut c_void, usize) -> c_int;
@@ -677,15 +706,22 @@ pub unsafe extern "C" fn pthread_attr_setstack(
 }
 
 /// Stops paging memory that the kernel uses where it cannot wait.
-fn keep_in_memory(from: usize, to: usize) {
+fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     if process::settings().is_none() {
-        return;
+        return Ok(());
     }
-    let (from, to) = (from / PAGE * PAGE, to.next_multiple_of(PAGE));
+    leave(from / PAGE * PAGE, to.next_multiple_of(PAGE))
+}
+
+/// Stops paging what a range has of the arena, or of static arrays.
+///
+/// # Errors
+/// ENOMEM where the process may have no more mappings.
+fn leave(from: usize, to: usize) -> terapage_sys::Result<()> {
     if arena::overlaps(from, to - from) {
-        ARENA.lock().keep(from, to);
+        ARENA.lock().keep(from, to)
     } else {
-        leave_static(from, to - from);
+        leave_static(from, to - from).map(|_| ())
     }
 }
 
@@ -700,10 +736,8 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     if to - from > budget / 4 && arena::may_be_paged(from, to - from) {
         return refuse(libc::ENOMEM);
     }
-    if arena::overlaps(from, to - from) {
-        ARENA.lock().keep(from, to);
-    } else {
-        leave_static(from, to - from);
+    if let Err(error) = leave(from, to) {
+        return refuse(error.errno());
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(call, at, len, flags as i64) as c_int }
