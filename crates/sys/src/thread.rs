@@ -187,7 +187,12 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
     }
     // SAFETY: no thread took it.
     drop(unsafe { Box::from_raw(argument) });
-    Err(crate::Error { call: "pthread_create", source: std::io::Error::from_raw_os_error(errno) })
+    let call = if errno == libc::EAGAIN {
+        "pthread_create; there may be no more threads and processes (ulimit -u, or pids.max of the cgroup)"
+    } else {
+        "pthread_create"
+    };
+    Err(crate::Error { call, source: std::io::Error::from_raw_os_error(errno) })
 }
 
 /// The calling thread's number, as faults have it.
