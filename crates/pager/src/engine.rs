@@ -37,6 +37,8 @@ pub(crate) const CHILDREN: u64 = u64::MAX / 2;
 
 /// Operations that the ring takes at once.
 const ENTRIES: u32 = 512;
+/// The same in the children of forks, of which there may be many: what a user may lock is for all their rings together.
+const ENTRIES_OF_CHILD: u32 = 128;
 
 /// Looks for work that pay, less twice those that do not, are counted up to this.
 const LUCK_MAX: u32 = 16;
@@ -264,7 +266,8 @@ impl Engine {
 
     /// The thread begins: opens its files, and begins its helpers.
     pub fn prepare(&mut self) {
-        let ring = Ring::new(ENTRIES).unwrap_or_else(|error| self.stop(&error.to_string()));
+        let entries = if self.own == 0 { ENTRIES } else { ENTRIES_OF_CHILD };
+        let ring = Ring::new(entries).unwrap_or_else(|error| self.stop(&error.to_string()));
         self.ring = Some(ring);
         if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
             // To look for work would keep the program from doing any.
