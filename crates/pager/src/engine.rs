@@ -13,7 +13,7 @@ use crate::recorder::{Kind, Recorder};
 use crate::slots::Slots;
 use crate::table::{State, Table, WANTED};
 use crate::{Mailbox, Options};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::prefetch::{self, Prefetch};
@@ -37,6 +37,8 @@ pub(crate) const CHILDREN: u64 = u64::MAX / 2;
 
 /// Operations that the ring takes at once.
 const ENTRIES: u32 = 512;
+/// The same in the children of forks, of which there may be many: what a user may lock is for all their rings together.
+const ENTRIES_OF_CHILD: u32 = 128;
 
 /// Looks for work that pay, less twice those that do not, are counted up to this.
 const LUCK_MAX: u32 = 16;
@@ -172,6 +174,8 @@ pub(crate) struct Engine {
     pub luck: u32,
     pub sleeps: u32,
     pub scratch: Vec<Fault>,
+    /// Blocks that something else held when they were to leave: until when they are not tried again, and how long that was, ns.
+    pub held: BTreeMap<u32, (u64, u64)>,
     /// Forks that are near: while there are any, nothing leaves the program that need not.
     pub holds: u32,
     pub recorder: Option<Recorder>,
@@ -243,6 +247,7 @@ impl Engine {
             luck: LUCK_MAX,
             sleeps: 0,
             scratch: Vec::new(),
+            held: BTreeMap::new(),
             holds: 0,
             recorder: None,
             options,
@@ -254,7 +259,8 @@ impl Engine {
 
     /// The thread begins: opens its files, and begins its helpers.
     pub fn prepare(&mut self) {
-        let ring = Ring::new(ENTRIES).unwrap_or_else(|error| self.stop(&error.to_string()));
+        let entries = if self.own == 0 { ENTRIES } else { ENTRIES_OF_CHILD };
+        let ring = Ring::new(entries).unwrap_or_else(|error| self.stop(&error.to_string()));
         self.ring = Some(ring);
         if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
             // To look for work would keep the program from doing any.

@@ -49,3 +49,11 @@ pub enum Error {
         source: std::io::Error,
     },
 }
+
+impl Error {
+    /// Whether it may be no more in a moment.
+    pub(crate) fn is_for_now(&self) -> bool {
+        const EAGAIN: i32 = 11;
+        matches!(self, Error::System(error) if error.errno() == EAGAIN)
+    }
+}

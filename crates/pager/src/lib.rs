@@ -52,6 +52,9 @@ pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
 /// Blocks that one range may have. They have numbers of 32 bits, some of which are others' (static arrays).
 pub const BLOCKS_MOST: usize = u32::MAX as usize / 16 * 15;
 
+/// Forks of forks that there may be.
+const GENERATIONS: usize = 250;
+
 /// Paged memory. One for a process; it lasts as long.
 pub struct Pager {
     engine: *mut Engine,
@@ -207,7 +210,7 @@ impl Pager {
     /// The range gets its bytes and is paged no more, until [`restore`](Self::restore).
     ///
     /// # Errors
-    /// The range is not all paged, or the kernel does not let go of it.
+    /// The range is not all paged; or the process may have no more mappings: it is paged as before.
     pub fn release(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask(Request::Release { start, len })
     }
@@ -252,6 +255,11 @@ impl Pager {
     /// None.
     pub fn hold(&self) -> Result<(), Error> {
         self.mailbox.ask(Request::Hold)
+    }
+
+    /// Whether the child of a fork could have a pager: each generation reads the stores of all before it, which have numbers.
+    pub fn may_fork(&self) -> bool {
+        self.holds.len() < GENERATIONS
     }
 
     /// Before a fork: the pager stands still from here to one of the next two, but for faults of the calling thread; signals wait. The
@@ -303,7 +311,15 @@ impl Pager {
         let Forking { hold, asking, signals } = forking;
         drop(asking);
         self.holds.push(hold);
-        self.spawn()?;
+        // Others, too, may have had the last of what the limits allow (EAGAIN), for a moment: those that ended in the parent count until they are gone.
+        let mut patience = 1000;
+        while let Err(error) = self.spawn() {
+            if patience == 0 || !error.is_for_now() {
+                return Err(error);
+            }
+            patience -= 1;
+            thread::sleep_ms(1);
+        }
         thread::restore_signals(&signals);
         Ok(())
     }

@@ -16,6 +16,11 @@ const WRITING_BYTES: usize = 32 << 20;
 /// blocks are written, large writes matter more.
 const WAITED_FOR: usize = 16;
 
+/// A block that something else holds is not tried again for so long, ns: to find it held takes a millisecond, and interrupts the program.
+const HELD_NS: u64 = 1_000_000;
+/// The time is doubled each time, up to this.
+const HELD_NS_MOST: u64 = 64_000_000;
+
 /// Blocks that are taken out to be watched after one page-out, at most.
 const WATCH_BATCH: usize = 4;
 
@@ -63,11 +68,18 @@ impl Engine {
     /// How many went, or are on their way.
     pub(crate) fn page_out(&mut self, count: usize, who: Carry) -> usize {
         let before = self.policy.len();
-        let next = || match &self.turns {
-            Some(turns) => turns.victim(&mut *self.policy),
-            None => self.policy.victim(),
-        };
-        let mut victims: Vec<u32> = std::iter::from_fn(next).take(count).collect();
+        let now_ns = if self.held.is_empty() { 0 } else { self.now() };
+        let (mut victims, mut held) = (Vec::new(), Vec::new());
+        while victims.len() < count {
+            let next = match &self.turns {
+                Some(turns) => turns.victim(&mut *self.policy),
+                None => self.policy.victim(),
+            };
+            let Some(block) = next else { break };
+            let waits = self.held.get(&block).is_some_and(|&(until_ns, _)| until_ns > now_ns);
+            if waits { &mut held } else { &mut victims }.push(block);
+        }
+        held.into_iter().for_each(|block| self.policy.rescue(block));
         victims.sort_unstable();
         self.page_out_these(&victims, who);
         let after = self.policy.len();
@@ -153,7 +165,10 @@ impl Engine {
         for (&block, departure) in transfer.blocks.iter().zip(&load.blocks) {
             let wanted = self.table.get(block).has(WANTED);
             match departure.look {
-                None => self.stays(block),
+                None => {
+                    self.stays(block);
+                    self.note_held(block);
+                }
                 // Its hash stays that of the store's bytes.
                 Some(_) if wanted => self.take_back(block),
                 // What the store has already, or is zero, needs no write.
@@ -172,6 +187,19 @@ impl Engine {
         self.table.set_state(block, State::Mapped);
         self.mapped += 1;
         self.policy.rescue(block);
+    }
+
+    /// A block that could not be taken out is left alone for a while.
+    fn note_held(&mut self, block: u32) {
+        let now_ns = self.now();
+        // Those that were let go, or are not in use any more, were not heard of since.
+        if self.held.len() > self.limit {
+            self.held.retain(|_, (until_ns, _)| *until_ns + HELD_NS_MOST > now_ns);
+        }
+        let (until_ns, waited_ns) = self.held.entry(block).or_default();
+        let again = *until_ns + HELD_NS_MOST > now_ns;
+        *waited_ns = if again { (*waited_ns * 2).clamp(HELD_NS, HELD_NS_MOST) } else { HELD_NS };
+        *until_ns = now_ns + *waited_ns;
     }
 
     /// A block was touched on its way out.

@@ -272,7 +272,7 @@ impl Engine {
     }
 
     /// The blocks get all their bytes and are the kernel's again: the program locks, protects or replaces
-    /// part of them.
+    /// part of them. Where the kernel may cut no more mappings (ENOMEM) they are paged as before.
     fn release(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
         let mut from = first;
@@ -293,9 +293,13 @@ impl Engine {
         }
         self.note_loose(first, end);
         let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
-        self.mover.program.unregister(at, len)?;
+        let unregistered = self.mover.program.unregister(at, len);
+        if unregistered.is_err() {
+            // It may have been done in part, and what was touched there since has come without the pager.
+            self.restore(first, end)?;
+        }
         self.mover.program.wake(at, len).ok();
-        Ok(())
+        Ok(unregistered?)
     }
 
     /// Puts a block that has bytes into the program, wherever it is.

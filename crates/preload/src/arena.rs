@@ -319,16 +319,25 @@ impl Arena {
     }
 
     /// Stops paging every block that the range touches: the program makes its pages odd.
-    pub fn release(&mut self, at: usize, to: usize) {
+    ///
+    /// # Errors
+    /// ENOMEM where the process may have no more mappings; nothing is changed then.
+    pub fn release(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
-        for (from, to) in self.loose.without(first, last) {
-            if let Some(pager) = &self.pager {
-                process::or_fail(pager.release(from, to - from));
+        let parts = self.loose.without(first, last);
+        for (index, &(from, to)) in parts.iter().enumerate() {
+            match self.pager.as_ref().map_or(Ok(()), |pager| pager.release(from, to - from)) {
+                Err(terapage_pager::Error::System(error)) if error.errno() == libc::ENOMEM => {
+                    parts[..index].iter().for_each(|&(from, to)| self.page_again(from, to));
+                    return Err(error);
+                }
+                other => process::or_fail(other),
             }
             self.loose.insert(from, to);
         }
         self.change_odd(at, |odd| odd.insert(at, to));
+        Ok(())
     }
 
     /// Pages of a range are readable and writable memory again, with the bytes that they had: pages the blocks
@@ -364,16 +373,18 @@ impl Arena {
     }
 
     /// Stops paging every block that the range touches, until its pages are given back or mapped anew.
-    pub fn keep(&mut self, at: usize, to: usize) {
-        self.release(at, to);
+    ///
+    /// # Errors
+    /// As for [`release`](Self::release).
+    pub fn keep(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
+        self.release(at, to)?;
         self.kept.insert(at, to);
+        Ok(())
     }
 
     /// The same, for what the range meets of static arrays.
-    pub fn keep_static(&mut self, at: usize, len: usize) {
-        for (from, to) in statics::within(at, len) {
-            self.keep(from, to);
-        }
+    pub fn keep_static(&mut self, at: usize, len: usize) -> terapage_sys::Result<()> {
+        statics::within(at, len).try_for_each(|(from, to)| self.keep(from, to))
     }
 
     /// What was in a range is replaced by other memory.
@@ -383,13 +394,17 @@ impl Arena {
     }
 
     /// Whether a fork's child is to find pages of a range empty. Such pages are not paged: the kernel sees to it.
-    pub fn wipe_on_fork(&mut self, at: usize, to: usize, wipe: bool) {
+    ///
+    /// # Errors
+    /// As for [`release`](Self::release).
+    pub fn wipe_on_fork(&mut self, at: usize, to: usize, wipe: bool) -> terapage_sys::Result<()> {
         if wipe {
-            self.release(at, to);
+            self.release(at, to)?;
             self.wiped.insert(at, to);
         } else {
             self.wiped.remove(at, to);
         }
+        Ok(())
     }
 
     /// Fresh zero memory over a range, as a fixed mapping makes it; its whole blocks are paged.

@@ -12,9 +12,9 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use terapage_pager::Forking;
-use terapage_sys::PAGE;
 use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
+use terapage_sys::{PAGE, memory};
 
 /// What a fork has in hand between its two halves; the forking thread's, which has the arena's lock.
 static FORKING: Lock<Option<InHand>> = Lock::new(None);
@@ -82,35 +82,61 @@ pub fn open() {
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> libc::pid_t {
-    if is_short_of_files() {
-        crate::set_errno(libc::EAGAIN);
-        return -1;
+    if let Some(errno) = lacks() {
+        return refuse(errno);
     }
     let me = thread::id();
     let place = READY.iter().find(|place| place.compare_exchange(0, me, SeqCst, SeqCst).is_ok());
+    let mut had_room = false;
     if let Some(place) = place {
         if hold() {
-            rehearse();
+            // The child, and its pager's thread.
+            had_room = rehearse(2) == 2;
+            if !had_room {
+                place.store(0, SeqCst);
+                let_go();
+                return refuse(libc::EAGAIN);
+            }
         } else {
             place.store(0, SeqCst);
         }
     }
-    match FORK.load(SeqCst) {
-        // SAFETY: the C library's function has this type.
-        at if at != 0 => unsafe { std::mem::transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(at)() },
-        _ => {
-            crate::set_errno(libc::ENOSYS);
-            -1
-        }
+    let at = FORK.load(SeqCst);
+    if at == 0 {
+        return refuse(libc::ENOSYS);
     }
+    // SAFETY: the C library's function has this type.
+    let fork = || unsafe { std::mem::transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(at)() };
+    let child = fork();
+    if child < 0 && had_room && std::io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) {
+        // What was begun for the rehearsal may not have gone to the end.
+        thread::sleep_ms(1);
+        return fork();
+    }
+    child
 }
 
-/// Whether there is a pager, and a fork would stop it, or the child's: the pipe between them, and what the latter opens before it closes its
-/// parent's, could not be had.
-fn is_short_of_files() -> bool {
+fn refuse(errno: c_int) -> libc::pid_t {
+    crate::set_errno(errno);
+    -1
+}
+
+/// Mappings that a child's pager makes, with some to spare.
+const MAPPINGS: usize = 20;
+
+/// Whether there is a pager, and a fork would stop it, or the child's, for want of what: the pipe between them, and what the latter opens before it closes
+/// its parent's; mappings; a number of its own.
+fn lacks() -> Option<c_int> {
     // Under the lock, as wherever room is made: another thread's fork would give its child the limit as it is for that moment.
     let arena = ARENA.lock();
-    arena.pager.is_some() && Room::make().is_err() && [(); 4].map(|()| Fd::pipe()).iter().any(Result::is_err)
+    if !arena.pager.as_ref()?.may_fork() {
+        return Some(libc::EAGAIN);
+    }
+    if !memory::has_room_for_mappings(MAPPINGS) {
+        return Some(libc::ENOMEM);
+    }
+    let is_short = Room::make().is_err() && [(); 4].map(|()| Fd::pipe()).iter().any(Result::is_err);
+    is_short.then_some(libc::EAGAIN)
 }
 
 /// Whether the calling thread has rehearsed in [`fork`]; not a second time.
@@ -128,7 +154,8 @@ unsafe extern "C" fn before() {
         unsafe { _IO_list_lock() };
         STREAMS.store(thread::id(), SeqCst);
         if !is_ready {
-            rehearse();
+            // Where it cannot begin here it cannot in the child either: that says so.
+            rehearse(1);
         }
     }
     let heaps = heap::take_all();
@@ -158,18 +185,39 @@ fn hold() -> bool {
     true
 }
 
-/// Begins a thread that does nothing, as the child begins its pager's.
-fn rehearse() {
-    let begun = Arc::new(AtomicU32::new(0));
-    let begins = begun.clone();
-    let begin = thread::spawn_quiet(c"terapage-fork", move || {
-        begins.store(1, SeqCst);
-        thread::wake(&begins);
-    });
-    // One that cannot begin here cannot in the child either: that one says so.
-    while begin.is_ok() && begun.load(SeqCst) == 0 {
-        thread::wait(&begun, 0);
+/// There is no fork after all: the pager takes out again what need not stay.
+fn let_go() {
+    let arena = ARENA.lock();
+    if let Some(pager) = &arena.pager {
+        let _room = Room::make();
+        pager.after_fork_in_parent(process::or_fail(pager.before_fork()));
     }
+}
+
+/// Begins threads that do nothing, as the child begins its pager's: so many at once, or fewer where there may be no more. How many.
+fn rehearse(threads: u32) -> u32 {
+    let (begun, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let begin = |_: &u32| {
+        let (begun, over) = (begun.clone(), over.clone());
+        let work = move || {
+            begun.fetch_add(1, SeqCst);
+            thread::wake(&begun);
+            while over.load(SeqCst) == 0 {
+                thread::wait(&over, 0);
+            }
+        };
+        thread::spawn_quiet(c"terapage-fork", work).is_ok()
+    };
+    let count = (0..threads).take_while(begin).count() as u32;
+    loop {
+        match begun.load(SeqCst) {
+            all if all == count => break,
+            some => thread::wait(&begun, some),
+        }
+    }
+    over.store(1, SeqCst);
+    thread::wake(&over);
+    count
 }
 
 /// Touches what the C library touches in the child before that has a pager, apart from [`rehearse`]. The caller has locked the streams'

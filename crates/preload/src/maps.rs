@@ -141,9 +141,9 @@ fn reserve(len: usize, wanted: bool) -> Option<usize> {
         return arena.take_wide(len, wanted);
     }
     let at = arena.ranges.take(len, PAGE, true)?;
-    arena.release(at, at + len);
     // SAFETY: the range was taken just now.
-    let closed = unsafe { libc::syscall(libc::SYS_mprotect, at, len, libc::PROT_NONE as i64) } == 0;
+    let close = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, libc::PROT_NONE as i64) } == 0;
+    let closed = arena.release(at, at + len).is_ok() && close();
     if !closed {
         arena.give(at, at + len, false);
         return None;
@@ -161,7 +161,10 @@ unsafe fn mmap_fixed(
 ) -> *mut c_void {
     let len = len.next_multiple_of(PAGE);
     if !arena::overlaps(at, len) {
-        leave_static(at, len);
+        if let Err(error) = leave_static(at, len) {
+            set_errno(error.errno());
+            return failed();
+        }
         // SAFETY: the caller's promise.
         return unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     }
@@ -194,7 +197,13 @@ unsafe fn mmap_fixed(
     if closes {
         arena.drop_blocks(at, at + len);
     }
-    arena.release(at, at + len);
+    if let Err(error) = arena.release(at, at + len) {
+        if only_free {
+            arena.give(at, at + len, false);
+        }
+        set_errno(error.errno());
+        return failed();
+    }
     let flags = (flags & !(MAP_FIXED_NOREPLACE & !MAP_FIXED)) | MAP_FIXED;
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
@@ -202,7 +211,8 @@ unsafe fn mmap_fixed(
         arena.forget(at, at + len);
         let private = MAP_PRIVATE | MAP_ANONYMOUS;
         if flags & private != private || flags & !(private | MAP_FIXED | libc::MAP_NORESERVE) != 0 {
-            arena.keep(at, at + len);
+            // Released above: it does not fail.
+            arena.keep(at, at + len).ok();
         }
         arena.ranges.take_exactly(at, at + len);
         if closes {
@@ -235,8 +245,8 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let from = at as usize;
     let is_beyond = is_beyond(from, len);
     if len == 0 || is_beyond || !arena::overlaps(from, len) {
-        if !is_beyond {
-            leave_static(from, len);
+        if !is_beyond && let Err(error) = leave_static(from, len) {
+            return refuse(error.errno());
         }
         // SAFETY: the caller's promise.
         return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
@@ -251,13 +261,16 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
 }
 
 /// What a range has of static arrays is the kernel's from now on: it is locked, moved, unmapped or mapped over. Whether it has any.
-pub fn leave_static(at: usize, len: usize) -> bool {
+///
+/// # Errors
+/// ENOMEM where the process may have no more mappings.
+pub fn leave_static(at: usize, len: usize) -> terapage_sys::Result<bool> {
     let len = len.next_multiple_of(PAGE);
     let meets = at.is_multiple_of(PAGE) && statics::meets(at, len) && is_served();
     if meets {
-        ARENA.lock().keep_static(at, len);
+        ARENA.lock().keep_static(at, len)?;
     }
-    meets
+    Ok(meets)
 }
 
 /// # Safety
@@ -276,7 +289,9 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
                 return refuse(libc::ENOMEM);
             }
             if prot != READ_WRITE {
-                arena.release(from, from + len);
+                if let Err(error) = arena.release(from, from + len) {
+                    return refuse(error.errno());
+                }
             } else if !arena.any_loose(from, from + len) {
                 return 0;
             }
@@ -301,8 +316,10 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
 fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
     let mut arena = ARENA.lock();
     for (from, to) in statics::within(at, len) {
-        if prot != READ_WRITE {
-            arena.release(from, to);
+        if prot != READ_WRITE
+            && let Err(error) = arena.release(from, to)
+        {
+            return refuse(error.errno());
         }
     }
     // SAFETY: the program asks for it, and what is paged and was readable and writable is so still.
@@ -357,11 +374,11 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => {
             let wipes = advice == libc::MADV_WIPEONFORK;
             let mut arena = ARENA.lock();
-            if of_arena {
-                arena.wipe_on_fork(from, to, wipes);
-            }
-            for (from, to) in statics::within(from, to - from) {
-                arena.wipe_on_fork(from, to, wipes);
+            let parts = of_arena.then_some((from, to)).into_iter().chain(statics::within(from, to - from));
+            for (from, to) in parts {
+                if let Err(error) = arena.wipe_on_fork(from, to, wipes) {
+                    return refuse(error.errno());
+                }
             }
             kernel()
         }
@@ -466,10 +483,8 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
     }
     if len > 0 {
         // What carries a key does not move like other memory.
-        if arena::overlaps(from, len) {
-            ARENA.lock().keep(from, from + len.next_multiple_of(PAGE));
-        } else {
-            leave_static(from, len);
+        if let Err(error) = leave(from, from + len.next_multiple_of(PAGE)) {
+            return refuse(error.errno());
         }
     }
     // SAFETY: the caller's promise.
@@ -490,7 +505,9 @@ pub unsafe extern "C" fn pthread_attr_setstack(
     len: usize,
 ) -> c_int {
     let end = (at as usize).saturating_add(len);
-    keep_in_memory(end - len.min(DESCRIPTOR), end);
+    if let Err(error) = keep_in_memory(end - len.min(DESCRIPTOR), end) {
+        return error.errno();
+    }
     // SAFETY: the name ends in a zero byte.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_attr_setstack".as_ptr()) };
     type SetStack = unsafe extern "C" fn(*mut libc::pthread_attr_t, *mut c_void, usize) -> c_int;
@@ -499,15 +516,22 @@ pub unsafe extern "C" fn pthread_attr_setstack(
 }
 
 /// Stops paging memory that the kernel uses where it cannot wait.
-fn keep_in_memory(from: usize, to: usize) {
+fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     if process::settings().is_none() {
-        return;
+        return Ok(());
     }
-    let (from, to) = (from / PAGE * PAGE, to.next_multiple_of(PAGE));
+    leave(from / PAGE * PAGE, to.next_multiple_of(PAGE))
+}
+
+/// Stops paging what a range has of the arena, or of static arrays.
+///
+/// # Errors
+/// ENOMEM where the process may have no more mappings.
+fn leave(from: usize, to: usize) -> terapage_sys::Result<()> {
     if arena::overlaps(from, to - from) {
-        ARENA.lock().keep(from, to);
+        ARENA.lock().keep(from, to)
     } else {
-        leave_static(from, to - from);
+        leave_static(from, to - from).map(|_| ())
     }
 }
 
@@ -522,10 +546,8 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     if to - from > budget / 4 && arena::may_be_paged(from, to - from) {
         return refuse(libc::ENOMEM);
     }
-    if arena::overlaps(from, to - from) {
-        ARENA.lock().keep(from, to);
-    } else {
-        leave_static(from, to - from);
+    if let Err(error) = leave(from, to) {
+        return refuse(error.errno());
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(call, at, len, flags as i64) as c_int }

@@ -23,7 +23,8 @@ const PART_OF_LIMIT: usize = 64;
 /// Addresses are taken in steps of so many bytes.
 const STEP: usize = 256 << 10;
 
-/// The library's own objects of at least so many bytes are mappings by themselves: tables that grow by moving.
+/// The library's own objects of at least so many bytes are mappings by themselves: tables that grow by moving. Where there may be no more mappings they
+/// are the heap's, like others.
 const LARGE: usize = 1 << 20;
 
 /// Where the heap lies, and how far it is filled.
@@ -154,8 +155,10 @@ fn is_large(layout: Layout) -> bool {
 // SAFETY: `Dlmalloc` keeps the contract, and so does the kernel, for whole pages. A layout tells which of the two it was.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout) {
-            return memory::reserve(layout.size()).unwrap_or(std::ptr::null_mut());
+        if is_large(layout)
+            && let Ok(at) = memory::reserve(layout.size())
+        {
+            return at;
         }
         allocate(layout.size(), layout.align(), false)
     }
@@ -163,7 +166,7 @@ unsafe impl GlobalAlloc for Own {
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: it came from here, by the caller's promise.
         unsafe {
-            if is_large(layout) {
+            if is_large(layout) && !contains(at as usize) {
                 memory::unmap(at, layout.size()).ok();
             } else {
                 free(at);
@@ -172,9 +175,11 @@ unsafe impl GlobalAlloc for Own {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout) {
-            // SAFETY: any size is accepted; fresh pages are zero.
-            return unsafe { self.alloc(layout) };
+        if is_large(layout)
+            && let Ok(at) = memory::reserve(layout.size())
+        {
+            // Fresh pages are zero.
+            return at;
         }
         allocate(layout.size(), layout.align(), true)
     }
@@ -184,8 +189,14 @@ unsafe impl GlobalAlloc for Own {
         let new_layout = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         // SAFETY: it came from here, by the caller's promise; what is copied lies within both.
         unsafe {
-            match (is_large(layout), is_large(new_layout)) {
-                (true, true) => memory::remap(at, layout.size(), size).unwrap_or(std::ptr::null_mut()),
+            let is_mapped = is_large(layout) && !contains(at as usize);
+            if is_mapped
+                && is_large(new_layout)
+                && let Ok(new) = memory::remap(at, layout.size(), size)
+            {
+                return new;
+            }
+            match (is_mapped, is_large(new_layout)) {
                 (false, false) if layout.align() <= 16 => resize(at, size),
                 _ => {
                     let new = self.alloc(new_layout);

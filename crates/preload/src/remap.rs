@@ -24,12 +24,15 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
         set_errno(libc::ENOMEM);
         return failed();
     }
-    arena.release(new, to);
+    if let Err(error) = arena.release(new, to) {
+        set_errno(error.errno());
+        return failed();
+    }
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
     if moved != failed() {
-        // Whatever it is.
-        arena.keep(new, to);
+        // Whatever it is. Released above: it does not fail.
+        arena.keep(new, to).ok();
         arena.ranges.take_exactly(new, to);
         arena.count_by_region(new, to);
     }
@@ -127,12 +130,21 @@ unsafe fn mremap_others(
     new: usize,
 ) -> *mut c_void {
     let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new, new_len);
-    if leave_static(from, old_len) {
+    let over = if flags & libc::MREMAP_FIXED != 0 && !into { new_len } else { 0 };
+    let left = leave_static(from, old_len).and_then(|left| {
+        if over > 0 {
+            leave_static(new, over)?;
+        }
+        Ok(left)
+    });
+    match left {
         // What moves has to do with the pager no more, which alone forks what it pages.
-        memory::advise(from, old_len, libc::MADV_DOFORK);
-    }
-    if flags & libc::MREMAP_FIXED != 0 && !into {
-        leave_static(new, new_len);
+        Ok(true) => drop(memory::advise(from, old_len, libc::MADV_DOFORK)),
+        Ok(false) => {}
+        Err(error) => {
+            set_errno(error.errno());
+            return failed();
+        }
     }
     // SAFETY: the caller's promise.
     unsafe {

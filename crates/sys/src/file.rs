@@ -1,7 +1,7 @@
 //! Files of blocks.
 
 use crate::fd::Fd;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, thread};
 use std::ffi::CString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -73,15 +73,24 @@ pub fn device(path: &Path) -> Result<Opened> {
 
 /// Makes sure that the file has room for the bytes from `from` to `from + len`.
 /// A file system without the call answers EOPNOTSUPP.
+///
+/// Beyond the limit on the size of files (`RLIMIT_FSIZE`) it fails with EFBIG, and no more: the signal that comes with it would end a
+/// program that did not write that file, though there be room enough without.
 pub fn allocate(fd: &Fd, from: u64, len: u64) -> Result<()> {
-    loop {
+    let signals = thread::block_signals();
+    let answer = loop {
         // SAFETY: no memory is touched.
         let answer = unsafe { libc::fallocate64(fd.raw(), 0, from as i64, len as i64) };
         match check("fallocate", answer.into()) {
             Err(error) if error.errno() == libc::EINTR => {}
-            other => return other.map(|_| ()),
+            other => break other,
         }
+    };
+    if answer.as_ref().is_err_and(|error| error.errno() == libc::EFBIG) {
+        thread::forget_signal(libc::SIGXFSZ);
     }
+    thread::restore_signals(&signals);
+    answer.map(|_| ())
 }
 
 /// The size of a file or device, by seeking to its end.

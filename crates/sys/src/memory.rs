@@ -41,7 +41,19 @@ pub fn reserve_huge(len: usize) -> Result<usize> {
 /// Nobody may rely on what was mapped there.
 pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { map(at, len, libc::MAP_NORESERVE | libc::MAP_FIXED) }.map(|_| ())
+    let replaced = unsafe { map(at, len, libc::MAP_NORESERVE | libc::MAP_FIXED) };
+    let replaced = replaced.or_else(|error| {
+        if error.errno() != libc::ENOMEM {
+            return Err(error);
+        }
+        // A process with all the mappings that it may have (vm.max_map_count) gets none, though this takes the place of others: they go first.
+        // SAFETY: as above. What another thread maps there meanwhile stays, and this fails.
+        unsafe {
+            check("munmap", libc::syscall(libc::SYS_munmap, at, len))?;
+            map(at, len, libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE)
+        }
+    });
+    replaced.map(|_| ())
 }
 
 /// Makes addresses again that nobody may touch, whatever is there. A core dump leaves them out.
@@ -65,6 +77,23 @@ unsafe fn map_with(at: *mut u8, len: usize, prot: i32, flags: i32) -> Result<*mu
     // SAFETY: as the callers argue.
     let answer = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, -1i64, 0i64) };
     if answer == -1 { Err(Error::last("mmap")) } else { Ok(answer as *mut u8) }
+}
+
+/// Whether the process may have `more` mappings than it has (`vm.max_map_count`), by making them.
+pub fn has_room_for_mappings(more: usize) -> bool {
+    let len = (more + 1) * crate::PAGE;
+    // SAFETY: the kernel chooses the place; nothing is replaced.
+    let made = unsafe { map_with(std::ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_NORESERVE) };
+    let Ok(at) = made else { return false };
+    // Each page whose rights are not its neighbours' is one more.
+    let has_room = (1..=more).step_by(2).all(|page| {
+        let page = at as usize + page * crate::PAGE;
+        // SAFETY: mapped just now, and nobody's.
+        unsafe { libc::syscall(libc::SYS_mprotect, page, crate::PAGE, libc::PROT_READ as i64) == 0 }
+    });
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_munmap, at, len) };
+    has_room
 }
 
 /// Gives address space back.

@@ -57,18 +57,37 @@ pub struct Ring {
     unsubmitted: u32,
 }
 
+/// The smallest ring that there is: one page for the operations, one or two for the queues.
+const LEAST_ENTRIES: u32 = 16;
+
+fn build(entries: u32) -> std::io::Result<IoUring> {
+    IoUring::builder()
+        .setup_clamp()
+        .setup_cqsize(entries * 4)
+        .setup_single_issuer()
+        .setup_coop_taskrun()
+        .build(entries)
+        .or_else(|_| IoUring::builder().setup_clamp().setup_cqsize(entries * 4).build(entries))
+}
+
 impl Ring {
-    /// A ring for `entries` operations at once.
+    /// A ring for `entries` operations at once, or for as many as the user may lock memory for: more begin when those have been handed over.
     pub fn new(entries: u32) -> Result<Ring> {
-        let wrap = |source| Error { call: "io_uring_setup", source };
-        let ring = IoUring::builder()
-            .setup_clamp()
-            .setup_cqsize(entries * 4)
-            .setup_single_issuer()
-            .setup_coop_taskrun()
-            .build(entries)
-            .or_else(|_| IoUring::builder().setup_clamp().setup_cqsize(entries * 4).build(entries))
-            .map_err(wrap)?;
+        let is_short = |error: &std::io::Error| error.raw_os_error() == Some(libc::ENOMEM);
+        let mut size = entries;
+        let mut ring = build(size);
+        while size > LEAST_ENTRIES && ring.as_ref().is_err_and(is_short) {
+            size /= 2;
+            ring = build(size);
+        }
+        let ring = ring.map_err(|source| {
+            let call = if is_short(&source) {
+                "io_uring_setup; rings count against what a user may lock (ulimit -l): raise that, or run fewer at once"
+            } else {
+                "io_uring_setup"
+            };
+            Error { call, source }
+        })?;
         let ring = ManuallyDrop::new(ring);
         // SAFETY: the IoUring is never dropped and never used to enter the kernel, so its
         // descriptor is ours to move.

@@ -187,7 +187,12 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
     }
     // SAFETY: no thread took it.
     drop(unsafe { Box::from_raw(argument) });
-    Err(crate::Error { call: "pthread_create", source: std::io::Error::from_raw_os_error(errno) })
+    let call = if errno == libc::EAGAIN {
+        "pthread_create; there may be no more threads and processes (ulimit -u, or pids.max of the cgroup)"
+    } else {
+        "pthread_create"
+    };
+    Err(crate::Error { call, source: std::io::Error::from_raw_os_error(errno) })
 }
 
 /// The calling thread's number, as faults have it.
@@ -244,6 +249,15 @@ pub fn restore_signals(old: &Signals) {
         set_cancel_state(state);
     }
     change_signals(old.0, std::ptr::null_mut());
+}
+
+/// Takes a signal away that waits for the calling thread, which has it blocked.
+pub fn forget_signal(signal: libc::c_int) {
+    let (set, now) = (bit(signal), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: the set is as long as is said; nothing is told of the signal; it does not wait.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigtimedwait, &raw const set, 0_usize, &raw const now, size_of::<u64>())
+    };
 }
 
 fn change_signals(new: u64, old: *mut u64) {

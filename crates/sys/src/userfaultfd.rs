@@ -136,12 +136,13 @@ impl Userfaultfd {
     pub fn register(&self, at: usize, len: usize, protect: bool) -> Result<()> {
         let mode = raw::UFFDIO_REGISTER_MODE_MISSING | if protect { raw::UFFDIO_REGISTER_MODE_WP } else { 0 };
         let mut register = raw::uffdio_register { range: range(at, len), mode: mode.into(), ioctls: 0 };
-        self.ioctl("ioctl(UFFDIO_REGISTER)", ioctl::UFFDIO_REGISTER, &mut register)
+        self.ioctl("ioctl(UFFDIO_REGISTER)", ioctl::UFFDIO_REGISTER, &mut register).map_err(of_mappings)
     }
 
     /// From now on the kernel resolves the range's faults itself.
     pub fn unregister(&self, at: usize, len: usize) -> Result<()> {
-        self.ioctl("ioctl(UFFDIO_UNREGISTER)", ioctl::UFFDIO_UNREGISTER, &mut range(at, len))
+        let answer = self.ioctl("ioctl(UFFDIO_UNREGISTER)", ioctl::UFFDIO_UNREGISTER, &mut range(at, len));
+        answer.map_err(of_mappings)
     }
 
     /// Wakes all threads that wait on the range.
@@ -275,6 +276,16 @@ fn in_steps(
         }
     }
     Ok(())
+}
+
+/// Where a range begins to be told of, or ends, the kernel cuts its mappings.
+fn of_mappings(error: Error) -> Error {
+    let call = if error.errno() == libc::ENOMEM {
+        "userfaultfd; the process has as many mappings as it may (sysctl vm.max_map_count)"
+    } else {
+        error.call
+    };
+    Error { call, ..error }
 }
 
 fn range(at: usize, len: usize) -> raw::uffdio_range {

@@ -1,0 +1,158 @@
+/* A paged program that comes to the limits of what a process may have. What fails fails as it would without Terapage, and nothing else does.
+ *
+ * short mappings         as many mappings as there may be (vm.max_map_count)
+ * short processes USER   each limit on processes (RLIMIT_NPROC), as a user who has no others; begins as root
+ * short locked USER      what a user may lock (RLIMIT_MEMLOCK) is enough for few rings of the usual size
+ * short pinned BLOCKS    blocks of 2 MiB that the kernel holds for io_uring; the budget is four more
+ */
+#define _GNU_SOURCE
+#include <linux/io_uring.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "check.h"
+
+#define MIB ((size_t)1 << 20)
+#define PAGE ((size_t)4096)
+#define BYTES (48 * MIB)
+
+static char *memory;
+
+/* Forks, which may fail with `error`; the child sees all of memory, and is not stopped. */
+static int forked(int error) {
+    pid_t child = fork();
+    if (child < 0) {
+        CHECK(errno == error);
+        return 0;
+    }
+    if (child == 0) {
+        CHECK(differing(memory, BYTES, 1) == 0);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    return 1;
+}
+
+static void mappings(void) {
+    size_t most = 0;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+    CHECK(file != NULL && fscanf(file, "%zu", &most) == 1 && fclose(file) == 0);
+    CHECK(forked(0));
+    /* What is executable is not paged. All but a few hundred are used up there. */
+    size_t bytes = (most - 400) * PAGE;
+    char *others = mmap(NULL, bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(others != MAP_FAILED);
+    for (size_t at = 0; at < bytes; at += 2 * PAGE)
+        CHECK(mprotect(others + at, PAGE, PROT_NONE) == 0 || errno == ENOMEM);
+    size_t kinds[5] = {0}, n = 0;
+    char *mine = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(mine != MAP_FAILED);
+    fill(mine, BYTES, 2);
+    for (size_t at = 0; n < 600; at += 16 * PAGE, n++) {
+        char *page = mine + at;
+        size_t kind = n % 5;
+        int answer = 0;
+        if (kind == 0)
+            answer = mprotect(page, PAGE, PROT_READ);
+        if (kind == 1)
+            answer = mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ? -1 : 0;
+        if (kind == 2)
+            answer = mlock(page, PAGE);
+        if (kind == 3)
+            answer = madvise(page, PAGE, MADV_WIPEONFORK);
+        if (kind == 4)
+            answer = mmap(page, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ? -1 : 0;
+        CHECK(answer == 0 || errno == ENOMEM || errno == EAGAIN);
+        kinds[kind] += answer != 0;
+        if (n % 50 == 0)
+            forked(ENOMEM);
+    }
+    CHECK(kinds[0] > 0 && kinds[1] > 0 && kinds[2] > 0 && kinds[3] > 0 && kinds[4] > 0);
+    for (size_t at = 0; at < BYTES; at += PAGE)
+        for (size_t word_at = 0; word_at < PAGE / 8; word_at++)
+            /* The first page of a piece may be another's now. */
+            CHECK(at % (16 * PAGE) == 0 || ((uint64_t *)(mine + at))[word_at] == word(2, at / 8 + word_at));
+    CHECK(munmap(mine, BYTES) == 0 && munmap(others, bytes) == 0);
+    CHECK(forked(0));
+}
+
+static void become(unsigned user) {
+    CHECK(setgid(user) == 0 && setuid(user) == 0);
+}
+
+static void processes(void) {
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NPROC, &limit) == 0);
+    int forks = 0;
+    for (limit.rlim_cur = 1; limit.rlim_cur < 16; limit.rlim_cur++) {
+        CHECK(setrlimit(RLIMIT_NPROC, &limit) == 0);
+        forks += forked(EAGAIN);
+    }
+    CHECK(forks > 0 && forks < 15);
+}
+
+static void locked(void) {
+    struct rlimit limit = {MIB / 2, MIB / 2};
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    pid_t children[15];
+    int over[2];
+    char none;
+    CHECK(pipe(over) == 0);
+    for (int i = 0; i < 15; i++) {
+        children[i] = fork();
+        CHECK(children[i] >= 0);
+        if (children[i] == 0) {
+            close(over[1]);
+            CHECK(read(over[0], &none, 1) == 0 && differing(memory, BYTES, 1) == 0);
+            _exit(0);
+        }
+    }
+    close(over[1]);
+    for (int i = 0; i < 15; i++) {
+        int status;
+        CHECK(waitpid(children[i], &status, 0) == children[i] && status == 0);
+    }
+}
+
+static void pinned(size_t blocks) {
+    struct io_uring_params parameters = {0};
+    struct iovec pieces[64];
+    size_t block = 2 * MIB;
+    char *first = (char *)(((uintptr_t)memory + block - 1) / block * block);
+    int ring = (int)syscall(SYS_io_uring_setup, 4, &parameters);
+    CHECK(ring >= 0 && blocks < 64);
+    for (size_t i = 0; i < blocks; i++)
+        pieces[i] = (struct iovec){first + i * block, PAGE};
+    CHECK(syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, pieces, blocks) == 0);
+    for (uint64_t series = 1; series < 4; series++) {
+        CHECK(differing(memory, BYTES, series) == 0);
+        fill(memory, BYTES, series + 1);
+    }
+    CHECK(differing(memory, BYTES, 4) == 0);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2)
+        return 2;
+    memory = malloc(BYTES);
+    CHECK(memory != NULL);
+    fill(memory, BYTES, 1);
+    unsigned number = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
+    if (strcmp(argv[1], "mappings") == 0)
+        mappings();
+    if (strcmp(argv[1], "processes") == 0) {
+        become(number);
+        processes();
+    }
+    if (strcmp(argv[1], "locked") == 0) {
+        become(number);
+        locked();
+    }
+    if (strcmp(argv[1], "pinned") == 0)
+        pinned(number);
+    return 0;
+}
