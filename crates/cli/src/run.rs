@@ -7,7 +7,7 @@ use clap::Args;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use terapage_config::KEYS;
+use terapage_config::{KEYS, Size, memory_bytes};
 
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -38,6 +38,9 @@ impl Run {
     /// Returns only where the program could not be started.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let settings = self.options.settings()?;
+        if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
+            bail!("--memory: {} is more than the {all} that there are (try: --memory 50%)", settings.memory);
+        }
         let Some((name, arguments)) = self.command.split_first() else { bail!("no program is named") };
         let shown = name.display();
         let path = match program::find(name, std::env::var_os("PATH")) {

@@ -90,6 +90,7 @@ fn settings_that_cannot_be_are_refused_in_one_line() {
         ("--memory", "0%"),
         ("--memory", "101%"),
         ("--memory", "1K"),
+        ("--memory", "1000T"),
         ("--memory", ""),
         ("--store", "/no/such/directory"),
         ("--store", "far:host"),
