@@ -14,8 +14,8 @@ help:
 	@echo "make build    build target/release/terapage and its library"
 	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
 	@echo "make test     formatting, lints, unit tests, real programs, faults; under 15 minutes on 2 cores"
-	@echo "make soak     the real programs at full size, and an older kernel; about an hour"
-	@echo "make guest    an older kernel alone: Linux 6.1 in an emulated machine; under 10 minutes"
+	@echo "make soak     the real programs at full size, and older kernels; over an hour"
+	@echo "make guest    older kernels alone: Linux 6.1 and 6.12 in an emulated machine; some 15 minutes"
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
 
 setup:

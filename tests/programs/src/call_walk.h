@@ -162,7 +162,7 @@ static inline void child_begins(int how)
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         break;
     case 2: {
-        struct rlimit few = {60, 60};
+        struct rlimit few = {100, 100};
         CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
         break;
     }
