@@ -51,6 +51,9 @@ pub fn advise(at: usize, len: usize, advice: i32) -> bool {
     false
 }
 
+/// There are no huge pages.
+pub fn part(_at: usize) {}
+
 /// Puts fresh memory at exactly `at`, watched from now on, over whatever is there.
 ///
 /// # Errors

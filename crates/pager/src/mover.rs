@@ -364,7 +364,10 @@ impl Mover {
                 return Err(lost(from + start + gone * PAGE, 0));
             }
         }
-        self.program.protect(from, len, true).map_err(|error| lost(from, error.errno()))?;
+        // Linux 6.1 protects one mapping at a time, and a range may be several.
+        let by_pages =
+            |_| (from..from + len).step_by(PAGE).try_for_each(|at| self.program.protect(at, PAGE, true));
+        self.program.protect(from, len, true).or_else(by_pages).map_err(|error| lost(from, error.errno()))?;
         // SAFETY: the program's pages are present and cannot change; the place is ours and empty.
         unsafe { memory::bytes(place, len).copy_from_slice(memory::bytes(from, len)) };
         // SAFETY: the program finds its bytes again through a fault.

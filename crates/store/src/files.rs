@@ -61,14 +61,14 @@ impl Files {
                 None => self.next = (index + 1) % self.members.len(),
             }
         }
-        let gib = (self.extents.len() * EXTENT) as f64 / (1u64 << 30) as f64;
+        let mib = (self.extents.len() * EXTENT) >> 20;
         let why = match self.members.iter().any(Member::is_limited) {
             true => {
                 format!(
-                    "no more than {gib:.2} GiB is allowed (by a quota, or the limit on the size of files: ulimit -f)"
+                    "no more than {mib} MiB is allowed (by a quota, or the limit on the size of files: ulimit -f)"
                 )
             }
-            false => format!("no space left after {gib:.2} GiB; free some, or give --store another place"),
+            false => format!("no space left after {mib} MiB; free some, or give --store another place"),
         };
         Err(Error::Full { name: self.name(), why })
     }
