@@ -57,8 +57,6 @@ fn open() {
     let mut len = most.clamp(LEAST, MOST).next_multiple_of(STEP);
     while len >= LEAST {
         if let Ok(at) = memory::reserve(len) {
-            // A few objects are to cost a few pages.
-            memory::advise(at as usize, len, memory::MADV_NOHUGEPAGE);
             FILLED.store(at as usize, Relaxed);
             TO.store(at as usize + len, Relaxed);
             FROM.store(at as usize, Relaxed);

@@ -20,13 +20,15 @@ pub fn reserved() -> usize {
 }
 
 /// Reserves `len` bytes of private anonymous memory, readable and writable, without
-/// promising that they can all be used at once. A core dump leaves it out.
+/// promising that they can all be used at once. A core dump leaves it out, and it gets no huge pages unless they are asked for.
 pub fn reserve(len: usize) -> Result<*mut u8> {
     // SAFETY: the kernel chooses the place; nothing is replaced.
     let at = unsafe { map(std::ptr::null_mut(), len, libc::MAP_NORESERVE) }?;
     RESERVED.fetch_add(len, Relaxed);
     // Of terabytes it would look at each page.
     advise(at as usize, len, libc::MADV_DONTDUMP);
+    // Books are touched here and there: where the kernel gives huge pages to all, each touch would cost 2 MiB.
+    advise(at as usize, len, MADV_NOHUGEPAGE);
     Ok(at)
 }
 
@@ -185,4 +187,26 @@ pub fn part(at: usize) {
 pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reserve;
+    use crate::PAGE;
+
+    #[test]
+    fn what_is_reserved_gets_no_huge_pages() {
+        let at = reserve(16 * PAGE).unwrap() as usize;
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut inside = false;
+        let flags = maps.lines().find(|line| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            if let Some((from, to)) = range.and_then(|(from, to)| Some((number(from)?, number(to)?))) {
+                inside = from <= at && at < to;
+            }
+            inside && line.starts_with("VmFlags:")
+        });
+        assert!(flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "nh")), "{flags:?}");
+    }
 }
