@@ -121,7 +121,7 @@ enum {
  *
  * NULL:
  *   ENOENT, EACCES, ETXTBSY ...  as open(2) answers for the path and flags
- *   EISDIR, ENODEV  a directory; something else that is not a file
+ *   EISDIR, ENODEV  a directory; something else that is not a file, or has fewer bytes than it says (/sys)
  *   EINVAL          offset is no multiple of 4096; there is nothing to map
  *                   (an empty file, or offset behind its end); unknown flags
  *   ENFILE          about 250 files are mapped already
@@ -133,7 +133,7 @@ void *tera_map_file(const char *path, uint64_t offset, size_t len, int flags, si
  * Writes what was changed in the mapping that begins at `at` to its file and
  * waits until it is durable (fdatasync). What other threads write to it at the same
  * time gets there now or with the next call. 0; or -1 and the errno of the
- * write (ENOSPC, EIO, ...): the next call tries again what is missing. EINVAL:
+ * write (ENOSPC, EFBIG, EIO, ...): the next call tries again what is missing. EINVAL:
  * no mapping begins there.
  */
 int tera_sync(const void *at);
