@@ -7,7 +7,14 @@ use crate::{Error, Result};
 use std::cell::UnsafeCell;
 use std::sync::{MutexGuard, OnceLock, PoisonError, RwLockWriteGuard};
 use terapage_pager::{Forking, Pager};
-use terapage_sys::{last, thread};
+use terapage_sys::{PAGE, last, thread};
+
+/// Bytes of the stack that a fork uses below this library's own frames, and returns through above them before the child has a pager; generously. And those of the
+/// thread's variables, and of what the C library knows of it, around its name.
+const STACK_BELOW: usize = 32 << 10;
+const STACK_ABOVE: usize = 16 << 10;
+const OWN_VARIABLES: usize = 8 << 10;
+const DESCRIPTOR: usize = 4 << 10;
 
 /// All that a fork holds on to, from before to after, once there is a pager.
 struct Held {
@@ -50,7 +57,23 @@ fn hold(process: &'static Process) -> Held {
     let ranges = lock(&process.ranges);
     let pager = process.pager.write().unwrap_or_else(PoisonError::into_inner);
     let forking = pager.before_fork().ok();
+    touch_own(process, &ranges);
     Held { forking, pager, _ranges: ranges, _small: small, _sync: sync }
+}
+
+/// Touches what the child uses before it has a pager, where the thread's stack and variables lie in memory that was allocated here. The pager stands still
+/// but for what this brings in.
+fn touch_own(process: &Process, ranges: &Ranges) {
+    let mark = 0u8;
+    let (here, own) = (&raw const mark as usize, thread::own_name());
+    for (from, to) in [(here - STACK_BELOW, here + STACK_ABOVE), (own - OWN_VARIABLES, own + DESCRIPTOR)] {
+        for at in (from / PAGE * PAGE..to).step_by(PAGE) {
+            if process.has(at) && ranges.space.is_taken(at, PAGE) {
+                // SAFETY: it is allocated, and only read.
+                unsafe { std::ptr::read_volatile(at as *const u8) };
+            }
+        }
+    }
 }
 
 /// Where there is no pager yet, another thread may be about to start it: the child would wait for that thread.

@@ -122,6 +122,7 @@ fn programs_begin_and_end_in_ways_of_their_own() {
         ("main-ends", nothing),
         ("fork-at-exit", nothing),
         ("fork-at-first-use", nothing),
+        ("fork-on-own-stack", nothing),
         ("unload", &shared),
         ("limit", file),
         ("descriptors", file),

@@ -4,6 +4,7 @@
  *     ends main-ends          main ends by pthread_exit before its threads, also in a child
  *     ends fork-at-exit       forks where the values of threads are gone already
  *     ends fork-at-first-use  forks while another thread makes the first use
+ *     ends fork-on-own-stack  forks from a stack that was allocated here
  *     ends unload LIBRARY     loads the library, and unloads it with its memory in use
  *     ends limit FILE         syncs beyond the limit on the size of files
  *     ends descriptors FILE   maps with no descriptors left, again and again
@@ -148,6 +149,31 @@ static void fork_at_first_use(void)
     }
 }
 
+static void *forks_again_and_again(void *unused)
+{
+    /* All of the stack but its end has left memory when the fork comes. */
+    for (int round = 0; round < 5; round++) {
+        check();
+        fork_now();
+    }
+    return unused;
+}
+
+static void fork_on_own_stack(void)
+{
+    struct tera_options options = TERA_OPTIONS_INIT;
+    options.memory = 1 << 20;
+    options.block = 4096;
+    CHECK(tera_init(&options) == 0);
+    use(allocate);
+    pthread_t id;
+    pthread_attr_t attributes;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstack(&attributes, tera_malloc(1 << 20), 1 << 20) == 0);
+    CHECK(pthread_create(&id, &attributes, forks_again_and_again, NULL) == 0);
+    CHECK(pthread_join(id, NULL) == 0);
+}
+
 static void unload(const char *name)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -219,6 +245,8 @@ int main(int argc, char **argv)
         fork_at_exit();
     else if (strcmp(how, "fork-at-first-use") == 0)
         fork_at_first_use();
+    else if (strcmp(how, "fork-on-own-stack") == 0)
+        fork_on_own_stack();
     else if (strcmp(how, "unload") == 0)
         unload(name);
     else if (strcmp(how, "limit") == 0)
