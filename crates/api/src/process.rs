@@ -100,6 +100,10 @@ pub(crate) fn started() -> Option<&'static Process> {
 
 fn start(options: &Options) -> Result<&'static Process> {
     let settings = options.settings()?;
+    if memory::is_locked_when_mapped()? {
+        let why = "the process locks all that it maps (mlockall with MCL_FUTURE), and paged memory cannot be locked";
+        return Err(Error::Argument(why.to_owned()));
+    }
     let for_pager = for_pager(&settings);
     let block = for_pager.block;
     let pager = Pager::start(for_pager, Box::new(move || open_store(&settings, block)))?;

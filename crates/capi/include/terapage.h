@@ -51,7 +51,7 @@ struct tera_options {
 /*
  * Starts the pager; `options` may be NULL. 0, or -1:
  *   EALREADY       it has been started, perhaps by the first use
- *   EINVAL         an option cannot be what it is
+ *   EINVAL         an option cannot be what it is; the process locks all that it maps (mlockall)
  *   EPERM, ENOSYS  the kernel gives this process no userfaultfd or no io_uring
  *   ENOSPC, EACCES ...  the store cannot be had
  */

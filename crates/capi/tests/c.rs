@@ -127,6 +127,7 @@ fn programs_begin_and_end_in_ways_of_their_own() {
         ("limit", file),
         ("descriptors", file),
         ("short", nothing),
+        ("locked", nothing),
     ];
     // As `tera_error` says where there is no userfaultfd or io_uring.
     let refusals = ["(errno 1, ", "(errno 38, "];

@@ -9,6 +9,7 @@
  *     ends limit FILE         syncs beyond the limit on the size of files
  *     ends descriptors FILE   maps with no descriptors left, again and again
  *     ends short              maps a file that has fewer bytes than it says
+ *     ends locked             locks all that it maps
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <terapage.h>
@@ -234,6 +236,14 @@ static void short_file(void)
         CHECK(!tera_map_file(name, 0, 0, TERA_RDONLY, NULL) && errno == ENODEV);
 }
 
+static void locked(void)
+{
+    if (mlockall(MCL_FUTURE) == 0)
+        CHECK(!tera_malloc(1) && errno == EINVAL && munlockall() == 0);
+    use(allocate);
+    check();
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc > 1);
@@ -255,6 +265,8 @@ int main(int argc, char **argv)
         descriptors(name);
     else if (strcmp(how, "short") == 0)
         short_file();
+    else if (strcmp(how, "locked") == 0)
+        locked();
     else
         CHECK(!"known");
     return 0;
