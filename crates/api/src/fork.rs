@@ -7,7 +7,8 @@ use crate::{Error, Result};
 use std::cell::UnsafeCell;
 use std::sync::{MutexGuard, OnceLock, PoisonError, RwLockWriteGuard};
 use terapage_pager::{Forking, Pager};
-use terapage_sys::{PAGE, last, thread};
+use terapage_sys::thread::{self, Uncancelled};
+use terapage_sys::{PAGE, last};
 
 /// Bytes of the stack that a fork uses below this library's own frames, and returns through above them before the child has a pager; generously. And those of the
 /// thread's variables, and of what the C library knows of it, around its name.
@@ -27,7 +28,7 @@ struct Held {
 
 /// What the thread that forks has left for after the fork. In no value of the thread's own: these are gone where a thread or the
 /// process ends, and what is called then may fork.
-struct Kept(UnsafeCell<Option<(Option<Held>, MutexGuard<'static, ()>)>>);
+struct Kept(UnsafeCell<Option<(Option<Held>, MutexGuard<'static, ()>, Uncancelled)>>);
 
 // SAFETY: who holds `STARTING` has it, and the fork holds that as long as something is kept.
 unsafe impl Sync for Kept {}
@@ -78,16 +79,17 @@ fn touch_own(process: &Process, ranges: &Ranges) {
 
 /// Where there is no pager yet, another thread may be about to start it: the child would wait for that thread.
 extern "C" fn before() {
+    let uncancelled = Uncancelled::new();
     let starting = lock(&STARTING);
     let held = started().map(hold);
     // SAFETY: `STARTING` is held.
-    unsafe { *KEPT.0.get() = Some((held, starting)) };
+    unsafe { *KEPT.0.get() = Some((held, starting, uncancelled)) };
 }
 
 extern "C" fn in_parent() {
     // SAFETY: `before` took `STARTING` in this thread.
     let kept = unsafe { (*KEPT.0.get()).take() };
-    if let Some((Some(mut held), _starting)) = kept
+    if let Some((Some(mut held), _starting, _uncancelled)) = kept
         && let Some(forking) = held.forking.take()
     {
         held.pager.after_fork_in_parent(forking);
@@ -99,7 +101,7 @@ extern "C" fn in_child() {
     thread::forget_others();
     // SAFETY: `before` took `STARTING` in this thread.
     let kept = unsafe { (*KEPT.0.get()).take() };
-    let Some((Some(mut held), _starting)) = kept else { return };
+    let Some((Some(mut held), _starting, _uncancelled)) = kept else { return };
     let begun = held.forking.take().map(|forking| held.pager.after_fork_in_child(forking));
     match begun {
         Some(Ok(())) => {}

@@ -11,7 +11,8 @@
  *         fprintf(stderr, "%s\n", tera_error());
  *
  * Errors: functions answer NULL or -1 and set errno; tera_error() has the
- * message. All functions may be called by any thread, none by a signal handler.
+ * message. All functions may be called by any thread, none by a signal handler;
+ * none is a cancellation point.
  *
  * What cannot be given right stops the program with a message (SIGABRT): a
  * store or a mapped file that cannot be read, bytes that come back different.

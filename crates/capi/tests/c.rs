@@ -128,6 +128,7 @@ fn programs_begin_and_end_in_ways_of_their_own() {
         ("descriptors", file),
         ("short", nothing),
         ("locked", nothing),
+        ("cancelled", file),
     ];
     // As `tera_error` says where there is no userfaultfd or io_uring.
     let refusals = ["(errno 1, ", "(errno 38, "];

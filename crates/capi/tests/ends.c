@@ -10,6 +10,7 @@
  *     ends descriptors FILE   maps with no descriptors left, again and again
  *     ends short              maps a file that has fewer bytes than it says
  *     ends locked             locks all that it maps
+ *     ends cancelled FILE     cancels threads at whatever they are
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -236,6 +237,34 @@ static void short_file(void)
         CHECK(!tera_map_file(name, 0, 0, TERA_RDONLY, NULL) && errno == ENODEV);
 }
 
+static void *works(void *at)
+{
+    for (;;) {
+        void *some = tera_malloc(200000);
+        CHECK(some);
+        memset(some, 1, 200000);
+        CHECK(tera_sync(at) == 0 && tera_free(some) == 0);
+        pthread_testcancel();
+    }
+}
+
+static void cancelled(const char *name)
+{
+    unsigned char *at = map(name);
+    for (unsigned round = 0; round < 30; round++) {
+        pthread_t ids[4];
+        memset(at, (int)round, 1 << 20);
+        for (int id = 0; id < 4; id++)
+            CHECK(pthread_create(&ids[id], NULL, works, at) == 0);
+        usleep(300 * round);
+        for (int id = 0; id < 4; id++)
+            CHECK(pthread_cancel(ids[id]) == 0 && pthread_join(ids[id], NULL) == 0);
+    }
+    CHECK(tera_unmap(at) == 0);
+    use(allocate);
+    fork_now();
+}
+
 static void locked(void)
 {
     if (mlockall(MCL_FUTURE) == 0)
@@ -267,6 +296,8 @@ int main(int argc, char **argv)
         short_file();
     else if (strcmp(how, "locked") == 0)
         locked();
+    else if (strcmp(how, "cancelled") == 0)
+        cancelled(name);
     else
         CHECK(!"known");
     return 0;
