@@ -28,7 +28,10 @@ struct Held {
 
 /// What the thread that forks has left for after the fork. In no value of the thread's own: these are gone where a thread or the
 /// process ends, and what is called then may fork.
-struct Kept(UnsafeCell<Option<(Option<Held>, MutexGuard<'static, ()>, Uncancelled)>>);
+struct Kept(UnsafeCell<Option<Fork>>);
+
+/// A fork from before to after: what it holds if there is a pager, `STARTING`, and that its thread is not cancelled.
+type Fork = (Option<Held>, MutexGuard<'static, ()>, Uncancelled);
 
 // SAFETY: who holds `STARTING` has it, and the fork holds that as long as something is kept.
 unsafe impl Sync for Kept {}
