@@ -27,3 +27,5 @@ pub use options::Options;
 pub use paged::{Paged, Plain};
 pub use process::{Advice, advise, init, stats};
 pub use terapage_stats::Snapshot;
+#[doc(hidden)]
+pub use terapage_sys::thread::Uncancelled;

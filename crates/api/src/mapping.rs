@@ -67,6 +67,11 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
         return Err(Error::Argument(why));
     }
     let reader = reader(path, &file, offset).map_err(|error| failed("cannot be read", error))?;
+    let (reader, read) = reader;
+    if (read as u64) < bytes.min(PAGE as u64) {
+        // As files in /sys.
+        return Err(refused("has fewer bytes than its size says", libc::ENODEV));
+    }
     let process = process()?;
     let at = process.take(len, 1)?;
     let mapping = Mapping { at, len, bytes, offset, path: path.to_owned(), file, writable };
@@ -85,8 +90,8 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     Ok(Place { at: at as *mut u8, len })
 }
 
-/// The file once more, past the page cache; `None` where it cannot be read that way.
-fn reader(path: &Path, file: &File, offset: u64) -> std::io::Result<Option<File>> {
+/// The file once more, past the page cache; `None` where it cannot be read that way. And how much of its first page can be read.
+fn reader(path: &Path, file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
     let layout = Layout::from_size_align(PAGE, PAGE).expect("a page");
     // SAFETY: the layout has a size.
     let page = unsafe { alloc(layout) };
@@ -99,10 +104,11 @@ fn reader(path: &Path, file: &File, offset: u64) -> std::io::Result<Option<File>
         std::slice::from_raw_parts_mut(page, PAGE)
     };
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path);
-    let direct = direct.ok().filter(|direct| direct.read_at(bytes, offset).is_ok());
+    let direct =
+        direct.ok().and_then(|direct| direct.read_at(bytes, offset).ok().map(|read| (Some(direct), read)));
     let answer = match direct {
-        Some(direct) => Ok(Some(direct)),
-        None => file.read_at(bytes, offset).map(|_| None),
+        Some(direct) => Ok(direct),
+        None => file.read_at(bytes, offset).map(|read| (None, read)),
     };
     // SAFETY: allocated above with the same layout, and used no more.
     unsafe { dealloc(page, layout) };

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use terapage_pager::Pager;
 use terapage_stats::Snapshot;
-use terapage_sys::memory;
+use terapage_sys::fd::Room;
+use terapage_sys::{last, memory};
 
 /// Address space set aside where nothing says otherwise, and the least that will do.
 const ADDRESS_SPACE: usize = 1 << 40;
@@ -41,6 +42,23 @@ pub(crate) struct Process {
     pub advised: AtomicBool,
     pub ranges: Mutex<Ranges>,
     pub pager: RwLock<Pager>,
+}
+
+/// At load, before the program has threads: a fork that goes on while another thread makes the first use is to know of it.
+// SAFETY: the loader calls what this section holds, as functions of this type, once.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+extern "C" fn at_load() {
+    // What fails here is told by the first use.
+    fork::register().ok();
+    last::open(|| {
+        // A fork takes the lock, too: no child keeps the raised limit.
+        let _starting = lock(&STARTING);
+        let _room = Room::make();
+        last::look().unwrap_or(false)
+    });
 }
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
@@ -82,6 +100,10 @@ pub(crate) fn started() -> Option<&'static Process> {
 
 fn start(options: &Options) -> Result<&'static Process> {
     let settings = options.settings()?;
+    if memory::is_locked_when_mapped()? {
+        let why = "the process locks all that it maps (mlockall with MCL_FUTURE), and paged memory cannot be locked";
+        return Err(Error::Argument(why.to_owned()));
+    }
     let for_pager = for_pager(&settings);
     let block = for_pager.block;
     let pager = Pager::start(for_pager, Box::new(move || open_store(&settings, block)))?;

@@ -11,7 +11,8 @@
  *         fprintf(stderr, "%s\n", tera_error());
  *
  * Errors: functions answer NULL or -1 and set errno; tera_error() has the
- * message. All functions may be called by any thread, none by a signal handler.
+ * message. All functions may be called by any thread, none by a signal handler;
+ * none is a cancellation point.
  *
  * What cannot be given right stops the program with a message (SIGABRT): a
  * store or a mapped file that cannot be read, bytes that come back different.
@@ -51,7 +52,7 @@ struct tera_options {
 /*
  * Starts the pager; `options` may be NULL. 0, or -1:
  *   EALREADY       it has been started, perhaps by the first use
- *   EINVAL         an option cannot be what it is
+ *   EINVAL         an option cannot be what it is; the process locks all that it maps (mlockall)
  *   EPERM, ENOSYS  the kernel gives this process no userfaultfd or no io_uring
  *   ENOSPC, EACCES ...  the store cannot be had
  */
@@ -121,7 +122,7 @@ enum {
  *
  * NULL:
  *   ENOENT, EACCES, ETXTBSY ...  as open(2) answers for the path and flags
- *   EISDIR, ENODEV  a directory; something else that is not a file
+ *   EISDIR, ENODEV  a directory; something else that is not a file, or has fewer bytes than it says (/sys)
  *   EINVAL          offset is no multiple of 4096; there is nothing to map
  *                   (an empty file, or offset behind its end); unknown flags
  *   ENFILE          about 250 files are mapped already
@@ -133,7 +134,7 @@ void *tera_map_file(const char *path, uint64_t offset, size_t len, int flags, si
  * Writes what was changed in the mapping that begins at `at` to its file and
  * waits until it is durable (fdatasync). What other threads write to it at the same
  * time gets there now or with the next call. 0; or -1 and the errno of the
- * write (ENOSPC, EIO, ...): the next call tries again what is missing. EINVAL:
+ * write (ENOSPC, EFBIG, EIO, ...): the next call tries again what is missing. EINVAL:
  * no mapping begins there.
  */
 int tera_sync(const void *at);

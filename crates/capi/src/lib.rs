@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use terapage::{Advice, Error, Options, Result};
+use terapage::{Advice, Error, Options, Result, Uncancelled};
 
 thread_local! {
     /// The message of the last failure in this thread.
@@ -118,6 +118,7 @@ fn path(text: &CStr) -> PathBuf {
 /// `given` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_init(given: *const TeraOptions) -> c_int {
+    let _uncancelled = Uncancelled::new();
     // SAFETY: the caller's promise.
     let options = unsafe { options(given) };
     status(options.and_then(|options| terapage::init(&options)))
@@ -126,12 +127,14 @@ pub unsafe extern "C" fn tera_init(given: *const TeraOptions) -> c_int {
 /// `tera_malloc`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tera_malloc(len: usize) -> *mut c_void {
+    let _uncancelled = Uncancelled::new();
     address(terapage::allocate(len, false))
 }
 
 /// `tera_calloc`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tera_calloc(count: usize, len: usize) -> *mut c_void {
+    let _uncancelled = Uncancelled::new();
     let bytes = count.checked_mul(len).ok_or(Error::Room(usize::MAX));
     address(bytes.and_then(|bytes| terapage::allocate(bytes, true)))
 }
@@ -142,6 +145,7 @@ pub extern "C" fn tera_calloc(count: usize, len: usize) -> *mut c_void {
 /// Nobody uses `at` any more, unless it fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_realloc(at: *mut c_void, len: usize) -> *mut c_void {
+    let _uncancelled = Uncancelled::new();
     if at.is_null() {
         return tera_malloc(len);
     }
@@ -155,6 +159,7 @@ pub unsafe extern "C" fn tera_realloc(at: *mut c_void, len: usize) -> *mut c_voi
 /// Nobody uses `at` any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_free(at: *mut c_void) -> c_int {
+    let _uncancelled = Uncancelled::new();
     if at.is_null() {
         return 0;
     }
@@ -181,6 +186,7 @@ pub unsafe extern "C" fn terafree(at: *mut c_void) {
 /// `tera_advise`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tera_advise(at: *const c_void, len: usize, advice: c_int) -> c_int {
+    let _uncancelled = Uncancelled::new();
     let advice = match advice {
         1 => Advice::WillNeed,
         2 => Advice::DoneWith,
@@ -203,6 +209,7 @@ pub unsafe extern "C" fn tera_map_file(
     flags: c_int,
     len_out: *mut usize,
 ) -> *mut c_void {
+    let _uncancelled = Uncancelled::new();
     // SAFETY: the caller's promise.
     let Some(text) = (unsafe { string(path_text) }) else {
         return address::<u8>(argument("tera_map_file: no path"));
@@ -225,6 +232,7 @@ pub unsafe extern "C" fn tera_map_file(
 /// `tera_sync`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tera_sync(at: *const c_void) -> c_int {
+    let _uncancelled = Uncancelled::new();
     status(terapage::sync(at.cast()))
 }
 
@@ -234,6 +242,7 @@ pub extern "C" fn tera_sync(at: *const c_void) -> c_int {
 /// Nobody uses the mapping any more, unless it fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_unmap(at: *mut c_void) -> c_int {
+    let _uncancelled = Uncancelled::new();
     // SAFETY: the caller's promise.
     status(unsafe { terapage::unmap(at.cast()) })
 }
@@ -244,6 +253,7 @@ pub unsafe extern "C" fn tera_unmap(at: *mut c_void) -> c_int {
 /// `out` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_stats(out: *mut TeraStats) -> c_int {
+    let _uncancelled = Uncancelled::new();
     // SAFETY: the caller's promise.
     let (Some(out), Some(now)) = (unsafe { out.as_mut() }, terapage::stats()) else {
         return status(argument::<()>(

@@ -112,6 +112,40 @@ fn random_calls_leave_in_memory_and_files_what_a_model_says() {
 }
 
 #[test]
+fn programs_begin_and_end_in_ways_of_their_own() {
+    let Some(program) = compile_in("tests", "cc", "ends", &[]) else { return };
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = tempfile::NamedTempFile::new_in(directory).unwrap();
+    let (shared, file) = (library().with_extension("so"), file.path());
+    let nothing = Path::new("");
+    let ways = [
+        ("main-ends", nothing),
+        ("fork-at-exit", nothing),
+        ("fork-at-first-use", nothing),
+        ("fork-on-own-stack", nothing),
+        ("unload", &shared),
+        ("limit", file),
+        ("descriptors", file),
+        ("short", nothing),
+        ("locked", nothing),
+        ("cancelled", file),
+    ];
+    // As `tera_error` says where there is no userfaultfd or io_uring.
+    let refusals = ["(errno 1, ", "(errno 38, "];
+    for (way, name) in ways {
+        let mut ends = Command::new(&program);
+        ends.arg(way).arg(name).env("TERAPAGE_STORE", directory).env("TERAPAGE_MEMORY", "2M");
+        let output = ends.output().unwrap();
+        let said = said(&output);
+        if refusals.iter().any(|refusal| said.contains(refusal)) {
+            eprintln!("SKIPPED: {way}: {said}");
+            continue;
+        }
+        assert!(output.status.success(), "{way}: {said}");
+    }
+}
+
+#[test]
 fn the_header_is_cpp_too() {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("header.cpp");
     std::fs::write(&source, "#include <terapage.h>\nint main() { return tera_free(tera_malloc(0)); }\n")

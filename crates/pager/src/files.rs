@@ -14,7 +14,6 @@ use crate::{Error, Pager, Request, StoreError};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::FileExt;
 use terapage_store::{EXTENT, Store};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory;
@@ -147,7 +146,6 @@ impl Engine {
     /// The blocks, all zero until now, are those of a file.
     pub(crate) fn map_file(&mut self, first: u32, end: u32, part: Part) -> Result<(), Error> {
         self.discard(first, end)?;
-        let origin = self.origin_for_file()?;
         // SAFETY: the asker keeps it open until this request is answered.
         let fd = unsafe { BorrowedFd::borrow_raw(part.fd) };
         let fd = fd
@@ -161,6 +159,8 @@ impl Engine {
             past_end: HashMap::new(),
         };
         let slots = store.slots();
+        // Nothing fails any more: the number is used.
+        let origin = self.origin_for_file()?;
         match self.stores.get_mut(usize::from(origin)) {
             Some(place) => *place = Box::new(store),
             None => self.stores.push(Box::new(store)),
@@ -351,7 +351,7 @@ impl Pager {
                 std::ptr::copy_nonoverlapping((at + from) as *const u8, copy.as_mut_ptr(), copy.len());
             }
             let inside = inside.saturating_sub(from).min(copy.len());
-            file.write_all_at(&copy[..inside], offset + from as u64)
+            terapage_sys::file::write_all(file, &copy[..inside], offset + from as u64)
                 .map_err(|source| terapage_sys::Error { call: "write to the mapped file", source })?;
             // What lies behind the end of the file comes back as zeros.
             copy[inside..].fill(0);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use terapage_pager::Forking;
 use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
-use terapage_sys::{PAGE, memory};
+use terapage_sys::{PAGE, last, memory};
 
 /// What a fork has in hand between its two halves; the forking thread's, which has the arena's lock.
 static FORKING: Lock<Option<InHand>> = Lock::new(None);
@@ -302,6 +302,6 @@ unsafe extern "C" fn in_child() {
         arena.count_in_use();
     }
     drop(internal);
-    crate::last::is_first();
+    last::is_first();
     after(heaps, &signals);
 }

@@ -12,7 +12,6 @@ mod dlopen;
 mod exit;
 mod fork;
 mod heap;
-mod last;
 mod lent;
 mod limits;
 mod lock;

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Placement, Settings};
 use terapage_pager::{Options, Pager};
-use terapage_sys::thread;
+use terapage_sys::fd::Room;
+use terapage_sys::{last, thread};
 
 /// A block where `--block auto` leaves the choice: large enough that a scan runs at the device's speed, with
 /// neighbours moved together; small enough for random touches.
@@ -94,7 +95,12 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     heap::open(heap);
     crate::fork::open();
     crate::exit::open();
-    crate::last::open();
+    last::open(|| {
+        // As for a fork.
+        let _arena = arena::ARENA.lock();
+        let _room = Room::make();
+        last::look().unwrap_or(false)
+    });
     let mut arena = arena::ARENA.lock();
     if !heap::stands_in() {
         // To begin a thread takes memory of the program's own `malloc`, which may ask for more while it holds a lock: then it is too late.

@@ -3,8 +3,10 @@
 use crate::fd::Fd;
 use crate::{Error, Result, check, thread};
 use std::ffi::CString;
+use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 fn open(path: &Path, flags: i32) -> Result<OwnedFd> {
@@ -77,20 +79,38 @@ pub fn device(path: &Path) -> Result<Opened> {
 /// Beyond the limit on the size of files (`RLIMIT_FSIZE`) it fails with EFBIG, and no more: the signal that comes with it would end a
 /// program that did not write that file, though there be room enough without.
 pub fn allocate(fd: &Fd, from: u64, len: u64) -> Result<()> {
-    let signals = thread::block_signals();
-    let answer = loop {
-        // SAFETY: no memory is touched.
-        let answer = unsafe { libc::fallocate64(fd.raw(), 0, from as i64, len as i64) };
-        match check("fallocate", answer.into()) {
-            Err(error) if error.errno() == libc::EINTR => {}
-            other => break other,
+    within_limit(Error::errno, || {
+        loop {
+            // SAFETY: no memory is touched.
+            let answer = unsafe { libc::fallocate64(fd.raw(), 0, from as i64, len as i64) };
+            match check("fallocate", answer.into()) {
+                Err(error) if error.errno() == libc::EINTR => {}
+                other => break other.map(|_| ()),
+            }
         }
-    };
-    if answer.as_ref().is_err_and(|error| error.errno() == libc::EFBIG) {
+    })
+}
+
+/// Writes all of `bytes` to a file of the program's, from `offset` on. Beyond the limit on the size of files it fails in the same way.
+pub fn write_all(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+    within_limit(
+        |error: &std::io::Error| error.raw_os_error().unwrap_or(0),
+        || file.write_all_at(bytes, offset),
+    )
+}
+
+/// Does what may go beyond the limit on the size of files, and takes the signal away that comes with EFBIG.
+fn within_limit<E>(
+    errno: impl FnOnce(&E) -> i32,
+    work: impl FnOnce() -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    let signals = thread::block_signals();
+    let answer = work();
+    if answer.as_ref().is_err_and(|error| errno(error) == libc::EFBIG) {
         thread::forget_signal(libc::SIGXFSZ);
     }
     thread::restore_signals(&signals);
-    answer.map(|_| ())
+    answer
 }
 
 /// The size of a file or device, by seeking to its end.

@@ -5,6 +5,7 @@
 
 pub mod fd;
 pub mod file;
+pub mod last;
 pub mod memory;
 pub mod pagemap;
 pub mod ring;

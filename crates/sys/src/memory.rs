@@ -98,6 +98,18 @@ pub fn has_room_for_mappings(more: usize) -> bool {
     has_room
 }
 
+/// Whether the process locks what it maps (`mlockall` with `MCL_FUTURE`): all that it reserves would be in memory at once.
+pub fn is_locked_when_mapped() -> Result<bool> {
+    // SAFETY: the kernel chooses the place; nothing is replaced.
+    let at = unsafe { map(std::ptr::null_mut(), crate::PAGE, libc::MAP_NORESERVE) }?;
+    // SAFETY: mapped just now, and nobody's. What is locked cannot be dropped.
+    unsafe {
+        let dropped = libc::syscall(libc::SYS_madvise, at, crate::PAGE, libc::MADV_DONTNEED as i64);
+        libc::syscall(libc::SYS_munmap, at, crate::PAGE);
+        Ok(dropped < 0)
+    }
+}
+
 /// Gives address space back.
 ///
 /// # Safety

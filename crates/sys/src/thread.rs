@@ -251,6 +251,33 @@ pub fn restore_signals(old: &Signals) {
     change_signals(old.0, std::ptr::null_mut());
 }
 
+/// The calling thread is not cancelled while this is there: it would end in the middle of a call, with the locks that it holds.
+#[derive(Debug)]
+pub struct Uncancelled(libc::c_int);
+
+impl Uncancelled {
+    /// From now on.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Uncancelled {
+        let mut old = 0;
+        // SAFETY: the old state is ours to write to.
+        unsafe { pthread_setcancelstate(NOT_CANCELLED, &raw mut old) };
+        Uncancelled(old)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        let mut old = 0;
+        // SAFETY: as above.
+        unsafe { pthread_setcancelstate(self.0, &raw mut old) };
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+}
+
 /// Takes a signal away that waits for the calling thread, which has it blocked.
 pub fn forget_signal(signal: libc::c_int) {
     let (set, now) = (bit(signal), libc::timespec { tv_sec: 0, tv_nsec: 0 });

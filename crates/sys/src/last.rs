@@ -3,13 +3,11 @@
 //! The C library counts threads for this, and counts the pager's too: with those the count never comes to nothing, and the process would be there for
 //! good. So once the first thread has ended (which may be a fork's, in the child), one thread looks whether the program has others, and ends the process.
 
-use crate::arena::ARENA;
+use crate::thread;
 use std::fs::{DirEntry, File};
 use std::io::Read;
 use std::sync::OnceLock;
 use std::time::Duration;
-use terapage_sys::fd::Room;
-use terapage_sys::thread;
 
 /// How long it sleeps before it looks again, at first and at most: few programs end so, and they may live long before.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -21,8 +19,15 @@ const WORKER: &[u8] = b"iou-wrk-";
 /// What the C library calls [`ended`] for, in a thread that ends and has a value here: the process's first.
 static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
 
-/// Asks to be told of the first thread's end: it is the calling one.
-pub fn open() {
+/// What [`look`] is asked through once more, where the program has opened all the files that it may.
+static AGAIN: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Asks to be told of the first thread's end: it is the calling one. (A library may be loaded by another; then nothing is told.)
+pub fn open(again: fn() -> bool) {
+    if thread::id() != std::process::id() {
+        return;
+    }
+    AGAIN.set(again).ok();
     let mut key = 0;
     // SAFETY: the key is ours to write to; the function lives as long as the process.
     if unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) } == 0 {
@@ -63,15 +68,14 @@ unsafe extern "C" fn ended(_value: *mut libc::c_void) {
 /// Whether the first thread has ended, and there are none but the library's otherwise.
 fn is_alone() -> bool {
     let _internal = thread::Internal::enter();
-    look().unwrap_or_else(|_| {
-        // The program may have opened all the files that it may. (The lock: as for a fork.)
-        let _arena = ARENA.lock();
-        let _room = Room::make();
-        look().unwrap_or(false)
-    })
+    look().unwrap_or_else(|_| AGAIN.get().is_some_and(|again| again()))
 }
 
-fn look() -> std::io::Result<bool> {
+/// The same, or why that cannot be told.
+///
+/// # Errors
+/// What the program's threads are cannot be read: it may have opened all the files that it may.
+pub fn look() -> std::io::Result<bool> {
     let ours = thread::ours();
     let mut stat = [0; 1024];
     let len = File::open("/proc/self/stat")?.read(&mut stat)?;
