@@ -16,6 +16,7 @@
 //! - A page that is given up is filled with rubbish at once, and touching it through [`memory`] panics.
 
 pub mod fd;
+pub mod file;
 pub mod machine;
 pub mod memory;
 pub mod pagemap;
