@@ -66,8 +66,7 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
         let why = format!("{}: nothing to map: it has {size} bytes, from {offset} on {len}", path.display());
         return Err(Error::Argument(why));
     }
-    let reader = reader(path, &file, offset).map_err(|error| failed("cannot be read", error))?;
-    let (reader, read) = reader;
+    let (reader, read) = reader(path, &file, offset).map_err(|error| failed("cannot be read", error))?;
     if (read as u64) < bytes.min(PAGE as u64) {
         // As files in /sys.
         return Err(refused("has fewer bytes than its size says", libc::ENODEV));

@@ -25,13 +25,7 @@
 #include <terapage.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "line %d: %s (errno %d, %s)\n", __LINE__, #what, errno, tera_error()); \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
+#include "check.h"
 
 enum { LEN = 8 << 20 };
 

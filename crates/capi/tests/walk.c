@@ -14,13 +14,7 @@
 #include <terapage.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "line %d: %s (errno %d, %s)\n", __LINE__, #what, errno, tera_error()); \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
+#include "check.h"
 
 #define FAILS(call, number)                        \
     do {                                           \

@@ -128,9 +128,8 @@ impl Mover {
         self.program.register(at, len, !self.moves)
     }
 
-    /// The range is the pool.
+    /// The range, which is reserved, is the pool.
     pub fn register_pool(&self, at: usize, len: usize) -> Result<()> {
-        memory::advise(at, len, memory::MADV_NOHUGEPAGE);
         if self.moves { self.pool.register(at, len, false) } else { Ok(()) }
     }
 
