@@ -28,4 +28,4 @@ pub use paged::{Paged, Plain};
 pub use process::{Advice, advise, init, stats};
 pub use terapage_stats::Snapshot;
 #[doc(hidden)]
-pub use terapage_sys::thread::Uncancelled;
+pub use terapage_sys::{census, thread::Uncancelled};

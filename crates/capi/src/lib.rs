@@ -281,3 +281,9 @@ pub extern "C" fn tera_error() -> *const c_char {
     let message = MESSAGE.try_with(|message| message.borrow().as_ref().map(|text| text.as_ptr()));
     message.ok().flatten().unwrap_or(c"".as_ptr())
 }
+
+/// Not for programs: where all that is Terapage's in a process counts its threads.
+#[unsafe(no_mangle)]
+pub extern "C" fn terapage_census() -> &'static terapage::census::Census {
+    terapage::census::own()
+}

@@ -34,3 +34,9 @@ fn set_errno(errno: i32) {
     // SAFETY: the location is this thread's own.
     unsafe { *libc::__errno_location() = errno };
 }
+
+/// Where a library of the program's finds how many threads are the pager's.
+#[unsafe(no_mangle)]
+pub extern "C" fn terapage_census() -> &'static terapage_sys::census::Census {
+    terapage_sys::census::own()
+}

@@ -1,9 +1,10 @@
 //! The last thread: a process whose `main` has ended by `pthread_exit` ends when its last thread does.
 //!
 //! The C library counts threads for this, and counts the pager's too: with those the count never comes to nothing, and the process would be there for
-//! good. So once the first thread has ended (which may be a fork's, in the child), one thread looks whether the program has others, and ends the process.
+//! good. So once the first thread has ended (which may be a fork's, in the child), one thread looks whether the program has others, and ends the process: one,
+//! though there may be several copies of this crate ([`census`]).
 
-use crate::thread;
+use crate::{census, thread};
 use std::fs::{DirEntry, File};
 use std::io::Read;
 use std::sync::OnceLock;
@@ -24,6 +25,7 @@ static AGAIN: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Asks to be told of the first thread's end: it is the calling one. (A library may be loaded by another; then nothing is told.)
 pub fn open(again: fn() -> bool) {
+    census::join();
     if thread::id() != std::process::id() {
         return;
     }
@@ -41,14 +43,19 @@ pub fn is_first() {
     if let Some(&key) = KEY.get() {
         // SAFETY: the key was made; any pointer but null will do, and nobody follows it.
         unsafe { libc::pthread_setspecific(key, (&raw const KEY).cast()) };
+        census::wait_no_more();
     }
 }
 
 /// Not called where the process ends by `exit` or `_exit`.
 unsafe extern "C" fn ended(_value: *mut libc::c_void) {
+    // Two would call `exit` at the same time.
+    if !census::begin_to_wait() {
+        return;
+    }
     let signals = thread::block_signals();
     // Where no thread can begin the process stays.
-    thread::spawn_quiet(c"terapage-last", move || {
+    let begun = thread::spawn_quiet(c"terapage-last", move || {
         let (mut looks, mut sleep) = (0, SHORTEST);
         // Twice: a thread of the pager's may begin or end just between the two counts.
         while looks < 2 {
@@ -60,8 +67,10 @@ unsafe extern "C" fn ended(_value: *mut libc::c_void) {
         thread::restore_signals(&signals);
         // SAFETY: as the C library does it in the last thread.
         unsafe { libc::exit(0) };
-    })
-    .ok();
+    });
+    if begun.is_err() {
+        census::wait_no_more();
+    }
     thread::restore_signals(&signals);
 }
 

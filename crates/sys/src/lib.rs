@@ -3,6 +3,7 @@
 //! Everything that maps memory is done by raw system calls: the library that is loaded
 //! into programs stands in for `mmap` and its kin, and must not meet itself.
 
+pub mod census;
 pub mod fd;
 pub mod file;
 pub mod last;

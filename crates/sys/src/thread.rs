@@ -1,10 +1,12 @@
 //! Threads of the pager, and waiting.
 
-use crate::{Result, check};
+use crate::{Result, census, check};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Threads that are the pager's, or do its work for a while: what they allocate must not be paged memory.
-static INTERNAL: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+/// Threads that are the pager's, or do its work for a while: what they allocate must not be paged memory. Two are for good. There may be as many others as
+/// the program has threads that end, grow mappings of its own and so on at one time; who finds no place waits for one, which takes no longer than a file of `/proc`.
+static INTERNAL: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
+const PLACES: usize = 64;
 
 /// How many of them were ever used: most programs have none, and each allocation asks.
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -35,14 +37,14 @@ impl Internal {
         }
         let signals = block_signals();
         let free = |slot: &AtomicUsize| slot.compare_exchange(0, me, Relaxed, Relaxed).is_ok();
-        let place = INTERNAL.iter().position(free);
-        if let Some(place) = place {
-            USED.fetch_max(place + 1, Relaxed);
-        }
-        if place.is_none() {
-            restore_signals(&signals);
-        }
-        Internal(place.map(|place| (&INTERNAL[place], signals)))
+        let place = loop {
+            match INTERNAL.iter().position(free) {
+                Some(place) => break place,
+                None => sleep_ms(1),
+            }
+        };
+        USED.fetch_max(place + 1, Relaxed);
+        Internal(Some((&INTERNAL[place], signals)))
     }
 }
 
@@ -55,17 +57,15 @@ impl Drop for Internal {
     }
 }
 
-/// Threads begun here that have not ended; one that just begins or ends may not be counted.
-static OURS: AtomicUsize = AtomicUsize::new(0);
-
-/// How many threads of this process were begun by [`spawn`] and [`spawn_quiet`].
+/// How many threads of this process were begun by [`spawn`] and [`spawn_quiet`], of this copy of the crate or another; one that just begins or ends may not be
+/// counted.
 pub fn ours() -> usize {
-    OURS.load(Relaxed)
+    census::threads()
 }
 
 /// In the child of a fork: the threads that were noted are not here.
 pub fn forget_others() {
-    OURS.store(0, Relaxed);
+    census::mine().store(0, Relaxed);
     let me = own_name();
     for slot in &INTERNAL {
         if slot.load(Relaxed) != me {
@@ -167,11 +167,11 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
         // SAFETY: `spawn` gave the box away.
         let (name, work) = *unsafe { Box::from_raw(argument.cast::<(&'static std::ffi::CStr, Work)>()) };
         // By the thread itself: never more than there are.
-        OURS.fetch_add(1, Relaxed);
+        census::mine().fetch_add(1, Relaxed);
         // SAFETY: the name ends in a zero byte.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
         work();
-        OURS.fetch_sub(1, Relaxed);
+        census::mine().fetch_sub(1, Relaxed);
         std::ptr::null_mut()
     }
     let internal = Internal::enter();
@@ -451,7 +451,8 @@ pub fn sleep_ms(ms: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{id, used_by, used_ns};
+    use super::{Internal, PLACES, id, is_internal, own_name, used_by, used_ns};
+    use std::sync::Barrier;
 
     #[test]
     fn the_time_that_a_thread_has_used_is_its_own() {
@@ -462,5 +463,26 @@ mod tests {
         assert!(used_by(id()).expect("this thread") >= before + 20_000_000);
         // Linux numbers no thread so high (PID_MAX_LIMIT).
         assert_eq!(used_by(5_000_000), None);
+    }
+
+    #[test]
+    fn threads_do_the_pagers_work_however_many_they_are() {
+        let together = Barrier::new(PLACES / 2);
+        let work = |wait: bool| {
+            let _internal = Internal::enter();
+            assert!(is_internal(own_name()));
+            if wait {
+                together.wait();
+            }
+            let _nested = Internal::enter();
+            assert!(is_internal(own_name()));
+        };
+        let work = &work;
+        std::thread::scope(|scope| {
+            for index in 0..4 * PLACES {
+                scope.spawn(move || work(index < PLACES / 2));
+            }
+        });
+        let _internal = Internal::enter();
     }
 }
