@@ -192,6 +192,9 @@ int main(int argc, char **argv)
     options.policy = NULL;
     options.size = 8;
     FAILS(tera_init(&options) == -1, EINVAL, "sizeof");
+    options.size = sizeof options;
+    options.address_space = 1;
+    FAILS(tera_init(&options) == -1, EINVAL, "address_space");
 
     /* The environment's options: no tera_init. */
     setenv("TERAPAGE_MEMORY", "8M", 1);

@@ -1,5 +1,6 @@
 //! How the process's pager is to be.
 
+use crate::process::ADDRESS_SPACE_MIN;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,14 +31,20 @@ pub struct Options {
     pub policy: Option<String>,
     /// The prefetch policy. The default is `auto`.
     pub prefetch: Option<String>,
-    /// Bytes of address space set aside, which bound what can be allocated and mapped at once. The
-    /// default is 1 TiB.
+    /// Bytes of address space set aside, which bound what can be allocated and mapped at once: 64 MiB at
+    /// least. The default is 1 TiB. Where the kernel gives less, it is half of that, and so on.
     pub address_space: Option<usize>,
 }
 
 impl Options {
     /// All settings, those of the environment included.
     pub(crate) fn settings(&self) -> Result<Settings> {
+        if let Some(bytes) = self.address_space.filter(|&bytes| bytes < ADDRESS_SPACE_MIN) {
+            let least = ADDRESS_SPACE_MIN >> 20;
+            return Err(Error::Argument(format!(
+                "address_space: {bytes} bytes are too few: {least} MiB is the least"
+            )));
+        }
         let mut given = Partial::default();
         let mut set = |name: &str, text: OsString| {
             given.set(name, &text).map_err(|why| Error::Argument(format!("{name}: {why}")))

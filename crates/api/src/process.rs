@@ -17,7 +17,7 @@ use terapage_sys::{last, memory};
 
 /// Address space set aside where nothing says otherwise, and the least that will do.
 const ADDRESS_SPACE: usize = 1 << 40;
-const ADDRESS_SPACE_MIN: usize = 1 << 26;
+pub(crate) const ADDRESS_SPACE_MIN: usize = 64 << 20;
 
 /// Bytes that leave memory in one request.
 const DONE_WITH: usize = 4 << 20;
@@ -130,7 +130,7 @@ fn start(options: &Options) -> Result<&'static Process> {
 /// Address space, aligned for blocks of any size: `len` bytes, or half of it, and so on.
 fn reserve(len: usize) -> Result<(usize, usize)> {
     let align = 2 << 20;
-    let mut len = len.max(ADDRESS_SPACE_MIN) / align * align;
+    let mut len = len / align * align;
     loop {
         match memory::reserve(len + align) {
             Ok(at) => return Ok(((at as usize).next_multiple_of(align), len)),

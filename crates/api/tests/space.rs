@@ -1,4 +1,4 @@
-//! An address space larger than there are numbers for its blocks.
+//! Address spaces too small, and larger than there are numbers for their blocks.
 
 use terapage::Options;
 
@@ -11,6 +11,11 @@ fn all_that_can_be_allocated_is_paged() {
         address_space: Some(33 << 40),
         ..Options::default()
     };
+    for bytes in [1, 4096, (64 << 20) - 1] {
+        let error = terapage::init(&Options { address_space: Some(bytes), ..options.clone() }).unwrap_err();
+        assert_eq!(error.errno(), libc::EINVAL);
+        assert!(error.to_string().contains("address_space"), "{error}");
+    }
     if let Err(error) = terapage::init(&options) {
         eprintln!("SKIPPED: {error}");
         assert!([libc::EPERM, libc::ENOSYS].contains(&error.errno()), "{error}");

@@ -44,7 +44,8 @@ struct tera_options {
     size_t block;         /* bytes that move together: 4096 to 2097152, a power of two; default 16384 */
     const char *policy;   /* replacement: auto, lru, fifo, clock, s3fifo, 2q, arc */
     const char *prefetch; /* auto, sequential, stride, trend, off */
-    size_t address_space; /* bytes that can be allocated and mapped at once, at most; default 1 TiB */
+    size_t address_space; /* bytes that can be allocated and mapped at once, at most: 67108864 (64 MiB)
+                              at least; default 1 TiB */
 };
 
 #define TERA_OPTIONS_INIT { sizeof(struct tera_options), 0, NULL, 0, NULL, NULL, 0 }
