@@ -4,6 +4,7 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 CARGO_TEST := cargo test --locked --release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+SONAME := libterapage.so.$(firstword $(subst ., ,$(VERSION)))
 MAN := target/man
 COMPLETIONS := target/completions
 
@@ -53,7 +54,9 @@ install: build
 	for shell in bash zsh fish; do target/release/terapage completions $$shell > $(COMPLETIONS)/$$shell; done
 	install -D -m 755 target/release/terapage $(DESTDIR)$(PREFIX)/bin/terapage
 	install -D -m 644 target/release/libterapage_preload.so $(DESTDIR)$(PREFIX)/lib/terapage/libterapage_preload.so
-	install -D -m 755 target/release/libterapage.so $(DESTDIR)$(PREFIX)/lib/libterapage.so
+	install -D -m 755 target/release/libterapage.so $(DESTDIR)$(PREFIX)/lib/libterapage.so.$(VERSION)
+	ln -sf libterapage.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libterapage.so
 	install -D -m 644 target/release/libterapage.a $(DESTDIR)$(PREFIX)/lib/libterapage.a
 	install -D -m 644 crates/capi/include/terapage.h $(DESTDIR)$(PREFIX)/include/terapage.h
 	mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig

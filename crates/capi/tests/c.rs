@@ -3,19 +3,26 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The static library, in the profile of this test. Cargo builds it for a package, not for the package's tests.
+/// The static library, in the profile of this test.
 fn library() -> PathBuf {
+    build(&["terapage-capi"]).join("libterapage.a")
+}
+
+/// Builds packages in the profile of this test; the directory. Cargo builds them for a package, not for the package's tests.
+fn build(packages: &[&str]) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--offline", "--quiet", "--package", "terapage-capi", "--target-dir"]);
-    cargo.arg(profile.parent().unwrap());
+    cargo.args(["build", "--offline", "--quiet", "--target-dir"]).arg(profile.parent().unwrap());
+    for package in packages {
+        cargo.args(["--package", package]);
+    }
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
     let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    profile.join("libterapage.a")
+    profile.to_owned()
 }
 
 /// Compiles an example by `compiler`; its program. `None` where there is no such compiler.
@@ -25,15 +32,27 @@ fn compile(compiler: &str, example: &str, flags: &[&str]) -> Option<PathBuf> {
 
 /// The same for a program that lies elsewhere.
 fn compile_in(directory: &str, compiler: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{compiler}"));
+    compile_with(&library(), program, directory, compiler, name, flags)
+}
+
+/// The same with either library, to a given place.
+fn compile_with(
+    library: &Path,
+    program: PathBuf,
+    directory: &str,
+    compiler: &str,
+    name: &str,
+    flags: &[&str],
+) -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(compiler)
         .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread"])
         .args(flags)
         .arg("-I")
         .arg(here.join("include"))
         .arg(here.join(format!("{directory}/{name}.c")))
-        .arg(library())
+        .arg(library)
         .args(["-ldl", "-lm", "-o"])
         .arg(&program)
         .output();
@@ -130,18 +149,65 @@ fn programs_begin_and_end_in_ways_of_their_own() {
         ("locked", nothing),
         ("cancelled", file),
     ];
-    // As `tera_error` says where there is no userfaultfd or io_uring.
-    let refusals = ["(errno 1, ", "(errno 38, "];
     for (way, name) in ways {
         let mut ends = Command::new(&program);
         ends.arg(way).arg(name).env("TERAPAGE_STORE", directory).env("TERAPAGE_MEMORY", "2M");
         let output = ends.output().unwrap();
         let said = said(&output);
-        if refusals.iter().any(|refusal| said.contains(refusal)) {
+        if is_refusal(&said) {
             eprintln!("SKIPPED: {way}: {said}");
             continue;
         }
         assert!(output.status.success(), "{way}: {said}");
+    }
+}
+
+/// As `tera_error` says where there is no userfaultfd or io_uring.
+fn is_refusal(said: &str) -> bool {
+    ["(errno 1, ", "(errno 38, "].iter().any(|refusal| said.contains(refusal))
+}
+
+#[test]
+fn a_paged_program_with_a_pager_of_its_own_ends_with_its_last_thread() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let built = build(&["terapage-capi", "terapage-cli", "terapage-preload"]);
+    let (library, shared) = (built.join("libterapage.a"), built.join("libterapage.so"));
+    // What the loader looks for is the name and version that the library itself says.
+    std::os::unix::fs::symlink(&shared, directory.path().join("libterapage.so.0")).unwrap();
+    let path = format!("-Wl,-rpath,{}", directory.path().display());
+    let nothing = Path::new("");
+    let programs: [(&str, &Path, &[&str], &Path); 4] = [
+        ("static", &library, &[], nothing),
+        ("its-names-seen", &library, &["-rdynamic"], nothing),
+        ("shared", &shared, &[&path], nothing),
+        ("loads-another", &library, &[], &shared),
+    ];
+    for (name, library, flags, loads) in programs {
+        let program = directory.path().join(name);
+        let Some(program) = compile_with(library, program, "tests", "cc", "ends", flags) else { return };
+        let plain = Command::new(&program)
+            .args(["main-ends", ""])
+            .env("TERAPAGE_STORE", directory.path())
+            .env("TERAPAGE_MEMORY", "2M")
+            .output()
+            .unwrap();
+        if is_refusal(&said(&plain)) {
+            eprintln!("SKIPPED: {name}: {}", said(&plain));
+            return;
+        }
+        assert!(plain.status.success(), "{name}: {}", said(&plain));
+        let paged = Command::new(built.join("terapage"))
+            .args(["run", "--memory", "2M", "--store"])
+            .arg(directory.path())
+            .arg("--")
+            .arg(&program)
+            .arg("main-ends")
+            .arg(loads)
+            // Both pagers work from the start.
+            .env("TERAPAGE_START_BYTES", "0")
+            .output()
+            .unwrap();
+        assert!(paged.status.success(), "{name}: {}", said(&paged));
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * Programs that begin and end in ways of their own, each in a process of its own:
  *
- *     ends main-ends          main ends by pthread_exit before its threads, also in a child
+ *     ends main-ends LIBRARY  main ends by pthread_exit before its threads, also in a child, with that library's memory where one is named
  *     ends fork-at-exit       forks where the values of threads are gone already
  *     ends fork-at-first-use  forks while another thread makes the first use
  *     ends fork-on-own-stack  forks from a stack that was allocated here
@@ -71,9 +71,20 @@ static _Noreturn void end_main(void *(*thread)(void *))
     pthread_exit(NULL);
 }
 
+/* The library's, or the program's own. */
+static unsigned char *(*given)(size_t) = allocate;
+
+static void load(const char *name)
+{
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    CHECK(library);
+    *(void **)&given = dlsym(library, "tera_malloc");
+    CHECK(given);
+}
+
 static void *first(void *unused)
 {
-    use(allocate);
+    use(given);
     pid_t child = fork();
     if (child == 0)
         end_main(last);
@@ -272,9 +283,11 @@ int main(int argc, char **argv)
     CHECK(argc > 1);
     const char *how = argv[1], *name = argc > 2 ? argv[2] : "";
     alarm(60);
-    if (strcmp(how, "main-ends") == 0)
+    if (strcmp(how, "main-ends") == 0) {
+        if (*name)
+            load(name);
         end_main(first);
-    else if (strcmp(how, "fork-at-exit") == 0)
+    } else if (strcmp(how, "fork-at-exit") == 0)
         fork_at_exit();
     else if (strcmp(how, "fork-at-first-use") == 0)
         fork_at_first_use();
