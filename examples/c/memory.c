@@ -195,6 +195,12 @@ int main(int argc, char **argv)
     options.size = sizeof options;
     options.address_space = 1;
     FAILS(tera_init(&options) == -1, EINVAL, "address_space");
+    options.address_space = 0;
+    options.store = "";
+    FAILS(tera_init(&options) == -1, EINVAL, "empty");
+    options.store = NULL;
+    options.memory = (uint64_t)1 << 60;
+    FAILS(tera_init(&options) == -1, EINVAL, "more than");
 
     /* The environment's options: no tera_init. */
     setenv("TERAPAGE_MEMORY", "8M", 1);

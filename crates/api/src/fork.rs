@@ -7,6 +7,7 @@ use crate::{Error, Result};
 use std::cell::UnsafeCell;
 use std::sync::{MutexGuard, OnceLock, PoisonError, RwLockWriteGuard};
 use terapage_pager::{Forking, Pager};
+use terapage_sys::fd::Room;
 use terapage_sys::thread::{self, Uncancelled};
 use terapage_sys::{PAGE, last};
 
@@ -60,6 +61,7 @@ fn hold(process: &'static Process) -> Held {
     let small = lock(&SMALL);
     let ranges = lock(&process.ranges);
     let pager = process.pager.write().unwrap_or_else(PoisonError::into_inner);
+    let _room = Room::make();
     let forking = pager.before_fork().ok();
     touch_own(process, &ranges);
     Held { forking, pager, _ranges: ranges, _small: small, _sync: sync }
@@ -105,6 +107,7 @@ extern "C" fn in_child() {
     // SAFETY: `before` took `STARTING` in this thread.
     let kept = unsafe { (*KEPT.0.get()).take() };
     let Some((Some(mut held), _starting, _uncancelled)) = kept else { return };
+    let _room = Room::make();
     let begun = held.forking.take().map(|forking| held.pager.after_fork_in_child(forking));
     match begun {
         Some(Ok(())) => {}

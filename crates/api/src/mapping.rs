@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use terapage_sys::PAGE;
+use terapage_sys::{PAGE, fd};
 
 /// A file that is mapped.
 pub(crate) struct Mapping {
@@ -72,6 +72,8 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
         return Err(refused("has fewer bytes than its size says", libc::ENODEV));
     }
     let process = process()?;
+    // A program may close what it did not open, and open files of its own by that number.
+    let file = File::from(fd::move_up(file.into())?);
     let at = process.take(len, 1)?;
     let mapping = Mapping { at, len, bytes, offset, path: path.to_owned(), file, writable };
     let mapped = process.pager().map_file(

@@ -4,7 +4,7 @@ use crate::process::ADDRESS_SPACE_MIN;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use terapage_config::{Partial, Placement, Settings};
+use terapage_config::{Partial, Placement, Settings, Size, memory_bytes};
 use terapage_policy::{prefetch, replacement};
 use terapage_store::{Files, Store};
 
@@ -61,11 +61,19 @@ impl Options {
             }
         }
         if let Some(store) = &self.store {
+            if store.as_os_str().is_empty() {
+                return Err(Error::Argument("store: it is empty".to_owned()));
+            }
             given.stores = Some(vec![terapage_config::StorePath(store.clone())]);
         }
         let get = |name: &str| std::env::var_os(name);
-        let settings = given.or(Partial::from_variables(get)?);
-        Ok(settings.resolve(replacement::NAMES, prefetch::NAMES, get)?)
+        let settings =
+            given.or(Partial::from_variables(get)?).resolve(replacement::NAMES, prefetch::NAMES, get)?;
+        if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
+            let why = format!("memory: {} is more than the {all} that there are", settings.memory);
+            return Err(Error::Argument(why));
+        }
+        Ok(settings)
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use terapage_pager::Pager;
 use terapage_stats::Snapshot;
 use terapage_sys::fd::Room;
-use terapage_sys::{last, memory};
+use terapage_sys::{last, memory, userfaultfd};
 
 /// Address space set aside where nothing says otherwise, and the least that will do.
 const ADDRESS_SPACE: usize = 1 << 40;
@@ -113,6 +113,8 @@ fn start(options: &Options) -> Result<&'static Process> {
     let medium_bits = memory::reserve(len / 128)? as usize;
     heap::open(start, len)?;
     fork::register()?;
+    // The program may give up what it takes to make a userfaultfd, and its children need one each.
+    userfaultfd::keep_device();
     let ranges =
         Ranges { space: Space::new(start, len, block), large: BTreeMap::new(), mappings: BTreeMap::new() };
     let process = Process {

@@ -14,6 +14,9 @@
  * message. All functions may be called by any thread, none by a signal handler;
  * none is a cancellation point.
  *
+ * closefrom() and the like, which close what a program did not open, go before
+ * the first use: see docs/c-api.md.
+ *
  * What cannot be given right stops the program with a message (SIGABRT): a
  * store or a mapped file that cannot be read, bytes that come back different.
  */

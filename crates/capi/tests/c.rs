@@ -147,6 +147,8 @@ fn programs_begin_and_end_in_ways_of_their_own() {
         ("descriptors", file),
         ("short", nothing),
         ("locked", nothing),
+        ("closed", file),
+        ("others", nothing),
         ("cancelled", file),
     ];
     for (way, name) in ways {

@@ -10,6 +10,8 @@
  *     ends descriptors FILE   maps with no descriptors left, again and again
  *     ends short              maps a file that has fewer bytes than it says
  *     ends locked             locks all that it maps
+ *     ends closed FILE        closes what it did not open, as daemons do, and has no standard output
+ *     ends others             forks as somebody else, and with no descriptors left
  *     ends cancelled FILE     cancels threads at whatever they are
  */
 #include <dlfcn.h>
@@ -235,6 +237,37 @@ static void descriptors(const char *name)
     CHECK(refused && setrlimit(RLIMIT_NOFILE, &before) == 0 && tera_unmap(map(name)) == 0);
 }
 
+/* What it opens has the numbers then that the library had, if that took the least that are free. */
+static void closed(const char *name)
+{
+    CHECK(tera_unmap(map(name)) == 0 && close(STDOUT_FILENO) == 0);
+    unsigned char *at = tera_map_file(name, 0, 0, TERA_RDWR, NULL), byte;
+    CHECK(at && write(STDOUT_FILENO, "lost", 4) == -1 && errno == EBADF);
+    memset(at, 7, 1 << 20);
+    for (int fd = 3; fd < 64; fd++)
+        close(fd);
+    int other = memfd_create("other", 0);
+    for (int count = 0; count < 60; count++)
+        CHECK(dup(other) > 0);
+    CHECK(tera_unmap(at) == 0 && lseek(other, 0, SEEK_END) == 0);
+    int fd = open(name, O_RDONLY);
+    CHECK(lseek(fd, 0, SEEK_END) == 1 << 20 && pread(fd, &byte, 1, 1 << 19) == 1 && byte == 7);
+}
+
+static void fork_as_others(void)
+{
+    struct rlimit none = {3, 64};
+    /* The default store: a directory that anybody may write to. */
+    CHECK(unsetenv("TERAPAGE_STORE") == 0 && unsetenv("TMPDIR") == 0);
+    use(allocate);
+    /* Root's alone. Whoever it is then, the limit may be raised from 3. */
+    if (setresuid(65534, 65534, 65534) == 0)
+        fork_now();
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    fork_now();
+    CHECK(getrlimit(RLIMIT_NOFILE, &none) == 0 && none.rlim_cur == 3);
+}
+
 static void short_file(void)
 {
     const char *name = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -303,6 +336,10 @@ int main(int argc, char **argv)
         short_file();
     else if (strcmp(how, "locked") == 0)
         locked();
+    else if (strcmp(how, "closed") == 0)
+        closed(name);
+    else if (strcmp(how, "others") == 0)
+        fork_as_others();
     else if (strcmp(how, "cancelled") == 0)
         cancelled(name);
     else

@@ -85,6 +85,25 @@ fn open_files(new: Option<&libc::rlimit>) -> Result<libc::rlimit> {
     Ok(old)
 }
 
+/// Moves a descriptor to a high number; it is closed on exec.
+///
+/// # Errors
+/// The limit on open files allows no more.
+pub fn move_up(fd: OwnedFd) -> Result<OwnedFd> {
+    // The limit on open files may be under the first, or have become so since the program began.
+    let high = [HIGH, 64, 16, 3].into_iter().find_map(|least| {
+        // SAFETY: fcntl with F_DUPFD_CLOEXEC touches no memory.
+        let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
+        (high >= 0).then_some(high)
+    });
+    let high = check(
+        "fcntl(F_DUPFD_CLOEXEC); the limit on open files (ulimit -n) should be 128 or more",
+        high.unwrap_or(-1).into(),
+    )?;
+    // SAFETY: the duplicate was made just now and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(high as RawFd) })
+}
+
 /// A descriptor of the pager's, closed on exec. Dropping it closes it.
 #[derive(Debug)]
 pub struct Fd(OwnedFd);
@@ -92,21 +111,11 @@ pub struct Fd(OwnedFd);
 impl Fd {
     /// Takes `fd` over: it is moved to a high number and noted as ours.
     pub fn adopt(fd: OwnedFd) -> Result<Fd> {
-        // The limit on open files may be under the first, or have become so since the program began.
-        let high = [HIGH, 64, 16, 3].into_iter().find_map(|least| {
-            // SAFETY: fcntl with F_DUPFD_CLOEXEC touches no memory.
-            let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
-            (high >= 0).then_some(high)
-        });
-        let high = check(
-            "fcntl(F_DUPFD_CLOEXEC); the limit on open files (ulimit -n) should be 128 or more",
-            high.unwrap_or(-1).into(),
-        )? as RawFd;
-        if let Some((word, bit)) = place(high) {
+        let high = move_up(fd)?;
+        if let Some((word, bit)) = place(high.as_raw_fd()) {
             word.fetch_or(bit, Relaxed);
         }
-        // SAFETY: the duplicate was made just now and belongs to nobody else.
-        Ok(Fd(unsafe { OwnedFd::from_raw_fd(high) }))
+        Ok(Fd(high))
     }
 
     /// An event counter (`eventfd`), non-blocking.
