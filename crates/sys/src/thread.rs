@@ -470,10 +470,11 @@ mod tests {
         let together = Barrier::new(PLACES / 2);
         let work = |wait: bool| {
             let _internal = Internal::enter();
-            assert!(is_internal(own_name()));
+            let is_so = is_internal(own_name());
             if wait {
                 together.wait();
             }
+            assert!(is_so);
             let _nested = Internal::enter();
             assert!(is_internal(own_name()));
         };
