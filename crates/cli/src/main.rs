@@ -69,7 +69,7 @@ enum Command {
 }
 
 /// Bytes of stack that a command may need: some 100 KiB are seen.
-const STACK: usize = 1 << 20;
+const STACK: usize = 2 << 20;
 
 fn main() -> ExitCode {
     // The main thread's stack goes by `ulimit -s`, which is the program's matter. Only where it is too small, since some things go by thread

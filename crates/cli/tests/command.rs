@@ -122,6 +122,11 @@ fn a_library_that_is_missing_is_an_error() {
     let output =
         place.command(&["run", "--", "true"]).env("TERAPAGE_LIBRARY", "/no/lib.so").output().unwrap();
     assert_error(&output, 125, "/no/lib.so");
+    // The loader would leave it out, and the program would not be paged.
+    let text = place.path().join("lib.so");
+    fs::write(&text, "no library").unwrap();
+    let output = place.command(&["run", "--", "true"]).env("TERAPAGE_LIBRARY", &text).output().unwrap();
+    assert_error(&output, 125, "is no library");
 }
 
 #[test]
