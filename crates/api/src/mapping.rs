@@ -37,7 +37,8 @@ pub struct Place {
 }
 
 /// Maps a file, or from `offset` (whole pages of 4096 bytes) on `len` bytes of it; `None` is all that follows.
-/// What lies beyond its end reads as zeros and goes nowhere.
+/// What lies beyond its end reads as zeros and goes nowhere. Each block costs 32 bytes of memory at once, touched or not: 2 GiB for 1 TiB in
+/// blocks of 16 KiB, holes too.
 ///
 /// # Errors
 /// No such file, or one that is neither a regular file nor a block device; no right to write it, if

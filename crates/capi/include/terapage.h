@@ -117,7 +117,8 @@ enum {
  * Maps `len` bytes of a file (or block device) from `offset` on; len 0 is all
  * that follows. What lies beyond the file's end reads as zeros and is never
  * written. The file is read block by block as it is touched. `len_out`, unless
- * it is NULL, gets the length in bytes.
+ * it is NULL, gets the length in bytes. Each block costs 32 bytes of memory at
+ * once, touched or not: 2 GiB for 1 TiB in blocks of 16 KiB, holes too.
  *
  * Nobody else may change the file meanwhile, and no part of it be mapped twice.
  * A block that was read, and comes back different, stops the program. A file

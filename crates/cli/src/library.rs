@@ -2,6 +2,8 @@
 
 use anyhow::{Context, bail};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -15,19 +17,34 @@ pub fn find() -> anyhow::Result<PathBuf> {
         if !path.is_file() {
             bail!("TERAPAGE_LIBRARY: {} is not there (unset it, or name {NAME})", path.display());
         }
+        check(&path)?;
         return Ok(path);
     }
     let executable = std::env::current_exe().context("this executable cannot be found")?;
     let directory = executable.parent().unwrap_or(Path::new("/"));
     let candidates = [directory.join(NAME), directory.join("../lib/terapage").join(NAME)];
     match candidates.iter().find(|path| path.is_file()) {
-        Some(path) => Ok(path.clone()),
+        Some(path) => check(path).map(|()| path.clone()),
         None => bail!(
             "{NAME} is neither {} nor {} (install it there, or name it in TERAPAGE_LIBRARY)",
             candidates[0].display(),
             candidates[1].display()
         ),
     }
+}
+
+/// Whether the loader can load it: what it cannot it leaves out, and the program would run without.
+fn check(path: &Path) -> anyhow::Result<()> {
+    let mut head = Vec::new();
+    let file = File::open(path).with_context(|| format!("{} cannot be loaded", path.display()))?;
+    file.take(5).read_to_end(&mut head).with_context(|| path.display().to_string())?;
+    if head != b"\x7fELF\x02" {
+        bail!(
+            "{} is no library that can be loaded (install {NAME} again, or name it in TERAPAGE_LIBRARY)",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// `LD_PRELOAD` with the library before what is there already.

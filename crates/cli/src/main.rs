@@ -3,6 +3,7 @@
 //! Its own errors are one line on standard error and exit status 125, as env(1) has it, so that
 //! they can be told from those of the program that it runs.
 
+mod completions;
 mod doctor;
 mod library;
 mod manual;
@@ -62,12 +63,27 @@ enum Command {
     #[command(subcommand)]
     Sim(terapage_sim::Command),
     /// Print a completion script for a shell.
-    Completions(manual::Completions),
+    Completions(completions::Completions),
     /// Print the man page, or write all man pages to a directory.
     Man(manual::Man),
 }
 
+/// Bytes of stack that a command may need: some 100 KiB are seen.
+const STACK: usize = 2 << 20;
+
 fn main() -> ExitCode {
+    // The main thread's stack goes by `ulimit -s`, which is the program's matter. Only where it is too small, since some things go by thread
+    // (PR_SET_PDEATHSIG) and are to last until the program runs.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    if limit.is_some_and(|bytes| bytes < STACK as u64) {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn(command);
+        return thread.map_or_else(|_| command(), |thread| thread.join().unwrap_or(OWN_ERROR.into()));
+    }
+    command()
+}
+
+/// Does what the command line says.
+fn command() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(error) => return usage(&error),

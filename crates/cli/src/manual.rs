@@ -1,35 +1,11 @@
-//! `terapage completions` and `terapage man`.
+//! `terapage man`.
 
 use crate::print;
 use anyhow::Context;
 use clap::{Args, Command, ValueHint};
-use clap_complete::Shell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// The arguments of `terapage completions`.
-#[derive(Args)]
-#[command(after_help = "\
-Examples:
-  terapage completions bash > ~/.local/share/bash-completion/completions/terapage
-  terapage completions zsh > ~/.zfunc/_terapage
-  terapage completions fish > ~/.config/fish/completions/terapage.fish")]
-pub struct Completions {
-    /// The shell
-    #[arg(value_name = "SHELL")]
-    shell: Shell,
-}
-
-impl Completions {
-    /// Prints the script for `command`.
-    pub fn run(self, mut command: Command) -> anyhow::Result<ExitCode> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut command, "terapage", &mut script);
-        print(&String::from_utf8(script)?)?;
-        Ok(ExitCode::SUCCESS)
-    }
-}
 
 /// The arguments of `terapage man`.
 #[derive(Args)]

@@ -122,6 +122,11 @@ fn a_library_that_is_missing_is_an_error() {
     let output =
         place.command(&["run", "--", "true"]).env("TERAPAGE_LIBRARY", "/no/lib.so").output().unwrap();
     assert_error(&output, 125, "/no/lib.so");
+    // The loader would leave it out, and the program would not be paged.
+    let text = place.path().join("lib.so");
+    fs::write(&text, "no library").unwrap();
+    let output = place.command(&["run", "--", "true"]).env("TERAPAGE_LIBRARY", &text).output().unwrap();
+    assert_error(&output, 125, "is no library");
 }
 
 #[test]
@@ -250,6 +255,70 @@ fn completions_and_man_pages_are_there() {
     assert!(place.terapage(&["man", "--dir", pages.to_str().unwrap()]).status.success());
     let page = fs::read_to_string(pages.join("terapage-run.1")).unwrap();
     assert!(page.contains("store") && page.contains(".SH EXAMPLES\n.nf\nterapage run"), "{page}");
+}
+
+/// What bash offers for the last of `words`.
+fn offered(place: &Place, words: &[&str]) -> Vec<String> {
+    let script = place.path().join("terapage.bash");
+    fs::write(&script, place.terapage(&["completions", "bash"]).stdout).unwrap();
+    let mut bash = Command::new("bash");
+    let ask = "source $0; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); f=$(complete -p terapage | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+        $f terapage \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD - 1]}\" 2> /dev/null; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let output = bash.args(["--norc", "-c", ask]).arg(script).args(words).output().unwrap();
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn names_and_programs_are_completed() {
+    let place = Place::new();
+    let policies = ["auto", "lru", "fifo", "clock", "s3fifo", "2q", "arc"];
+    assert_eq!(offered(&place, &["terapage", "run", "--policy", ""]), policies);
+    assert_eq!(offered(&place, &["terapage", "sim", "policy", "--policy", ""]), policies);
+    for (words, name) in [
+        (&["run", "--prefetch", ""][..], "stride"),
+        (&["run", "--placement", "r"], "round-robin"),
+        (&["run", "-b", "6"], "64K"),
+        (&["run", "--heap", ""], "large"),
+        (&["advise", "--policy", "s"], "s3fifo"),
+        (&["lab", "scan", "--contenders", ""], "swap"),
+        (&["sim", "ssd", "--nand", ""], "3d-ct-tlc"),
+        (&["sim", "convert", "--to", "bl"], "blkparse"),
+        (&["sim", "stack", "run", "--machine", ""], "polled"),
+        (&["run", "-m", "1G", "--", "mkdi"], "mkdir"),
+    ] {
+        let words = [&["terapage"], words].concat();
+        let offered = offered(&place, &words);
+        assert!(offered.iter().any(|word| word == name), "{words:?}: {offered:?}");
+    }
+    let file = place.path().join("store");
+    fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    for flag in ["--store", "--stats", "--trace", "--config"] {
+        assert_eq!(offered(&place, &["terapage", "run", flag, &file[..file.len() - 2]]), [file], "{flag}");
+    }
+    assert_eq!(offered(&place, &["terapage", "run", "--memory", "1"]), ["1"]);
+    // A colon ends a value's name there.
+    let zsh = text(&place.terapage(&["completions", "zsh"]).stdout);
+    assert!(zsh.contains("several]:PATH:_files'") && zsh.contains(":(auto lru "), "{zsh}");
+}
+
+#[test]
+fn a_small_stack_is_enough_and_the_programs() {
+    let place = Place::new();
+    if !can_run(&place) {
+        return;
+    }
+    let mut shell = Command::new("sh");
+    let small = place.command(&["run", "--", "sh", "-c", "ulimit -s"]);
+    shell.args(["-c", "ulimit -s 64; exec \"$0\" \"$@\""]).arg(small.get_program()).args(small.get_args());
+    for (name, value) in small.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let output = shell.output().unwrap();
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "64\n"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -364,6 +364,26 @@ impl Arena {
         self.start_if_due();
     }
 
+    /// The parts of a range that are paged.
+    pub fn paged_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        let arena = overlaps(at, to - at).then_some((at, to));
+        let parts = arena.into_iter().chain(statics::within(at, to - at));
+        parts.flat_map(|(from, to)| self.loose.without(from, to)).collect()
+    }
+
+    /// What was paged, and is not any more for the sake of a call that the kernel then refused, is paged again. It was readable and writable;
+    /// of several mappings the kernel may have changed some.
+    pub fn take_back(&mut self, parts: Vec<(usize, usize)>) {
+        let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
+        for (from, to) in parts {
+            // SAFETY: it is the program's own, and is as it was before the call.
+            if unsafe { libc::syscall(libc::SYS_mprotect, from, to - from, rights) } == 0 {
+                self.kept.remove(from, to);
+                self.readmit(from, to);
+            }
+        }
+    }
+
     fn page_again(&mut self, from: usize, to: usize) {
         self.loose.remove(from, to);
         if let Some(pager) = &self.pager {

@@ -283,12 +283,18 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
     }
     if len > 0 {
         let len = len.next_multiple_of(PAGE);
-        if arena::overlaps(from, len) {
+        let of_arena = arena::overlaps(from, len);
+        if !from.is_multiple_of(PAGE) && (of_arena || statics::meets(from, len)) {
+            return refuse(libc::EINVAL);
+        }
+        if of_arena {
             let mut arena = ARENA.lock();
             if !arena.is_mapped(from, from + len) {
                 return refuse(libc::ENOMEM);
             }
+            let mut paged = Vec::new();
             if prot != READ_WRITE {
+                paged = arena.paged_within(from, from + len);
                 if let Err(error) = arena.release(from, from + len) {
                     return refuse(error.errno());
                 }
@@ -302,6 +308,8 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
                 if prot == READ_WRITE {
                     arena.readmit(from, from + len);
                 }
+            } else if prot != READ_WRITE {
+                undo(&mut arena, paged);
             }
             return answer;
         } else if statics::meets(from, len) {
@@ -315,6 +323,7 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
 /// `mprotect` of a range that has parts of static arrays.
 fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
     let mut arena = ARENA.lock();
+    let paged = arena.paged_within(at, at + len);
     for (from, to) in statics::within(at, len) {
         if prot != READ_WRITE
             && let Err(error) = arena.release(from, to)
@@ -329,7 +338,17 @@ fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
             arena.readmit(from, to);
         }
     }
+    if answer != 0 && prot != READ_WRITE {
+        undo(&mut arena, paged);
+    }
     answer
+}
+
+/// After a call that the kernel has refused: what is not paged any more for its sake is paged again. The call's error stays.
+fn undo(arena: &mut arena::Arena, paged: Vec<(usize, usize)>) {
+    let error = std::io::Error::last_os_error();
+    arena.take_back(paged);
+    set_errno(error.raw_os_error().unwrap_or(libc::EINVAL));
 }
 
 /// # Safety
@@ -477,18 +496,31 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
         // SAFETY: the caller's promise.
         return unsafe { mprotect(at, len, prot) };
     }
+    let mut paged = Vec::new();
     let from = at as usize;
     if is_beyond(from, len) {
         return refuse(libc::ENOMEM);
     }
     if len > 0 {
+        if !from.is_multiple_of(PAGE) {
+            return refuse(libc::EINVAL);
+        }
+        paged = paged_within(from, from + len.next_multiple_of(PAGE));
         // What carries a key does not move like other memory.
         if let Err(error) = leave(from, from + len.next_multiple_of(PAGE)) {
             return refuse(error.errno());
         }
     }
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int }
+    let answer = unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int };
+    // No such key, or none at all: nothing was changed.
+    if answer != 0
+        && !paged.is_empty()
+        && matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
+    {
+        undo(&mut ARENA.lock(), paged);
+    }
+    answer
 }
 
 /// Where a thread with a stack of the program's has its descriptor: at the stack's end. (On some processors its thread-local variables come behind it.)
@@ -523,6 +555,13 @@ fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     leave(from / PAGE * PAGE, to.next_multiple_of(PAGE))
 }
 
+/// The parts of a range that are paged.
+fn paged_within(from: usize, to: usize) -> Vec<(usize, usize)> {
+    let of_arena = arena::overlaps(from, to - from);
+    let may_be = of_arena || statics::meets(from, to - from) && is_served();
+    if may_be { ARENA.lock().paged_within(from, to) } else { Vec::new() }
+}
+
 /// Stops paging what a range has of the arena, or of static arrays.
 ///
 /// # Errors
@@ -546,11 +585,22 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     if to - from > budget / 4 && arena::may_be_paged(from, to - from) {
         return refuse(libc::ENOMEM);
     }
+    let paged = paged_within(from, to);
     if let Err(error) = leave(from, to) {
         return refuse(error.errno());
     }
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(call, at, len, flags as i64) as c_int }
+    let answer = unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
+    if answer != 0 && !paged.is_empty() {
+        let error = std::io::Error::last_os_error();
+        for &(from, to) in &paged {
+            // SAFETY: paged memory was not locked.
+            unsafe { libc::syscall(libc::SYS_munlock, from, to - from) };
+        }
+        ARENA.lock().take_back(paged);
+        set_errno(error.raw_os_error().unwrap_or(libc::ENOMEM));
+    }
+    answer
 }
 
 /// # Safety

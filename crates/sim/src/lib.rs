@@ -6,6 +6,7 @@ mod advise;
 mod convert;
 mod fit;
 mod info;
+mod names;
 mod paper;
 mod policy;
 mod progress;
@@ -20,6 +21,7 @@ mod trace;
 mod volume;
 
 pub use advise::Advise;
+pub use names::names;
 
 /// The simulators.
 #[derive(clap::Subcommand)]

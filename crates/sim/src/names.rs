@@ -1,0 +1,21 @@
+//! What the simulators' flags take from a list, for shells that complete them.
+
+use terapage_blocktrace::Format;
+use terapage_policy::replacement;
+use terapage_ssd::Profile;
+use terapage_stack::{MACHINES, Mechanism, Stack};
+
+/// The names that a flag of `terapage sim` takes, by the flag's name; none where it takes anything.
+pub fn names(flag: &str) -> Vec<&'static str> {
+    match flag {
+        "policy" => replacement::NAMES.to_vec(),
+        "format" | "to" => Format::ALL.map(Format::name).to_vec(),
+        "nand" => Profile::names().chain(["all"]).collect(),
+        "volume" => terapage_volumes::names(),
+        "without" => Mechanism::ALL.map(Mechanism::name).to_vec(),
+        "stack" => Stack::ALL.map(Stack::name).to_vec(),
+        "machine" => MACHINES.to_vec(),
+        "lock" => vec!["ticket", "unfair", "queued"],
+        _ => Vec::new(),
+    }
+}
