@@ -148,6 +148,7 @@ fn programs_begin_and_end_in_ways_of_their_own() {
         ("short", nothing),
         ("locked", nothing),
         ("closed", file),
+        ("closed-all", nothing),
         ("others", nothing),
         ("cancelled", file),
     ];

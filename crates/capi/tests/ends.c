@@ -11,6 +11,7 @@
  *     ends short              maps a file that has fewer bytes than it says
  *     ends locked             locks all that it maps
  *     ends closed FILE        closes what it did not open, as daemons do, and has no standard output
+ *     ends closed-all         closes all files in children, which are stopped or find what they had
  *     ends others             forks as somebody else, and with no descriptors left
  *     ends cancelled FILE     cancels threads at whatever they are
  */
@@ -18,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,6 +256,27 @@ static void closed(const char *name)
     CHECK(lseek(fd, 0, SEEK_END) == 1 << 20 && pread(fd, &byte, 1, 1 << 19) == 1 && byte == 7);
 }
 
+/* The parent's files stay, so what it checks is there. */
+static void closed_all(void)
+{
+    use(allocate);
+    for (int count = 0; count < 20; count++) {
+        pid_t child = fork();
+        if (child == 0) {
+            close(STDERR_FILENO);
+            close_range(3, ~0U, 0);
+            for (size_t at = 0; at < LEN; at += 4096)
+                if (memory[at] != (unsigned char)(at >> 12))
+                    _exit(1);
+            _exit(0);
+        }
+        int status;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child);
+        CHECK(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));
+    }
+    check();
+}
+
 static void fork_as_others(void)
 {
     struct rlimit none = {3, 64};
@@ -338,6 +361,8 @@ int main(int argc, char **argv)
         locked();
     else if (strcmp(how, "closed") == 0)
         closed(name);
+    else if (strcmp(how, "closed-all") == 0)
+        closed_all();
     else if (strcmp(how, "others") == 0)
         fork_as_others();
     else if (strcmp(how, "cancelled") == 0)

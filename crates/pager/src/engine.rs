@@ -271,10 +271,6 @@ impl Engine {
         if self.table.regions().is_empty() {
             self.start_helpers();
         }
-    }
-
-    /// Serves, until the process ends. The thread has begun.
-    pub fn run(&mut self) {
         self.arm(FAULTS);
         self.arm(REQUESTS);
         if self.carriers.event().is_some() {
@@ -283,6 +279,12 @@ impl Engine {
         for index in 0..self.children.len() {
             self.arm(CHILDREN - u64::from(self.children[index].0));
         }
+        // From here on the ring holds what it polls: where a program closes the files of others its memory does not become the kernel's.
+        self.enter(0);
+    }
+
+    /// Serves, until the process ends. The thread has begun.
+    pub fn run(&mut self) {
         loop {
             self.take_ends();
             // One at a time: to check and install a long run takes as long as to read one, and
