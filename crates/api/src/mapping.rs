@@ -6,6 +6,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::ops::{Deref, DerefMut};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -67,7 +68,7 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
         let why = format!("{}: nothing to map: it has {size} bytes, from {offset} on {len}", path.display());
         return Err(Error::Argument(why));
     }
-    let (reader, read) = reader(path, &file, offset).map_err(|error| failed("cannot be read", error))?;
+    let (reader, read) = reader(&file, offset).map_err(|error| failed("cannot be read", error))?;
     if (read as u64) < bytes.min(PAGE as u64) {
         // As files in /sys.
         return Err(refused("has fewer bytes than its size says", libc::ENODEV));
@@ -93,7 +94,7 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
 }
 
 /// The file once more, past the page cache; `None` where it cannot be read that way. And how much of its first page can be read.
-fn reader(path: &Path, file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
+fn reader(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
     let layout = Layout::from_size_align(PAGE, PAGE).expect("a page");
     // SAFETY: the layout has a size.
     let page = unsafe { alloc(layout) };
@@ -105,7 +106,9 @@ fn reader(path: &Path, file: &File, offset: u64) -> std::io::Result<(Option<File
         page.write_bytes(0, PAGE);
         std::slice::from_raw_parts_mut(page, PAGE)
     };
-    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path);
+    // The very file: by its path there may be another now.
+    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(same);
     let direct =
         direct.ok().and_then(|direct| direct.read_at(bytes, offset).ok().map(|read| (Some(direct), read)));
     let answer = match direct {
