@@ -323,3 +323,9 @@ CASES = [
     Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),
 ]
+
+# What `make test` runs a second time, while the kernel gives huge pages to all memory.
+ALWAYS = (
+    *("sort", "numpy", "rust", "forks", "huge-fork", "mappings", "reservations"),
+    *("mapping-walk", "mapping-walk-wide", "heap-walk", "object-walk", "transfer-walk", "thread-walk"),
+)
