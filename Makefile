@@ -36,6 +36,7 @@ test:
 	$(CARGO_TEST) --workspace
 	cargo build --workspace --release --locked
 	tests/programs/run-all ci
+	tests/programs/run-all ci always
 	tests/faults/run
 	tests/report/run
 
@@ -43,6 +44,7 @@ soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 $(CARGO_TEST) -p terapage-model
 	TERAPAGE_FUZZ_SEED=$$RANDOM TERAPAGE_FUZZ_CASES=200000 $(CARGO_TEST) -p terapage-blocktrace --test fuzz
 	tests/programs/run-all soak
+	tests/programs/run-all soak always
 	$(MAKE) guest
 
 guest: build

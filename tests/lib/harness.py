@@ -4,6 +4,8 @@ A child runs in a session of its own. Its output goes to files, never to pipes. 
 is up, or when the driver is stopped, every process of the session is killed by its id.
 """
 
+import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -14,6 +16,7 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
 class Failed(Exception):
@@ -165,6 +168,29 @@ class Child:
     def last_words(self):
         """The end of its standard error, for a message of one line."""
         return " | ".join(self.errors().split("\n")[-6:]).strip(" |")[-400:]
+
+
+@contextlib.contextmanager
+def huge_pages_for_all():
+    """The kernel gives huge pages to all memory for the time of a with block. Skipped where that cannot be set.
+
+    The setting is the machine's: there is none that gives them to one process. So drivers take turns (the lock is on the
+    setting's own file), and a shell that outlives this driver, however that ends, puts back what was set.
+    """
+    try:
+        with open(HUGE_PAGES, "r+", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            before = file.read().partition("[")[2].partition("]")[0]
+            restore = ["sh", "-c", 'cat; echo "$1" > "$2"', "sh", before, HUGE_PAGES]
+            # Its copy of the descriptor keeps the lock until the setting is as it was.
+            restorer = subprocess.Popen(restore, stdin=subprocess.PIPE, start_new_session=True, pass_fds=[file.fileno()])
+    except OSError as why:
+        raise Skipped(f"huge pages for all: {why}") from None
+    with restorer:
+        with open(HUGE_PAGES, "w", encoding="ascii") as file:
+            file.write("always")
+        yield
+    check(restorer.returncode == 0, f"{HUGE_PAGES} is not what it was: {before}")
 
 
 def wait_for(condition, what, timeout_s=60):

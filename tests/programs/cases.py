@@ -98,6 +98,11 @@ def malloc_library(runner, scale):
         runner.run([runner.shared("own_malloc"), str(scale.amount)], env={"TERAPAGE_HEAP": mode})
 
 
+def scattered(runner, scale):
+    """Blocks of 64 KiB, of which a page was used each when paging began."""
+    runner.run([runner.shared("scattered"), str(scale.amount)], env={"TERAPAGE_BLOCK": "64K"})
+
+
 def server_prepare(runner, scale):
     c_program("server.c")["prepare"](runner, scale)
 
@@ -313,6 +318,7 @@ CASES = [
     Case("mapping-walk-wide", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c", arguments=lambda scale: [str(scale.amount), "1024"])),
     Case("object-walk", Scale(8, 400), Scale(8, 6000), **c_program("object_walk.c", "-fno-builtin")),
     Case("reservations", Scale(16, 32), Scale(128, 512), **c_program("reservations.c")),
+    Case("scattered", Scale(32, 48), Scale(256, 384), c_program("scattered.c")["prepare"], scattered),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
@@ -323,3 +329,9 @@ CASES = [
     Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),
 ]
+
+# What `make test` runs a second time, while the kernel gives huge pages to all memory.
+ALWAYS = (
+    *("sort", "numpy", "rust", "forks", "huge-fork", "mappings", "reservations"),
+    *("mapping-walk", "mapping-walk-wide", "heap-walk", "object-walk", "transfer-walk", "thread-walk"),
+)

@@ -12,6 +12,9 @@ use terapage_sys::{PAGE, memory};
 /// Frames that there are always.
 const FRAMES_MIN: usize = 8;
 
+/// Pages that are looked at together when memory that holds something is to be paged.
+const ADOPTED_PAGES: usize = 1024;
+
 impl Engine {
     pub(crate) fn serve_request(&mut self) {
         let Some(request) = self.mailbox.take() else { return };
@@ -114,7 +117,7 @@ impl Engine {
             self.forget(at.max(untouched.start), to.min(untouched.end))?;
             self.adopt(at.max(untouched.end), to)?;
         }
-        self.shrink()
+        Ok(())
     }
 
     /// The pager's books of blocks, and bounce buffers, are part of the budget, up to half of it: as they grow there are fewer frames.
@@ -161,7 +164,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes note of the pages that are there, and completes blocks that have some.
+    /// Takes note of the pages that are there, and completes blocks that have some. That may be many times as much as was there, so
+    /// frames beyond the limit are given back on the way.
     fn adopt(&mut self, first: u32, end: u32) -> Result<(), Error> {
         if first >= end {
             return Ok(());
@@ -185,7 +189,7 @@ impl Engine {
     /// The same, by a look at each page.
     fn adopt_all(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let pages = self.block / PAGE;
-        let mut there = vec![false; pages.max(4096)];
+        let mut there = vec![false; pages.max(ADOPTED_PAGES)];
         let step = (there.len() / pages) as u32;
         for part in (first..end).step_by(step as usize) {
             let count = step.min(end - part);
@@ -213,6 +217,7 @@ impl Engine {
                 self.policy.insert(block);
                 self.record(Kind::Present, [block]);
             }
+            self.shrink()?;
         }
         Ok(())
     }
@@ -345,7 +350,7 @@ impl Engine {
             self.table.loose.remove(from as usize, to as usize);
             self.adopt(from, to)?;
         }
-        self.shrink()
+        Ok(())
     }
 
     /// Counts blocks for a region.

@@ -176,7 +176,9 @@ impl Arena {
 
     /// Starts the pager if the program has grown enough.
     pub fn start_if_due(&mut self) {
-        if self.pager.is_none() && self.in_use() > self.start_at {
+        // Until then what is given back stays, where its block is not all free.
+        let rests = self.ranges.block_bytes - self.ranges.used_bytes;
+        if self.pager.is_none() && self.in_use() + rests > self.start_at {
             self.start();
         }
         self.count_in_use();

@@ -26,6 +26,8 @@ pub struct Ranges {
     wide: BTreeMap<usize, usize>,
     /// Bytes given out.
     pub used_bytes: usize,
+    /// Bytes of the blocks that they lie in.
+    pub block_bytes: usize,
     /// Bytes of `dirty`.
     pub dirty_bytes: usize,
 }
@@ -69,6 +71,7 @@ impl Ranges {
             dirty: BTreeMap::new(),
             wide: BTreeMap::new(),
             used_bytes: 0,
+            block_bytes: 0,
             dirty_bytes: 0,
         }
     }
@@ -110,6 +113,7 @@ impl Ranges {
         };
         self.used.insert(at, at + len);
         self.used_bytes += len;
+        self.block_bytes += whole;
         Some(at)
     }
 
@@ -126,6 +130,7 @@ impl Ranges {
         };
         self.used.insert(at, at + len);
         self.used_bytes += len;
+        self.block_bytes += whole;
         Some(at)
     }
 
@@ -158,7 +163,8 @@ impl Ranges {
 
     /// Takes exactly the pages from `at` to `to`, whatever was there, as a fixed mapping does.
     pub fn take_exactly(&mut self, at: usize, to: usize) {
-        self.give(at, to, |_, _| {});
+        let mut taken = 0;
+        self.give(at, to, |from, end| taken += end - from);
         let (first, last) = (at / self.block * self.block, to.next_multiple_of(self.block));
         let (fresh, clean) = if first >= self.end {
             (&mut self.wide_fresh, &mut self.wide)
@@ -174,6 +180,7 @@ impl Ranges {
                 map.range(..last).map(|(&from, &to)| (from, to)).filter(|&(_, end)| end > first).collect();
             for (from, end) in touching {
                 map.remove(&from);
+                taken += end.min(last) - from.max(first);
                 if from < first {
                     map.insert(from, first);
                 }
@@ -185,6 +192,7 @@ impl Ranges {
         self.dirty_bytes = self.dirty.iter().map(|(from, to)| to - from).sum();
         self.used.insert(at, to);
         self.used_bytes += to - at;
+        self.block_bytes += taken;
     }
 
     /// Lengthens the range that begins at `at` to `len` bytes, if nothing is in its way. The
@@ -210,6 +218,7 @@ impl Ranges {
         }
         self.used.insert(at, at + len);
         self.used_bytes += at + len - to;
+        self.block_bytes += wanted - edge;
         true
     }
 
@@ -265,6 +274,7 @@ impl Ranges {
                 last -= self.block;
             }
             if first < last {
+                self.block_bytes -= last - first;
                 freed(first, last);
             }
         }
@@ -308,11 +318,16 @@ mod tests {
         assert_eq!(at, 0x10_0000);
         assert_eq!(freed(&mut ranges, at, at + 4 * K), []);
         assert_eq!(freed(&mut ranges, at + 8 * K, at + 36 * K), [(at + 16 * K, at + 32 * K)]);
+        assert_eq!((ranges.used_bytes, ranges.block_bytes), (8 * K, 32 * K));
         assert_eq!(
             freed(&mut ranges, at, at + 40 * K),
             [(at, at + 16 * K), (at + 32 * K, at + 48 * K)].into_iter().rev().collect::<Vec<_>>()
         );
-        assert_eq!(ranges.used_bytes, 0);
+        assert_eq!((ranges.used_bytes, ranges.block_bytes), (0, 0));
+        ranges.put(at, at + 48 * K, true);
+        ranges.take_exactly(at + 12 * K, at + 20 * K);
+        ranges.take_exactly(at + 8 * K, at + 24 * K);
+        assert_eq!((ranges.used_bytes, ranges.block_bytes), (16 * K, 32 * K));
     }
 
     #[test]
