@@ -10,6 +10,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 #include <time.h>
 
 /* Pages that one call moves at most: what a pipe holds. */
@@ -289,6 +290,16 @@ static int operate(struct ring *ring, struct io_uring_sqe entry)
     return result;
 }
 
+/* Where pages are copied, what the kernel writes to those that it keeps may be lost (docs/pager.md). */
+static int pages_stay(void)
+{
+    const char *mechanism = getenv("TERAPAGE_MECHANISM");
+    struct utsname kernel;
+    int version, part;
+    CHECK(uname(&kernel) == 0 && sscanf(kernel.release, "%d.%d", &version, &part) == 2);
+    return version * 100 + part >= 608 && !(mechanism && strcmp(mechanism, "copy") == 0);
+}
+
 static void by_ring(struct walker *w)
 {
     size_t from, into, count = two(w, &from, &into), bytes = count * PAGE;
@@ -296,7 +307,7 @@ static void by_ring(struct walker *w)
     if (!open_ring(&ring))
         return;
     struct scratch *s = w->scratch;
-    int fd = chance(w, 2) ? s->file : s->direct, registered = chance(w, 3) == 0;
+    int fd = chance(w, 2) || !pages_stay() ? s->file : s->direct, registered = chance(w, 3) == 0 && pages_stay();
     if (registered) {
         s->from[0] = (struct iovec){place(w, from), bytes};
         s->from[1] = (struct iovec){place(w, into), bytes};
@@ -337,7 +348,7 @@ static void by_aio(struct walker *w)
     aio_context_t context = 0;
     if (syscall(SYS_io_setup, 4, &context) < 0)
         return;
-    int fd = chance(w, 2) ? w->scratch->file : w->scratch->direct;
+    int fd = chance(w, 2) || !pages_stay() ? w->scratch->file : w->scratch->direct;
     for (int way = 0; way < 2; way++) {
         struct iocb block = {.aio_fildes = fd, .aio_buf = (uintptr_t)place(w, way ? into : from), .aio_nbytes = bytes, .aio_lio_opcode = way ? IOCB_CMD_PREAD : IOCB_CMD_PWRITE};
         struct iocb *all[1] = {&block};
