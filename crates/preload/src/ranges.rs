@@ -302,8 +302,47 @@ impl Ranges {
 #[cfg(test)]
 mod tests {
     use super::Ranges;
+    use proptest::prelude::*;
 
     const K: usize = 1024;
+
+    proptest! {
+        #[test]
+        fn it_counts_as_pages_one_by_one_do(
+            calls in prop::collection::vec((0..5, 0usize..200, 1usize..40, any::<bool>()), 1..80),
+        ) {
+            let (page, start, block) = (4 * K, 0x10_0000, 16 * K);
+            let mut ranges = Ranges::new(start, 0x90_0000, 0x90_0000, block);
+            let mut used = std::collections::BTreeSet::new();
+            for (call, place, pages, zero) in calls {
+                let (at, len) = (start + place * page, pages * page);
+                let given = match call {
+                    0 | 1 => ranges.take(len, 1, zero).map(|at| at..at + len),
+                    2 => {
+                        ranges.take_exactly(at, at + len);
+                        used.retain(|used| !(at..at + len).contains(used));
+                        Some(at..at + len)
+                    }
+                    3 => {
+                        let (from, to) = ranges.used().nth(place % 8).unwrap_or_default();
+                        ranges.extend(from, to - from + len).then_some(to..to + len)
+                    }
+                    _ => {
+                        for (from, to) in freed(&mut ranges, at, at + len) {
+                            ranges.put(from, to, zero);
+                        }
+                        used.retain(|used| !(at..at + len).contains(used));
+                        None
+                    }
+                };
+                for page in given.unwrap_or_default().step_by(page) {
+                    prop_assert!(used.insert(page));
+                }
+                let blocks: std::collections::BTreeSet<_> = used.iter().map(|page| page / block).collect();
+                prop_assert_eq!((ranges.used_bytes, ranges.block_bytes), (used.len() * page, blocks.len() * block));
+            }
+        }
+    }
 
     fn freed(ranges: &mut Ranges, at: usize, to: usize) -> Vec<(usize, usize)> {
         let mut all = Vec::new();
