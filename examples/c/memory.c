@@ -5,6 +5,7 @@
  *     cc memory.c -pthread $(pkg-config --cflags --libs terapage) -o memory
  *     ./memory DIRECTORY            # for a file of its own
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

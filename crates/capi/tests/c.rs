@@ -47,7 +47,7 @@ fn compile_with(
 ) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(compiler)
-        .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread"])
+        .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
         .args(flags)
         .arg("-I")
         .arg(here.join("include"))

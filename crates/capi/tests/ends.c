@@ -15,6 +15,7 @@
  *     ends others             forks as somebody else, and with no descriptors left
  *     ends cancelled FILE     cancels threads at whatever they are
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

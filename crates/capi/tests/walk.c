@@ -4,6 +4,7 @@
  *
  *     walk DIRECTORY STEPS [SEED]     the seed is printed
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
