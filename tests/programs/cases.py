@@ -311,6 +311,8 @@ CASES = [
     Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),
+    # Memory that came from several places is moved as one.
+    Case("mapping-walk-moves", Scale(8, 10_000), Scale(8, 10_000), **c_program("mapping_walk.c", arguments=lambda scale: [str(scale.amount), "0", "7314"])),
     Case("heap-walk", Scale(6, 500), Scale(6, 20_000), **c_program("heap_walk.c", "-fno-builtin")),
     Case("transfer-walk", Scale(6, 450), Scale(6, 15_000), **c_program("transfer_walk.c")),
     Case("thread-walk", Scale(6, 300), Scale(6, 10_000), **c_program("thread_walk.c")),
@@ -318,7 +320,7 @@ CASES = [
     Case("mapping-walk-wide", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c", arguments=lambda scale: [str(scale.amount), "1024"])),
     Case("object-walk", Scale(8, 400), Scale(8, 6000), **c_program("object_walk.c", "-fno-builtin")),
     Case("reservations", Scale(16, 32), Scale(128, 512), **c_program("reservations.c")),
-    Case("scattered", Scale(32, 48), Scale(256, 384), c_program("scattered.c")["prepare"], scattered),
+    Case("scattered", Scale(32, 48), Scale(128, 192), c_program("scattered.c")["prepare"], scattered),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),

@@ -174,20 +174,18 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         return done;
     }
     let odd = ARENA.lock().odd_bytes(from, from + old_len);
-    match odd {
-        0 => {}
+    if odd == old_len {
         // The kernel's, whatever it is: protected, shared, a file's.
-        odd if odd == old_len => {
-            // SAFETY: the caller's promise.
-            return unsafe { mremap_odd(from, old_len, new_len, flags, new) };
+        // SAFETY: the caller's promise.
+        let moved = unsafe { mremap_odd(from, old_len, new_len, flags, new) };
+        if moved != failed() || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT) {
+            return moved;
         }
-        // Locked once, and else like the rest.
-        _ if is_plain(from, from + old_len) => {}
-        // To the kernel these are several mappings.
-        _ => {
-            set_errno(libc::EFAULT);
-            return failed();
-        }
+    }
+    // To the kernel these are several mappings: a part was locked once, or they came from several places.
+    if odd > 0 && !is_plain(from, from + old_len) {
+        set_errno(libc::EFAULT);
+        return failed();
     }
     let to = if flags & libc::MREMAP_FIXED != 0 {
         // SAFETY: the caller's promise.

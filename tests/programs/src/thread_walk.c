@@ -45,7 +45,7 @@ static void *waits_for_its_end(void *scratch)
         else if (s->words[2] == 1)
             (void)!vmsplice(s->pipe[1], &whole, 1, 0);
         else
-            close(dup(s->pipe[0]));
+            close(dup2(s->pipe[0], s->words[3]));
     }
     pthread_cleanup_pop(1);
     return NULL;
@@ -94,10 +94,13 @@ static void threads_meet(struct walker *w)
     } else if (chance(w, 3) == 0) {
         CHECK(pipe(s->pipe) == 0);
         s->words[2] = chance(w, 3);
+        /* Cancelled before it closes that, it leaves it open. */
+        s->words[3] = 2000 + w->index;
         CHECK(pthread_create(&thread, &attributes, waits_for_its_end, s) == 0);
         pthread_barrier_wait(&s->barrier);
         CHECK(pthread_cancel(thread) == 0);
         CHECK(pthread_join(thread, &answer) == 0 && answer == PTHREAD_CANCELED);
+        close(s->words[3]);
         close(s->pipe[0]);
         close(s->pipe[1]);
     } else {
