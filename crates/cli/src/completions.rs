@@ -4,6 +4,7 @@ use crate::print;
 use clap::{Args, Command, ValueHint, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use std::process::ExitCode;
+use terapage_config::{Heap, Placement};
 use terapage_policy::{prefetch, replacement};
 
 /// What follows `--` is a command line of its own, which bash's script of `clap_complete` does not know.
@@ -69,12 +70,12 @@ impl Completions {
 /// The names that a setting takes; none where it takes anything.
 fn names(setting: &str) -> Vec<&'static str> {
     match setting {
-        "placement" => vec!["simple", "round-robin"],
+        "placement" => Placement::ALL.map(Placement::name).to_vec(),
         "store-size" => vec!["auto"],
         "block" => vec!["auto", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M"],
         "policy" => replacement::NAMES.to_vec(),
         "prefetch" => prefetch::NAMES.to_vec(),
-        "heap" => vec!["all", "large", "off"],
+        "heap" => Heap::ALL.map(Heap::name).to_vec(),
         _ => Vec::new(),
     }
 }

@@ -274,8 +274,11 @@ fn one_of(name: &str, value: &str, names: &[&str]) -> Result<(), Error> {
     if names.contains(&value) {
         return Ok(());
     }
-    let why = format!("'{}' is unknown (one of {})", value.escape_debug(), names.join(", "));
-    Err(Error::Value { name: name.to_owned(), why })
+    Err(Error::Value { name: name.to_owned(), why: unknown(value, names) })
+}
+
+fn unknown(value: &str, names: &[&str]) -> String {
+    format!("'{}' is unknown (one of {})", value.escape_debug(), names.join(", "))
 }
 
 fn memory(text: &str) -> Result<Memory, String> {
@@ -326,20 +329,13 @@ fn threads(text: &str) -> Result<u32, String> {
 }
 
 fn placement(text: &str) -> Result<Placement, String> {
-    match text {
-        "simple" => Ok(Placement::Simple),
-        "round-robin" => Ok(Placement::RoundRobin),
-        _ => Err(format!("'{text}' is unknown (simple or round-robin)")),
-    }
+    let placement = Placement::ALL.into_iter().find(|placement| placement.name() == text);
+    placement.ok_or_else(|| unknown(text, &Placement::ALL.map(Placement::name)))
 }
 
 fn heap(text: &str) -> Result<Heap, String> {
-    match text {
-        "all" => Ok(Heap::All),
-        "large" => Ok(Heap::Large),
-        "off" => Ok(Heap::Off),
-        _ => Err(format!("'{text}' is unknown (all, large or off)")),
-    }
+    let heap = Heap::ALL.into_iter().find(|heap| heap.name() == text);
+    heap.ok_or_else(|| unknown(text, &Heap::ALL.map(Heap::name)))
 }
 
 fn boolean(text: &str) -> Result<bool, String> {

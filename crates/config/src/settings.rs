@@ -15,6 +15,20 @@ pub enum Heap {
     Off,
 }
 
+impl Heap {
+    /// All of them.
+    pub const ALL: [Heap; 3] = [Heap::All, Heap::Large, Heap::Off];
+
+    /// Its name, as the setting has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Heap::All => "all",
+            Heap::Large => "large",
+            Heap::Off => "off",
+        }
+    }
+}
+
 /// How blocks spread over several stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -22,6 +36,19 @@ pub enum Placement {
     Simple,
     /// Take turns.
     RoundRobin,
+}
+
+impl Placement {
+    /// All of them.
+    pub const ALL: [Placement; 2] = [Placement::Simple, Placement::RoundRobin];
+
+    /// Its name, as the setting has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placement::Simple => "simple",
+            Placement::RoundRobin => "round-robin",
+        }
+    }
 }
 
 /// Where a store lies: a directory, a file or a block device.
@@ -105,26 +132,17 @@ impl Settings {
     /// [`KEYS`](crate::KEYS) that are not among them are to be removed.
     pub fn to_variables(&self) -> Vec<(&'static str, OsString)> {
         let size = |size: Option<Size>| size.map_or("auto".into(), |size| size.0.to_string().into());
-        let placement = match self.placement {
-            Placement::Simple => "simple",
-            Placement::RoundRobin => "round-robin",
-        };
-        let heap = match self.heap {
-            Heap::All => "all",
-            Heap::Large => "large",
-            Heap::Off => "off",
-        };
         let boolean = |on: bool| if on { "1" } else { "0" }.into();
         let mut variables: Vec<(&'static str, OsString)> = vec![
             ("TERAPAGE_MEMORY", self.memory.0.to_string().into()),
             ("TERAPAGE_STORE", store::join(&self.stores)),
-            ("TERAPAGE_PLACEMENT", placement.into()),
+            ("TERAPAGE_PLACEMENT", self.placement.name().into()),
             ("TERAPAGE_STORE_SIZE", size(self.store_size)),
             ("TERAPAGE_BLOCK", size(self.block)),
             ("TERAPAGE_POLICY", self.policy.clone().into()),
             ("TERAPAGE_PREFETCH", self.prefetch.clone().into()),
             ("TERAPAGE_THREADS", self.threads.to_string().into()),
-            ("TERAPAGE_HEAP", heap.into()),
+            ("TERAPAGE_HEAP", self.heap.name().into()),
             ("TERAPAGE_VERIFY", boolean(self.verify)),
             ("TERAPAGE_VERBOSE", boolean(self.verbose)),
         ];
@@ -146,6 +164,7 @@ mod tests {
     use super::*;
     use crate::KEYS;
     use proptest::prelude::*;
+    use proptest::sample::select;
     use std::collections::HashMap;
     use std::os::unix::ffi::OsStringExt;
 
@@ -160,12 +179,12 @@ mod tests {
         fn settings()(
             memory in (1u64 << 20)..1 << 62,
             stores in proptest::collection::vec(path().prop_map(StorePath), 1..5),
-            placement in prop_oneof![Just(Placement::Simple), Just(Placement::RoundRobin)],
+            placement in select(&Placement::ALL),
             store_size in proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)),
             block in proptest::option::of((12u32..=21).prop_map(|shift| Size(1 << shift))),
             names in ("[^\x00]{1,9}", "[^\x00]{1,9}"),
             threads in 1u32..=64,
-            heap in prop_oneof![Just(Heap::All), Just(Heap::Large), Just(Heap::Off)],
+            heap in select(&Heap::ALL),
             switches in any::<(bool, bool)>(),
             files in (proptest::option::of(path()), proptest::option::of(path())),
         ) -> Settings {

@@ -161,12 +161,17 @@ unsafe fn mmap_fixed(
 ) -> *mut c_void {
     let len = len.next_multiple_of(PAGE);
     if !arena::overlaps(at, len) {
+        let paged = paged_within(at, at + len);
         if let Err(error) = leave_static(at, len) {
             set_errno(error.errno());
             return failed();
         }
         // SAFETY: the caller's promise.
-        return unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
+        let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
+        if mapped == failed() && !paged.is_empty() {
+            undo_fixed(&mut ARENA.lock(), paged);
+        }
+        return mapped;
     }
     if !at.is_multiple_of(PAGE) {
         set_errno(libc::EINVAL);
@@ -197,6 +202,7 @@ unsafe fn mmap_fixed(
     if closes {
         arena.drop_blocks(at, at + len);
     }
+    let paged = arena.paged_within(at, at + len);
     if let Err(error) = arena.release(at, at + len) {
         if only_free {
             arena.give(at, at + len, false);
@@ -219,8 +225,23 @@ unsafe fn mmap_fixed(
             arena.dress(at, at + len, true);
         }
         arena.count_by_region(at, at + len);
+        return mapped;
     }
-    mapped
+    if only_free {
+        let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
+        arena.give(at, at + len, false);
+        set_errno(error);
+    } else {
+        undo_fixed(&mut arena, paged);
+    }
+    failed()
+}
+
+/// After a mapping over others that the kernel has refused: where it looked at the file first, what was there is there still.
+fn undo_fixed(arena: &mut arena::Arena, paged: Vec<(usize, usize)>) {
+    if matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EBADF | libc::EACCES)) {
+        undo(arena, paged);
+    }
 }
 
 /// # Safety
@@ -592,13 +613,13 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     // SAFETY: the caller's promise.
     let answer = unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
     if answer != 0 && !paged.is_empty() {
-        let error = std::io::Error::last_os_error();
+        let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM);
         for &(from, to) in &paged {
             // SAFETY: paged memory was not locked.
             unsafe { libc::syscall(libc::SYS_munlock, from, to - from) };
         }
         ARENA.lock().take_back(paged);
-        set_errno(error.raw_os_error().unwrap_or(libc::ENOMEM));
+        set_errno(error);
     }
     answer
 }

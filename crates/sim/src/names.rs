@@ -3,7 +3,7 @@
 use terapage_blocktrace::Format;
 use terapage_policy::replacement;
 use terapage_ssd::Profile;
-use terapage_stack::{MACHINES, Mechanism, Stack};
+use terapage_stack::{LockKind, MACHINES, Mechanism, Stack};
 
 /// The names that a flag of `terapage sim` takes, by the flag's name; none where it takes anything.
 pub fn names(flag: &str) -> Vec<&'static str> {
@@ -15,7 +15,7 @@ pub fn names(flag: &str) -> Vec<&'static str> {
         "without" => Mechanism::ALL.map(Mechanism::name).to_vec(),
         "stack" => Stack::ALL.map(Stack::name).to_vec(),
         "machine" => MACHINES.to_vec(),
-        "lock" => vec!["ticket", "unfair", "queued"],
+        "lock" => LockKind::ALL.map(LockKind::name).to_vec(),
         _ => Vec::new(),
     }
 }

@@ -3,10 +3,11 @@
  * short mappings         as many mappings as there may be (vm.max_map_count)
  * short processes USER   each limit on processes (RLIMIT_NPROC), as a user who has no others; begins as root
  * short locked USER      what a user may lock (RLIMIT_MEMLOCK) is enough for few rings of the usual size
- * short rights USER      rights that no memory has, keys that there are not, and little that may be locked: all is paged still
+ * short rights USER      rights that no memory has, keys and files that there are not, and little that may be locked: all is paged still
  * short pinned BLOCKS    blocks of 2 MiB that the kernel holds for io_uring; the budget is four more
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <linux/io_uring.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -89,13 +90,16 @@ static void rights(void) {
     fill(array, sizeof array, 2);
     char *large = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *inside = (char *)(((uintptr_t)array + PAGE - 1) / PAGE * PAGE);
-    CHECK(large != MAP_FAILED);
+    int unreadable = open("/dev/null", O_WRONLY);
+    CHECK(large != MAP_FAILED && unreadable >= 0);
     fill(large, BYTES, 3);
     for (int i = 0; i < 2; i++) {
         char *at = i == 0 ? large : inside;
         size_t bytes = (i == 0 ? BYTES : sizeof array) - 2 * PAGE;
         CHECK(mprotect(at, bytes, 0x4000) == -1 && errno == EINVAL);
         CHECK(mprotect(at + 1, bytes, PROT_READ) == -1 && errno == EINVAL);
+        CHECK(mmap(at, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, 999, 0) == MAP_FAILED && errno == EBADF);
+        CHECK(mmap(at, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, unreadable, 0) == MAP_FAILED && errno == EACCES);
         CHECK(pkey_mprotect(at, bytes, PROT_READ, 99) == -1 && (errno == EINVAL || errno == ENOSYS));
         for (size_t done = 0; done < bytes - 2 * MIB; done += 2 * MIB)
             CHECK(mlock(at + done, 2 * MIB) == -1 && (errno == EPERM || errno == ENOMEM));
