@@ -48,6 +48,10 @@ pub struct Userfaultfd {
     fd: Fd,
 }
 
+/// Wakes nobody: the pager does that itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Waker;
+
 impl Userfaultfd {
     /// Opens one.
     ///
@@ -89,6 +93,11 @@ impl Userfaultfd {
     /// Always.
     pub fn unregister(&self, _at: usize, _len: usize) -> Result<()> {
         unreachable!("the model releases nothing")
+    }
+
+    /// For other threads, of which there are none here.
+    pub fn waker(&self) -> Waker {
+        Waker
     }
 
     /// Wakes all threads that wait on the range.

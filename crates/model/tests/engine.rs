@@ -148,9 +148,19 @@ mod awake {
             Awake
         }
 
-        pub fn where_it_pays() -> Awake {
+        pub fn where_it_pays(_waker: terapage_sys::userfaultfd::Waker) -> Awake {
             Awake
         }
+
+        pub fn can_wake(&self) -> bool {
+            false
+        }
+
+        pub fn wake(&mut self, _at: usize, _len: usize) {}
+
+        pub fn settle_late(&mut self) {}
+
+        pub fn settle(&mut self) {}
 
         pub fn read(&mut self, _now_ns: u64, _thread: u32) {}
 

@@ -286,6 +286,7 @@ impl Engine {
     /// Serves, until the process ends. The thread has begun.
     pub fn run(&mut self) {
         loop {
+            self.awake.settle_late();
             self.take_ends();
             // One at a time: to check and install a long run takes as long as to read one, and
             // the store must not wait for new work meanwhile.
@@ -325,7 +326,7 @@ impl Engine {
     /// Begins the threads that save this one time.
     fn start_helpers(&mut self) {
         if self.options.spin_us > 0 {
-            self.awake = Awake::where_it_pays();
+            self.awake = Awake::where_it_pays(self.mover.program.waker());
         }
         if self.mover.moves() {
             let pages = self.limit.saturating_sub(self.frames) * self.block / HUGE;
@@ -362,6 +363,7 @@ impl Engine {
             if self.ring().has_done() || self.carriers.has_done() {
                 return true;
             }
+            self.awake.settle_late();
             if now_ns() > until {
                 return false;
             }
@@ -415,6 +417,7 @@ impl Engine {
 
     /// Sleeps until the ring or a carrier has something.
     fn rest(&mut self) {
+        self.awake.settle();
         if self.carriers.may_sleep() {
             self.enter(1);
         }

@@ -24,6 +24,7 @@ impl Engine {
     /// Nothing is on its way, and nothing changes but for faults of the thread that forks, until the asker goes on.
     pub(crate) fn stand_still(&mut self, forker: u32) {
         self.settle_all();
+        self.awake.settle();
         self.mailbox.park();
         // In this call's frame: a fork copies the engine at any moment that its thread does not wait in.
         let (mut faults, mut others) = (Vec::new(), Vec::new());

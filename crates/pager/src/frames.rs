@@ -21,6 +21,7 @@ impl Engine {
             if let Some(place) = self.place_at_once() {
                 return place;
             }
+            self.awake.settle();
             if self.leaving + self.writing > 0 {
                 self.wait();
             } else if self.page_out((self.limit / 8).clamp(1, 8), Carry::Here) == 0
@@ -141,7 +142,7 @@ impl Engine {
             let copy = self.may_copy(count);
             self.frames += if copy { count } else { 0 };
             let (program, place) = (self.table.address(first), self.pool.address(place));
-            runs.push(Run { program, place, len: count * self.block, copy, copied: false });
+            runs.push(Run { program, place, len: count * self.block, copy, copied: false, quiet: false });
             rest = &rest[count..];
         }
         runs

@@ -19,13 +19,15 @@ pub(crate) struct Run {
     pub copy: bool,
     /// Whether they were.
     pub copied: bool,
+    /// Who waits is woken [elsewhere](crate::awake).
+    pub quiet: bool,
 }
 
 impl Run {
-    /// Puts it into the program, and wakes who waits.
+    /// Puts it into the program, and wakes who waits, if it is to.
     pub fn install(&mut self, mover: &Mover) -> Result<(), Lost> {
         if self.copy {
-            self.copied = mover.copy(self.program, self.place, self.len)?;
+            self.copied = mover.copy(self.program, self.place, self.len, !self.quiet)?;
             return Ok(());
         }
         mover.install(self.program, self.place, self.len)

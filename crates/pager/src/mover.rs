@@ -114,7 +114,7 @@ impl Mover {
         self.quiet.store(quiet, SeqCst);
     }
 
-    fn wakes(&self) -> bool {
+    pub fn wakes(&self) -> bool {
         !self.quiet.load(SeqCst)
     }
 
@@ -263,11 +263,11 @@ impl Mover {
         Ok(())
     }
 
-    /// Copies `len` bytes from the pool into the program, and wakes who waits: the frames stay in the pool. Where the kernel has no
+    /// Copies `len` bytes from the pool into the program, and wakes who waits, if it is to: the frames stay in the pool. Where the kernel has no
     /// page for a copy they go, as with [`install`](Self::install). Whether they were copied.
-    pub fn copy(&self, to: usize, place: usize, len: usize) -> std::result::Result<bool, Lost> {
+    pub fn copy(&self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<bool, Lost> {
         // SAFETY: nobody writes to the place meanwhile.
-        let Err(stuck) = (unsafe { self.program.copy(to, place, len, self.wakes()) }) else {
+        let Err(stuck) = (unsafe { self.program.copy(to, place, len, wake && self.wakes()) }) else {
             return Ok(true);
         };
         self.install_by_pages(to + stuck.done, place + stuck.done, len - stuck.done, stuck.errno)?;

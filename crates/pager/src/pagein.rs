@@ -310,17 +310,21 @@ impl Engine {
         };
         let (left_out, wanted): (Vec<u32>, Vec<u32>) =
             transfer.blocks.iter().partition(|block| is_left_out(block));
+        // To hand one block over takes about as long as to carry it: worth it only if something else waits.
+        let alone = transfer.since_ns > 0 && self.finished.is_empty() && self.queue.is_empty();
+        let mut runs = self.plan(&wanted);
+        if let [run] = &mut *runs {
+            run.quiet = run.copy && alone && self.mover.wakes() && self.awake.can_wake();
+        }
         let load = LoadIn {
             buffer: transfer.buffer.as_ref().map(Buffer::at),
             blocks,
             look: of_a_file || self.options.verify,
             verify: self.options.verify,
-            runs: self.plan(&wanted),
+            runs,
             good: false,
         };
         transfer.left_out = left_out;
-        // To hand one block over takes about as long as to carry it: worth it only if something else waits.
-        let alone = transfer.since_ns > 0 && self.finished.is_empty() && self.queue.is_empty();
         self.transfers[index] = Some(transfer);
         self.carry(index, Way::In(load), if alone { Carry::Here } else { Carry::Anywhere });
     }
@@ -355,6 +359,9 @@ impl Engine {
             self.try_again(index, transfer, bytes as i32, true);
             return;
         }
+        for run in load.runs.iter().filter(|run| run.quiet) {
+            self.awake.wake(run.program, run.len);
+        }
         self.put_buffer(&mut transfer);
         for (&block, arrival) in transfer.blocks.iter().zip(&load.blocks) {
             if arrival.expected.is_none() {
@@ -362,6 +369,7 @@ impl Engine {
             }
         }
         self.paged_in(&transfer, &load.runs);
+        self.awake.settle_late();
     }
 
     fn paged_in(&mut self, transfer: &Transfer, runs: &[Run]) {

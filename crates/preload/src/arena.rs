@@ -453,6 +453,15 @@ impl Arena {
         }
     }
 
+    /// A fixed mapping was refused: what nobody uses of the range is fresh and paged, whatever the kernel has done to it by then.
+    pub fn regain(&mut self, at: usize, to: usize) {
+        for (from, end) in self.ranges.unused(at, to) {
+            if !is_wide(from) {
+                self.renew(from, end);
+            }
+        }
+    }
+
     /// Makes blocks that nobody uses any more plain memory, and pages them.
     fn restore(&mut self, from: usize, to: usize) {
         self.change_odd(from, |odd| odd.remove(from, to));

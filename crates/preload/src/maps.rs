@@ -233,8 +233,16 @@ unsafe fn mmap_fixed(
         set_errno(error);
     } else {
         undo_fixed(&mut arena, paged);
+        regain(&mut arena, at, at + len);
     }
     failed()
+}
+
+/// [`Arena::regain`](arena::Arena::regain) after a call that the kernel has refused. The call's error stays.
+pub fn regain(arena: &mut arena::Arena, at: usize, to: usize) {
+    let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
+    arena.regain(at, to);
+    set_errno(error);
 }
 
 /// After a mapping over others that the kernel has refused: where it looked at the file first, what was there is there still.

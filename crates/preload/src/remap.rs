@@ -1,7 +1,7 @@
 //! `mremap`: memory that grows, shrinks and moves, between the arena and the kernel's mappings.
 
 use crate::arena::{self, ARENA};
-use crate::maps::{LEAST, READ_WRITE, exceeds, failed, is_beyond, leave_static, map, munmap};
+use crate::maps::{LEAST, READ_WRITE, exceeds, failed, is_beyond, leave_static, map, munmap, regain};
 use crate::set_errno;
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
@@ -35,6 +35,8 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
         arena.keep(new, to).ok();
         arena.ranges.take_exactly(new, to);
         arena.count_by_region(new, to);
+    } else {
+        regain(&mut arena, new, to);
     }
     moved
 }

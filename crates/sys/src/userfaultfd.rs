@@ -53,6 +53,19 @@ pub struct Userfaultfd {
     features: u64,
 }
 
+/// Wakes threads that wait for a userfaultfd. Once that is closed it wakes nobody: what has its number then does not know the call, or nobody waits there.
+#[derive(Clone, Copy, Debug)]
+pub struct Waker(RawFd);
+
+impl Waker {
+    /// Wakes all threads that wait on the range, if there are any.
+    pub fn wake(self, at: usize, len: usize) {
+        let mut range = range(at, len);
+        // SAFETY: the number asks for this structure.
+        unsafe { libc::syscall(libc::SYS_ioctl, self.0, ioctl::UFFDIO_WAKE, &raw mut range) };
+    }
+}
+
 /// The device, once it is to be kept; `None` where it cannot be opened.
 static DEVICE: OnceLock<Option<Fd>> = OnceLock::new();
 
@@ -148,6 +161,11 @@ impl Userfaultfd {
     /// Wakes all threads that wait on the range.
     pub fn wake(&self, at: usize, len: usize) -> Result<()> {
         self.ioctl("ioctl(UFFDIO_WAKE)", ioctl::UFFDIO_WAKE, &mut range(at, len))
+    }
+
+    /// For other threads, to do the same.
+    pub fn waker(&self) -> Waker {
+        Waker(self.fd.raw())
     }
 
     /// Protects the range against writes, or ends that and wakes.
