@@ -115,6 +115,11 @@ impl Limits {
     pub fn with(&self, options: Vec<OsString>) -> Limits {
         Limits { options, ..*self }
     }
+
+    /// Whether the data is well within the memory, so that nothing is to be paged.
+    pub fn all_fits(&self) -> bool {
+        self.data <= self.memory / 10 * 9
+    }
 }
 
 impl Session {

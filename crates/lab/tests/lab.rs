@@ -195,6 +195,21 @@ fn random_reads_are_counted_for_each_number_of_threads() {
 }
 
 #[test]
+fn what_fits_is_held_against_memory() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let stand_in = stand_in(place.path(), "exec \"$@\"");
+    for (experiment, pass) in [("scan", "write"), ("random", "threads-1")] {
+        let sizes = ["--data", "4M", "--memory", "16M", "--rounds", "1", "--json", "-"];
+        let arguments = [&[experiment][..], &sizes, &["--contenders", "memory,terapage"]].concat();
+        let report = json(&run(&program, place.path(), &arguments, Some(&stand_in)));
+        let target = &report["targets"][0];
+        assert_eq!(target["what"], format!("terapage {pass} / memory {pass}"));
+        assert!(target["value"].is_number(), "{target}");
+    }
+}
+
+#[test]
 fn sorts_are_compared_and_the_killed_are_named() {
     let Some(program) = lab() else { return };
     let arguments = [
