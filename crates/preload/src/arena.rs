@@ -293,6 +293,16 @@ impl Arena {
         self.odd.within(at, to).iter().map(|(from, to)| to - from).sum()
     }
 
+    /// The parts of a range that are more than readable and writable memory, ascending and apart: a fork's child is to find them empty, or they are locked, or
+    /// have a key.
+    pub fn special(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        let mut both = Spans::new();
+        for (from, to) in self.wiped.within(at, to).into_iter().chain(self.kept.within(at, to)) {
+            both.insert(from, to);
+        }
+        both.within(at, to)
+    }
+
     /// Whether the block at an address is not paged.
     pub fn is_loose(&self, at: usize) -> bool {
         self.loose.meets(at, at + 1)

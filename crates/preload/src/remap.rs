@@ -76,20 +76,55 @@ unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, n
     moved
 }
 
-/// Whether the kernel has nothing but readable and writable private memory in a range.
-fn is_plain(from: usize, to: usize) -> bool {
+/// The kernel's mappings in a range, from and to, if it has nothing but readable and writable private memory there.
+fn plain_mappings(from: usize, to: usize) -> Option<Vec<(usize, usize)>> {
     let _internal = thread::Internal::enter();
-    let Ok(maps) = std::fs::read_to_string("/proc/thread-self/maps") else { return false };
-    maps.lines().all(|line| {
+    let maps = std::fs::read_to_string("/proc/thread-self/maps").ok()?;
+    let mut mappings = Vec::new();
+    for line in maps.lines() {
         let mut words = line.split_ascii_whitespace();
-        let range = words.next().and_then(|range| range.split_once('-'));
+        let (start, end) = words.next()?.split_once('-')?;
         let number = |text: &str| usize::from_str_radix(text, 16).ok();
-        let Some((start, end)) = range.and_then(|(start, end)| Some((number(start)?, number(end)?))) else {
-            return false;
-        };
+        let (start, end) = (number(start)?, number(end)?);
+        if end <= from || start >= to {
+            continue;
+        }
         // The fields are the range, the rights, the offset, the device and the file's number (proc(5)).
-        end <= from || start >= to || (words.next() == Some("rw-p") && words.nth(2) == Some("0"))
-    })
+        if words.next() != Some("rw-p") || words.nth(2) != Some("0") {
+            return None;
+        }
+        mappings.push((start.max(from), end.min(to)));
+    }
+    Some(mappings)
+}
+
+/// Moves what is locked, has a key, or is to be empty in a child, of a range that the kernel has as several `mappings`, one by one, so that it
+/// stays so; copies the rest. The pages at `from` stay mapped.
+///
+/// # Safety
+/// Both ranges are the program's, and apart.
+unsafe fn move_by_parts(from: usize, to: usize, len: usize, mappings: &[(usize, usize)]) -> bool {
+    let special = ARENA.lock().special(from, from + len);
+    // SAFETY: the caller's promise.
+    let copy = |at: usize, end: usize| unsafe {
+        let into = (to + (at - from)) as *mut u8;
+        into.copy_from_nonoverlapping(at as *const u8, end - at);
+    };
+    let mut next = from;
+    for (start, end) in special {
+        copy(next, start);
+        next = end;
+        let parts = mappings.iter().map(|&(a, b)| (a.max(start), b.min(end))).filter(|(a, b)| a < b);
+        for (at, end) in parts {
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+            // SAFETY: the caller's promise.
+            if unsafe { mremap_odd(at, end - at, end - at, flags, to + (at - from)) } == failed() {
+                return false;
+            }
+        }
+    }
+    copy(next, from + len);
+    true
 }
 
 /// # Safety
@@ -185,10 +220,11 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         }
     }
     // To the kernel these are several mappings: a part was locked once, or they came from several places.
-    if odd > 0 && !is_plain(from, from + old_len) {
+    let mappings = if odd > 0 { plain_mappings(from, from + old_len) } else { Some(Vec::new()) };
+    let Some(mappings) = mappings else {
         set_errno(libc::EFAULT);
         return failed();
-    }
+    };
     let to = if flags & libc::MREMAP_FIXED != 0 {
         // SAFETY: the caller's promise.
         unsafe {
@@ -209,7 +245,9 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         return to;
     }
     // SAFETY: both ranges are the program's, and apart.
-    unsafe { to.cast::<u8>().copy_from_nonoverlapping(from as *const u8, old_len.min(new_len)) };
+    if !unsafe { move_by_parts(from, to as usize, old_len.min(new_len), &mappings) } {
+        return failed();
+    }
     if flags & libc::MREMAP_DONTUNMAP != 0 {
         ARENA.lock().discard(from, from + old_len);
     } else {
