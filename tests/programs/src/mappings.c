@@ -457,7 +457,7 @@ int main(int argc, char **argv) {
     read_and_fork(bytes / 4);
     advise_oneself(bytes);
     close_over(2 * bytes);
-    remap_wiped(bytes / 8);
+    remap_wiped(bytes / 64);
     too_long(bytes);
     static_arrays(2 * bytes);
     return 0;
