@@ -176,8 +176,8 @@ struct Shared {
     asleep: AtomicU32,
     /// The processor of each, one more than its number; 0 for none.
     processors: [AtomicU32; MOST],
-    /// Those that look now.
-    looking: AtomicU32,
+    /// How many they are.
+    threads: u32,
     /// Where threads wait that are to be woken, its bytes, and the number of that order; the last that one of these threads has taken, and has done.
     at: AtomicUsize,
     len: AtomicUsize,
@@ -189,13 +189,13 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(waker: Waker) -> Shared {
+    fn new(waker: Waker, threads: usize) -> Shared {
         Shared {
             until_ns: AtomicU64::new(0),
             bell: AtomicU32::new(0),
             asleep: AtomicU32::new(0),
             processors: Default::default(),
-            looking: AtomicU32::new(0),
+            threads: threads as u32,
             at: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
             ordered: AtomicU64::new(0),
@@ -208,7 +208,7 @@ impl Shared {
 
     fn run(&self, index: usize, home: &Processors) {
         thread::give_way();
-        let (mut at, mut looks) = (0, false);
+        let mut at = 0;
         loop {
             let bell = self.bell.load(SeqCst);
             if self.ended.load(SeqCst) {
@@ -216,16 +216,10 @@ impl Shared {
             }
             let wanted = self.processors[index].load(SeqCst);
             if wanted == 0 || thread::now_ns() > self.until_ns.load(SeqCst) {
-                self.looking.fetch_sub(u32::from(looks), SeqCst);
-                looks = false;
                 self.asleep.fetch_add(1, SeqCst);
                 thread::wait(&self.bell, bell);
                 self.asleep.fetch_sub(1, SeqCst);
                 continue;
-            }
-            if !looks {
-                looks = true;
-                self.looking.fetch_add(1, SeqCst);
             }
             if wanted != at {
                 at = wanted;
@@ -332,7 +326,7 @@ impl Awake {
 
     /// Whether [`wake`](Self::wake) is likely to be quicker than to wake here.
     pub fn can_wake(&self) -> bool {
-        self.judge.on && self.shared.is_some_and(|shared| shared.looking.load(SeqCst) > 0)
+        self.judge.on && self.shared.is_some_and(|shared| shared.asleep.load(SeqCst) < shared.threads)
     }
 
     /// Has the threads woken that wait for pages at `at`, which are in place.
@@ -373,7 +367,7 @@ impl Awake {
 
 /// Threads that keep up to `count` processors awake. They live as long as the process and mostly sleep.
 fn start(home: &Processors, count: usize, waker: Waker) -> Option<&'static Shared> {
-    let shared: &'static Shared = Box::leak(Box::new(Shared::new(waker)));
+    let shared: &'static Shared = Box::leak(Box::new(Shared::new(waker, count)));
     for index in 0..count {
         let home = home.clone();
         if thread::spawn_quiet(c"terapage-awake", move || shared.run(index, &home)).is_err() {
@@ -456,7 +450,7 @@ mod tests {
         };
         let at = memory::reserve(2 * PAGE).unwrap() as usize;
         faults.register(at, PAGE, false).unwrap();
-        let shared: &'static Shared = Box::leak(Box::new(Shared::new(faults.waker())));
+        let shared: &'static Shared = Box::leak(Box::new(Shared::new(faults.waker(), 0)));
         let mut awake = Awake { shared: Some(shared), ..Awake::never() };
         // SAFETY: it is mapped, and read only.
         let thread = std::thread::spawn(move || unsafe { std::ptr::read_volatile(at as *const u8) });

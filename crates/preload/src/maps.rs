@@ -228,20 +228,18 @@ unsafe fn mmap_fixed(
         return mapped;
     }
     if only_free {
-        let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
-        arena.give(at, at + len, false);
-        set_errno(error);
+        after_refusal(|| arena.give(at, at + len, false));
     } else {
         undo_fixed(&mut arena, paged);
-        regain(&mut arena, at, at + len);
+        after_refusal(|| arena.regain(at, at + len));
     }
     failed()
 }
 
-/// [`Arena::regain`](arena::Arena::regain) after a call that the kernel has refused. The call's error stays.
-pub fn regain(arena: &mut arena::Arena, at: usize, to: usize) {
+/// What is to be done after a call that the kernel has refused. The call's error stays.
+pub fn after_refusal(work: impl FnOnce()) {
     let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
-    arena.regain(at, to);
+    work();
     set_errno(error);
 }
 
@@ -373,11 +371,9 @@ fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
     answer
 }
 
-/// After a call that the kernel has refused: what is not paged any more for its sake is paged again. The call's error stays.
+/// After a call that the kernel has refused: what is not paged any more for its sake is paged again.
 fn undo(arena: &mut arena::Arena, paged: Vec<(usize, usize)>) {
-    let error = std::io::Error::last_os_error();
-    arena.take_back(paged);
-    set_errno(error.raw_os_error().unwrap_or(libc::EINVAL));
+    after_refusal(|| arena.take_back(paged));
 }
 
 /// # Safety
@@ -621,13 +617,13 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     // SAFETY: the caller's promise.
     let answer = unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
     if answer != 0 && !paged.is_empty() {
-        let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM);
-        for &(from, to) in &paged {
-            // SAFETY: paged memory was not locked.
-            unsafe { libc::syscall(libc::SYS_munlock, from, to - from) };
-        }
-        ARENA.lock().take_back(paged);
-        set_errno(error);
+        after_refusal(|| {
+            for &(from, to) in &paged {
+                // SAFETY: paged memory was not locked.
+                unsafe { libc::syscall(libc::SYS_munlock, from, to - from) };
+            }
+            ARENA.lock().take_back(paged);
+        });
     }
     answer
 }

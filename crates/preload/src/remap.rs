@@ -1,8 +1,8 @@
 //! `mremap`: memory that grows, shrinks and moves, between the arena and the kernel's mappings.
 
 use crate::arena::{self, ARENA};
-use crate::maps::{LEAST, READ_WRITE, exceeds, failed, is_beyond, leave_static, map, munmap, regain};
-use crate::set_errno;
+use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, leave_static, map, munmap};
+use crate::{process, set_errno};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
@@ -36,7 +36,7 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
         arena.ranges.take_exactly(new, to);
         arena.count_by_region(new, to);
     } else {
-        regain(&mut arena, new, to);
+        after_refusal(|| arena.regain(new, to));
     }
     moved
 }
@@ -98,33 +98,41 @@ fn plain_mappings(from: usize, to: usize) -> Option<Vec<(usize, usize)>> {
     Some(mappings)
 }
 
-/// Moves what is locked, has a key, or is to be empty in a child, of a range that the kernel has as several `mappings`, one by one, so that it
-/// stays so; copies the rest. The pages at `from` stay mapped.
+/// Mappings that there may be for a moment for each that is moved.
+const MAPPINGS: usize = 4;
+
+/// What of a range that the kernel has as several `mappings` is locked, has a key, or is to be empty in a child: part by part, each in one of them.
+fn special_parts(from: usize, to: usize, mappings: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    let special = ARENA.lock().special(from, to);
+    let within = |&(start, end): &(usize, usize)| {
+        let parts = mappings.iter().map(move |&(a, b)| (a.max(start), b.min(end)));
+        parts.filter(|(a, b)| a < b).collect::<Vec<_>>()
+    };
+    special.iter().flat_map(within).collect()
+}
+
+/// Moves these parts of a range one by one, so that they stay what they are, and copies the rest. The pages at `from` stay mapped. What has moved in
+/// part cannot be told to the program, which is stopped then.
 ///
 /// # Safety
 /// Both ranges are the program's, and apart.
-unsafe fn move_by_parts(from: usize, to: usize, len: usize, mappings: &[(usize, usize)]) -> bool {
-    let special = ARENA.lock().special(from, from + len);
+unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usize)]) {
     // SAFETY: the caller's promise.
     let copy = |at: usize, end: usize| unsafe {
         let into = (to + (at - from)) as *mut u8;
         into.copy_from_nonoverlapping(at as *const u8, end - at);
     };
     let mut next = from;
-    for (start, end) in special {
-        copy(next, start);
+    for &(at, end) in parts {
+        copy(next, at);
         next = end;
-        let parts = mappings.iter().map(|&(a, b)| (a.max(start), b.min(end))).filter(|(a, b)| a < b);
-        for (at, end) in parts {
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-            // SAFETY: the caller's promise.
-            if unsafe { mremap_odd(at, end - at, end - at, flags, to + (at - from)) } == failed() {
-                return false;
-            }
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        // SAFETY: the caller's promise.
+        if unsafe { mremap_odd(at, end - at, end - at, flags, to + (at - from)) } == failed() {
+            process::fail("mremap of memory of several mappings stopped half way");
         }
     }
     copy(next, from + len);
-    true
 }
 
 /// # Safety
@@ -225,6 +233,12 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         set_errno(libc::EFAULT);
         return failed();
     };
+    let moved = old_len.min(new_len);
+    let parts = special_parts(from, from + moved, &mappings);
+    if !parts.is_empty() && !memory::has_room_for_mappings(MAPPINGS * parts.len()) {
+        set_errno(libc::ENOMEM);
+        return failed();
+    }
     let to = if flags & libc::MREMAP_FIXED != 0 {
         // SAFETY: the caller's promise.
         unsafe {
@@ -245,9 +259,7 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         return to;
     }
     // SAFETY: both ranges are the program's, and apart.
-    if !unsafe { move_by_parts(from, to as usize, old_len.min(new_len), &mappings) } {
-        return failed();
-    }
+    unsafe { move_by_parts(from, to as usize, moved, &parts) };
     if flags & libc::MREMAP_DONTUNMAP != 0 {
         ARENA.lock().discard(from, from + old_len);
     } else {

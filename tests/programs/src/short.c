@@ -105,6 +105,15 @@ static void rights(void) {
             CHECK(mlock(at + done, 2 * MIB) == -1 && (errno == EPERM || errno == ENOMEM));
     }
     CHECK(differing(array, sizeof array, 2) == 0 && differing(large, BYTES, 3) == 0);
+    /* Where nothing is: what comes there later is as if nobody had asked. */
+    char *nothing = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(munmap(large, BYTES) == 0 && nothing != MAP_FAILED && munmap(nothing, PAGE) == 0);
+    CHECK(mmap(large, BYTES, PROT_READ, MAP_PRIVATE | MAP_FIXED, 0, 1) == MAP_FAILED && errno == EINVAL);
+    CHECK(mremap(nothing, PAGE, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, large) == MAP_FAILED && errno == EFAULT);
+    CHECK(mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == large);
+    CHECK(not_zero(large, BYTES) == 0);
+    fill(large, BYTES, 4);
+    CHECK(differing(large, BYTES, 4) == 0);
 }
 
 static void become(unsigned user) {
