@@ -5,18 +5,16 @@ use std::process::{Command, Output};
 
 /// The static library, in the profile of this test.
 fn library() -> PathBuf {
-    build(&["terapage-capi"]).join("libterapage.a")
+    build().join("libterapage.a")
 }
 
-/// Builds packages in the profile of this test; the directory. Cargo builds them for a package, not for the package's tests.
-fn build(packages: &[&str]) -> PathBuf {
+/// Builds the workspace in the profile of this test; the directory. Cargo builds libraries for a package, not for the package's tests; and a
+/// package alone would be built with other features, all of it once more.
+fn build() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--offline", "--quiet", "--target-dir"]).arg(profile.parent().unwrap());
-    for package in packages {
-        cargo.args(["--package", package]);
-    }
+    cargo.args(["build", "--offline", "--quiet", "--workspace", "--target-dir"]).arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
@@ -173,7 +171,7 @@ fn is_refusal(said: &str) -> bool {
 #[test]
 fn a_paged_program_with_a_pager_of_its_own_ends_with_its_last_thread() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let built = build(&["terapage-capi", "terapage-cli", "terapage-preload"]);
+    let built = build();
     let (library, shared) = (built.join("libterapage.a"), built.join("libterapage.so"));
     // What the loader looks for is the name and version that the library itself says.
     std::os::unix::fs::symlink(&shared, directory.path().join("libterapage.so.0")).unwrap();

@@ -31,6 +31,8 @@ mod files;
 mod fork;
 #[path = "../../pager/src/frames.rs"]
 mod frames;
+#[path = "../../pager/src/held.rs"]
+mod held;
 #[path = "../../pager/src/load.rs"]
 mod load;
 #[path = "../../pager/src/look.rs"]

@@ -5,6 +5,7 @@
 use crate::awake::Awake;
 use crate::bounce::{Bounce, Buffer};
 use crate::carriers::Carriers;
+use crate::held::Held;
 use crate::load::{Load, Way};
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
@@ -13,7 +14,7 @@ use crate::recorder::{Kind, Recorder};
 use crate::slots::Slots;
 use crate::table::{State, Table, WANTED};
 use crate::{Mailbox, Options};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::prefetch::{self, Prefetch};
@@ -174,8 +175,8 @@ pub(crate) struct Engine {
     pub luck: u32,
     pub sleeps: u32,
     pub scratch: Vec<Fault>,
-    /// Blocks that something else held when they were to leave: until when they are not tried again, and how long that was, ns.
-    pub held: BTreeMap<u32, (u64, u64)>,
+    /// What does not leave for a while.
+    pub held: Held,
     /// Forks that are near: while there are any, nothing leaves the program that need not.
     pub holds: u32,
     pub recorder: Option<Recorder>,
@@ -247,7 +248,7 @@ impl Engine {
             luck: LUCK_MAX,
             sleeps: 0,
             scratch: Vec::new(),
-            held: BTreeMap::new(),
+            held: Held::default(),
             holds: 0,
             recorder: None,
             options,

@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod fork;
 mod frames;
+mod held;
 mod load;
 mod look;
 mod mailbox;

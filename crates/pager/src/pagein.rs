@@ -103,7 +103,7 @@ impl Engine {
         self.soft_frames.touched();
         self.install(&[block]);
         self.awake.other();
-        self.count_soft_fault(block);
+        self.note_soft_fault(block);
         self.policy.rescue(block);
         self.put_back_company(block);
     }
@@ -122,10 +122,13 @@ impl Engine {
         }
     }
 
-    /// For the process and for the region.
-    pub(crate) fn count_soft_fault(&self, block: u32) {
+    /// Counts it, for the process and for the region; what goes in and out without end is left alone.
+    pub(crate) fn note_soft_fault(&mut self, block: u32) {
         Counters::add(&self.counters.soft_faults, 1);
         Counters::add(&self.table.usage.of(block).soft_faults, 1);
+        if self.held.goes_round(block) {
+            self.hold(block);
+        }
     }
 
     /// A touch of a block that was taken out to see it.
@@ -137,7 +140,7 @@ impl Engine {
             self.prefetch_after(block, false);
         } else {
             self.record(Kind::SoftFault, [block]);
-            self.count_soft_fault(block);
+            self.note_soft_fault(block);
             self.policy.seen(block);
         }
     }

@@ -16,11 +16,6 @@ const WRITING_BYTES: usize = 32 << 20;
 /// blocks are written, large writes matter more.
 const WAITED_FOR: usize = 16;
 
-/// A block that something else holds is not tried again for so long, ns: to find it held takes a millisecond, and interrupts the program.
-const HELD_NS: u64 = 1_000_000;
-/// The time is doubled each time, up to this.
-const HELD_NS_MOST: u64 = 64_000_000;
-
 /// Blocks that are taken out to be watched after one page-out, at most.
 const WATCH_BATCH: usize = 4;
 
@@ -76,8 +71,7 @@ impl Engine {
                 None => self.policy.victim(),
             };
             let Some(block) = next else { break };
-            let waits = self.held.get(&block).is_some_and(|&(until_ns, _)| until_ns > now_ns);
-            if waits { &mut held } else { &mut victims }.push(block);
+            if self.held.has(block, now_ns) { &mut held } else { &mut victims }.push(block);
         }
         held.into_iter().for_each(|block| self.policy.rescue(block));
         victims.sort_unstable();
@@ -167,7 +161,7 @@ impl Engine {
             match departure.look {
                 None => {
                     self.stays(block);
-                    self.note_held(block);
+                    self.hold(block);
                 }
                 // Its hash stays that of the store's bytes.
                 Some(_) if wanted => self.take_back(block),
@@ -189,17 +183,10 @@ impl Engine {
         self.policy.rescue(block);
     }
 
-    /// A block that could not be taken out is left alone for a while.
-    fn note_held(&mut self, block: u32) {
+    /// A block is left alone for a while.
+    pub(crate) fn hold(&mut self, block: u32) {
         let now_ns = self.now();
-        // Those that were let go, or are not in use any more, were not heard of since.
-        if self.held.len() > self.limit {
-            self.held.retain(|_, (until_ns, _)| *until_ns + HELD_NS_MOST > now_ns);
-        }
-        let (until_ns, waited_ns) = self.held.entry(block).or_default();
-        let again = *until_ns + HELD_NS_MOST > now_ns;
-        *waited_ns = if again { (*waited_ns * 2).clamp(HELD_NS, HELD_NS_MOST) } else { HELD_NS };
-        *until_ns = now_ns + *waited_ns;
+        self.held.hold(block, self.limit, now_ns);
     }
 
     /// A block was touched on its way out.
@@ -208,7 +195,7 @@ impl Engine {
         self.record(Kind::SoftFault, [block]);
         self.install(&[block]);
         self.policy.rescue(block);
-        self.count_soft_fault(block);
+        self.note_soft_fault(block);
     }
 
     /// A watched block, in the pool, was not touched.

@@ -1,0 +1,101 @@
+//! Blocks that stay in the program for a while although the policy lets them go.
+
+use std::collections::BTreeMap;
+
+/// A block that something else holds is not tried again for so long, ns: to find it held takes a millisecond, and interrupts the program.
+const LEAST_NS: u64 = 1_000_000;
+/// The time is doubled each time, up to this.
+const MOST_NS: u64 = 64_000_000;
+
+/// So few blocks go in and out by turns before their threads have run.
+const ROUND: usize = 4;
+/// Soft faults of one round after which its blocks stay.
+const IN_A_ROUND: u32 = 16;
+
+/// Blocks that something else holds (I/O of the program's, for one), and blocks that would go in and out without end.
+///
+/// Where nearly all that is in the program is held, the policy has only the blocks to give that came last. A pager that is always ahead of
+/// their threads would take them out again before they are touched.
+#[derive(Default)]
+pub struct Held {
+    /// Until when they are not tried, and how long that was, ns.
+    until: BTreeMap<u32, (u64, u64)>,
+    /// The last soft faults.
+    last: [Option<u32>; ROUND],
+    at: usize,
+    again: u32,
+}
+
+impl Held {
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.until.is_empty()
+    }
+
+    /// Whether a block stays.
+    pub fn has(&self, block: u32, now_ns: u64) -> bool {
+        self.until.get(&block).is_some_and(|&(until_ns, _)| until_ns > now_ns)
+    }
+
+    /// A block stays for a while. No more than `limit` can be in the program.
+    pub fn hold(&mut self, block: u32, limit: usize, now_ns: u64) {
+        // Those that were let go, or are not in use any more, were not heard of since.
+        if self.until.len() > limit {
+            self.until.retain(|_, (until_ns, _)| *until_ns + MOST_NS > now_ns);
+        }
+        let (until_ns, waited_ns) = self.until.entry(block).or_default();
+        let again = *until_ns + MOST_NS > now_ns;
+        *waited_ns = if again { (*waited_ns * 2).clamp(LEAST_NS, MOST_NS) } else { LEAST_NS };
+        *until_ns = now_ns + *waited_ns;
+    }
+
+    /// A soft fault. Whether the block goes in and out, alone or with few others, and nothing else is touched so.
+    pub fn goes_round(&mut self, block: u32) -> bool {
+        self.again = if self.last.contains(&Some(block)) { self.again + 1 } else { 0 };
+        self.last[self.at] = Some(block);
+        self.at = (self.at + 1) % ROUND;
+        self.again >= IN_A_ROUND
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_doubles_while_a_block_is_found_held() {
+        let mut held = Held::default();
+        let mut now_ns = 1_000_000_000;
+        for expected_ms in [1, 2, 4, 8, 16, 32, 64, 64] {
+            held.hold(7, 8, now_ns);
+            assert!(held.has(7, now_ns + expected_ms * 1_000_000 - 1), "{expected_ms}");
+            now_ns += expected_ms * 1_000_000;
+            assert!(!held.has(7, now_ns), "{expected_ms}");
+        }
+        held.hold(7, 8, now_ns + MOST_NS);
+        assert!(!held.has(7, now_ns + MOST_NS + LEAST_NS));
+    }
+
+    #[test]
+    fn what_is_long_past_is_forgotten() {
+        let mut held = Held::default();
+        (0..100).for_each(|block| held.hold(block, 8, u64::from(block) * MOST_NS));
+        assert!(held.until.len() <= 9, "{}", held.until.len());
+    }
+
+    #[test]
+    fn few_blocks_that_go_in_and_out_are_seen() {
+        for round in 1..=ROUND as u32 {
+            let mut held = Held::default();
+            let seen = (0..100).position(|at| held.goes_round(at % round));
+            assert_eq!(seen, Some((round + IN_A_ROUND) as usize - 1), "{round}");
+        }
+    }
+
+    #[test]
+    fn a_working_set_that_is_a_little_too_large_does_not_go_round() {
+        let mut held = Held::default();
+        assert!((0..100).all(|at| !held.goes_round(at % (ROUND as u32 + 1))));
+        assert!((0..100).all(|at| !held.goes_round(if at % 15 == 0 { 50 + at } else { 3 })));
+    }
+}
