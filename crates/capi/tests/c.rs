@@ -14,7 +14,9 @@ fn build() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--offline", "--quiet", "--workspace", "--target-dir"]).arg(profile.parent().unwrap());
+    cargo
+        .args(["build", "--offline", "--quiet", "--workspace", "--target-dir"])
+        .arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
