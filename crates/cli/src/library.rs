@@ -65,9 +65,28 @@ pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<OsStri
     Ok(OsString::from_vec(all))
 }
 
+/// `ASAN_OPTIONS` so that AddressSanitizer runs with a library loaded before its own; what is there already wins.
+pub fn sanitizer_options(present: Option<&OsStr>) -> OsString {
+    const OURS: &str = "verify_asan_link_order=0";
+    let mut all = OsString::from(OURS);
+    if let Some(present) = present.filter(|present| !present.is_empty() && *present != OURS) {
+        all.push(":");
+        all.push(present);
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_the_user_are_kept_and_win() {
+        let with = |present: Option<&str>| sanitizer_options(present.map(OsStr::new));
+        assert_eq!(with(None), "verify_asan_link_order=0");
+        assert_eq!(with(Some("verify_asan_link_order=0")), "verify_asan_link_order=0");
+        assert_eq!(with(Some("detect_leaks=0")), "verify_asan_link_order=0:detect_leaks=0");
+    }
 
     #[test]
     fn the_library_comes_first_and_once() {

@@ -72,6 +72,7 @@ impl Run {
         }
         let mut command = Command::new(&path);
         command.arg0(name).args(arguments).env("LD_PRELOAD", preload);
+        command.env("ASAN_OPTIONS", library::sanitizer_options(std::env::var_os("ASAN_OPTIONS").as_deref()));
         for key in KEYS {
             command.env_remove(key.variable);
         }

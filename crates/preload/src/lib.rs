@@ -24,6 +24,7 @@ mod process;
 mod ranges;
 mod regions;
 mod remap;
+mod sanitizers;
 mod statics;
 
 #[global_allocator]

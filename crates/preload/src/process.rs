@@ -1,6 +1,6 @@
 //! The process: its settings, and how the pager is started and failed.
 
-use crate::{arena, heap, limits, statics};
+use crate::{arena, heap, limits, sanitizers, statics};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         stand_back();
         return;
     }
-    if has_sanitizer() {
+    if sanitizers::any() {
         thread::say(
             "terapage: the program is built with a sanitizer, which has the memory to itself: it is not paged\n",
         );
@@ -114,38 +114,6 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
 fn stand_back() {
     limits::hand_back();
     heap::stand_back();
-}
-
-/// Where a symbol is, or 0: looked up by the loader when it loads this library. (`dlsym` takes memory to say that there is none: that of the program's own
-/// `malloc`, which may not have begun.)
-macro_rules! weak {
-    ($name:literal) => {{
-        let at: usize;
-        // SAFETY: reads this library's own table of addresses.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            std::arch::asm!(
-                concat!(".weak ", $name),
-                concat!("mov {}, qword ptr [rip + ", $name, "@GOTPCREL]"),
-                out(reg) at,
-                options(nostack, pure, readonly),
-            );
-            #[cfg(target_arch = "aarch64")]
-            std::arch::asm!(
-                concat!(".weak ", $name),
-                concat!("adrp {at}, :got:", $name),
-                concat!("ldr {at}, [{at}, :got_lo12:", $name, "]"),
-                at = out(reg) at,
-                options(nostack, pure, readonly),
-            );
-        }
-        at
-    }};
-}
-
-/// Whether there is a sanitizer that stands in for the C library's functions, as this library does.
-fn has_sanitizer() -> bool {
-    [weak!("__asan_init"), weak!("__hwasan_init"), weak!("__msan_init"), weak!("__tsan_init")] != [0; 4]
 }
 
 /// Settings for tests and recordings, by variables alone.

@@ -133,6 +133,34 @@ pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
     if at == -1 { Err(Error::last("mmap")) } else { Ok((fd, at as *mut u8)) }
 }
 
+/// A file that is read by system calls alone: in a program's first moments another's `open`, not ready yet, may stand before the C library's.
+pub struct Early(i64);
+
+impl Early {
+    /// Opens what is there, for reading.
+    pub fn open(path: &std::ffi::CStr) -> Option<Early> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        // SAFETY: the path ends in a zero byte.
+        let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+        (fd >= 0).then_some(Early(fd))
+    }
+
+    /// Bytes from `offset` on: how many. 0 at the end, and where it cannot be read.
+    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> usize {
+        // SAFETY: the kernel writes into the slice.
+        let got =
+            unsafe { libc::syscall(libc::SYS_pread64, self.0, bytes.as_mut_ptr(), bytes.len(), offset) };
+        usize::try_from(got).unwrap_or(0)
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        // SAFETY: ours, and closed once.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
