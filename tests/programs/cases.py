@@ -310,6 +310,7 @@ CASES = [
     Case("huge-fork", Scale(64, 90), Scale(512, 700), **c_program("huge_fork.c")),
     Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
+    Case("refusals", Scale(8, 16), Scale(128, 256), **c_program("refusals.c", "-pthread")),
     Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),
     # Memory that came from several places is moved as one.
     Case("mapping-walk-moves", Scale(8, 10_000), Scale(8, 10_000), **c_program("mapping_walk.c", arguments=lambda scale: [str(scale.amount), "0", "7314"])),

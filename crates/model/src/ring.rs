@@ -44,6 +44,13 @@ pub struct Done {
     pub more: bool,
 }
 
+impl Done {
+    /// Whether a poll of a pipe's reading end found that nobody holds the other end any more.
+    pub fn is_hang_up(&self) -> bool {
+        self.result >= 0
+    }
+}
+
 /// What an operation reads or writes.
 #[derive(Clone, Copy)]
 pub(crate) enum Medium {

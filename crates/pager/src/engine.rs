@@ -450,7 +450,13 @@ impl Engine {
                         self.arm(done.tag);
                     }
                 }
-                tag if tag > u64::from(u32::MAX) => self.child_ended(tag),
+                tag if tag > u64::from(u32::MAX) => {
+                    if !done.is_hang_up() {
+                        // To take it for the end would give the child bytes that the parent has written since.
+                        self.stop("a forked child cannot be seen to end: the thread that forked does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES)");
+                    }
+                    self.child_ended(tag);
+                }
                 _ => self.finished.push_back(done),
             }
         }

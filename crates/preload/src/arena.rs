@@ -35,6 +35,8 @@ pub struct Arena {
     wiped: Spans,
     /// or they are shared, a file's, locked, or have a key.
     kept: Spans,
+    /// Those of them that the program mapped there. To the kernel they have nothing of the arena's.
+    mapped: Spans,
     /// Pages of them that are not simply readable and writable memory: that is why they are loose. Of the wide part, those in use.
     odd: Spans,
     pub pager: Option<Pager>,
@@ -57,6 +59,7 @@ pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     loose: Spans::new(),
     wiped: Spans::new(),
     kept: Spans::new(),
+    mapped: Spans::new(),
     odd: Spans::new(),
     offered: None,
     insists: false,
@@ -85,10 +88,6 @@ pub fn overlaps(at: usize, len: usize) -> bool {
 /// Whether an address of the arena is in its wide part.
 fn is_wide(at: usize) -> bool {
     at >= WIDE.load(Relaxed) && at < END.load(Relaxed)
-}
-
-fn overlaps_wide(at: usize, to: usize) -> bool {
-    at < END.load(Relaxed) && to > WIDE.load(Relaxed)
 }
 
 /// Whether any of a range is paged, now or once the program has grown.
@@ -209,8 +208,10 @@ impl Arena {
     /// back is to stop at the first touch, not to read zeros.
     pub fn set_forkable(&self, forkable: bool) {
         let advice = if forkable { libc::MADV_DOFORK } else { libc::MADV_DONTFORK };
-        let (from, to) = (START.load(Relaxed), END.load(Relaxed));
-        memory::advise(from, to - from, advice);
+        // What the program has mapped is as it wants it. The kernel refuses this for some (a device's registers, a ring of events), and goes no further.
+        for (from, to) in self.mapped.without(START.load(Relaxed), END.load(Relaxed)) {
+            memory::advise(from, to - from, advice);
+        }
         for (start, len) in statics::ranges() {
             memory::advise(start, len, advice);
         }
@@ -219,6 +220,7 @@ impl Arena {
     /// Gives pages back. `keep`: their bytes may stay and be given out again as they are.
     pub fn give(&mut self, at: usize, to: usize, keep: bool) {
         let mut freed = Vec::new();
+        self.unmap_edges(at, to);
         self.forget(at, to);
         self.ranges.give(at, to, |from, to| freed.push((from, to)));
         for (from, to) in freed {
@@ -414,6 +416,13 @@ impl Arena {
         Ok(())
     }
 
+    /// The same for a range that the program has mapped something else over, released before.
+    pub fn keep_mapped(&mut self, at: usize, to: usize) {
+        self.change_odd(at, |odd| odd.insert(at, to));
+        self.kept.insert(at, to);
+        self.mapped.insert(at, to);
+    }
+
     /// The same, for what the range meets of static arrays.
     pub fn keep_static(&mut self, at: usize, len: usize) -> terapage_sys::Result<()> {
         statics::within(at, len).try_for_each(|(from, to)| self.keep(from, to))
@@ -423,6 +432,7 @@ impl Arena {
     pub fn forget(&mut self, at: usize, to: usize) {
         self.wiped.remove(at, to);
         self.kept.remove(at, to);
+        self.mapped.remove(at, to);
     }
 
     /// Whether a fork's child is to find pages of a range empty. Such pages are not paged: the kernel sees to it.
@@ -524,9 +534,49 @@ impl Arena {
         true
     }
 
-    /// Whether all pages of a range are in use, where that can be told from what the kernel has: in the wide part.
-    pub fn is_mapped(&self, at: usize, to: usize) -> bool {
-        !overlaps_wide(at, to) || self.ranges.unused(at, to).is_empty()
+    /// Where the first page of a range is that is the arena's, and not in use: the program has nothing there.
+    pub fn first_hole(&self, at: usize, to: usize) -> Option<usize> {
+        self.holes(at, to).first().map(|&(from, _)| from)
+    }
+
+    fn holes(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        let (from, to) = (at.max(START.load(Relaxed)), to.min(END.load(Relaxed)));
+        if from < to { self.ranges.unused(from, to) } else { Vec::new() }
+    }
+
+    /// A range without the arena's pages that are not in use.
+    pub fn mapped_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        let mut next = at;
+        let mut parts = Vec::new();
+        for (from, end) in self.holes(at, to).into_iter().chain([(to, to)]) {
+            if next < from {
+                parts.push((next, from));
+            }
+            next = end;
+        }
+        parts
+    }
+
+    /// What the program has mapped in blocks of which it unmaps a part goes at once: it may be a file's, which has to know.
+    fn unmap_edges(&mut self, at: usize, to: usize) {
+        let block = process::block();
+        let (first, last) = (at.next_multiple_of(block).min(to), (to / block * block).max(at));
+        for (from, end) in [(at, first), (last.max(first), to)] {
+            for (from, end) in self.mapped.within(from, end) {
+                // SAFETY: the program unmaps it.
+                let plain = unsafe {
+                    if is_wide(from) {
+                        memory::close(from, end - from)
+                    } else {
+                        memory::replace(from as *mut u8, end - from).map(|_| ())
+                    }
+                };
+                process::or_fail(plain.map_err(terapage_pager::Error::from));
+                if self.pager.is_some() {
+                    memory::advise(from, end - from, libc::MADV_DONTFORK);
+                }
+            }
+        }
     }
 
     /// What is in whole blocks of a range is not wanted any more: it is about to be closed.

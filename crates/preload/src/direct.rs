@@ -149,10 +149,17 @@ unsafe fn vector_around(
     offset: off64_t,
     flags: c_int,
 ) -> Option<ssize_t> {
-    if LEAVE.load(Relaxed) == NEVER || count <= 0 || vector.is_null() {
+    // SAFETY: no memory is touched.
+    let flags_of_file = || unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    // What the kernel would refuse is not read here: there may be no pieces where the program says.
+    if LEAVE.load(Relaxed) == NEVER
+        || !(1..=memory::PIECES as c_int).contains(&count)
+        || !is_direct(flags_of_file())
+        || !memory::are_readable(vector, count as usize)
+    {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise, as far as it was seen.
     let pieces = unsafe { std::slice::from_raw_parts(vector, count as usize) };
     if !pieces.iter().any(|piece| goes_around(way, fd, piece.iov_base, piece.iov_len)) {
         return None;

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_config::Heap;
-use terapage_sys::fd;
+use terapage_sys::{fd, last};
 
 /// The process that the library began in: a child of a fork writes under a name of its own.
 static FIRST: AtomicU32 = AtomicU32::new(0);
@@ -197,6 +197,15 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let unshare = libc::CLOSE_RANGE_UNSHARE as c_int;
+    if flags & unshare != 0 && process::settings().is_some() && first <= last {
+        if !last::has_one_thread() {
+            crate::set_errno(libc::ENOMEM);
+            return -1;
+        }
+        // SAFETY: the caller's promise.
+        return unsafe { close_range(first, last, flags & !unshare) };
+    }
     let mut from = first;
     for ours in fd::ours_sorted() {
         let ours = ours as c_uint;
@@ -214,6 +223,24 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_close_range, from as u64, last as u64, flags as i64) as c_int }
+}
+
+/// The pager's thread and the program's work with the same descriptors. A program of one thread shares them with nobody else: there is nothing to do.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    let mut flags = flags;
+    if flags & libc::CLONE_FILES != 0 && process::settings().is_some() {
+        if !last::has_one_thread() {
+            crate::set_errno(libc::ENOMEM);
+            return -1;
+        }
+        flags &= !libc::CLONE_FILES;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_unshare, flags as i64) as c_int }
 }
 
 /// # Safety

@@ -9,18 +9,19 @@ use crate::{arena, process};
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 use terapage_sys::{PAGE, memory};
 
-/// Pieces of one call at most: the kernel's own limit.
-const MOST_PIECES: usize = 1024;
-
 /// # Safety
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t, flags: c_uint) -> ssize_t {
-    if process::settings().is_none() || count == 0 || count > MOST_PIECES || vector.is_null() {
+    if process::settings().is_none()
+        || count == 0
+        || count > memory::PIECES
+        || !memory::are_readable(vector, count)
+    {
         // SAFETY: the caller's promise.
         return unsafe { splice(fd, vector, count, flags) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise, as far as it was seen.
     let pieces = unsafe { std::slice::from_raw_parts(vector, count) };
     let paged = pieces.iter().any(|piece| arena::may_be_paged(piece.iov_base as usize, piece.iov_len));
     let most = match paged && is_for_writing(fd) {
@@ -54,8 +55,14 @@ unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -
     let mut done = 0;
     for piece in pieces {
         let part = piece.iov_len.min(len - done);
-        // SAFETY: the piece is readable, by the caller's promise; the copy has room for `len` bytes.
-        unsafe { copy.add(done).copy_from_nonoverlapping(piece.iov_base.cast(), part) };
+        // SAFETY: the copy has room for `len` bytes.
+        let there = unsafe { memory::copy_what_is_there(copy.add(done), piece.iov_base.cast(), part) };
+        if !there {
+            // SAFETY: as at the end.
+            unsafe { memory::unmap(copy, size) }.ok();
+            crate::set_errno(libc::EFAULT);
+            return -1;
+        }
         done += part;
     }
     let whole = iovec { iov_base: copy.cast(), iov_len: len };

@@ -97,6 +97,10 @@ pub unsafe fn map(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
+    if offset % PAGE as i64 != 0 {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
     let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
     if is_beyond(if fixed { at as usize } else { 0 }, len) {
         // SAFETY: the kernel refuses it.
@@ -199,10 +203,11 @@ unsafe fn mmap_fixed(
         return at as *mut c_void;
     }
     let closes = is_reservation(usize::MAX, prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE));
-    if closes {
+    let paged = arena.paged_within(at, at + len);
+    // Each part that is not paged any more cuts mappings at both its ends, the new one too. Without room it is refused below, and nothing may be lost.
+    if closes && memory::has_room_for_mappings(2 * paged.len() + 4) {
         arena.drop_blocks(at, at + len);
     }
-    let paged = arena.paged_within(at, at + len);
     if let Err(error) = arena.release(at, at + len) {
         if only_free {
             arena.give(at, at + len, false);
@@ -217,8 +222,7 @@ unsafe fn mmap_fixed(
         arena.forget(at, at + len);
         let private = MAP_PRIVATE | MAP_ANONYMOUS;
         if flags & private != private || flags & !(private | MAP_FIXED | libc::MAP_NORESERVE) != 0 {
-            // Released above: it does not fail.
-            arena.keep(at, at + len).ok();
+            arena.keep_mapped(at, at + len);
         }
         arena.ranges.take_exactly(at, at + len);
         if closes {
@@ -316,8 +320,10 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
         }
         if of_arena {
             let mut arena = ARENA.lock();
-            if !arena.is_mapped(from, from + len) {
-                return refuse(libc::ENOMEM);
+            if let Some(hole) = arena.first_hole(from, from + len) {
+                drop(arena);
+                // SAFETY: the caller's promise.
+                return up_to_hole(hole - from, |len| unsafe { mprotect(at, len, prot) });
             }
             let mut paged = Vec::new();
             if prot != READ_WRITE {
@@ -394,6 +400,20 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         return refuse(libc::EINVAL);
     }
     let to = from + len.next_multiple_of(PAGE);
+    if of_arena {
+        let mapped = ARENA.lock().mapped_within(from, to);
+        if mapped != [(from, to)] {
+            // The kernel does it to all that is mapped, and says then that not all is.
+            for (from, to) in mapped {
+                // SAFETY: the caller's promise.
+                let done = unsafe { madvise(from as *mut c_void, to - from, advice) };
+                if done != 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOMEM) {
+                    return done;
+                }
+            }
+            return refuse(libc::ENOMEM);
+        }
+    }
     match advice {
         libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED | libc::MADV_FREE => {
             let dropped = if of_arena {
@@ -530,6 +550,10 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
         if !from.is_multiple_of(PAGE) {
             return refuse(libc::EINVAL);
         }
+        if let Some(hole) = first_hole(from, from + len.next_multiple_of(PAGE)) {
+            // SAFETY: the caller's promise.
+            return up_to_hole(hole - from, |len| unsafe { pkey_mprotect(at, len, prot, key) });
+        }
         paged = paged_within(from, from + len.next_multiple_of(PAGE));
         // What carries a key does not move like other memory.
         if let Err(error) = leave(from, from + len.next_multiple_of(PAGE)) {
@@ -580,6 +604,17 @@ fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     leave(from / PAGE * PAGE, to.next_multiple_of(PAGE))
 }
 
+/// Where the first page of a range is that is the arena's, and not in use: the program has nothing there.
+fn first_hole(from: usize, to: usize) -> Option<usize> {
+    arena::overlaps(from, to - from).then(|| ARENA.lock().first_hole(from, to)).flatten()
+}
+
+/// Over a hole the kernel refuses a call, once it has done what lies before: `len` bytes.
+fn up_to_hole(len: usize, call: impl FnOnce(usize) -> c_int) -> c_int {
+    let before = if len > 0 { call(len) } else { 0 };
+    if before == 0 { refuse(libc::ENOMEM) } else { before }
+}
+
 /// The parts of a range that are paged.
 fn paged_within(from: usize, to: usize) -> Vec<(usize, usize)> {
     let of_arena = arena::overlaps(from, to - from);
@@ -609,6 +644,10 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     let budget = process::settings().map_or(usize::MAX, |settings| settings.memory.0 as usize);
     if to - from > budget / 4 && arena::may_be_paged(from, to - from) {
         return refuse(libc::ENOMEM);
+    }
+    if let Some(hole) = first_hole(from, to) {
+        // SAFETY: the caller's promise.
+        return up_to_hole(hole - from, |len| unsafe { lock(call, from as *const c_void, len, flags) });
     }
     let paged = paged_within(from, to);
     if let Err(error) = leave(from, to) {

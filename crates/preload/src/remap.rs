@@ -31,8 +31,9 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
     if moved != failed() {
-        // Whatever it is. Released above: it does not fail.
-        arena.keep(new, to).ok();
+        // Whatever it is. It may come from the arena, aside, as what only a fork that the pager hears of copies.
+        memory::advise(new, to - new, libc::MADV_DOFORK);
+        arena.keep_mapped(new, to);
         arena.ranges.take_exactly(new, to);
         arena.count_by_region(new, to);
     } else {
@@ -203,11 +204,25 @@ unsafe fn mremap_others(
 
 /// What is the arena's. What is paged moves by a copy.
 unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-    if !from.is_multiple_of(PAGE) || new_len == 0 || old_len == 0 {
+    let (known, keep) =
+        (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP, libc::MREMAP_DONTUNMAP);
+    let moves = flags & (libc::MREMAP_FIXED | keep) != 0;
+    let is_wrong = flags & !known != 0 || moves && flags & libc::MREMAP_MAYMOVE == 0;
+    if is_wrong || !from.is_multiple_of(PAGE) || new_len == 0 || old_len == 0 {
         set_errno(libc::EINVAL);
         return failed();
     }
     let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
+    if flags & keep != 0 && old_len != new_len {
+        set_errno(libc::EINVAL);
+        return failed();
+    }
+    // A range that is shortened where it is may end in a hole.
+    let needed = if moves || new_len > old_len { old_len } else { PAGE };
+    if ARENA.lock().first_hole(from, from + needed).is_some() {
+        set_errno(libc::EFAULT);
+        return failed();
+    }
     if flags & libc::MREMAP_FIXED != 0
         && (!new.is_multiple_of(PAGE) || new < from + old_len && from < new.saturating_add(new_len))
     {

@@ -104,6 +104,9 @@ pub fn move_up(fd: OwnedFd) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(high as RawFd) })
 }
 
+/// A thread that has descriptors of its own cannot speak to the pager's.
+const OWN_TABLE: &str = "terapage: a thread does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES); the program is stopped\n";
+
 /// A descriptor of the pager's, closed on exec. Dropping it closes it.
 #[derive(Debug)]
 pub struct Fd(OwnedFd);
@@ -141,7 +144,11 @@ impl Fd {
     pub fn signal(&self) {
         let one = 1u64;
         // SAFETY: eight bytes are read from `one`. A counter that is full is signalled all the same.
-        unsafe { libc::syscall(libc::SYS_write, self.raw(), &raw const one, 8) };
+        let written = unsafe { libc::syscall(libc::SYS_write, self.raw(), &raw const one, 8) };
+        if written < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
+            // The other side would never hear of it.
+            crate::thread::stop(OWN_TABLE);
+        }
     }
 
     /// Sets an event counter to zero.

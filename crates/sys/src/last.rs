@@ -97,6 +97,13 @@ pub fn look() -> std::io::Result<bool> {
     Ok(has_ended && (threads == Some(1 + ours) || are_at_most(1 + ours)?))
 }
 
+/// Whether the program has one thread, apart from the library's.
+pub fn has_one_thread() -> bool {
+    let _internal = thread::Internal::enter();
+    // Twice: a thread of the library's may begin or end just between the two counts.
+    are_at_most(1 + thread::ours()).unwrap_or(false) || are_at_most(1 + thread::ours()).unwrap_or(false)
+}
+
 /// Whether there are so many threads, apart from the kernel's: those work for the pager's ring where a file system knows no other way (an overlay, in
 /// containers), and the last of them stays when there is nothing to do.
 fn are_at_most(threads: usize) -> std::io::Result<bool> {

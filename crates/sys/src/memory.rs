@@ -201,6 +201,56 @@ pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) }
 }
 
+/// Pieces of one call at most: the kernel's own limit (`IOV_MAX`).
+pub const PIECES: usize = 1024;
+
+/// Copies `len` bytes that a program says to have; `false` where they cannot all be read. The kernel looks, as it does in a system call.
+///
+/// # Safety
+/// There is room for the bytes at `to`.
+pub unsafe fn copy_what_is_there(to: *mut u8, from: *const u8, len: usize) -> bool {
+    let mut done = 0;
+    while done < len {
+        let piece =
+            |at: usize| libc::iovec { iov_base: (at + done) as *mut libc::c_void, iov_len: len - done };
+        let (into, there) = (piece(to as usize), piece(from as usize));
+        // SAFETY: the kernel writes where there is room, by the caller's promise, and says what it cannot read.
+        let got = unsafe {
+            libc::syscall(
+                libc::SYS_process_vm_readv,
+                libc::getpid(),
+                &raw const into,
+                1u64,
+                &raw const there,
+                1u64,
+                0u64,
+            )
+        };
+        if got <= 0 {
+            let may_not = Error::last("process_vm_readv").errno() != libc::EFAULT && got < 0;
+            if may_not {
+                // A filter keeps the call from processes: then the program is trusted.
+                // SAFETY: the caller's promise, and the program's.
+                unsafe { to.add(done).copy_from_nonoverlapping(from.add(done), len - done) };
+            }
+            return may_not;
+        }
+        done += got as usize;
+    }
+    true
+}
+
+/// Whether a program's pieces of memory can be read: where they are, not what they name.
+pub fn are_readable(pieces: *const libc::iovec, count: usize) -> bool {
+    const PART: usize = 256;
+    let (from, len) = (pieces as usize, count.saturating_mul(size_of::<libc::iovec>()));
+    let mut part = [0; PART];
+    // SAFETY: the part has room.
+    (0..len).step_by(PART).all(|at| unsafe {
+        copy_what_is_there(part.as_mut_ptr(), from.wrapping_add(at) as *const u8, PART.min(len - at))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::reserve;

@@ -49,6 +49,13 @@ pub struct Done {
     pub more: bool,
 }
 
+impl Done {
+    /// Whether a poll of a pipe's reading end found that nobody holds the other end any more.
+    pub fn is_hang_up(&self) -> bool {
+        self.result >= 0 && self.result & i32::from(libc::POLLHUP) != 0
+    }
+}
+
 /// A submission and a completion queue.
 pub struct Ring {
     // Its descriptor lives on under another number, so it must not close its own.
