@@ -232,6 +232,16 @@ impl Pager {
         self.mailbox.ask(Request::WillNeed { start, len })
     }
 
+    /// The parts of a range of whole blocks that are paged and not known to be zero: from, to.
+    ///
+    /// # Errors
+    /// The range is not all paged.
+    pub fn touched(&self, start: usize, len: usize) -> Result<Vec<(usize, usize)>, Error> {
+        let mut parts = Vec::new();
+        self.mailbox.ask(Request::Touched { start, len, parts: &raw mut parts })?;
+        Ok(parts)
+    }
+
     /// Ends the trace, if there is one: what happened until now is in the file when this returns, what comes
     /// is not recorded. To be called before the process ends; takes five seconds at most.
     ///

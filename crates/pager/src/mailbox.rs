@@ -33,6 +33,12 @@ pub(crate) enum Request {
         start: usize,
         len: usize,
     },
+    /// `parts`: the asker's, valid until the answer.
+    Touched {
+        start: usize,
+        len: usize,
+        parts: *mut Vec<(usize, usize)>,
+    },
     Order {
         start: usize,
         len: usize,

@@ -31,6 +31,11 @@ impl Engine {
             Request::Release { start, len } => self.each_part(start, len, Self::release),
             Request::Restore { start, len } => self.each_part(start, len, Self::restore),
             Request::WillNeed { start, len } => self.each_part(start, len, Self::will_need),
+            Request::Touched { start, len, parts } => self.each_part(start, len, |engine, first, end| {
+                // SAFETY: the asker lends it until the answer.
+                engine.touched(first, end, unsafe { &mut *parts });
+                Ok(())
+            }),
             Request::Order { start, len, random } => self.each_part(start, len, |engine, first, end| {
                 engine.set_random(first, end, random);
                 Ok(())
@@ -305,6 +310,22 @@ impl Engine {
         }
         self.mover.program.wake(at, len).ok();
         Ok(unregistered?)
+    }
+
+    /// Notes the addresses of paged blocks that are not known to be zero, neighbours together.
+    fn touched(&self, first: u32, end: u32, parts: &mut Vec<(usize, usize)>) {
+        let mut from = first;
+        while let Some(block) = self.table.next_touched(from, end) {
+            from = block + 1;
+            if matches!(self.table.state(block), State::Zero | State::Loose) {
+                continue;
+            }
+            let at = self.table.address(block);
+            match parts.last_mut() {
+                Some((_, to)) if *to == at => *to += self.block,
+                _ => parts.push((at, at + self.block)),
+            }
+        }
     }
 
     /// Puts a block that has bytes into the program, wherever it is.

@@ -385,6 +385,16 @@ impl Arena {
         parts.flat_map(|(from, to)| self.loose.without(from, to)).collect()
     }
 
+    /// The parts of a range that may be anything but zero.
+    pub fn filled_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        let Some(pager) = &self.pager else { return vec![(at, to)] };
+        let block = process::block();
+        let (first, last) = (at / block * block, to.next_multiple_of(block));
+        let touched = process::or_fail(pager.touched(first, last - first));
+        let parts = touched.into_iter().chain(self.loose.within(first, last));
+        parts.map(|(from, end)| (from.max(at), end.min(to))).collect()
+    }
+
     /// What was paged, and is not any more for the sake of a call that the kernel then refused, is paged again. It was readable and writable;
     /// of several mappings the kernel may have changed some.
     pub fn take_back(&mut self, parts: Vec<(usize, usize)>) {

@@ -112,16 +112,18 @@ fn special_parts(from: usize, to: usize, mappings: &[(usize, usize)]) -> Vec<(us
     special.iter().flat_map(within).collect()
 }
 
-/// Moves these parts of a range one by one, so that they stay what they are, and copies the rest. The pages at `from` stay mapped. What has moved in
+/// Moves these parts of a range one by one, so that they stay what they are, and copies the rest, as far as it may be anything but zero: where it goes is. The pages at `from` stay mapped. What has moved in
 /// part cannot be told to the program, which is stopped then.
 ///
 /// # Safety
 /// Both ranges are the program's, and apart.
 unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usize)]) {
-    // SAFETY: the caller's promise.
-    let copy = |at: usize, end: usize| unsafe {
-        let into = (to + (at - from)) as *mut u8;
-        into.copy_from_nonoverlapping(at as *const u8, end - at);
+    let copy = |at: usize, end: usize| {
+        let filled = if at < end { ARENA.lock().filled_within(at, end) } else { Vec::new() };
+        for (at, end) in filled {
+            // SAFETY: the caller's promise.
+            unsafe { ((to + (at - from)) as *mut u8).copy_from_nonoverlapping(at as *const u8, end - at) };
+        }
     };
     let mut next = from;
     for &(at, end) in parts {

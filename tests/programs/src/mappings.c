@@ -342,6 +342,26 @@ static void close_over(size_t bytes) {
     puts("dup2 over all: ok");
 }
 
+/* What was never touched costs nothing where a mapping moves. */
+static void remap_sparse(size_t bytes) {
+    size_t whole = (size_t)8 << 30, step = whole / 64 + 3 * PAGE;
+    char *at = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(at != MAP_FAILED);
+    for (size_t from = 0; from + 2 * PAGE < whole; from += step)
+        fill(at + from + PAGE, PAGE, 9);
+    char *more = map(bytes, 0);
+    fill(more, bytes, 2);
+    CHECK(munmap(more, bytes) == 0);
+    at = mremap(at, whole, whole + 3 * PAGE, MREMAP_MAYMOVE);
+    CHECK(at != MAP_FAILED);
+    char *moved = mremap(at + PAGE, whole, whole + bytes, MREMAP_MAYMOVE);
+    CHECK(moved != MAP_FAILED && moved != at + PAGE);
+    for (size_t from = 0; from + 2 * PAGE < whole; from += step)
+        CHECK(differing(moved + from, PAGE, 9) == 0 && not_zero(moved + from + PAGE, 4 * PAGE) == 0);
+    CHECK(munmap(moved, whole + bytes) == 0);
+    puts("remap of sparse memory: ok");
+}
+
 /* Whether Linux moves several mappings at once (6.17). */
 static int moves_several(void) {
     struct utsname system;
@@ -466,6 +486,7 @@ int main(int argc, char **argv) {
     read_and_fork(bytes / 4);
     advise_oneself(bytes);
     close_over(2 * bytes);
+    remap_sparse(bytes);
     remap_wiped(bytes / 64);
     too_long(bytes);
     static_arrays(2 * bytes);
