@@ -290,6 +290,11 @@ impl Arena {
         }
     }
 
+    /// The parts of a range whose pages are not simply readable and writable memory.
+    pub fn odd_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        self.odd.within(at, to)
+    }
+
     /// Bytes of a range whose pages are not simply readable and writable memory.
     pub fn odd_bytes(&self, at: usize, to: usize) -> usize {
         self.odd.within(at, to).iter().map(|(from, to)| to - from).sum()

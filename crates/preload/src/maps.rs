@@ -446,7 +446,15 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
             }
             kernel()
         }
-        // These are about how, not what; the pager sees to that itself.
+        // These are about how, not what; the pager sees to that itself, and of what is not paged the kernel.
+        libc::MADV_COLD..=MADV_COLLAPSE if of_arena => {
+            let odd = ARENA.lock().odd_within(from, to);
+            // SAFETY: the caller's promise.
+            let done = |&(from, to): &(usize, usize)| unsafe {
+                libc::syscall(libc::SYS_madvise, from, to - from, advice as i64) == 0
+            };
+            if odd.iter().all(done) { 0 } else { -1 }
+        }
         libc::MADV_NORMAL..=libc::MADV_SEQUENTIAL
         | libc::MADV_DONTFORK..=libc::MADV_DODUMP
         | libc::MADV_COLD..=MADV_COLLAPSE => 0,

@@ -134,6 +134,15 @@ static void arguments(void) {
     CHECK(mremap(at, MIB / 4 * 3, MIB / 4, 0, NULL) == at);
     CHECK(others(at, MIB / 4, 5) == 0);
 
+    char *closed = map(MIB);
+    memset(closed, 6, MIB);
+    CHECK(mprotect(closed, MIB / 2, PROT_NONE) == 0);
+    CHECK(madvise(closed, MIB, MADV_POPULATE_WRITE) == -1 && madvise(closed, MIB / 2, MADV_POPULATE_READ) == -1);
+    CHECK(madvise(closed, MIB, MADV_COLD) == 0);
+    CHECK(mprotect(closed, MIB / 2, PROT_READ) == 0);
+    CHECK(madvise(closed, MIB, MADV_POPULATE_READ) == 0 && madvise(closed, MIB, MADV_POPULATE_WRITE) == -1);
+    CHECK(others(closed, MIB, 6) == 0 && munmap(closed, MIB) == 0);
+
     int ends[2];
     CHECK(pipe(ends) == 0 && write(ends[1], "abcd", 4) == 4);
     struct iovec *nowhere = (struct iovec *)strtoul("8", NULL, 10), pieces[2] = {{at, 2}, {nowhere, 2}};
