@@ -323,6 +323,7 @@ CASES = [
     Case("reservations", Scale(16, 32), Scale(128, 512), **c_program("reservations.c")),
     Case("scattered", Scale(32, 48), Scale(128, 192), c_program("scattered.c")["prepare"], scattered),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
+    Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),

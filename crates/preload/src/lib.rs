@@ -16,6 +16,7 @@ mod lent;
 mod limits;
 mod lock;
 mod maps;
+mod mutexes;
 mod next;
 mod objects;
 mod own;

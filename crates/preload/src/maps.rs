@@ -605,7 +605,7 @@ pub unsafe extern "C" fn pthread_attr_setstack(
 }
 
 /// Stops paging memory that the kernel uses where it cannot wait.
-fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
+pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     if process::settings().is_none() {
         return Ok(());
     }

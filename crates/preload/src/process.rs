@@ -39,6 +39,7 @@ static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
     crate::dlopen::find();
     crate::fork::find();
+    crate::mutexes::find();
     let variable = |name: &str| -> Option<OsString> {
         let mut at = environment;
         // SAFETY: the environment is an array of texts that ends in a null pointer.
