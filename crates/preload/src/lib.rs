@@ -26,6 +26,7 @@ mod ranges;
 mod regions;
 mod remap;
 mod sanitizers;
+mod shm;
 mod statics;
 
 #[global_allocator]

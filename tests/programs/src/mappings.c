@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
@@ -468,6 +469,76 @@ static void static_arrays(size_t bytes) {
     puts("static arrays: ok");
 }
 
+/* How often a segment is attached. */
+static unsigned long attached(int id) {
+    struct shmid_ds about;
+    CHECK(shmctl(id, IPC_STAT, &about) == 0);
+    return about.shm_nattch;
+}
+
+/* System V shared memory over paged memory, over static arrays, and where paged memory was. */
+static void segments(size_t bytes) {
+    int id = shmget(IPC_PRIVATE, MIB - PAGE, IPC_CREAT | 0600);
+    CHECK(id >= 0);
+    char *other = shmat(id, NULL, 0);
+    /* From now on it goes with the last process that has it. */
+    CHECK(other != (void *)-1 && shmctl(id, IPC_RMID, NULL) == 0);
+    char *at = map(3 * MIB, 0);
+    fill(at, 3 * MIB, 30);
+    char *middle = at + MIB + PAGE;
+    CHECK(shmat(id, middle, 0) == (void *)-1 && errno == EINVAL);
+    CHECK(shmat(id, middle + 1, SHM_REMAP) == (void *)-1 && errno == EINVAL);
+    CHECK(shmdt(middle) == -1 && errno == EINVAL);
+    CHECK(differing(at, 3 * MIB, 30) == 0);
+    CHECK(shmat(id, middle + 1, SHM_REMAP | SHM_RND) == middle && attached(id) == 2);
+    fill(middle, MIB - PAGE, 31);
+    char *more = map(bytes, 0);
+    fill(more, bytes, 32);
+    CHECK(differing(at, MIB, 30) == 0 && not_zero(at + MIB, PAGE) > 0);
+    CHECK(differing(middle, MIB - PAGE, 31) == 0 && differing(other, MIB - PAGE, 31) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(differing(middle, MIB - PAGE, 31) == 0 && differing(at, MIB, 30) == 0);
+        fill(middle, MIB - PAGE, 33);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(differing(middle, MIB - PAGE, 33) == 0 && differing(other, MIB - PAGE, 33) == 0);
+    /* What is left of it once a part has been mapped over. */
+    CHECK(mmap(middle, 5 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == middle);
+    fill(middle, 5 * PAGE, 34);
+    CHECK(shmdt(middle) == 0 && attached(id) == 1);
+    fill(more, bytes, 35);
+    CHECK(differing(middle, 5 * PAGE, 34) == 0 && differing(at, MIB, 30) == 0);
+    CHECK(munmap(at, 3 * MIB) == 0);
+    /* Its place is free now. */
+    CHECK(shmat(id, middle, 0) == middle && differing(middle, MIB - PAGE, 33) == 0);
+    CHECK(shmdt(middle) == 0 && attached(id) == 1);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        at = arrays + PAGE - (uintptr_t)arrays % PAGE;
+        fill(at, 3 * MIB, 36);
+        CHECK(shmat(id, at + MIB, SHM_REMAP) == at + MIB && differing(at + MIB, MIB - PAGE, 33) == 0);
+        fill(more, bytes, 37);
+        CHECK(differing(at, MIB, 36) == 0 && differing(at + MIB, MIB - PAGE, 33) == 0);
+        CHECK(shmdt(at + MIB) == 0 && attached(id) == 2);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(differing(more, bytes, 35) == 0 && munmap(more, bytes) == 0);
+    for (int round = 0; round < 8; round++) {
+        at = map(MIB, 0);
+        CHECK(not_zero(at, MIB) == 0);
+        fill(at, MIB, 38);
+        CHECK(munmap(at, MIB) == 0);
+    }
+    CHECK(shmdt(other) == 0);
+    puts("segments: ok");
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) * MIB;
@@ -490,5 +561,6 @@ int main(int argc, char **argv) {
     remap_wiped(bytes / 64);
     too_long(bytes);
     static_arrays(2 * bytes);
+    segments(2 * bytes);
     return 0;
 }

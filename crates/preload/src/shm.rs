@@ -1,0 +1,133 @@
+//! `shmat` and `shmdt`: System V shared memory at a place that is paged.
+//!
+//! To the kernel the arena is there already, also where nobody uses it. So a segment is attached elsewhere and moved to its place, which is not
+//! paged from then on.
+
+use crate::arena::{self, ARENA};
+use crate::maps::{after_refusal, failed, is_beyond};
+use crate::remap::mremap;
+use crate::{process, set_errno};
+use std::ffi::{c_int, c_void};
+use terapage_sys::{PAGE, thread};
+
+unsafe fn kernel_shmat(id: c_int, at: usize, flags: c_int) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_shmat, id as i64, at, flags as i64) as *mut c_void }
+}
+
+unsafe fn kernel_shmdt(at: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_shmdt, at) as c_int }
+}
+
+/// Bytes of a segment; 0 where it cannot be attached.
+fn segment_bytes(id: c_int) -> usize {
+    // SAFETY: plain data, for which zeros are a value.
+    let mut about: libc::shmid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: it writes to what is lent.
+    if unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut about) } == 0 { about.shm_segsz } else { 0 }
+}
+
+/// Where the segment lies that is attached at an address, from and to: in parts, where the program has done something to some. As the kernel has it, the first
+/// mapping that lies as far behind the address as in its segment says which that is.
+fn attached(at: usize) -> Vec<(usize, usize)> {
+    let _internal = thread::Internal::enter();
+    let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();
+    let mut segment = None;
+    let mut parts = Vec::new();
+    for line in maps.lines() {
+        // The range, the rights, the offset, the device, the file's number and its name (proc(5)).
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        let [range, _, offset, device, number, name, ..] = words[..] else { continue };
+        let hex = |text: &str| usize::from_str_radix(text, 16).ok();
+        let Some((from, to)) = range.split_once('-').and_then(|(from, to)| Some((hex(from)?, hex(to)?)))
+        else {
+            continue;
+        };
+        let lies_there = from.checked_sub(at).is_some_and(|behind| hex(offset) == Some(behind));
+        if name.starts_with("/SYSV")
+            && lies_there
+            && *segment.get_or_insert((device, number)) == (device, number)
+        {
+            parts.push((from, to));
+        }
+    }
+    parts
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void {
+    let rounds = flags & libc::SHM_RND != 0;
+    let place = if rounds { at as usize / PAGE * PAGE } else { at as usize };
+    let chosen = place != 0 && place.is_multiple_of(PAGE) && process::settings().is_some();
+    let len = if chosen { segment_bytes(id) } else { 0 };
+    let replaces = flags & libc::SHM_REMAP != 0;
+    let is_paged = arena::overlaps(place, len) || replaces && arena::may_be_paged(place, len);
+    if len == 0 || is_beyond(place, len) || !is_paged {
+        // SAFETY: the caller's promise.
+        return unsafe { kernel_shmat(id, at as usize, flags) };
+    }
+    // SAFETY: the kernel chooses the place.
+    let aside = unsafe { kernel_shmat(id, 0, flags & !(libc::SHM_REMAP | libc::SHM_RND)) };
+    if aside == failed() {
+        return aside;
+    }
+    // SAFETY: attached just now; the caller's promise.
+    let moved = unsafe { move_to(aside, place, replaces) };
+    if moved == failed() {
+        after_refusal(|| {
+            // SAFETY: the program never hears of it.
+            unsafe { kernel_shmdt(aside as usize) };
+        });
+    }
+    moved
+}
+
+/// Moves a segment that was attached just now. `replaces`: whatever is there; else only where nobody uses the place.
+unsafe fn move_to(aside: *mut c_void, place: usize, replaces: bool) -> *mut c_void {
+    // It may be longer than the program has asked for: it consists of huge pages then.
+    let Some(&(_, end)) = attached(aside as usize).last() else {
+        set_errno(libc::ENOMEM);
+        return failed();
+    };
+    let len = end - aside as usize;
+    if !replaces {
+        let mut arena = ARENA.lock();
+        if arena.ranges.is_used(place, place + len) || !arena.claim(place, place + len) {
+            set_errno(libc::EINVAL);
+            return failed();
+        }
+        arena.ranges.take_exactly(place, place + len);
+    }
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the caller's promise.
+    let moved = unsafe { mremap(aside, len, len, flags, place as *mut c_void) };
+    if moved == failed() && !replaces {
+        after_refusal(|| ARENA.lock().give(place, place + len, false));
+    }
+    moved
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmdt(at: *const c_void) -> c_int {
+    if !arena::contains(at as usize) {
+        // SAFETY: the caller's promise.
+        return unsafe { kernel_shmdt(at as usize) };
+    }
+    let mut arena = ARENA.lock();
+    let parts = attached(at as usize);
+    if parts.is_empty() || !(at as usize).is_multiple_of(PAGE) {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    for (from, to) in parts {
+        // What shares a block with something else is not the segment's any more either.
+        arena.renew(from, to);
+        arena.give(from, to, false);
+    }
+    0
+}
