@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import Callable
 
-from harness import ROOT, Failed, check, need, wait_for
+from harness import ROOT, Failed, Skipped, check, need, wait_for
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "src")
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -115,6 +115,12 @@ def server(runner, scale):
     for place in (runner.place, store):
         os.chmod(place, 0o777)
     runner.run([runner.shared("server"), str(scale.amount)])
+
+
+def namespaces_prepare(runner, scale):
+    if subprocess.run(["unshare", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL).returncode != 0:
+        raise Skipped("a namespace of processes takes root")
+    c_program("namespaces.c")["prepare"](runner, scale)
 
 
 def text(runner, scale):
@@ -324,6 +330,7 @@ CASES = [
     Case("scattered", Scale(32, 48), Scale(128, 192), c_program("scattered.c")["prepare"], scattered),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
+    Case("namespaces", Scale(8, 16), Scale(64, 320), namespaces_prepare, c_program("namespaces.c")["body"]),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),

@@ -193,13 +193,18 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_dup3, old as i64, new as i64, flags as i64) as c_int }
 }
 
+/// Whether the calling thread shares its descriptors with the pager's threads alone, who work with the same ones: then it may be told that they are its own.
+pub fn has_own_descriptors() -> bool {
+    last::has_one_thread()
+}
+
 /// # Safety
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let unshare = libc::CLOSE_RANGE_UNSHARE as c_int;
     if flags & unshare != 0 && process::settings().is_some() && first <= last {
-        if !last::has_one_thread() {
+        if !has_own_descriptors() {
             crate::set_errno(libc::ENOMEM);
             return -1;
         }
@@ -223,24 +228,6 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_close_range, from as u64, last as u64, flags as i64) as c_int }
-}
-
-/// The pager's thread and the program's work with the same descriptors. A program of one thread shares them with nobody else: there is nothing to do.
-///
-/// # Safety
-/// As the C library has it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
-    let mut flags = flags;
-    if flags & libc::CLONE_FILES != 0 && process::settings().is_some() {
-        if !last::has_one_thread() {
-            crate::set_errno(libc::ENOMEM);
-            return -1;
-        }
-        flags &= !libc::CLONE_FILES;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_unshare, flags as i64) as c_int }
 }
 
 /// # Safety

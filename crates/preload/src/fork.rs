@@ -91,7 +91,7 @@ pub unsafe extern "C" fn fork() -> libc::pid_t {
     if let Some(place) = place {
         if hold() {
             // The child, and its pager's thread.
-            had_room = rehearse(2) == 2;
+            had_room = rehearse(2);
             if !had_room {
                 place.store(0, SeqCst);
                 let_go();
@@ -194,9 +194,11 @@ fn let_go() {
     }
 }
 
-/// Begins threads that do nothing, as the child begins its pager's: so many at once, or fewer where there may be no more. How many.
-fn rehearse(threads: u32) -> u32 {
+/// Begins threads that do nothing, as the child begins its pager's: so many at once, or fewer where there may be no more. `false`: fewer. Where
+/// children get a namespace of processes of their own (EINVAL), only they begin threads: there is no rehearsal.
+fn rehearse(threads: u32) -> bool {
     let (begun, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let mut barred = false;
     let begin = |_: &u32| {
         let (begun, over) = (begun.clone(), over.clone());
         let work = move || {
@@ -206,7 +208,9 @@ fn rehearse(threads: u32) -> u32 {
                 thread::wait(&over, 0);
             }
         };
-        thread::spawn_quiet(c"terapage-fork", work).is_ok()
+        let spawned = thread::spawn_quiet(c"terapage-fork", work);
+        barred = spawned.as_ref().is_err_and(|error| error.errno() == libc::EINVAL);
+        spawned.is_ok()
     };
     let count = (0..threads).take_while(begin).count() as u32;
     loop {
@@ -217,7 +221,7 @@ fn rehearse(threads: u32) -> u32 {
     }
     over.store(1, SeqCst);
     thread::wake(&over);
-    count
+    count == threads || barred
 }
 
 /// Touches what the C library touches in the child before that has a pager, apart from [`rehearse`]. The caller has locked the streams'

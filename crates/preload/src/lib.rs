@@ -17,6 +17,7 @@ mod limits;
 mod lock;
 mod maps;
 mod mutexes;
+mod namespaces;
 mod next;
 mod objects;
 mod own;

@@ -187,10 +187,14 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
     }
     // SAFETY: no thread took it.
     drop(unsafe { Box::from_raw(argument) });
-    let call = if errno == libc::EAGAIN {
-        "pthread_create; there may be no more threads and processes (ulimit -u, or pids.max of the cgroup)"
-    } else {
-        "pthread_create"
+    let call = match errno {
+        libc::EAGAIN => {
+            "pthread_create; there may be no more threads and processes (ulimit -u, or pids.max of the cgroup)"
+        }
+        libc::EINVAL => {
+            "pthread_create; its children get a namespace of processes of their own (unshare): only they may begin threads"
+        }
+        _ => "pthread_create",
     };
     Err(crate::Error { call, source: std::io::Error::from_raw_os_error(errno) })
 }

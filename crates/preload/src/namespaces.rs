@@ -1,0 +1,52 @@
+//! Programs whose children get a namespace of processes of their own: those that begin containers.
+//!
+//! From then on Linux begins no thread in the process itself (EINVAL), so its pager is started before. A child of a fork is in the new namespace, and begins its
+//! pager's as ever.
+
+use crate::arena::ARENA;
+use crate::{exit, process};
+use libc::{CLONE_NEWPID, CLONE_NEWUSER, CLONE_SIGHAND, CLONE_THREAD, CLONE_VM};
+use std::ffi::c_int;
+
+/// What only a process with one thread may ask for.
+const FOR_ONE_THREAD: c_int = CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
+
+/// Which namespace a descriptor stands for (`linux/nsfs.h`).
+const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
+
+/// Starts the pager where what the program asks for would keep it from that later.
+fn start_before(flags: c_int) {
+    if flags & CLONE_NEWPID != 0 && flags & FOR_ONE_THREAD == 0 && process::settings().is_some() {
+        let mut arena = ARENA.lock();
+        if arena.pager.is_none() {
+            arena.start();
+        }
+    }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    let mut flags = flags;
+    if flags & libc::CLONE_FILES != 0 && process::settings().is_some() {
+        if !exit::has_own_descriptors() {
+            crate::set_errno(libc::ENOMEM);
+            return -1;
+        }
+        flags &= !libc::CLONE_FILES;
+    }
+    start_before(flags);
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_unshare, flags as i64) as c_int }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
+    // SAFETY: no memory is touched.
+    start_before(if kind == 0 { unsafe { libc::ioctl(fd, NS_GET_NSTYPE) }.max(0) } else { kind });
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_setns, fd as i64, kind as i64) as c_int }
+}
