@@ -331,6 +331,7 @@ CASES = [
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
     Case("namespaces", Scale(8, 16), Scale(64, 320), namespaces_prepare, c_program("namespaces.c")["body"]),
+    Case("personality", Scale(8, 16), Scale(64, 320), **c_program("personality.c")),
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),

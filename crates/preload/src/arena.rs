@@ -406,7 +406,7 @@ impl Arena {
         let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
         for (from, to) in parts {
             // SAFETY: it is the program's own, and is as it was before the call.
-            if unsafe { libc::syscall(libc::SYS_mprotect, from, to - from, rights) } == 0 {
+            if memory::alike(|| unsafe { libc::syscall(libc::SYS_mprotect, from, to - from, rights) }) == 0 {
                 self.kept.remove(from, to);
                 self.readmit(from, to);
             }

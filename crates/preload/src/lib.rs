@@ -21,6 +21,7 @@ mod namespaces;
 mod next;
 mod objects;
 mod own;
+mod personality;
 mod privileges;
 mod process;
 mod ranges;

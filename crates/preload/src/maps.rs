@@ -335,7 +335,8 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
                 return 0;
             }
             // SAFETY: the caller's promise.
-            let answer = unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };
+            let change = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };
+            let answer = if prot == READ_WRITE { memory::alike(change) } else { change() };
             if answer == 0 {
                 arena.dress(from, from + len, prot == libc::PROT_NONE);
                 if prot == READ_WRITE {
@@ -365,7 +366,8 @@ fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
         }
     }
     // SAFETY: the program asks for it, and what is paged and was readable and writable is so still.
-    let answer = unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };
+    let change = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };
+    let answer = if prot == READ_WRITE { memory::alike(change) } else { change() };
     if answer == 0 && prot == READ_WRITE {
         for (from, to) in statics::within(at, len) {
             arena.readmit(from, to);

@@ -1,7 +1,7 @@
 //! Address space.
 
 use crate::{Error, Result, check};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of a huge page.
 pub const HUGE: usize = 2 << 20;
@@ -77,7 +77,7 @@ unsafe fn map(at: *mut u8, len: usize, flags: i32) -> Result<*mut u8> {
 unsafe fn map_with(at: *mut u8, len: usize, prot: i32, flags: i32) -> Result<*mut u8> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: as the callers argue.
-    let answer = unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, -1i64, 0i64) };
+    let answer = alike(|| unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, -1i64, 0i64) });
     if answer == -1 { Err(Error::last("mmap")) } else { Ok(answer as *mut u8) }
 }
 
@@ -108,6 +108,41 @@ pub fn is_locked_when_mapped() -> Result<bool> {
         libc::syscall(libc::SYS_munmap, at, crate::PAGE);
         Ok(dropped < 0)
     }
+}
+
+/// Whether a thread's personality (`personality(2)`) was changed so that what it maps to be read has other rights than before, and whether it could be
+/// executed before.
+static CHANGED: AtomicBool = AtomicBool::new(false);
+static EXECUTABLE: AtomicBool = AtomicBool::new(false);
+
+const READ_IMPLIES_EXEC: i64 = libc::READ_IMPLIES_EXEC as i64;
+
+/// The calling thread's personality was one, and is another.
+pub fn personality_changed(was: i64, is: i64) {
+    if (was ^ is) & READ_IMPLIES_EXEC != 0 && !CHANGED.load(Relaxed) {
+        EXECUTABLE.store(was & READ_IMPLIES_EXEC != 0, Relaxed);
+        CHANGED.store(true, Relaxed);
+    }
+}
+
+/// Maps memory, or changes its rights, as by the personality that the process had at first: pages move only between memory of the same rights.
+pub fn alike<T>(change: impl FnOnce() -> T) -> T {
+    if !CHANGED.load(Relaxed) {
+        return change();
+    }
+    // SAFETY: it is this thread's alone, and set back below; this number only asks.
+    let personality = |to: i64| unsafe { libc::syscall(libc::SYS_personality, to) };
+    let now = personality(0xffff_ffff);
+    if (now & READ_IMPLIES_EXEC != 0) == EXECUTABLE.load(Relaxed) {
+        return change();
+    }
+    personality(now ^ READ_IMPLIES_EXEC);
+    let changed = change();
+    let errno = std::io::Error::last_os_error();
+    personality(now);
+    // SAFETY: the location is this thread's own.
+    unsafe { *libc::__errno_location() = errno.raw_os_error().unwrap_or(0) };
+    changed
 }
 
 /// Gives address space back.

@@ -169,7 +169,7 @@ static void owner_dies(int protocol) {
 
 int main(int argc, char **argv) {
     bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) * MIB;
-    rounds = (long)(bytes / MIB) * 250;
+    rounds = (long)(bytes / MIB) * 100;
     data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(data != MAP_FAILED);
     void *small = malloc(sizeof(pthread_mutex_t)), *large = malloc(2 * MIB);
