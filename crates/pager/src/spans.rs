@@ -23,11 +23,14 @@ impl Spans {
 
     /// Whether any address from `from` to `to` is in.
     pub fn meets(&self, from: usize, to: usize) -> bool {
-        self.ranges.range(..to).next_back().is_some_and(|(_, &end)| end > from)
+        from < to && self.ranges.range(..to).next_back().is_some_and(|(_, &end)| end > from)
     }
 
-    /// The parts of `from` to `to` that are in.
+    /// The parts of `from` to `to` that are in; none is empty.
     pub fn within(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
+        if from >= to {
+            return Vec::new();
+        }
         let before = self.ranges.range(..=from).next_back().map_or(from, |(&start, _)| start);
         let parts = self.ranges.range(before..to).filter(|&(_, &end)| end > from);
         parts.map(|(&start, &end)| (start.max(from), end.min(to))).collect()
@@ -115,6 +118,7 @@ mod tests {
             model[from..to].fill(on);
             let (low, high) = (state >> 20 & 31, 32 + (state >> 26 & 31));
             assert_eq!(spans.meets(low, high), model[low..high].contains(&true));
+            assert!(!spans.meets(low, low) && spans.within(low, low).is_empty());
             let marked = |parts: Vec<(usize, usize)>| {
                 let mut all = [false; 64];
                 parts.iter().for_each(|&(from, to)| all[from..to].fill(true));

@@ -613,7 +613,9 @@ impl Arena {
             if is_closed {
                 memory::advise(at, to - at, libc::MADV_NOHUGEPAGE);
                 if self.pager.is_some() {
-                    memory::advise(at, to - at, libc::MADV_DONTFORK);
+                    for (from, end) in self.mapped.without(at, to) {
+                        memory::advise(from, end - from, libc::MADV_DONTFORK);
+                    }
                 }
             }
         }
