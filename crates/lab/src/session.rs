@@ -356,10 +356,11 @@ impl Session {
             Err(run) => return Ok(run),
         };
         let counters = fs::read_to_string(stats.path()).ok();
-        let counters = counters.and_then(|text| serde_json::from_str(&text).ok());
-        if finished.end == End::Done && counters.is_none() {
-            // Its figures would be those of a program that was not paged.
-            return Ok(failed(Contender::Terapage, "it left no counters, so it was not paged".into()));
+        let counters: Option<serde_json::Value> = counters.and_then(|text| serde_json::from_str(&text).ok());
+        if finished.end == End::Done && !counters.as_ref().is_some_and(was_paged) {
+            // Its figures would be those of memory.
+            let why = "by its counters it was not paged (its data must be over half of --memory)";
+            return Ok(failed(Contender::Terapage, why.into()));
         }
         Ok(Run {
             round: 0,
@@ -471,6 +472,11 @@ fn terminal_columns(out: &impl AsFd) -> Option<usize> {
     // SAFETY: the descriptor is open for the call, and `size` is ours to write to.
     let answer = unsafe { libc::ioctl(out.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
     (answer == 0).then_some(size.ws_col.into())
+}
+
+/// Whether these are the counters of a program that was paged: one that never grew large enough leaves counters too, without a start.
+fn was_paged(counters: &serde_json::Value) -> bool {
+    counters["started_s"].as_u64().is_some_and(|started| started > 0)
 }
 
 /// A run that came to nothing.
