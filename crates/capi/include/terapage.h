@@ -42,8 +42,9 @@ extern "C" {
 struct tera_options {
     size_t size;          /* sizeof(struct tera_options) */
     uint64_t memory;      /* the budget, bytes; default: half of the machine's memory */
-    const char *store;    /* a directory on a disk, an empty file there, or a block device;
-                              default: $TMPDIR, /var/tmp or /tmp */
+    const char *store;    /* a directory on a disk, an empty file there, or a block device, whose
+                              content is lost; default: the first of $TMPDIR, /var/tmp, /tmp and
+                              the current directory that is on a disk and can be written */
     size_t block;         /* bytes that move together: 4096 to 2097152, a power of two; default 16384 */
     const char *policy;   /* replacement: auto, lru, fifo, clock, s3fifo, 2q, arc */
     const char *prefetch; /* auto, sequential, stride, trend, off */

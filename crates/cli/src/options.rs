@@ -14,7 +14,7 @@ pub struct Options {
     /// Memory that the program's data may take: 4G, 500M, or 50% of the machine or container
     #[arg(short, long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     memory: Option<OsString>,
-    /// Where the rest lives: a directory, an empty file or a block device; repeat it for several
+    /// Where the rest lives: a directory, an empty file, or a block device, whose content is lost; repeat it for several
     #[arg(short, long, value_name = "[file:]PATH", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
     store: Vec<OsString>,
     /// How blocks spread over several stores: simple (fill one, then the next) or round-robin

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the stand-in's counters say: 4 frames, 40 blocks read.
-const STATS: &str = r#"{"started_s": 1, "block_bytes": 8192, "budget_bytes": 32768, "page_in_bytes": 327680}"#;
+const STATS: &str =
+    r#"{"started_s": 1, "block_bytes": 8192, "budget_bytes": 32768, "page_in_bytes": 327680}"#;
 
 /// The example program, which `cargo test` builds beside the tests.
 fn lab() -> Option<PathBuf> {

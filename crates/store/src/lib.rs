@@ -9,6 +9,7 @@ mod faulty;
 mod files;
 mod member;
 mod ram;
+mod signature;
 
 pub use faulty::{Faults, Faulty};
 pub use files::{Files, Placement};

@@ -4,11 +4,11 @@
 //! the kernel gives them back with the last descriptor, however the process ends. The file that was named stays
 //! empty. So SIGKILL leaves nothing, and programs that name the same file do not get in each other's way.
 
-use crate::{EXTENT, Error};
-use std::fs::Metadata;
-use std::io::ErrorKind;
+use crate::{EXTENT, Error, signature};
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::fd::RawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use terapage_sys::file::{self, Opened};
 
@@ -66,7 +66,9 @@ impl Kind {
         };
         match found.file_type() {
             kind if kind.is_dir() => Ok(Kind::Directory),
-            kind if kind.is_block_device() => Ok(Kind::Device),
+            kind if kind.is_block_device() => {
+                no_signature(path).map(|()| Kind::Device).map_err(|why| unfit(&why))
+            }
             kind if kind.is_file() => beside(path, &found).map(Kind::File).map_err(|why| unfit(&why)),
             _ => Err(unfit("is no directory, regular file or block device")),
         }
@@ -86,6 +88,18 @@ fn beside(path: &Path, found: &Metadata) -> Result<PathBuf, String> {
     match std::fs::metadata(&directory) {
         Ok(parent) if parent.dev() == found.dev() => Ok(directory),
         _ => Err("is a mount by itself (name a directory on that file system)".to_owned()),
+    }
+}
+
+/// Refuses a device that has a file system or the like. One that cannot be read is refused when it is opened.
+fn no_signature(path: &Path) -> Result<(), String> {
+    let Ok(mut device) = File::open(path) else { return Ok(()) };
+    let size = device.seek(SeekFrom::End(0)).unwrap_or(0);
+    match signature::found(size, |bytes, offset| device.read_at(bytes, offset).unwrap_or(0)) {
+        None => Ok(()),
+        Some(what) => {
+            Err(format!("has {what} (empty it with wipefs -a {}, or name another)", path.display()))
+        }
     }
 }
 
