@@ -93,7 +93,7 @@ fn command() -> ExitCode {
         Command::Stat(stat) => stat.run(),
         Command::Top(top) => top.run(),
         Command::Doctor(doctor) => doctor.run(),
-        Command::Lab(lab) => lab.run().map(|()| ExitCode::SUCCESS),
+        Command::Lab(lab) => lab.run(),
         Command::Advise(advise) => advise.run().map(|()| ExitCode::SUCCESS),
         Command::Sim(sim) => sim.run().map(|()| ExitCode::SUCCESS),
         Command::Completions(completions) => completions.run(Cli::command()),

@@ -181,12 +181,8 @@ impl Partial {
             store.check()?;
             store.0 = absolute("store", &store.0)?;
         }
-        if let Some(block) = settings.block.filter(|block| settings.memory.0 / block.0 < FRAMES_MIN) {
-            let why = format!(
-                "{} holds fewer than {FRAMES_MIN} blocks of {block} (raise --memory or lower --block)",
-                settings.memory
-            );
-            return Err(Error::Value { name: "memory".to_owned(), why });
+        if let Some(block) = settings.block {
+            check_block(settings.memory, block)?;
         }
         if let Some(size) = settings.store_size {
             store::check_room(&settings.stores, size)?;
@@ -248,6 +244,19 @@ fn share_of_machine(percent: f64) -> Result<Size, Error> {
 /// Blocks that a budget must hold at least.
 const FRAMES_MIN: u64 = 8;
 
+/// Whether a budget of `memory` holds enough blocks of `block` bytes.
+///
+/// # Errors
+/// It does not; one line.
+pub fn check_block(memory: Size, block: Size) -> Result<(), Error> {
+    if memory.0 / block.0 >= FRAMES_MIN {
+        return Ok(());
+    }
+    let why =
+        format!("{memory} holds fewer than {FRAMES_MIN} blocks of {block} (raise --memory or lower --block)");
+    Err(Error::Value { name: "memory".to_owned(), why })
+}
+
 fn absolute(name: &str, path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path)
         .map_err(|e| Error::Value { name: name.to_owned(), why: format!("{}: {e}", path.display()) })
@@ -263,11 +272,24 @@ fn takes_output(path: &Path) -> Result<(), String> {
         }
         _ => {}
     }
-    let Some(directory) = path.parent().filter(|directory| directory.is_dir()) else {
-        return Err("is in a directory that does not exist".to_owned());
+    can_be_made(path)
+}
+
+/// Whether a file can be made in the directory of `path`, in words that follow the path.
+///
+/// # Errors
+/// It cannot; one line.
+pub fn can_be_made(path: &Path) -> Result<(), String> {
+    let directory = match path.parent() {
+        Some(directory) if directory.as_os_str().is_empty() => Path::new("."),
+        Some(directory) => directory,
+        None => return Err("is no file (name a file)".to_owned()),
     };
+    if !directory.is_dir() {
+        return Err("is in a directory that does not exist (make it, or name another file)".to_owned());
+    }
     access(directory, Access::WRITE_OK | Access::EXEC_OK)
-        .map_err(|error| format!("is in a directory that cannot be written: {error}"))
+        .map_err(|error| format!("is in a directory that cannot be written: {error} (name another file)"))
 }
 
 fn one_of(name: &str, value: &str, names: &[&str]) -> Result<(), Error> {

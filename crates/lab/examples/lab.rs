@@ -12,7 +12,7 @@ struct Lab {
 
 fn main() -> ExitCode {
     match Lab::parse().command.run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("lab: {error:#}");
             ExitCode::FAILURE

@@ -19,6 +19,8 @@ mod statistics;
 mod swap;
 mod workload;
 
+use std::process::ExitCode;
+
 /// Programs larger than memory: in memory, on swap, on mmap, on Terapage.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -37,20 +39,20 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the experiment and prints its report.
+    /// Runs the experiment and prints its report; the status says whether all that was asked for was measured.
     ///
     /// # Errors
     /// When an option is wrong, nothing can be measured, or a signal ends it. Nothing that was
     /// set up is left.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Command::Scan(scan) => scan.run(),
             Command::Random(random) => random.run(),
             Command::Sort(sort) => sort.run(),
-            Command::Workload(workload) => workload.run(),
+            Command::Workload(workload) => workload.run().map(|()| ExitCode::SUCCESS),
             Command::Janitor => {
                 janitor::serve();
-                Ok(())
+                Ok(ExitCode::SUCCESS)
             }
         }
     }

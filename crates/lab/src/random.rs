@@ -4,9 +4,10 @@ use crate::fio::{self, Pattern};
 use crate::janitor::OwnedFile;
 use crate::report::{Run, Side, Unit};
 use crate::runner::{self, End};
-use crate::session::{Common, Contender, Session, failed};
+use crate::session::{Common, Contender, EXIT_STATUS, Session, failed};
 use crate::sizes::Sizes;
 use std::cell::Cell;
+use std::process::ExitCode;
 use terapage_config::Size;
 
 const MIB: u64 = 1 << 20;
@@ -19,6 +20,7 @@ const SCALING: [(u32, f64); 2] = [(2, 1.8), (4, 3.0)];
 
 /// Options of `random`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_STATUS)]
 pub struct Random {
     #[command(flatten)]
     sizes: Sizes,
@@ -29,7 +31,7 @@ pub struct Random {
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// Threads, one pass for each.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [1, 2, 4], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
     /// Seed of the places that are read.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -43,7 +45,7 @@ const ABLE: [Contender; 5] =
 
 impl Random {
     /// Runs the experiment.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let limits = self.sizes.limits()?;
         let mut session = Session::start("random", self.common, &ABLE, &limits)?;
         let threads: Vec<String> = self.threads.iter().map(u32::to_string).collect();

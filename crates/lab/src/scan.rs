@@ -4,14 +4,16 @@ use crate::fio::{self, Pattern};
 use crate::janitor::OwnedFile;
 use crate::report::{Run, Side, Unit};
 use crate::runner::{self, End};
-use crate::session::{Common, Contender, Session, failed};
+use crate::session::{Common, Contender, EXIT_STATUS, Session, failed};
 use crate::sizes::Sizes;
+use std::process::ExitCode;
 use terapage_config::Size;
 
 const MIB: u64 = 1 << 20;
 
 /// Options of `scan`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_STATUS)]
 pub struct Scan {
     #[command(flatten)]
     sizes: Sizes,
@@ -27,7 +29,7 @@ const ABLE: [Contender; 5] =
 
 impl Scan {
     /// Runs the experiment.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let limits = self.sizes.limits()?;
         let mut session = Session::start("scan", self.common, &ABLE, &limits)?;
         let (data, threads) = (limits.data.to_string(), self.threads.to_string());

@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 use std::{env, fs, process};
 use terapage_config::Size;
@@ -66,6 +67,12 @@ impl Contender {
     }
 }
 
+/// What stands below the help of each experiment.
+pub const EXIT_STATUS: &str = "\
+Exit status:
+  0; 1 where a run failed, or a contender that --contenders names could not take part; 125 where an option is
+  wrong or nothing can be measured. That a run was killed or took too long is a finding, and no failure.";
+
 /// A size of at least `least` bytes, from what was given for `option`.
 ///
 /// # Errors
@@ -89,6 +96,8 @@ pub struct Session {
     /// Who takes part, in this order.
     pub contenders: Vec<Contender>,
     left_out: Vec<(String, String)>,
+    /// Who was named by `--contenders`.
+    named: Vec<Contender>,
     rounds: u32,
     json: Option<PathBuf>,
     program: PathBuf,
@@ -129,6 +138,9 @@ impl Session {
     /// # Errors
     /// When an option is wrong or the janitor cannot be started.
     pub fn start(name: &str, common: Common, able: &[Contender], limits: &Limits) -> anyhow::Result<Session> {
+        if let Some(path) = &common.json {
+            check_output(path).map_err(|why| anyhow!("--json: {} {why}", path.display()))?;
+        }
         let directory =
             common.dir.canonicalize().with_context(|| format!("--dir {}", common.dir.display()))?;
         ensure!(directory.is_dir(), "--dir {}: not a directory", directory.display());
@@ -141,7 +153,7 @@ impl Session {
         let janitor = Janitor::start(&program, &janitor).context("the janitor cannot be started")?;
         let wanted: BTreeSet<Contender> = match common.contenders.is_empty() {
             true => able.iter().copied().collect(),
-            false => common.contenders.into_iter().collect(),
+            false => common.contenders.iter().copied().collect(),
         };
         let mut session = Session {
             janitor,
@@ -150,6 +162,7 @@ impl Session {
             timeout: Duration::from_secs(common.timeout),
             contenders: Vec::new(),
             left_out: Vec::new(),
+            named: common.contenders,
             rounds: common.rounds,
             json: common.json,
             program,
@@ -437,11 +450,11 @@ impl Session {
         Report::new(experiment, setting, unit, machine, std::mem::take(&mut self.left_out), runs)
     }
 
-    /// Prints the report, as a table and, where asked for, as JSON.
+    /// Prints the report, as a table and, where asked for, as JSON. The status says whether all that was asked for was measured.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn publish(&self, report: &Report) -> anyhow::Result<()> {
+    pub fn publish(&self, report: &Report) -> anyhow::Result<ExitCode> {
         let json = || serde_json::to_string_pretty(report);
         let table = || report.text(columns(&io::stdout()));
         match &self.json {
@@ -456,7 +469,29 @@ impl Session {
             }
             None => io::stdout().write_all(table().as_bytes())?,
         }
-        Ok(())
+        // To be killed, or to take too long, is a finding.
+        let failed = report.runs.iter().any(|run| matches!(run.end, End::Failed(_)));
+        let missing = |named: &Contender| report.left_out.iter().any(|(name, _)| name == named.name());
+        Ok(match failed || self.named.iter().any(missing) {
+            true => ExitCode::FAILURE,
+            false => ExitCode::SUCCESS,
+        })
+    }
+}
+
+/// Whether a report can be written to `path`, in words that follow the path.
+fn check_output(path: &Path) -> Result<(), String> {
+    match fs::metadata(path) {
+        _ if path == Path::new("-") => Ok(()),
+        Ok(found) if found.is_dir() => Err("is a directory (name a file)".into()),
+        // What is there is not touched, and a pipe not opened: the report comes later.
+        Ok(found) if !found.is_file() => Ok(()),
+        Ok(_) => fs::File::options()
+            .append(true)
+            .open(path)
+            .map(drop)
+            .map_err(|error| format!("cannot be written: {error} (name another file)")),
+        Err(_) => terapage_config::can_be_made(path),
     }
 }
 

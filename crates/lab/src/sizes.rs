@@ -1,6 +1,8 @@
 //! The sizes that experiments on one array have in common.
 
 use crate::session::{Limits, size};
+use anyhow::anyhow;
+use terapage_config::{Partial, Size, check_block};
 
 const MIB: u64 = 1 << 20;
 
@@ -24,12 +26,15 @@ impl Sizes {
     /// # Errors
     /// One that is none, or too small; one line.
     pub fn limits(&self) -> anyhow::Result<Limits> {
-        Ok(Limits {
-            data: size("--data", &self.data, MIB)?,
-            memory: size("--memory", &self.memory, MIB)?,
-            block: self.block.as_deref().map(|text| size("--block", text, 4096)).transpose()?,
-            options: Vec::new(),
-            window: None,
-        })
+        let (data, memory) = (size("--data", &self.data, MIB)?, size("--memory", &self.memory, MIB)?);
+        let mut settings = Partial::default();
+        if let Some(text) = &self.block {
+            settings.set("block", text.as_ref()).map_err(|why| anyhow!("--block: {why}"))?;
+        }
+        let block = settings.block.flatten();
+        if let Some(block) = block {
+            check_block(Size(memory), block)?;
+        }
+        Ok(Limits { data, memory, block: block.map(|Size(bytes)| bytes), options: Vec::new(), window: None })
     }
 }

@@ -4,13 +4,14 @@ use crate::janitor::OwnedFile;
 use crate::optimum::Optima;
 use crate::report::{Optimum, Run, Side, Unit};
 use crate::runner::{self, End, Finished};
-use crate::session::{Common, Contender, Limits, Session, failed, size};
+use crate::session::{Common, Contender, EXIT_STATUS, Limits, Session, failed, size};
 use crate::workload::{Pass, SplitMix};
 use anyhow::Context;
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use terapage_config::Size;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -28,6 +29,7 @@ const OF_OPTIMUM: f64 = 1.25;
 
 /// Options of `sort`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_STATUS)]
 pub struct Sort {
     /// Bytes of text. It is kept in the directory for later runs.
     #[arg(long, value_name = "SIZE", default_value = "600MB", allow_hyphen_values = true)]
@@ -66,7 +68,7 @@ impl Entrant {
 
 impl Sort {
     /// Runs the experiment.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
         let bytes = size("--size", &self.size, 1000)?;
         let budgets = self.budgets(bytes)?;
         let record_window = self.record_window.map(|text| size("--record-window", &text, MIB)).transpose()?;
