@@ -76,6 +76,33 @@ impl Check {
     }
 }
 
+impl Check {
+    /// A failure by a message that ends in what mends it, in parentheses; `fix` where it does not.
+    fn of(name: &'static str, message: &str, fix: &str) -> Check {
+        let parts = message.strip_suffix(')').and_then(|text| text.split_at_checked(opening(text)?));
+        match parts {
+            Some((found, advice)) => Check::failure(name, found.trim_end(), &advice[1..]),
+            None => Check::failure(name, message, fix),
+        }
+    }
+}
+
+/// Where the parenthesis opens that would be closed at the end of `text`.
+fn opening(text: &str) -> Option<usize> {
+    let mut open = 1;
+    for (at, c) in text.char_indices().rev() {
+        match c {
+            ')' => open += 1,
+            '(' => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
 impl Doctor {
     /// Runs all checks and prints them.
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -86,13 +113,11 @@ impl Doctor {
                 checks.push(memory(&settings));
                 checks.extend(settings.stores.iter().map(|store| check_store(&store.0, settings.memory)));
             }
-            Err(error) => {
-                checks.push(Check::failure("settings", format!("{error:#}"), "correct the setting"))
-            }
+            Err(error) => checks.push(Check::of("settings", &format!("{error:#}"), "correct the setting")),
         }
         checks.push(match library::find() {
             Ok(path) => Check::ok("library", path.display().to_string()),
-            Err(error) => Check::failure("library", format!("{error:#}"), "install terapage again"),
+            Err(error) => Check::of("library", &format!("{error:#}"), "install terapage again"),
         });
         let works = checks.iter().all(|check| check.status != Status::Failure);
         print(&if self.json { to_json(&checks, works) } else { to_text(&checks, works) })?;
@@ -210,7 +235,7 @@ fn check_store(path: &Path, budget: Size) -> Check {
             let found = format!("{shown} takes no direct I/O: blocks go through the page cache");
             return Check::warning(name, found, other);
         }
-        Err(error) => return Check::failure(name, error.to_string(), other),
+        Err(error) => return Check::of(name, &error.to_string(), other),
     }
     if !path.is_dir() && !path.is_file() {
         return Check::ok(name, format!("{shown} takes direct I/O"));
@@ -238,6 +263,16 @@ mod tests {
         assert_eq!(value["works"], false);
         assert_eq!(value["checks"][1]["status"], "failure");
         assert_eq!(value["checks"][1]["fix"], "mend it");
+    }
+
+    #[test]
+    fn the_messages_own_advice_is_the_fix() {
+        let check = Check::of("a", "b is wrong (write c (or d), as in e)", "mend it");
+        assert_eq!((&*check.found, check.fix.as_deref()), ("b is wrong", Some("write c (or d), as in e")));
+        for message in ["b is wrong", "b) is wrong)", "(b) is wrong"] {
+            let check = Check::of("a", message, "mend it");
+            assert_eq!((&*check.found, check.fix.as_deref()), (message, Some("mend it")));
+        }
     }
 
     #[test]
