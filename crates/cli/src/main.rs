@@ -140,8 +140,20 @@ fn usage(error: &clap::Error) -> ExitCode {
     let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let lines = lines.filter(|line| !line.contains("as a value, use"));
     let message = lines.collect::<Vec<_>>().join(" ").replace("  tip: ", "; ");
-    complain(&format!("{} (see terapage --help)", message.trim_start_matches("error: ").trim()));
+    complain(&format!("{} (see {} --help)", message.trim_start_matches("error: ").trim(), asked()));
     ExitCode::from(OWN_ERROR)
+}
+
+/// The command that was asked for, with the subcommands that it has, as in `terapage lab scan`.
+fn asked() -> String {
+    let mut command = Cli::command();
+    let mut name = command.get_name().to_owned();
+    for word in std::env::args_os().skip(1) {
+        let Some(subcommand) = command.find_subcommand(&word).cloned() else { break };
+        name = format!("{name} {}", subcommand.get_name());
+        command = subcommand;
+    }
+    name
 }
 
 #[cfg(test)]
