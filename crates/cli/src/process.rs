@@ -3,6 +3,7 @@
 use anyhow::{Context, bail};
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -28,7 +29,12 @@ impl Paged {
         if !process.exists() {
             bail!("there is no process {pid}");
         }
-        let descriptors = fs::read_dir(process.join("fd")).with_context(|| format!("process {pid}"))?;
+        let descriptors = match fs::read_dir(process.join("fd")) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                bail!("process {pid} may not be looked into (run this as that process's user, or as root)");
+            }
+            other => other.with_context(|| format!("process {pid}"))?,
+        };
         let wanted = format!("/memfd:{FILE_NAME}");
         // One that closes while this reads is no error.
         for descriptor in descriptors.flatten() {
@@ -72,6 +78,21 @@ impl Paged {
 fn name(process: &Path) -> String {
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
     name.trim_end().chars().filter(|c| !c.is_control()).collect()
+}
+
+/// What is said of a process that has no counters.
+pub fn not_paged(pid: u32) -> String {
+    format!("process {pid} is not paged (not started with terapage run, or below half of its budget)")
+}
+
+/// Whether there are processes that may not be looked into.
+pub fn some_are_hidden() -> bool {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit));
+    let look = |path: &Path| fs::read_dir(path.join("fd"));
+    processes
+        .map(|entry| entry.path())
+        .any(|path| look(&path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied))
 }
 
 /// All paged processes that may be looked at, by id. One that only inherited the counters of

@@ -1,6 +1,6 @@
 //! `terapage stat`: a process's counters, once.
 
-use crate::{complain, print, process::Paged, regions};
+use crate::{complain, print, process, process::Paged, regions};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -38,7 +38,7 @@ impl Stat {
             }
         };
         let Some((paged, snapshot)) = paged.and_then(|paged| paged.snapshot().map(|now| (paged, now))) else {
-            complain(&format!("process {} is not paged (start it with terapage run)", self.pid));
+            complain(&process::not_paged(self.pid));
             return Ok(ExitCode::FAILURE);
         };
         if self.json {

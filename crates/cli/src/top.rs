@@ -38,7 +38,7 @@ Columns:
   share of blocks that had to be written when they left; P50 and P99 how long hard faults took.
 
 Exit status:
-  0; 1 where the process is not paged.")]
+  0, also once the process has ended; 1 where it is not paged, or ends before the frame of --once.")]
 pub struct Top {
     /// The process; all paged processes without it
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
@@ -57,7 +57,7 @@ impl Top {
         if let Some(pid) = self.pid {
             let why = match Paged::find(pid) {
                 Ok(Some(_)) => None,
-                Ok(None) => Some(format!("process {pid} is not paged (start it with terapage run)")),
+                Ok(None) => Some(process::not_paged(pid)),
                 Err(error) => Some(format!("{error:#}")),
             };
             if let Some(why) = why {
@@ -69,7 +69,11 @@ impl Top {
         if self.once {
             self.look(&mut before, usize::MAX);
             std::thread::sleep(ONE_LOOK);
-            print(&self.look(&mut before, usize::MAX))?;
+            let frame = self.look(&mut before, usize::MAX);
+            if self.has_ended(&before) {
+                return Ok(ExitCode::FAILURE);
+            }
+            print(&frame)?;
             return Ok(ExitCode::SUCCESS);
         }
         if !stdout().is_terminal() {
@@ -84,18 +88,32 @@ impl Top {
             let _screen = Screen::enter()?;
             loop {
                 let (width, height) = terminal::size().unwrap_or((80, 24));
-                show(&self.look(&mut before, width.into()), width, height)?;
-                if wait_for_quit(&ended_by)? {
+                let frame = self.look(&mut before, width.into());
+                let gone = self.pid.is_some() && before.is_empty();
+                if !gone {
+                    show(&frame, width, height)?;
+                }
+                if gone || wait_for_quit(&ended_by)? {
                     break;
                 }
             }
         }
+        self.has_ended(&before);
         // The terminal is as it was: now as any program ends that has no handler.
         match ended_by.load(Relaxed) {
             0 => {}
             signal => signal_hook::low_level::emulate_default_handler(signal as i32)?,
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Says that the process has ended that was asked for, where it has.
+    fn has_ended(&self, now: &Looks) -> bool {
+        let ended = self.pid.filter(|_| now.is_empty());
+        if let Some(pid) = ended {
+            complain(&format!("process {pid} has ended"));
+        }
+        ended.is_some()
     }
 
     /// A frame of the processes as they are now, with rates since `before`, which becomes now, for lines of `width` characters.
@@ -122,7 +140,8 @@ impl Top {
             }
         }
         *before = now;
-        frame(&rows, width) + &details
+        let hidden = rows.is_empty() && process::some_are_hidden();
+        frame(&rows, width, hidden) + &details
     }
 }
 
@@ -134,9 +153,15 @@ const HEAD: &str = concat!(
 /// Characters of a row before the column of prefetch hits, where rows are folded that do not fit.
 const FOLD: usize = 78;
 
-fn frame(rows: &[String], width: usize) -> String {
+/// Where there are no `rows`, `hidden` says whether there are processes that may not be looked into.
+fn frame(rows: &[String], width: usize, hidden: bool) -> String {
     let mut lines = vec![HEAD.to_owned()];
     match rows {
+        [] if hidden => {
+            lines.push(
+                "no process is paged that may be looked into (root sees those of all users)\n".to_owned(),
+            );
+        }
         [] => lines.push("no process is paged (start one with terapage run)\n".to_owned()),
         _ => lines.extend_from_slice(rows),
     }
@@ -273,8 +298,8 @@ mod tests {
         };
         now.hard_latency_us[7] = 1;
         let row = row(42, "simulation", &now, Some(&Rates { old, seconds: 2.0 }));
-        let narrow = frame(std::slice::from_ref(&row), 80);
-        let frame = frame(std::slice::from_ref(&row), 116);
+        let narrow = frame(std::slice::from_ref(&row), 80, true);
+        let frame = frame(std::slice::from_ref(&row), 116, false);
         let fields: Vec<_> = row.split_whitespace().collect();
         let wanted = "42 simulation 4 GiB 3 GiB 100 0 2 0 90 10 25 <128 us <128 us";
         assert_eq!(fields.join(" "), wanted, "{frame}");
@@ -292,6 +317,7 @@ mod tests {
     fn without_a_first_look_there_are_no_rates() {
         let row = row(1, "x", &Snapshot::default(), None);
         assert!(row.contains(" - "), "{row}");
-        assert!(frame(&[], 80).contains("no process is paged"));
+        assert!(frame(&[], 80, false).contains("no process is paged (start"));
+        assert!(frame(&[], 116, true).contains("that may be looked into"));
     }
 }
