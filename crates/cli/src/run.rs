@@ -42,6 +42,10 @@ impl Run {
             bail!("--memory: {} is more than the {all} that there are (try: --memory 50%)", settings.memory);
         }
         let Some((name, arguments)) = self.command.split_first() else { bail!("no program is named") };
+        if name.is_empty() {
+            complain("the program's name is empty (write terapage run -- PROGRAM)");
+            return Ok(ExitCode::from(NOT_FOUND));
+        }
         let shown = name.display();
         let path = match program::find(name, std::env::var_os("PATH")) {
             Ok(path) => path,

@@ -59,7 +59,14 @@ impl StorePath {
         if in_memory(&directory) {
             return Err(no("lies in memory (tmpfs), which saves none (name a directory on a disk)"));
         }
-        Ok(())
+        // It is opened as for use, and closed: the program is not to find out when it has grown.
+        terapage_store::takes_direct_io(&self.0).map(drop).map_err(|error| match error {
+            terapage_store::Error::Unfit { why, .. } => no(&why),
+            terapage_store::Error::System { source, .. } => {
+                no(&format!("cannot be opened: {source} (name another --store)"))
+            }
+            other => no(&other.to_string()),
+        })
     }
 }
 
@@ -198,6 +205,11 @@ mod tests {
         }
         assert!(StorePath("/nonexistent".into()).check().is_err());
         assert!(StorePath("/dev/null".into()).check().is_err());
+        let error = StorePath("/proc".into()).check().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "store: /proc is on a file system that cannot hold a store (name a directory on a disk)"
+        );
     }
 
     #[test]

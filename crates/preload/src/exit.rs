@@ -126,7 +126,10 @@ fn write_stats() {
     let Ok(json) = counters.to_json() else { return };
     let path = if first { own_name(path) } else { with_number(path) };
     if let Err(error) = std::fs::write(&path, json) {
-        terapage_sys::thread::say(&format!("terapage: {}: {error}\n", path.display()));
+        terapage_sys::thread::say(&format!(
+            "terapage: the counters (--stats) could not be written to {}: {error}\n",
+            path.display()
+        ));
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_config::{Placement, Settings};
+use terapage_config::{Placement, Settings, Size};
 use terapage_pager::{Options, Pager};
 use terapage_sys::fd::Room;
 use terapage_sys::{last, thread};
@@ -153,9 +153,9 @@ pub fn start_pager() -> Pager {
     let frames = budget() / block;
     if frames < 8 {
         fail(&format!(
-            "a budget of {} holds only {frames} blocks of {} KiB; 8 is the least: raise --memory or lower --block",
+            "a budget of {} holds only {frames} blocks of {}; 8 is the least: raise --memory or lower --block",
             settings.memory,
-            block >> 10
+            Size(block as u64)
         ));
     }
     let options = Options {
@@ -203,9 +203,9 @@ pub fn start_pager() -> Pager {
     let pager = or_fail(Pager::start(options, Box::new(make_store)));
     if settings.verbose {
         thread::say(&format!(
-            "terapage: paging within {} in blocks of {} KiB\n",
+            "terapage: paging within {} in blocks of {}\n",
             settings.memory,
-            block >> 10
+            Size(block as u64)
         ));
     }
     pager

@@ -21,6 +21,9 @@ const EOPNOTSUPP: i32 = 95;
 /// Another has the device for itself.
 const EBUSY: i32 = 16;
 
+/// Where no file can be made though the directory is there, as in /proc.
+const ENOENT: i32 = 2;
+
 /// No space on the disk; a quota is used up; the process may not make a file that large.
 const FULL: [ErrorKind; 3] = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
 
@@ -126,9 +129,17 @@ pub fn takes_direct_io(path: &Path) -> Result<bool, Error> {
 impl Member {
     pub(crate) fn open(path: &Path) -> Result<Member, Error> {
         let system = |source| Error::System { name: path.display().to_string(), source };
+        let no_file = |error: terapage_sys::Error| match error.errno() {
+            ENOENT => {
+                let why =
+                    "is on a file system that cannot hold a store (name a directory on a disk)".to_owned();
+                Error::Unfit { name: path.display().to_string(), why }
+            }
+            _ => system(error),
+        };
         let (opened, device) = match Kind::of(path)? {
-            Kind::Directory => (file::nameless(path).map_err(system)?, None),
-            Kind::File(directory) => (file::nameless(&directory).map_err(system)?, None),
+            Kind::Directory => (file::nameless(path).map_err(no_file)?, None),
+            Kind::File(directory) => (file::nameless(&directory).map_err(no_file)?, None),
             Kind::Device => {
                 let opened = file::device(path).map_err(|error| match error.errno() {
                     EBUSY => {
@@ -240,6 +251,7 @@ mod tests {
         says(&place.path().join("nowhere"), "touch");
         says(&file.join("below"), "cannot be used");
         says(Path::new("/dev/null"), "block device");
+        says(Path::new("/proc"), "cannot hold a store");
         assert_eq!(std::fs::read(&file).unwrap(), b"somebody's");
     }
 }
