@@ -74,6 +74,7 @@ fn a_program_that_cannot_be_had_is_told_as_env_does() {
     let place = Place::new();
     assert_error(&place.terapage(&["run", "--", "no-such-program"]), 127, "no-such-program: not found");
     assert_error(&place.terapage(&["run", "--", "/no/such/program"]), 127, "not found");
+    assert_error(&place.terapage(&["run", "--", ""]), 127, "name is empty");
     let file = place.path().join("file");
     fs::write(&file, "").unwrap();
     assert_error(&place.terapage(&["run", "--", file.to_str().unwrap()]), 126, "not executable");
@@ -106,8 +107,21 @@ fn settings_that_cannot_be_are_refused_in_one_line() {
         let output = place.terapage(&["run", flag, value, "--", "true"]);
         assert_error(&output, 125, flag.trim_start_matches('-'));
     }
+    let output = place.terapage(&["run", "-m", "1048575", "--", "true"]);
+    assert_error(&output, 125, "memory: 1048575 is less than the minimum of 1 MiB");
     assert_error(&place.terapage(&["run"]), 125, "required");
     assert_error(&place.terapage(&["run", "--memroy", "1G", "--", "true"]), 125, "--memroy");
+    assert_error(&place.terapage(&["run", "--memroy"]), 125, "(see terapage run --help)");
+    assert_error(&place.terapage(&["lab", "scan", "--date", "1G"]), 125, "(see terapage lab scan --help)");
+    assert_error(&place.terapage(&["rum"]), 125, "(see terapage --help)");
+    let both = place.path().join("both");
+    let both = both.to_str().unwrap();
+    let output = place.terapage(&["run", "--stats", both, "--trace", both, "--", "true"]);
+    assert_error(&output, 125, "is to take the trace, too");
+    let file = place.path().join("both.toml");
+    fs::write(&file, format!("stats = '{both}'\n")).unwrap();
+    let mut command = place.command(&["run", "--config", file.to_str().unwrap(), "--", "true"]);
+    assert_error(&command.env("TERAPAGE_TRACE", both).output().unwrap(), 125, "is to take the trace, too");
     assert_error(&place.terapage(&["run", "--config", "/no/file", "--", "true"]), 125, "/no/file");
     let output = place.command(&["run", "--", "true"]).env("TERAPAGE_THREADS", "99").output().unwrap();
     assert_error(&output, 125, "TERAPAGE_THREADS");
@@ -206,6 +220,11 @@ fn a_process_without_paging_has_no_counters() {
     let init = "1";
     let output = place.terapage(&["stat", init]);
     assert_error(&output, 1, "process 1");
+    let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+    let output = place.terapage(&["stat", &other.id().to_string()]);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_error(&output, 1, "is not paged (not started with terapage run, or below half of its budget)");
     assert_error(&place.terapage(&["stat", "4194999"]), 1, "no process");
     assert_error(&place.terapage(&["top", "--once", "4194999"]), 1, "no process");
 }
@@ -241,6 +260,11 @@ fn the_doctor_gives_a_verdict_and_fixes() {
     for check in value["checks"].as_array().unwrap() {
         assert_eq!(check["status"] == "ok", check["fix"].is_null(), "{check}");
     }
+    let settings =
+        value["checks"].as_array().unwrap().iter().find(|check| check["name"] == "settings").unwrap();
+    assert_eq!(settings["found"], "store: /no/such/directory does not exist");
+    let fix = "make a directory: mkdir /no/such/directory; or an empty file: touch /no/such/directory";
+    assert_eq!(settings["fix"], fix);
 }
 
 #[test]

@@ -197,6 +197,10 @@ impl Partial {
                 }
             }
         }
+        if let Some(path) = settings.stats.as_ref().filter(|path| settings.trace.as_ref() == Some(path)) {
+            let why = format!("{} is to take the trace, too (name another file)", path.display());
+            return Err(Error::Value { name: "stats".to_owned(), why });
+        }
         Ok(settings)
     }
 
@@ -267,6 +271,13 @@ fn absolute(name: &str, path: &Path) -> Result<PathBuf, Error> {
 fn takes_output(path: &Path) -> Result<(), String> {
     match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
         Ok(kind) if kind.is_fifo() => return Ok(()),
+        // What /dev and /proc lead to is open already, and not to be replaced.
+        Ok(kind) if kind.is_symlink() && !["/dev", "/proc"].iter().any(|place| path.starts_with(place)) => {
+            let target = path.canonicalize().or_else(|_| std::fs::read_link(path));
+            let name =
+                target.map_or_else(|_| "another file".to_owned(), |target| target.display().to_string());
+            return Err(format!("is a symbolic link (name what it leads to: {name})"));
+        }
         Ok(kind) if !kind.is_file() => {
             return Err("is there, and neither a regular file nor a pipe (name another file)".to_owned());
         }
@@ -315,7 +326,7 @@ fn memory(text: &str) -> Result<Memory, String> {
     }
     let size = size(text)?;
     if size < MEMORY_MIN {
-        return Err(format!("{size} is less than the minimum of {MEMORY_MIN} (write 64M, 4G, 50%)"));
+        return Err(format!("{} is less than the minimum of {MEMORY_MIN} (write 64M, 4G, 50%)", text.trim()));
     }
     Ok(Memory::Bytes(size))
 }
@@ -331,7 +342,7 @@ fn auto_or(text: &str, read: fn(&str) -> Result<Size, String>) -> Result<Option<
 fn store_size(text: &str) -> Result<Size, String> {
     let size = size(text)?;
     if size < MEMORY_MIN {
-        return Err(format!("{size} is less than the minimum of {MEMORY_MIN} (write 100G or auto)"));
+        return Err(format!("{} is less than the minimum of {MEMORY_MIN} (write 100G or auto)", text.trim()));
     }
     Ok(size)
 }
@@ -416,6 +427,39 @@ mod tests {
         assert_eq!(settings.block, Some(Size(65536)));
         assert_eq!((settings.threads, settings.verify, settings.heap), (1, true, Heap::All));
         assert_eq!(settings.stores.len(), 1);
+    }
+
+    /// Why these files cannot take the counters and the trace.
+    fn refused(stats: &Path, trace: &Path) -> String {
+        let mut partial = Partial::default();
+        partial.set("stats", stats.as_os_str()).unwrap();
+        partial.set("trace", trace.as_os_str()).unwrap();
+        let why = partial.resolve(&["auto"], &["auto"], |_| None).unwrap_err().to_string();
+        assert!(!why.contains('\n'), "{why}");
+        why
+    }
+
+    #[test]
+    fn counters_and_trace_take_a_file_each() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("same");
+        assert!(refused(&file, &file).contains("is to take the trace, too"));
+        assert!(refused(&file, &place.path().join("./same")).contains("is to take the trace, too"));
+    }
+
+    #[test]
+    fn a_link_is_refused_by_what_it_leads_to() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, link, other) =
+            (place.path().join("file"), place.path().join("link"), place.path().join("other"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let wanted =
+            format!("{} is a symbolic link (name what it leads to: {})", link.display(), file.display());
+        assert!(refused(&link, &other).contains(&wanted));
+        std::fs::write(&file, "").unwrap();
+        let real = file.canonicalize().unwrap();
+        assert!(refused(&other, &link).contains(&format!("leads to: {})", real.display())));
+        assert!(refused(Path::new("/dev/stdout"), &other).contains("neither a regular file nor a pipe"));
     }
 
     #[test]
