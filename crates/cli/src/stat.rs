@@ -70,7 +70,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("process", format!("{} ({name})", now.pid)),
         ("budget", bytes(now.budget_bytes)),
         ("resident", format!("{} (at most {})", bytes(now.resident_bytes), bytes(now.resident_peak_bytes))),
-        ("paged", bytes(now.region_bytes)),
+        ("paged", if now.region_bytes == 0 { "-".to_owned() } else { bytes(now.region_bytes) }),
         ("no longer paged", bytes(now.released_bytes)),
         ("store", bytes(now.store_bytes)),
         ("block", bytes(now.block_bytes)),
@@ -80,8 +80,8 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("hard fault latency", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
         ("demand page-ins", format!("{} blocks", now.demand_blocks)),
         ("prefetched", format!("{} blocks", now.prefetched_blocks)),
-        ("prefetch hits", format!("{} runs", now.prefetch_used_blocks)),
-        ("prefetch waste", format!("{} runs", now.prefetch_wasted_blocks)),
+        ("prefetch hits", format!("{} runs", now.prefetch_used_runs)),
+        ("prefetch waste", format!("{} runs", now.prefetch_wasted_runs)),
         ("page-in", bytes(now.page_in_bytes)),
         ("page-out", bytes(now.page_out_bytes)),
         (
@@ -125,6 +125,10 @@ mod tests {
         assert_eq!(value["by_region"][0]["soft_faults"], 3);
         assert_eq!(value["hard_faults"], 12345);
         assert_eq!(value["hard_latency_p99_us"], 256);
+        let docs = include_str!("../../../docs/configuration.md");
+        for field in value.as_object().unwrap().keys() {
+            assert!(docs.contains(&format!("| `{field}` |")), "{field} is not in docs/configuration.md");
+        }
         assert!(to_json(&Snapshot::default(), &[]).unwrap()["hard_latency_p50_us"].is_null());
     }
 }

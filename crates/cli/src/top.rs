@@ -202,7 +202,7 @@ fn row(pid: u32, name: &str, now: &Snapshot, rates: Option<&Rates>) -> String {
         _ => format!("{:.0}", part as f64 * 100.0 / whole as f64),
     };
     let left = now.clean_page_outs.saturating_add(now.zero_page_outs).saturating_add(now.dirty_page_outs);
-    let judged = now.prefetch_used_blocks.saturating_add(now.prefetch_wasted_blocks);
+    let judged = now.prefetch_used_runs.saturating_add(now.prefetch_wasted_runs);
     let percentile = |p| latency(now.hard_latency_percentile_us(p));
     let mut row = String::new();
     let _ = writeln!(
@@ -214,8 +214,8 @@ fn row(pid: u32, name: &str, now: &Snapshot, rates: Option<&Rates>) -> String {
         rate(|s| s.soft_faults, 1.0),
         rate(|s| s.page_in_bytes, 1e6),
         rate(|s| s.page_out_bytes, 1e6),
-        share(now.prefetch_used_blocks, judged),
-        share(now.prefetch_wasted_blocks, judged),
+        share(now.prefetch_used_runs, judged),
+        share(now.prefetch_wasted_runs, judged),
         share(now.dirty_page_outs, left),
         percentile(0.5),
         percentile(0.99),
@@ -290,8 +290,8 @@ mod tests {
             hard_faults: 200,
             page_in_bytes: 4_000_000,
             prefetched_blocks: 10_000,
-            prefetch_used_blocks: 90,
-            prefetch_wasted_blocks: 10,
+            prefetch_used_runs: 90,
+            prefetch_wasted_runs: 10,
             dirty_page_outs: 1,
             clean_page_outs: 3,
             ..old

@@ -261,7 +261,7 @@ fn assert_met() {
         met.hard_faults,
         met.soft_faults,
         met.prefetched_blocks,
-        met.prefetch_used_blocks,
+        met.prefetch_used_runs,
         met.dirty_page_outs,
         met.clean_page_outs,
         met.zero_page_outs,

@@ -171,7 +171,7 @@ impl Engine {
         if let Some(turns) = &mut self.turns {
             turns.streamed();
         }
-        Counters::add(&self.counters.prefetch_used_blocks, 1);
+        Counters::add(&self.counters.prefetch_used_runs, 1);
     }
 
     /// What the prefetch policy asks for after a touch.
@@ -344,7 +344,7 @@ impl Engine {
             self.table.set_state(block, State::Stored);
             if marker {
                 self.prefetch.outcome(0, 1);
-                Counters::add(&self.counters.prefetch_wasted_blocks, 1);
+                Counters::add(&self.counters.prefetch_wasted_runs, 1);
             }
             if wanted {
                 self.read(&[block], &[place], 0);

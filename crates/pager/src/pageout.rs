@@ -205,7 +205,7 @@ impl Engine {
         entry.flags = 0;
         if marker {
             self.prefetch.outcome(0, 1);
-            Counters::add(&self.counters.prefetch_wasted_blocks, 1);
+            Counters::add(&self.counters.prefetch_wasted_runs, 1);
         }
     }
 

@@ -92,7 +92,7 @@ fn agrees(records: &[Record], pager: &Pager, before: &Snapshot, frames: usize) {
     assert_eq!(count(records, |event| matches!(event, Event::HardFault { .. })), stats.hard_faults);
     assert_eq!(count(records, |event| matches!(event, Event::SoftFault { .. })), stats.soft_faults);
     let marker = |event| matches!(event, Event::PrefetchMarker { .. });
-    assert_eq!(count(records, marker), stats.prefetch_used_blocks);
+    assert_eq!(count(records, marker), stats.prefetch_used_runs);
     // The pager may page out more right after the trace's end.
     for (how, counted) in [
         (PageOut::Dirty, before.dirty_page_outs..=stats.dirty_page_outs),

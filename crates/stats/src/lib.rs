@@ -148,10 +148,10 @@ counters! {
     demand_blocks,
     /// Blocks read ahead.
     prefetched_blocks,
-    /// Prefetched runs that the program came to: their markers were touched. Runs, not blocks.
-    prefetch_used_blocks,
-    /// Prefetched runs whose markers left, or could not be read, before they were touched. Runs, not blocks.
-    prefetch_wasted_blocks,
+    /// Prefetched runs that the program came to: their markers were touched.
+    prefetch_used_runs,
+    /// Prefetched runs whose markers left, or could not be read, before they were touched.
+    prefetch_wasted_runs,
     /// Bytes read from the store.
     page_in_bytes,
     /// Bytes written to the store.
@@ -212,6 +212,16 @@ mod tests {
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
         assert_eq!((snapshot.released_bytes, snapshot.bounced_bytes), (names - 1, names));
         assert_eq!(snapshot.hard_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
+    }
+
+    #[test]
+    fn every_field_is_documented() {
+        let docs = include_str!("../../../docs/configuration.md");
+        for value in [serde_json::to_value(Snapshot::default()), serde_json::to_value(Region::default())] {
+            for field in value.unwrap().as_object().unwrap().keys() {
+                assert!(docs.contains(&format!("| `{field}` |")), "{field} is not in docs/configuration.md");
+            }
+        }
     }
 
     #[test]
