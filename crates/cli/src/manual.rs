@@ -38,6 +38,8 @@ impl Man {
             }
             None => {
                 let mut page = Vec::new();
+                // There is no page for it.
+                let command = command.disable_help_subcommand(true);
                 clap_mangen::Man::new(command).render(&mut page)?;
                 print(&with_sections(&String::from_utf8(page)?))?;
             }
@@ -46,10 +48,12 @@ impl Man {
     }
 }
 
-/// A page with what follows the options, `Examples:` and so on, as sections whose lines stay as they are: as one
+/// A page's text, with what follows the options, `Examples:` and so on, as sections whose lines stay as they are: as one
 /// paragraph examples would run into each other.
 fn with_sections(page: &str) -> String {
     let mut text = String::new();
+    // What follows PROGRAM is its own.
+    let page = page.replace("<\\fIPROGRAM\\fR>", "[\\-\\-] \\fIPROGRAM\\fR [\\fIARGS\\fR]...");
     let mut extra = false;
     for line in page.lines() {
         if let Some(section) = line.strip_prefix(".SH ") {

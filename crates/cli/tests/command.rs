@@ -274,10 +274,13 @@ fn completions_and_man_pages_are_there() {
         let output = place.terapage(&["completions", shell]);
         assert!(output.status.success() && text(&output.stdout).contains("store-size"), "{shell}");
     }
-    assert!(text(&place.terapage(&["man"]).stdout).contains(".TH"));
+    let page = text(&place.terapage(&["man"]).stdout);
+    assert!(page.contains(".TH") && !page.contains("help(1)"), "{page}");
     let pages = place.path().join("man1");
     assert!(place.terapage(&["man", "--dir", pages.to_str().unwrap()]).status.success());
     let page = fs::read_to_string(pages.join("terapage-run.1")).unwrap();
+    let synopsis = page.lines().find(|line| line.starts_with("\\fBterapage run\\fR")).unwrap();
+    assert!(synopsis.trim_end().ends_with("[\\-\\-] \\fIPROGRAM\\fR [\\fIARGS\\fR]..."), "{synopsis}");
     assert!(page.contains("store") && page.contains(".SH EXAMPLES\n.nf\nterapage run"), "{page}");
 }
 
