@@ -23,8 +23,9 @@ Examples:
   terapage run -m 2G --block 64K --stats counters.json -- python3 analyse.py
 
 Exit status:
-  that of the program; 125 where terapage itself fails, 126 where the program cannot be
-  executed, 127 where it is not found."
+  that of the program; 125 where terapage itself fails, or the paged program frees what malloc
+  did not give or got back before; 126 where the program cannot be executed, 127 where it is
+  not found."
 )]
 pub struct Run {
     #[command(flatten)]
