@@ -67,8 +67,11 @@ impl Options {
             given.stores = Some(vec![terapage_config::StorePath(store.clone())]);
         }
         let get = |name: &str| std::env::var_os(name);
+        // These are for `terapage run`, and do nothing here.
+        let not_ours = ["TERAPAGE_STATS", "TERAPAGE_TRACE", "TERAPAGE_VERBOSE"];
+        let ours = |name: &str| get(name).filter(|_| !not_ours.contains(&name));
         let settings =
-            given.or(Partial::from_variables(get)?).resolve(replacement::NAMES, prefetch::NAMES, get)?;
+            given.or(Partial::from_variables(ours)?).resolve(replacement::NAMES, prefetch::NAMES, get)?;
         if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
             let why = format!("memory: {} is more than the {all} that there are", settings.memory);
             return Err(Error::Argument(why));

@@ -122,6 +122,8 @@ fn random_calls_leave_in_memory_and_files_what_a_model_says() {
     for (memory, block, mechanism, threads) in [("2M", "4K", "move", "1"), ("4M", "64K", "copy", "3")] {
         let mut walk = Command::new(&program);
         walk.args([directory, "400"]).env("TERAPAGE_STORE", directory);
+        // Not for programs with the C interface, so not looked at.
+        walk.env("TERAPAGE_STATS", "/nowhere/stats").env("TERAPAGE_VERBOSE", "maybe");
         walk.env("TERAPAGE_MEMORY", memory).env("TERAPAGE_BLOCK", block).env("TERAPAGE_MECHANISM", mechanism);
         walk.env("TERAPAGE_THREADS", threads);
         let output = walk.output().unwrap();
