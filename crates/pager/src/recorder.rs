@@ -501,25 +501,4 @@ mod tests {
         let pid = std::process::id();
         assert_eq!(named, PathBuf::from(format!("/a/{pid}/b{pid}%")));
     }
-
-    #[test]
-    #[ignore = "measures: cargo test --release -p terapage-pager --lib -- --ignored --nocapture"]
-    fn what_an_event_costs() {
-        let file = Removed(fresh_path("cost"));
-        let (mut recorder, shared) = Recorder::start(&file.0, 4096, 8).unwrap();
-        let (bursts, events) = (100u32, 10_000u32);
-        let mut spent_ns = 0;
-        for burst in 0..bursts {
-            let since_ns = now_ns();
-            for index in 0..events {
-                recorder.events(Kind::HardFault, [index.wrapping_mul(burst)]);
-            }
-            spent_ns += now_ns() - since_ns;
-            thread::sleep_ms(10);
-        }
-        let each = spent_ns as f64 / f64::from(bursts * events);
-        println!("{each:.1} ns an event, {} stalls", shared.stalls());
-        recorder.end();
-        shared.wait_end().unwrap();
-    }
 }

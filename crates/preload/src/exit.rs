@@ -196,24 +196,25 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_dup3, old as i64, new as i64, flags as i64) as c_int }
 }
 
-/// Whether the calling thread shares its descriptors with the pager's threads alone, who work with the same ones: then it may be told that they are its own.
-pub fn has_own_descriptors() -> bool {
-    last::has_one_thread()
+/// A call's flags without the one by which a thread gets descriptors of its own. The pager's threads work with the program's: where the program has one
+/// thread, nobody else does, and there is nothing to do. `None`: it has several, and is refused for want of memory.
+pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
+    if flags & own == 0 || process::settings().is_none() {
+        return Some(flags);
+    }
+    if !last::has_one_thread() {
+        crate::set_errno(libc::ENOMEM);
+        return None;
+    }
+    Some(flags & !own)
 }
 
 /// # Safety
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    let unshare = libc::CLOSE_RANGE_UNSHARE as c_int;
-    if flags & unshare != 0 && process::settings().is_some() && first <= last {
-        if !has_own_descriptors() {
-            crate::set_errno(libc::ENOMEM);
-            return -1;
-        }
-        // SAFETY: the caller's promise.
-        return unsafe { close_range(first, last, flags & !unshare) };
-    }
+    let own = if first <= last { libc::CLOSE_RANGE_UNSHARE as c_int } else { 0 };
+    let Some(flags) = without_own_descriptors(flags, own) else { return -1 };
     let mut from = first;
     for ours in fd::ours_sorted() {
         let ours = ours as c_uint;

@@ -11,6 +11,7 @@ use crate::{exit, process, set_errno};
 use libc::{c_int, c_uint, pid_t, rlimit};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use terapage_sys::file::Early;
 use terapage_sys::{PAGE, memory};
 
 /// What the kernel's limits are above the asked ones: all the addresses that a process of this library's can have.
@@ -51,22 +52,7 @@ pub fn any() -> bool {
 /// What the kernel counts for each limit. `None`: it does not say. Nothing is allocated: locks are held.
 fn mapped() -> Option<[usize; 2]> {
     let mut text = [0u8; 128];
-    // SAFETY: the path ends in a zero byte; the buffer has room.
-    let len = unsafe {
-        let path = c"/proc/thread-self/statm";
-        let fd = libc::syscall(
-            libc::SYS_openat,
-            libc::AT_FDCWD as i64,
-            path.as_ptr(),
-            (libc::O_RDONLY | libc::O_CLOEXEC) as i64,
-        );
-        if fd < 0 {
-            return None;
-        }
-        let len = libc::syscall(libc::SYS_read, fd, text.as_mut_ptr(), text.len());
-        libc::syscall(libc::SYS_close, fd);
-        usize::try_from(len).ok()?
-    };
+    let len = Early::open(c"/proc/thread-self/statm")?.read_at(&mut text, 0);
     let text = std::str::from_utf8(&text[..len]).ok()?;
     let pages = |field| text.split_ascii_whitespace().nth(field)?.parse::<usize>().ok();
     let [size, data] = FIELDS.map(pages);

@@ -498,7 +498,7 @@ pub unsafe extern "C" fn process_madvise(
     advice: c_int,
     flags: libc::c_uint,
 ) -> isize {
-    if count > MOST_PIECES || !is_own(process) {
+    if count > memory::PIECES || !is_own(process) {
         // SAFETY: the caller's promise.
         return unsafe {
             libc::syscall(
@@ -526,9 +526,6 @@ pub unsafe extern "C" fn process_madvise(
     }
     done
 }
-
-/// Pieces in one call (`IOV_MAX`).
-const MOST_PIECES: usize = 1024;
 
 /// Whether a descriptor stands for the calling process.
 fn is_own(process: c_int) -> bool {

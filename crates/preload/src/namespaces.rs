@@ -28,14 +28,7 @@ fn start_before(flags: c_int) {
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
-    let mut flags = flags;
-    if flags & libc::CLONE_FILES != 0 && process::settings().is_some() {
-        if !exit::has_own_descriptors() {
-            crate::set_errno(libc::ENOMEM);
-            return -1;
-        }
-        flags &= !libc::CLONE_FILES;
-    }
+    let Some(flags) = exit::without_own_descriptors(flags, libc::CLONE_FILES) else { return -1 };
     start_before(flags);
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_unshare, flags as i64) as c_int }
