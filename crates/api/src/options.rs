@@ -23,7 +23,7 @@ pub struct Options {
     /// The budget, bytes; at least 1 MiB and 8 blocks. The default is half of the machine's memory.
     pub memory: Option<u64>,
     /// The store: a directory on a disk, an empty file there, or a block device. The default is
-    /// `$TMPDIR`, `/var/tmp` or `/tmp`.
+    /// `$TMPDIR`, `/var/tmp`, `/tmp` or the current directory.
     pub store: Option<PathBuf>,
     /// Bytes of a block: a power of two, 4 KiB to 2 MiB. The default is 16 KiB.
     pub block: Option<usize>,

@@ -155,7 +155,7 @@ int tera_unmap(void *at);
 struct tera_stats {
     uint64_t budget_bytes;        /* the budget */
     uint64_t block_bytes;         /* the size of a block */
-    uint64_t resident_bytes;      /* frames in use */
+    uint64_t resident_bytes;      /* frames in use, and bounce buffers */
     uint64_t resident_peak_bytes; /* the most there were */
     uint64_t store_bytes;         /* of the store in use */
     uint64_t first_touches;       /* touches of blocks never touched before */

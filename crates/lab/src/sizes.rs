@@ -15,7 +15,7 @@ pub struct Sizes {
     /// Bytes of memory for those that are limited.
     #[arg(long, value_name = "SIZE", default_value = "1G", allow_hyphen_values = true)]
     memory: String,
-    /// Bytes of Terapage's block, and of fio's random reads.
+    /// Bytes of Terapage's block; with `random`, of fio's reads too.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     block: Option<String>,
 }

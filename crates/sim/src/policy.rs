@@ -29,10 +29,11 @@ const SAMPLES: u64 = 4;
 Examples:
   terapage run --memory 200M --prefetch off --trace app.trace -- ./app
   terapage sim policy app.trace
-  terapage sim policy app.trace --budget 25%,50%,1G --policy auto,lru --block 16K,64K --html app.html
+  terapage sim policy app.trace --budget 25%,1G --policy auto,lru --html app.html
 
-Budgets are sizes or percentages of the footprint, the blocks that the program touched. Page-ins are in
-multiples of the footprint, with first touches: 1.00 is a run that reads nothing back.")]
+Budgets are sizes or percentages of the footprint, the blocks that the program touched.
+Page-ins are in multiples of the footprint, with first touches: 1.00 is a run that reads
+nothing back.")]
 pub struct Policy {
     /// A trace, recorded by terapage run --trace
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]

@@ -18,13 +18,13 @@ use terapage_volumes::{Case, Fitted, Workload, cores, in_parallel};
 /// What `terapage sim sweep` is given.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  terapage sim sweep --set scm=0.5%,1%,2%,5%,10%,20% --set nand=2d-fg-mlc,3d-ct-tlc --volume prxy_0 -o out.jsonl
-  terapage sim sweep --set policy=lru,s3fifo,arc --set scm=2% --volume hm_0,proj_0 -o out.jsonl
+  terapage sim sweep --set scm=1%,5% --set nand=2d-fg-mlc,3d-ct-tlc --volume prxy_0 -o out.jsonl
+  terapage sim sweep --set policy=lru,arc --set scm=2% --volume hm_0,proj_0 -o out.jsonl
   terapage sim sweep --set depth=1,4,16 --trace mine.csv.gz -o out.jsonl
   terapage sim sweep --list
 
-Each line of the output is one result, as JSON. A sweep that was stopped goes on when it is begun again with the same output:
-what is there is not simulated again.")]
+Each line of the output is one result, as JSON. A sweep that was stopped goes on when it is
+begun again with the same output: what is there is not simulated again.")]
 pub struct SweepCommand {
     /// A parameter and its values; several are combined
     #[arg(long, value_name = "NAME=VALUE,VALUE...")]

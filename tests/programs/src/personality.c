@@ -1,6 +1,7 @@
 /* A program that asks, before it grows, that what it may read may be executed too: the library's own memory is mapped afterwards.
+ * What gets new rights meanwhile may be executed, and is not paged until it gets others: a part of fixed size.
  *
- * usage: personality MIB
+ * usage: personality MIB, 8 or more
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>
@@ -10,6 +11,7 @@
 #include "check.h"
 
 #define MIB ((size_t)1 << 20)
+#define PART (8 * MIB)
 
 static char arrays[4 * MIB];
 
@@ -28,9 +30,9 @@ int main(int argc, char **argv) {
     for (int round = 0; round < 2; round++) {
         CHECK(differing(data, bytes, 1) == 0 && differing(arrays, sizeof arrays, 2) == 0);
         /* The second time without. */
-        change_rights(data, bytes / 2);
+        change_rights(data, PART);
         change_rights(arrays + MIB - (uintptr_t)arrays % 4096, MIB);
-        CHECK(mprotect(data, bytes / 2, PROT_READ | PROT_WRITE | 64) == -1 && errno == EINVAL);
+        CHECK(mprotect(data, PART, PROT_READ | PROT_WRITE | 64) == -1 && errno == EINVAL);
         CHECK(mmap(data, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == data);
         fill(data, MIB, 1);
         CHECK(differing(data, bytes, 1) == 0 && differing(arrays, sizeof arrays, 2) == 0);

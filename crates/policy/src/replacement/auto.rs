@@ -31,7 +31,7 @@ const LEAVING: u8 = 5;
 
 /// Blocks of an extent at most: the bits of a word.
 const EXTENT_MAX: usize = 64;
-/// Extents that the frames make at least, so that there is a choice.
+/// Of so many extents the frames make more than half, at least, so that there is a choice.
 const EXTENTS_MIN: usize = 512;
 /// Frames to each watched block at least.
 const FRAMES_PER_SAMPLE: usize = 50;

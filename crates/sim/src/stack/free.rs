@@ -10,11 +10,12 @@ use terapage_stack::{Activity, Arrivals, LockKind, Outcome, Repeated, Setup, Sta
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack run --stack scsi --rate 800k
-  terapage sim stack run --stack scsi --cores 10 --threads 20 --volumes 192 --rate 800k --multiplicity 4
+  terapage sim stack run --stack scsi --cores 10 --threads 20 --volumes 192 --rate 800k
   terapage sim stack run --stack mq-scsi --hw-queues 1 --rate 600k --json -
-  terapage sim stack run --stack uring --machine polled --threads 1 --calls 4 --multiplicity 32 --volumes 1
+  terapage sim stack run --stack uring --machine polled --threads 1 --calls 4 --volumes 1
 
-Stacks: scsi, nvme (Linux 3.10), mq-scsi, mq-nvme, uring, mq-deadline, bfq. Machines: haswell, desktop, polled.")]
+Stacks: scsi, nvme (Linux 3.10), mq-scsi, mq-nvme, uring, mq-deadline, bfq.
+Machines: haswell, desktop, polled.")]
 pub struct Run {
     /// The software: scsi, nvme, mq-scsi, mq-nvme, uring, mq-deadline, bfq.
     #[arg(long)]
