@@ -150,7 +150,8 @@ class Child:
         try:
             self.process.wait(max(0.0, self.began + timeout_s - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise Failed(f"no end after {timeout_s} s: {' '.join(self.argv)}") from None
+            last = self.output().splitlines()[-1:] or ["nothing"]
+            raise Failed(f"no end after {timeout_s} s: {' '.join(self.argv)}: last said: {last[0]}: {self.last_words()}") from None
         self.seconds = time.monotonic() - self.began
         self.left_over = session_members(self.pid)
         return self.process.returncode

@@ -6,7 +6,7 @@
 use crate::lock::Lock;
 use crate::ranges::Ranges;
 use crate::regions::Named;
-use crate::{limits, process, statics};
+use crate::{exit, limits, process, statics};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_pager::{Pager, Spans};
@@ -177,7 +177,9 @@ impl Arena {
     pub fn start_if_due(&mut self) {
         // Until then what is given back stays, where its block is not all free.
         let rests = self.ranges.block_bytes - self.ranges.used_bytes;
-        if self.pager.is_none() && self.in_use() + rests > self.start_at {
+        let is_due = self.pager.is_none() && self.in_use() + rests > self.start_at;
+        // The threads and descriptors of a child of vfork go with it, and its parent has this memory.
+        if is_due && exit::is_owner() {
             self.start();
         }
         self.count_in_use();

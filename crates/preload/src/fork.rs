@@ -76,12 +76,21 @@ pub fn open() {
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// What can take memory of the program's own `malloc` is done here: once other libraries have been told of the fork, such a `malloc` may hold its locks for it.
+/// Signals wait until all is over: in a process with several threads, as the pager makes each, the C library's `fork` takes a lock around what it calls
+/// before and after, so that a handler that forks there would wait for its own thread.
 ///
 /// # Safety
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> libc::pid_t {
+    let signals = thread::block_signals();
+    let child = rehearsed_fork();
+    thread::restore_signals(&signals);
+    child
+}
+
+/// What can take memory of the program's own `malloc` is done here: once other libraries have been told of the fork, such a `malloc` may hold its locks for it.
+fn rehearsed_fork() -> libc::pid_t {
     if let Some(errno) = lacks() {
         return refuse(errno);
     }
@@ -208,7 +217,7 @@ fn rehearse(threads: u32) -> bool {
                 thread::wait(&over, 0);
             }
         };
-        let spawned = thread::spawn_quiet(c"terapage-fork", work);
+        let spawned = thread::spawn_for_now(work);
         barred = spawned.as_ref().is_err_and(|error| error.errno() == libc::EINVAL);
         spawned.is_ok()
     };

@@ -498,7 +498,11 @@ pub unsafe extern "C" fn process_madvise(
     advice: c_int,
     flags: libc::c_uint,
 ) -> isize {
-    if count > memory::PIECES || !is_own(process) {
+    let is_own = match is_own(process) {
+        Ok(is_own) => is_own,
+        Err(errno) => return refuse(errno) as isize,
+    };
+    if count > memory::PIECES || !is_own {
         // SAFETY: the caller's promise.
         return unsafe {
             libc::syscall(
@@ -527,14 +531,36 @@ pub unsafe extern "C" fn process_madvise(
     done
 }
 
-/// Whether a descriptor stands for the calling process.
-fn is_own(process: c_int) -> bool {
+/// What stands for the calling thread or process without a descriptor, where the kernel knows it (`PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`,
+/// the latter by two numbers: `linux/pidfd.h`).
+const SELVES: [c_int; 3] = [-10000, -10001, -20000];
+
+/// Whether a descriptor stands for the calling process, or one of its threads.
+///
+/// # Errors
+/// That cannot be told while memory is paged, for want of descriptors: what the kernel would do then must not seem to be done.
+fn is_own(process: c_int) -> Result<bool, c_int> {
     let _internal = thread::Internal::enter();
-    let Ok(text) = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{process}")) else {
-        return false;
+    if SELVES.contains(&process) {
+        // SAFETY: of no memory at all it takes no notice.
+        let known = unsafe {
+            libc::syscall(libc::SYS_process_madvise, process as i64, 0_usize, 0_usize, 0_i64, 0_i64)
+        };
+        return Ok(known == 0);
+    }
+    let text = match std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{process}")) {
+        Ok(text) => text,
+        Err(error) => {
+            let short = error.raw_os_error().filter(|errno| matches!(*errno, libc::EMFILE | libc::ENFILE));
+            let is_paged = || ARENA.lock().pager.is_some();
+            return short.filter(|_| is_paged()).map_or(Ok(false), Err);
+        }
     };
-    let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
-    pid.is_some_and(|pid| pid.trim().parse() == Ok(std::process::id()))
+    let pid = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Pid:"))
+        .and_then(|pid| pid.trim().parse::<u32>().ok());
+    Ok(pid.is_some_and(|pid| std::path::Path::new(&format!("/proc/self/task/{pid}")).exists()))
 }
 
 /// `linux/mman.h` has it since Linux 6.1.

@@ -16,7 +16,11 @@ const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
 
 /// Starts the pager where what the program asks for would keep it from that later.
 fn start_before(flags: c_int) {
-    if flags & CLONE_NEWPID != 0 && flags & FOR_ONE_THREAD == 0 && process::settings().is_some() {
+    if flags & CLONE_NEWPID != 0
+        && flags & FOR_ONE_THREAD == 0
+        && process::settings().is_some()
+        && exit::is_owner()
+    {
         let mut arena = ARENA.lock();
         if arena.pager.is_none() {
             arena.start();

@@ -85,7 +85,6 @@ fn is_alone() -> bool {
 /// # Errors
 /// What the program's threads are cannot be read: it may have opened all the files that it may.
 pub fn look() -> std::io::Result<bool> {
-    let ours = thread::ours();
     let mut stat = [0; 1024];
     let len = File::open("/proc/self/stat")?.read(&mut stat)?;
     let stat = String::from_utf8_lossy(&stat[..len]);
@@ -94,22 +93,26 @@ pub fn look() -> std::io::Result<bool> {
     let mut fields = fields.split_ascii_whitespace();
     let has_ended = fields.next() == Some("Z");
     let threads = fields.nth(16).and_then(|threads| threads.parse::<usize>().ok());
-    Ok(has_ended && (threads == Some(1 + ours) || are_at_most(1 + ours)?))
+    Ok(has_ended && (threads == Some(1 + thread::ours()) || is_one()?))
 }
 
 /// Whether the program has one thread, apart from the library's.
 pub fn has_one_thread() -> bool {
     let _internal = thread::Internal::enter();
     // Twice: a thread of the library's may begin or end just between the two counts.
-    are_at_most(1 + thread::ours()).unwrap_or(false) || are_at_most(1 + thread::ours()).unwrap_or(false)
+    is_one().unwrap_or(false) || is_one().unwrap_or(false)
 }
 
-/// Whether there are so many threads, apart from the kernel's: those work for the pager's ring where a file system knows no other way (an overlay, in
-/// containers), and the last of them stays when there is nothing to do.
-fn are_at_most(threads: usize) -> std::io::Result<bool> {
+/// Whether there is one thread, apart from the library's and the kernel's: those work for the pager's ring where a file system knows no other way (an overlay,
+/// in containers), and the last of them stays when there is nothing to do. Where one of the library's begins or ends meanwhile there may seem to be more.
+fn is_one() -> std::io::Result<bool> {
+    let before = thread::ours();
     let tasks = std::fs::read_dir("/proc/self/task")?;
-    let is_worker =
-        |task: &DirEntry| std::fs::read(task.path().join("comm")).is_ok_and(|name| name.starts_with(WORKER));
+    let is_other = |task: &DirEntry| {
+        let name = std::fs::read(task.path().join("comm")).unwrap_or_default();
+        !name.starts_with(WORKER) && !name.starts_with(thread::FOR_NOW.to_bytes())
+    };
     // No more names are read than it takes: a program may have thousands of threads. One that ends just now counts.
-    Ok(tasks.filter_map(Result::ok).filter(|task| !is_worker(task)).nth(threads).is_none())
+    let tasks = tasks.filter_map(Result::ok).filter(is_other).take(2 + before).count();
+    Ok(tasks <= 1 + before.min(thread::ours()))
 }

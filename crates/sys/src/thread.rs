@@ -161,17 +161,37 @@ pub fn spawn(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static
 }
 
 /// The same for a thread that never allocates: it need not be [`Internal`], of which there can be few.
+///
+/// # Errors
+/// As for [`spawn`].
 pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
-    type Work = Box<dyn FnOnce() + Send>;
-    extern "C" fn begin(argument: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: `spawn` gave the box away.
-        let (name, work) = *unsafe { Box::from_raw(argument.cast::<(&'static std::ffi::CStr, Work)>()) };
+    launch(name, move || {
         // By the thread itself: never more than there are.
         census::mine().fetch_add(1, Relaxed);
+        work();
+        census::mine().fetch_sub(1, Relaxed);
+    })
+}
+
+/// What a thread is called that is there for a moment, by which others know it.
+pub const FOR_NOW: &std::ffi::CStr = c"terapage-fork";
+
+/// The same for a thread that ends at once. It is not among [`ours`]: who counts threads after that would take it for another.
+///
+/// # Errors
+/// As for [`spawn`].
+pub fn spawn_for_now(work: impl FnOnce() + Send + 'static) -> Result<()> {
+    launch(FOR_NOW, work)
+}
+
+fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    type Work = Box<dyn FnOnce() + Send>;
+    extern "C" fn begin(argument: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: `launch` gave the box away.
+        let (name, work) = *unsafe { Box::from_raw(argument.cast::<(&'static std::ffi::CStr, Work)>()) };
         // SAFETY: the name ends in a zero byte.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
         work();
-        census::mine().fetch_sub(1, Relaxed);
         std::ptr::null_mut()
     }
     let internal = Internal::enter();

@@ -41,9 +41,13 @@ struct turns {
 
 static void open_turns(struct turns *turns) { CHECK(pipe(turns->to_child) == 0 && pipe(turns->to_parent) == 0); }
 
-static void close_turns(struct turns *turns) {
-    for (int i = 0; i < 2; i++)
-        CHECK(close(turns->to_child[i]) == 0 && close(turns->to_parent[i]) == 0);
+/* Whoever waits for one that has ended hears of it. */
+static void close_others(struct turns *turns, int is_child) {
+    CHECK(close(turns->to_child[is_child]) == 0 && close(turns->to_parent[!is_child]) == 0);
+}
+
+static void close_own(struct turns *turns, int is_child) {
+    CHECK(close(turns->to_child[!is_child]) == 0 && close(turns->to_parent[is_child]) == 0);
 }
 
 static void pass(int fd) { CHECK(write(fd, "x", 1) == 1); }
@@ -82,6 +86,7 @@ static void parent_writes(void) {
     struct turns turns;
     open_turns(&turns);
     pid_t pid = fork();
+    close_others(&turns, pid == 0);
     if (pid == 0) {
         await(turns.to_child[0]);
         expect_all(1);
@@ -97,7 +102,7 @@ static void parent_writes(void) {
     pass(turns.to_child[1]);
     CHECK(ended(pid) == 43);
     expect_all(4);
-    close_turns(&turns);
+    close_own(&turns, 0);
     puts("parent writes: ok");
 }
 
@@ -458,6 +463,34 @@ static void main_ends_first(char *program) {
     CHECK(ended(child) == 0);
 }
 
+/* In a program of its own: the child, whose memory is its parent's, grows before anything is paged. */
+static void vfork_grows() {
+    static char *volatile grown;
+    pid_t child = vfork();
+    if (child == 0) {
+        grown = malloc(bytes);
+        if (grown != NULL)
+            fill(grown, bytes / 2, 5);
+        _exit(grown == NULL);
+    }
+    CHECK(ended(child) == 0);
+    char *more = malloc(bytes);
+    CHECK(more != NULL);
+    fill(more, bytes, 6);
+    CHECK(differing(grown, bytes / 2, 5) == 0 && differing(more, bytes, 6) == 0);
+    free(grown);
+    free(more);
+}
+
+static void others_grow(char *program) {
+    char amount[24];
+    snprintf(amount, sizeof amount, "%zu", bytes >> 20);
+    char *argv[] = {program, "--vfork-grows", amount, NULL};
+    pid_t child;
+    CHECK(posix_spawn(&child, program, NULL, NULL, argv, environ) == 0 && ended(child) == 0);
+    puts("a child of vfork that grows: ok");
+}
+
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc > 1 && strcmp(argv[1], "--child") == 0)
@@ -465,6 +498,11 @@ int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "--main-ends") == 0) {
         bytes = strtoull(argv[2], NULL, 10) << 20;
         main_ends();
+    }
+    if (argc > 2 && strcmp(argv[1], "--vfork-grows") == 0) {
+        bytes = strtoull(argv[2], NULL, 10) << 20;
+        vfork_grows();
+        return 0;
     }
     bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) << 20;
     memory = malloc(bytes);
@@ -484,6 +522,7 @@ int main(int argc, char **argv) {
     cancelled();
     ends_with_thread();
     main_ends_first(argv[0]);
+    others_grow(argv[0]);
     free(memory);
     return 0;
 }

@@ -1,6 +1,8 @@
 /* The mmap family on paged memory: parts unmapped, moved, protected, dropped, and handed to the kernel. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
@@ -307,10 +309,7 @@ static void read_and_fork(size_t bytes) {
     puts("read, and then forked: ok");
 }
 
-/* What a process asks of its own memory, through a descriptor of itself. Kernels differ in what they allow: what is not done must not seem to be. */
-static void advise_oneself(size_t bytes) {
-    int self = syscall(SYS_pidfd_open, getpid(), 0);
-    CHECK(self >= 0);
+static void advise_by(int self, size_t bytes) {
     char *at = map(bytes, 0);
     fill(at, bytes, 22);
     struct iovec pieces[2] = {{at, bytes / 4}, {at + bytes / 2, bytes / 4}};
@@ -320,7 +319,37 @@ static void advise_oneself(size_t bytes) {
         CHECK(not_zero(at, bytes / 4) == 0 && not_zero(at + bytes / 2, bytes / 4) == 0);
         fill(at, bytes, 22);
     }
-    CHECK(differing(at, bytes, 22) == 0 && munmap(at, bytes) == 0 && close(self) == 0);
+    CHECK(differing(at, bytes, 22) == 0 && munmap(at, bytes) == 0);
+}
+
+static sem_t is_open, is_done;
+
+static void *stands_for_itself(void *descriptor) {
+    *(int *)descriptor = syscall(SYS_pidfd_open, syscall(SYS_gettid), O_EXCL);
+    CHECK(sem_post(&is_open) == 0 && sem_wait(&is_done) == 0);
+    return NULL;
+}
+
+/* What a process asks of its own memory, through a descriptor of itself. Kernels differ in what they allow: what is not done must not seem to be. */
+static void advise_oneself(size_t bytes) {
+    int process = syscall(SYS_pidfd_open, getpid(), 0);
+    CHECK(process >= 0);
+    advise_by(process, bytes);
+    /* PIDFD_SELF_THREAD, PIDFD_SELF_THREAD_GROUP as it was and as it is: EBADF where the kernel does not know them. */
+    advise_by(-10000, bytes);
+    advise_by(-10001, bytes);
+    advise_by(-20000, bytes);
+    /* Of another thread, since Linux 6.9 (PIDFD_THREAD). */
+    pthread_t thread;
+    int of_thread = -1;
+    CHECK(pthread_create(&thread, NULL, stands_for_itself, &of_thread) == 0);
+    CHECK(sem_wait(&is_open) == 0);
+    if (of_thread >= 0) {
+        advise_by(of_thread, bytes);
+        CHECK(close(of_thread) == 0);
+    }
+    CHECK(sem_post(&is_done) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(close(process) == 0);
     puts("process_madvise on oneself: ok");
 }
 

@@ -227,6 +227,15 @@ static void *separate(void *unused) {
     return unused;
 }
 
+enum { ASKED = 4000 };
+static volatile int is_over;
+
+static void *forks(void *unused) {
+    while (!is_over)
+        CHECK(in_child(kept, PAGE, 2) == 0);
+    return unused;
+}
+
 /* Descriptors of one's own: children that are made then find their memory, while the parent goes on. */
 static void own_descriptors(void) {
     for (int way = 0; way < 2; way++) {
@@ -248,6 +257,17 @@ static void own_descriptors(void) {
     }
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, separate, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    /* Nor is it done while the other forks. */
+    CHECK(pthread_create(&thread, NULL, forks, NULL) == 0);
+    int refused = 0;
+    for (int times = 0; times < ASKED; times++) {
+        int done = unshare(CLONE_FILES);
+        CHECK(done == 0 || errno == ENOMEM);
+        refused += done != 0;
+    }
+    is_over = 1;
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(refused == 0 || refused == ASKED);
     puts("own descriptors: ok");
 }
 
