@@ -208,7 +208,7 @@ pub unsafe extern "C" fn process_vm_writev(
 
 /// Functions of the C library's that are called past ours: a thread that waits in them can be cancelled, as it could not in a bare
 /// system call.
-const NAMES: [&CStr; 12] = [
+const NAMES: [&CStr; 15] = [
     c"read",
     c"write",
     c"pread64",
@@ -221,6 +221,9 @@ const NAMES: [&CStr; 12] = [
     c"pwritev64v2",
     c"close",
     c"vmsplice",
+    c"__read_chk",
+    c"__pread_chk",
+    c"__pread64_chk",
 ];
 
 static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
@@ -389,6 +392,30 @@ macro_rules! several {
     };
 }
 
+/// What programs call that are built with `_FORTIFY_SOURCE`: `room` is how long the buffer is known to be. The C library's own checks it, and ends the
+/// program, which is left to it.
+macro_rules! checked {
+    ($name:ident $real:literal, $way_here:expr $(, $offset:ident)?) => {
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(fd: c_int, at: *mut c_void, len: size_t, $($offset: off64_t,)? room: size_t) -> ssize_t {
+            let offset = $way_here;
+            if len <= room && (offset >= 0 || offset == HERE) && goes_around(Way::Read, fd, at, len) {
+                // SAFETY: the caller's promise.
+                return unsafe { go_around(Way::Read, fd, at, len, offset, 0) };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { real!($real as fn(c_int, *mut c_void, size_t, $(checked!(@type $offset),)? size_t))(fd, at, len, $($offset,)? room) }
+        }
+    };
+    (@type $offset:ident) => { off64_t };
+}
+
+checked!(__read_chk 12, HERE);
+checked!(__pread_chk 13, offset, offset);
+checked!(__pread64_chk 14, offset, offset);
+
 single!(Read, *mut c_void, read 0, pread pread64 2);
 single!(Write, *const c_void, write 1, pwrite pwrite64 3);
 several!(Read, readv 4, preadv preadv64 6, preadv2 preadv64v2 8);
@@ -479,6 +506,13 @@ mod tests {
             assert_eq!((&c, &d), (b"ab", b"cde"));
             assert_eq!(super::preadv64v2(fd, into.as_ptr(), 2, 299, 0), 5);
             assert_eq!((&c, &d), (b"\0a", b"bcd"));
+            assert_eq!(super::__pread_chk(fd, got.as_mut_ptr().cast(), 3, 100, 3), 3);
+            assert_eq!(&got, b"xyz");
+            assert_eq!(super::__pread64_chk(fd, got.as_mut_ptr().cast(), 3, 302, 3), 3);
+            assert_eq!(&got, b"cde");
+            (&file).seek(SeekFrom::Start(0)).unwrap();
+            assert_eq!(super::__read_chk(fd, got.as_mut_ptr().cast(), 3, 3), 3);
+            assert_eq!(&got, b"01a");
             (&file).seek(SeekFrom::Start(0)).unwrap();
             assert_eq!(super::read(fd, got.as_mut_ptr().cast(), 2), 2);
             assert_eq!(super::readv(fd, into.as_ptr(), 2), 5);

@@ -9,7 +9,10 @@ pub struct Segment<'a> {
     pub range: Range<usize>,
     /// Bytes of it that come from the file; the others begin as zeros.
     pub file_len: usize,
-    pub writable: bool,
+    /// Written, and not executed.
+    pub is_data: bool,
+    /// What of the object is read only once the loader has seen to it (RELRO).
+    pub sealed: Range<usize>,
     /// The object's path; empty for the program itself.
     pub path: &'a CStr,
 }
@@ -27,12 +30,17 @@ unsafe extern "C" fn tell(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
         let each = &mut *data.cast::<&mut dyn FnMut(Segment)>();
         let info = &*info;
         let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+        let range_of = |header: &libc::Elf64_Phdr| {
             let start = info.dlpi_addr as usize + header.p_vaddr as usize;
+            start..start + header.p_memsz as usize
+        };
+        let sealed = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO).map_or(0..0, range_of);
+        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
             each(Segment {
-                range: start..start + header.p_memsz as usize,
+                range: range_of(header),
                 file_len: header.p_filesz as usize,
-                writable: header.p_flags & libc::PF_W != 0,
+                is_data: header.p_flags & (libc::PF_W | libc::PF_X) == libc::PF_W,
+                sealed: sealed.clone(),
                 path: path_of(info.dlpi_name),
             });
         }

@@ -18,14 +18,18 @@ struct Arrays {
 
 static RANGES: OnceLock<Vec<Arrays>> = OnceLock::new();
 
-/// Finds them: the anonymous part of each writable segment, in whole blocks.
+/// Finds them: the anonymous part of each segment of data, in whole blocks, behind what the loader has sealed.
 pub fn find(block: usize) {
     let mut found = Vec::new();
     each_segment(|segment| {
         let Range { start, end } = segment.range;
-        let from = (start + segment.file_len).next_multiple_of(PAGE).next_multiple_of(block);
+        let mut from = start + segment.file_len;
+        if from < segment.sealed.end && segment.sealed.start < end {
+            from = segment.sealed.end;
+        }
+        let from = from.next_multiple_of(PAGE).next_multiple_of(block);
         let to = end / block * block;
-        if segment.writable && to > from && to - from >= LEAST {
+        if segment.is_data && to > from && to - from >= LEAST {
             found.push(Arrays { start: from, len: to - from, object: name_of(segment.path) });
         }
     });

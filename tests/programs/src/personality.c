@@ -15,12 +15,17 @@
 
 static char arrays[4 * MIB];
 
+/* An array that may be executed, as assemblers' programs have them: more than the least budget. */
+__asm__(".section .code_array,\"awx\",@nobits\n.globl code_array\n.align 4096\ncode_array: .zero 12 << 20\n.previous");
+extern char code_array[];
+
 static void change_rights(char *at, size_t bytes) {
     CHECK(mprotect(at, bytes, PROT_NONE) == 0 && mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0);
 }
 
 int main(int argc, char **argv) {
     size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 16) * MIB;
+    fill(code_array, 12 * MIB, 3);
     CHECK(personality(READ_IMPLIES_EXEC) >= 0);
     CHECK(personality(0xffffffff) == READ_IMPLIES_EXEC);
     char *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -43,6 +48,7 @@ int main(int argc, char **argv) {
         CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
         CHECK(personality(0) == (round == 0 ? READ_IMPLIES_EXEC : 0));
     }
+    CHECK(differing(code_array, 12 * MIB, 3) == 0);
     puts("personality: ok");
     return 0;
 }
