@@ -4,9 +4,8 @@ use crate::process::ADDRESS_SPACE_MIN;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use terapage_config::{Partial, Placement, Settings, Size, memory_bytes};
+use terapage_config::{Partial, Settings, Size, memory_bytes};
 use terapage_policy::{prefetch, replacement};
-use terapage_store::{Files, Store};
 
 /// Bytes of a block where nothing says otherwise.
 const BLOCK: usize = 16 << 10;
@@ -94,17 +93,4 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
         copy: std::env::var_os("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
         ..terapage_pager::Options::default()
     }
-}
-
-/// The store that the settings name.
-pub(crate) fn open_store(
-    settings: &Settings,
-    block: usize,
-) -> std::result::Result<Box<dyn Store>, terapage_pager::Error> {
-    let paths: Vec<PathBuf> = settings.stores.iter().map(|store| store.0.clone()).collect();
-    let placement = match settings.placement {
-        Placement::Simple => terapage_store::Placement::Simple,
-        Placement::RoundRobin => terapage_store::Placement::RoundRobin,
-    };
-    Ok(Box::new(Files::open(&paths, placement, block, settings.store_size.map(|size| size.0))?))
 }

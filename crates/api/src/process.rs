@@ -4,7 +4,7 @@
 //! [`Process::pager`]. A fork takes them all. Nobody who holds one touches paged memory but the small
 //! heap's own.
 
-use crate::options::{Options, for_pager, open_store};
+use crate::options::{Options, for_pager};
 use crate::space::Space;
 use crate::{Error, Result, fork, heap, mapping::Mapping};
 use std::collections::BTreeMap;
@@ -106,7 +106,8 @@ fn start(options: &Options) -> Result<&'static Process> {
     }
     let for_pager = for_pager(&settings);
     let block = for_pager.block;
-    let pager = Pager::start(for_pager, Box::new(move || open_store(&settings, block)))?;
+    let open = terapage_config::opener(&settings, block);
+    let pager = Pager::start(for_pager, Box::new(move || Ok(Box::new(open()?))))?;
     let most = terapage_pager::BLOCKS_MOST.saturating_mul(block);
     let (start, len) = reserve(options.address_space.unwrap_or(ADDRESS_SPACE).min(most))?;
     pager.add(start, len, 0)?;

@@ -14,4 +14,4 @@ pub use machine::memory_bytes;
 pub use partial::{KEYS, Key, Memory, Partial, can_be_made, check_block};
 pub use settings::{Error, Heap, Placement, Settings, StorePath};
 pub use size::{ParseSizeError, Size};
-pub use store::{default_store, in_memory};
+pub use store::{default_store, in_memory, opener};

@@ -1,10 +1,12 @@
 //! Where a store may lie.
 
-use crate::{Error, Size, StorePath};
+use crate::{Error, Placement, Settings, Size, StorePath};
 use rustix::fs::{Access, access, stat, statfs, statvfs};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terapage_store::Files;
 
 /// File systems whose files are memory: tmpfs, ramfs, hugetlbfs.
 const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
@@ -72,13 +74,19 @@ impl StorePath {
 
 /// Refuses a store size for which the stores' file systems have no room now.
 pub(crate) fn check_room(stores: &[StorePath], size: Size) -> Result<(), Error> {
-    let mut room = 0;
+    let (mut room, mut seen) = (0_u64, Vec::new());
     for store in stores {
         if !store.0.is_dir() && !store.0.is_file() {
             // A device has the size that it has.
             return Ok(());
         }
-        room += statvfs(&store.0).map_or(0, |system| system.f_bavail * system.f_frsize);
+        // Several may share a file system.
+        let device = stat(&store.0).map_or(0, |found| found.st_dev);
+        if !seen.contains(&device) {
+            seen.push(device);
+            let free = statvfs(&store.0).map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
+            room = room.saturating_add(free);
+        }
     }
     if size.0 <= room {
         return Ok(());
@@ -137,6 +145,33 @@ pub fn default_store(get: &impl Fn(&str) -> Option<OsString>) -> Result<StorePat
             tried.join(", ")
         ),
     })
+}
+
+/// What opens the stores of a process in blocks of `block` bytes, and then those of its forked children: a device is the parent's alone, and
+/// they keep their blocks in its other stores' directories, or in the default one.
+pub fn opener(
+    settings: &Settings,
+    block: usize,
+) -> impl Fn() -> Result<Files, terapage_store::Error> + Send + Sync + use<> {
+    let placement = match settings.placement {
+        Placement::Simple => terapage_store::Placement::Simple,
+        Placement::RoundRobin => terapage_store::Placement::RoundRobin,
+    };
+    let paths: Vec<PathBuf> = settings.stores.iter().map(|store| store.0.clone()).collect();
+    let limit = settings.store_size.map(|size| size.0);
+    let first = AtomicBool::new(true);
+    let for_children: Vec<PathBuf> =
+        paths.iter().filter_map(|path| terapage_store::directory_of(path).ok().flatten()).collect();
+    move || {
+        if first.swap(false, Relaxed) {
+            return Files::open(&paths, placement, block, limit);
+        }
+        let mut paths = for_children.clone();
+        if paths.is_empty() {
+            paths.extend(default_store(&|_: &str| None).ok().map(|store| store.0));
+        }
+        Files::open(&paths, placement, block, limit)
+    }
 }
 
 /// Joins stores with newlines; a newline or backslash in a path is escaped.

@@ -159,8 +159,10 @@ impl<'a> OwnedFile<'a> {
 
 impl Drop for OwnedFile<'_> {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-        self.janitor.gone(&Thing::File(self.path.clone()));
+        let removed = fs::remove_file(&self.path);
+        if removed.is_ok() || !self.path.exists() {
+            self.janitor.gone(&Thing::File(self.path.clone()));
+        }
     }
 }
 

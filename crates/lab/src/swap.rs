@@ -59,8 +59,10 @@ pub fn off(path: &Path) -> io::Result<()> {
 /// Whether /proc/swaps names the file.
 pub fn in_use(path: &Path) -> bool {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    // Spaces are written as \040 there.
-    let name = path.to_string_lossy().replace(' ', "\\040");
+    // So are the bytes written there that would end a word or a line.
+    let escaped = [("\\", "\\134"), (" ", "\\040"), ("\t", "\\011"), ("\n", "\\012")];
+    let name = path.to_string_lossy().into_owned();
+    let name = escaped.iter().fold(name, |name, (byte, octal)| name.replace(byte, octal));
     swaps.lines().any(|line| line.split_whitespace().next() == Some(name.as_str()))
 }
 

@@ -108,11 +108,16 @@ impl Engine {
         self.faults_ready = false;
         self.requests_ready = false;
         self.children.clear();
-        if self.stores.len() >= usize::from(u8::MAX) {
+        // A number that a mapped file has left, if there is one.
+        if let Some(origin) = self.free_origins.pop() {
+            self.own = origin;
+            self.stores[usize::from(origin)] = store;
+        } else if self.stores.len() < usize::from(u8::MAX) {
+            self.own = self.stores.len() as u8;
+            self.stores.push(store);
+        } else {
             return Err(Error::TooManyForks);
         }
-        self.own = self.stores.len() as u8;
-        self.stores.push(store);
         self.slots = Slots::new((EXTENT / self.block) as u32);
         self.slots.grown(self.stores[usize::from(self.own_origin())].slots());
         counters.budget_bytes.store((self.options.frames * self.block) as u64, Relaxed);

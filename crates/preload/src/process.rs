@@ -3,10 +3,8 @@
 use crate::{arena, heap, limits, sanitizers, statics};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_config::{Placement, Settings, Size};
+use terapage_config::{Settings, Size};
 use terapage_pager::{Options, Pager};
 use terapage_sys::fd::Room;
 use terapage_sys::{last, thread};
@@ -175,26 +173,9 @@ pub fn start_pager() -> Pager {
         spin_us: HIDDEN.get().and_then(|hidden| hidden.spin_us).unwrap_or(Options::default().spin_us),
         ..Options::default()
     };
-    let placement = match settings.placement {
-        Placement::Simple => terapage_store::Placement::Simple,
-        Placement::RoundRobin => terapage_store::Placement::RoundRobin,
-    };
-    let paths: Vec<PathBuf> = settings.stores.iter().map(|store| store.0.clone()).collect();
-    let limit = settings.store_size.map(|size| size.0);
-    let first = AtomicBool::new(true);
-    // A device is the parent's alone: a forked child keeps its blocks in a file.
-    let for_children: Vec<PathBuf> =
-        paths.iter().filter_map(|path| terapage_store::directory_of(path).ok().flatten()).collect();
+    let open = terapage_config::opener(settings, block);
     let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
-        let mut paths = paths.clone();
-        if !first.swap(false, Relaxed) {
-            paths.clone_from(&for_children);
-            if paths.is_empty() {
-                let other = terapage_config::default_store(&|_: &str| None);
-                paths.extend(other.ok().map(|store| store.0));
-            }
-        }
-        let files = terapage_store::Files::open(&paths, placement, block, limit)?;
+        let files = open()?;
         Ok(match HIDDEN.get().and_then(|hidden| hidden.faults) {
             Some(faults) => Box::new(terapage_store::Faulty::new(files, faults, 1)),
             None => Box::new(files),

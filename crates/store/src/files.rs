@@ -48,6 +48,13 @@ impl Files {
     }
 
     fn add_extent(&mut self) -> Result<(), Error> {
+        let mib = (self.extents.len() * EXTENT) >> 20;
+        // Slots have numbers of 32 bits, of which one says that there is none.
+        if (self.extents.len() + 1) * (EXTENT / self.block) >= u32::MAX as usize {
+            let why =
+                format!("no more than {mib} MiB can be used in blocks of this size; make --block larger");
+            return Err(Error::Full { name: self.name(), why });
+        }
         for _ in 0..self.members.len() {
             let index = self.next;
             match self.members[index].take()? {
@@ -61,7 +68,6 @@ impl Files {
                 None => self.next = (index + 1) % self.members.len(),
             }
         }
-        let mib = (self.extents.len() * EXTENT) >> 20;
         let why = match self.members.iter().any(Member::is_limited) {
             true => {
                 format!(
