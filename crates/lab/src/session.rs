@@ -71,8 +71,8 @@ impl Contender {
 pub const EXIT_STATUS: &str = "\
 Exit status:
   0; 1 where a run failed, or a contender that --contenders names could not take part; 125 where
-  an option is wrong or nothing can be measured, and after a signal. That a run was killed or took too long is a
-  finding, and no failure.";
+  an option is wrong or nothing can be measured, and after a signal. That a run was killed or took
+  too long is a finding, and no failure.";
 
 /// A size of at least `least` bytes, from what was given for `option`.
 ///

@@ -208,7 +208,7 @@ pub unsafe extern "C" fn process_vm_writev(
 
 /// Functions of the C library's that are called past ours: a thread that waits in them can be cancelled, as it could not in a bare
 /// system call.
-const NAMES: [&CStr; 15] = [
+const NAMES: [&CStr; 14] = [
     c"read",
     c"write",
     c"pread64",
@@ -222,7 +222,6 @@ const NAMES: [&CStr; 15] = [
     c"close",
     c"vmsplice",
     c"__read_chk",
-    c"__pread_chk",
     c"__pread64_chk",
 ];
 
@@ -394,27 +393,52 @@ macro_rules! several {
 
 /// What programs call that are built with `_FORTIFY_SOURCE`: `room` is how long the buffer is known to be. The C library's own checks it, and ends the
 /// program, which is left to it.
-macro_rules! checked {
-    ($name:ident $real:literal, $way_here:expr $(, $offset:ident)?) => {
-        /// # Safety
-        /// As the C library has it.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(fd: c_int, at: *mut c_void, len: size_t, $($offset: off64_t,)? room: size_t) -> ssize_t {
-            let offset = $way_here;
-            if len <= room && (offset >= 0 || offset == HERE) && goes_around(Way::Read, fd, at, len) {
-                // SAFETY: the caller's promise.
-                return unsafe { go_around(Way::Read, fd, at, len, offset, 0) };
-            }
-            // SAFETY: the caller's promise.
-            unsafe { real!($real as fn(c_int, *mut c_void, size_t, $(checked!(@type $offset),)? size_t))(fd, at, len, $($offset,)? room) }
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __read_chk(fd: c_int, at: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if len <= room {
+            return read(fd, at, len);
         }
-    };
-    (@type $offset:ident) => { off64_t };
+        real!(12 as fn(c_int, *mut c_void, size_t, size_t))(fd, at, len, room)
+    }
 }
 
-checked!(__read_chk 12, HERE);
-checked!(__pread_chk 13, offset, offset);
-checked!(__pread64_chk 14, offset, offset);
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __pread64_chk(
+    fd: c_int,
+    at: *mut c_void,
+    len: size_t,
+    offset: off64_t,
+    room: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if len <= room {
+            return pread64(fd, at, len, offset);
+        }
+        real!(13 as fn(c_int, *mut c_void, size_t, off64_t, size_t))(fd, at, len, offset, room)
+    }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __pread_chk(
+    fd: c_int,
+    at: *mut c_void,
+    len: size_t,
+    offset: off64_t,
+    room: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { __pread64_chk(fd, at, len, offset, room) }
+}
 
 single!(Read, *mut c_void, read 0, pread pread64 2);
 single!(Write, *const c_void, write 1, pwrite pwrite64 3);
@@ -508,6 +532,7 @@ mod tests {
             assert_eq!((&c, &d), (b"\0a", b"bcd"));
             assert_eq!(super::__pread_chk(fd, got.as_mut_ptr().cast(), 3, 100, 3), 3);
             assert_eq!(&got, b"xyz");
+            assert_eq!(super::__pread_chk(fd, got.as_mut_ptr().cast(), 3, HERE, 3), -1);
             assert_eq!(super::__pread64_chk(fd, got.as_mut_ptr().cast(), 3, 302, 3), 3);
             assert_eq!(&got, b"cde");
             (&file).seek(SeekFrom::Start(0)).unwrap();

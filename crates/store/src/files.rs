@@ -1,6 +1,6 @@
 //! Local SSDs: one or more files or devices, past the page cache.
 
-use crate::member::{Member, STEP};
+use crate::member::{Member, step};
 use crate::{EXTENT, Error, Store};
 use std::path::PathBuf;
 use terapage_sys::ring::{Piece, Ring};
@@ -101,8 +101,9 @@ impl Store for Files {
             let why = format!("all of --store-size ({} MiB) is in use", limit >> 20);
             return Err(Error::Full { name: self.name(), why });
         }
+        let more = step((self.extents.len() * EXTENT) as u64) as usize / EXTENT;
         self.add_extent()?;
-        for _ in 1..STEP as usize / EXTENT {
+        for _ in 1..more {
             if self.add_extent().is_err() {
                 break;
             }

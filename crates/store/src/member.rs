@@ -12,8 +12,13 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use terapage_sys::file::{self, Opened};
 
-/// Bytes that a file is grown by.
-pub(crate) const STEP: u64 = 64 << 20;
+/// Bytes that a file is grown by: as many as it has, within these. Of a program's many children each needs little.
+const STEPS: [u64; 2] = [8 << 20, 64 << 20];
+
+/// The next step of a file that has so many bytes.
+pub(crate) fn step(has: u64) -> u64 {
+    has.clamp(STEPS[0], STEPS[1])
+}
 
 /// The file system has no such call.
 const EOPNOTSUPP: i32 = 95;
@@ -187,7 +192,7 @@ impl Member {
                 return Ok(None);
             }
             // As much as there is room for, in ever smaller steps.
-            let mut step = STEP;
+            let mut step = step(self.allocated);
             loop {
                 match file::allocate(&self.opened.fd, self.allocated, step) {
                     Ok(()) => break,
@@ -227,6 +232,21 @@ mod tests {
         assert_eq!(std::fs::metadata(&file).unwrap().len(), 0);
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "the bytes lie under no name");
         assert_eq!(member.name(), file.display().to_string());
+    }
+
+    /// A child that writes a block must not take what its hundred siblings need.
+    #[test]
+    fn a_small_store_takes_little_and_a_large_one_grows_in_large_steps() {
+        let place = tempfile::tempdir().unwrap();
+        let mut member = Member::open(place.path()).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..(200 << 20) / EXTENT {
+            member.take().unwrap().unwrap();
+            if seen.last() != Some(&(member.allocated >> 20)) {
+                seen.push(member.allocated >> 20);
+            }
+        }
+        assert_eq!(seen, [8, 16, 32, 64, 128, 192, 256]);
     }
 
     #[test]

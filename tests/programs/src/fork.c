@@ -223,7 +223,10 @@ static void children_close() {
     close(go[1]);
     for (int i = 0; i < CHILDREN; i++) {
         int status;
-        CHECK(waitpid(children[i], &status, 0) == children[i] && status == 0);
+        CHECK(waitpid(children[i], &status, 0) == children[i]);
+        if (status != 0)
+            fprintf(stderr, "child %d of %d: status %#x\n", i, CHILDREN, status);
+        CHECK(status == 0);
     }
     CHECK(differing(memory, bytes, 31) == 0);
     puts("children that close all: ok");
