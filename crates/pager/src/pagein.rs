@@ -237,11 +237,16 @@ impl Engine {
         let Some(index) = self.postponed.iter().position(|run| run.contains(&block)) else { return };
         let Some(run) = self.postponed.remove(index) else { return };
         let at = run.iter().position(|&other| other == block).map_or(0, |at| at + 1);
-        self.read_run(&run[at..]);
+        let left = self.read_run(&run[at..]);
+        if !left.is_empty() {
+            // Once there are frames for all of it: or each of its blocks would be a fault of its own.
+            self.postponed.push_front(left);
+        }
     }
 
-    /// Begins to read the blocks of a run, in the program's direction, that are stored, as many as there are frames for.
-    fn read_run(&mut self, run: &[u32]) {
+    /// Begins to read the blocks of a run, in the program's direction, that are stored, as many as there are frames for: the others
+    /// are left.
+    fn read_run(&mut self, run: &[u32]) -> Vec<u32> {
         let stored = |block: &u32| self.table.state(*block) == State::Stored;
         let mut blocks: Vec<u32> = run.iter().copied().filter(stored).collect();
         let mut places = Vec::with_capacity(blocks.len());
@@ -249,9 +254,9 @@ impl Engine {
             let Some(place) = self.place_at_once() else { break };
             places.push(place);
         }
-        blocks.truncate(places.len());
+        let left = blocks.split_off(places.len());
         // The first in the stream's direction is left out of the program, to see its touch.
-        let Some(&marker) = blocks.first() else { return };
+        let Some(&marker) = blocks.first() else { return left };
         self.table.get_mut(marker).flags |= MARKER;
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
         self.awake.other();
@@ -259,6 +264,7 @@ impl Engine {
             blocks.reverse();
         }
         self.read(&blocks, &places, 0);
+        left
     }
 
     /// Begins to read blocks, ascending, into places: one operation for each run of neighbouring slots.

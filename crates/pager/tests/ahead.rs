@@ -1,0 +1,63 @@
+//! What is read ahead where frames are scarce.
+
+use terapage_pager::{Error, Options, Pager};
+use terapage_store::{Files, Placement, Store};
+use terapage_sys::memory;
+use terapage_sys::userfaultfd::{Kind, Userfaultfd};
+
+const BLOCK: usize = 4096;
+const FRAMES: usize = 8192;
+/// Blocks of each thread: twice the budget.
+const BLOCKS: usize = 2 * FRAMES;
+const THREADS: usize = 2;
+const PASSES: u64 = 3;
+/// It is mostly one of thirty, but that hangs on when writes end.
+const TRIES: usize = 3;
+
+fn store() -> Result<Box<dyn Store>, Error> {
+    let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    Ok(Box::new(Files::open(&[path], Placement::Simple, BLOCK, None)?))
+}
+
+/// Adds to a word of each block from `start` on, in order, pass after pass: all that is read has to be written too.
+fn work(start: usize) {
+    for pass in 0..PASSES {
+        for block in 0..BLOCKS {
+            let at = (start + block * BLOCK) as *mut u64;
+            // SAFETY: the block is paged memory of the test's, and this thread's alone.
+            unsafe {
+                assert_eq!(at.read_volatile(), pass, "block {block}");
+                at.write_volatile(pass + 1);
+            }
+        }
+    }
+}
+
+/// Blocks that were read because a thread had come to them, and all that were read, of two threads that do it at once.
+fn read_one_by_one() -> (u64, u64) {
+    let len = THREADS * BLOCKS * BLOCK;
+    let start = memory::reserve(len).unwrap() as usize;
+    let options = Options { block: BLOCK, frames: FRAMES, ..Options::default() };
+    let pager = Pager::start(options, Box::new(store)).unwrap();
+    pager.add(start, len, 0).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || work(start + thread * BLOCKS * BLOCK));
+        }
+    });
+    let stats = pager.counters().snapshot();
+    eprintln!("{} blocks one by one, {} in runs", stats.demand_blocks, stats.prefetched_blocks);
+    (stats.demand_blocks, stats.demand_blocks + stats.prefetched_blocks)
+}
+
+/// Frames come as blocks are written. A run for which there are too few when the program comes to it is read in parts: not one part, and
+/// the rest one fault after the other, which would be one block of six.
+#[test]
+fn all_of_a_run_is_read_ahead_though_frames_are_scarce() {
+    if let Err(error) = Userfaultfd::open(Kind::Waiting) {
+        eprintln!("SKIPPED: {error}");
+        return;
+    }
+    let few = |(alone, all): (u64, u64)| alone * 10 < all;
+    assert!((0..TRIES).any(|_| few(read_one_by_one())));
+}
