@@ -136,13 +136,18 @@ impl<'a> OwnedFile<'a> {
         Ok(OwnedFile { path, janitor })
     }
 
+    /// Makes the file, which must not exist yet: it may be another's, and stays then.
+    pub fn create(janitor: &'a Janitor, path: PathBuf) -> io::Result<(OwnedFile<'a>, fs::File)> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        // Told after it was made: whatever ends the lab in between leaves an empty file.
+        Ok((OwnedFile::new(janitor, path)?, file))
+    }
+
     /// Makes the file with `bytes` bytes of disk, so that a full disk is an error now.
     pub fn allocate(janitor: &'a Janitor, path: PathBuf, bytes: u64) -> io::Result<OwnedFile<'a>> {
         use std::os::fd::AsRawFd;
-        use std::os::unix::fs::OpenOptionsExt;
-        let owned = OwnedFile::new(janitor, path)?;
-        let file =
-            fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&owned.path)?;
+        let (owned, file) = OwnedFile::create(janitor, path)?;
         let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
         // SAFETY: the descriptor is open for the whole call; no memory is passed.
         match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {

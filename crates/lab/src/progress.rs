@@ -1,7 +1,7 @@
 //! What the lab does now, on standard error: on a terminal a line that changes, elsewhere a line for each run.
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 /// How far an experiment is.
@@ -32,7 +32,7 @@ impl Progress {
         if !self.terminal {
             let length = self.bar.length().unwrap_or(0);
             let now = HumanDuration(self.bar.elapsed());
-            eprintln!("run {} of {length}, after {now:#}: {what}", self.bar.position() + 1);
+            line(&format!("run {} of {length}, after {now:#}: {what}", self.bar.position() + 1));
         }
         self.bar.set_message(what);
     }
@@ -43,12 +43,17 @@ impl Progress {
     }
 
     /// Says something that stays.
-    pub fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| line(text));
     }
 
     /// The experiment is over.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// A line of standard error, if anybody reads that still.
+fn line(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -200,6 +200,8 @@ impl Session {
             Contender::Memory => {
                 let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
                 let free = fields(&memory).get("MemAvailable").copied().unwrap_or(u64::MAX);
+                // A container may have less.
+                let free = free.min(terapage_config::memory_bytes().unwrap_or(u64::MAX));
                 match limits.data + limits.data / 16 < free {
                     true => Ok(()),
                     false => Err(format!("{} of memory needed, {} free", Size(limits.data), Size(free))),
@@ -352,6 +354,8 @@ impl Session {
         };
         let mut all: Vec<OsString> = vec!["run".into(), "--memory".into(), limits.memory.to_string().into()];
         all.extend(["--store".into(), self.directory.clone().into()]);
+        // The figures are Terapage's, not those of somebody's configuration file. Variables are named in the report.
+        all.extend(["--config".into(), "/dev/null".into()]);
         if let Some(block) = limits.block {
             all.extend(["--block".into(), block.to_string().into()]);
         }
@@ -446,7 +450,17 @@ impl Session {
     ) -> Report {
         self.progress.clear();
         let plural = if self.rounds == 1 { "" } else { "s" };
-        let setting = format!("{setting}, {} round{plural}", self.rounds);
+        let mut setting = format!("{setting}, {} round{plural}", self.rounds);
+        if self.contenders.contains(&Contender::Terapage) {
+            // The others are flags here.
+            let keys = terapage_config::KEYS.iter();
+            for key in keys.filter(|key| !matches!(key.name, "memory" | "store" | "stats")) {
+                let variable = key.variable;
+                if let Some(value) = env::var_os(variable).filter(|value| !value.is_empty()) {
+                    setting += &format!(", {variable}={}", value.to_string_lossy());
+                }
+            }
+        }
         let machine = Machine::here(&self.directory);
         Report::new(experiment, setting, unit, machine, std::mem::take(&mut self.left_out), runs)
     }

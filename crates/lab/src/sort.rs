@@ -7,7 +7,8 @@ use crate::runner::{self, End, Finished};
 use crate::session::{Common, Contender, EXIT_STATUS, Limits, Session, failed, size};
 use crate::workload::{Pass, SplitMix};
 use anyhow::Context;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -61,7 +62,14 @@ impl Entrant {
     fn name(&self) -> String {
         match self.contender {
             Contender::Memory => "native".into(),
-            contender => format!("{} {}", contender.name(), Size(self.memory)),
+            // To the byte: runs are told apart by it.
+            contender if self.memory.is_multiple_of(MIB) && !self.memory.is_multiple_of(1 << 30) => {
+                format!("{} {} MiB", contender.name(), self.memory / MIB)
+            }
+            contender if self.memory.is_multiple_of(MIB) => {
+                format!("{} {}", contender.name(), Size(self.memory))
+            }
+            contender => format!("{} {} B", contender.name(), self.memory),
         }
     }
 }
@@ -82,10 +90,13 @@ impl Sort {
         hash(&session, File::open(&text).with_context(|| text.display().to_string())?)?;
         let entrants = entrants(&session.contenders, &budgets);
         let expected = RefCell::new(None);
+        // Of those too that are recorded, which are in no table.
+        let differs = Cell::new(false);
         let checked = |contender, limits: &Limits| {
             let mut run = sort(&session, contender, &text, limits)?;
             let hash = run.1.filter(|_| run.0.end == End::Done);
             if hash.is_some_and(|hash| *expected.borrow_mut().get_or_insert(hash) != hash) {
+                differs.set(true);
                 run.0.end = End::Failed("its output differs".into());
                 run.0.passes.clear();
             }
@@ -135,15 +146,25 @@ impl Sort {
             report.completion(&entrant.name(), least);
         }
         report.residents();
-        session.publish(&report)
+        let status = session.publish(&report)?;
+        Ok(if differs.get() { ExitCode::FAILURE } else { status })
     }
 
     fn budgets(&self, bytes: u64) -> anyhow::Result<Vec<u64>> {
-        if self.memory.is_empty() {
-            return Ok(BUDGETS.map(|(memory, _)| in_proportion(bytes, memory)).to_vec());
+        let named = self.memory.iter().map(|text| size("--memory", text, MIB));
+        let mut budgets = named.collect::<anyhow::Result<Vec<_>>>()?;
+        if budgets.is_empty() {
+            budgets = BUDGETS.map(|(memory, _)| in_proportion(bytes, memory)).to_vec();
         }
-        self.memory.iter().map(|text| size("--memory", text, MIB)).collect()
+        Ok(once(budgets))
     }
+}
+
+/// Each budget once: of a small text all usual ones are the same.
+fn once(mut budgets: Vec<u64>) -> Vec<u64> {
+    let mut seen = HashSet::new();
+    budgets.retain(|memory| seen.insert(*memory));
+    budgets
 }
 
 /// The budget for `bytes` of text that corresponds to `memory` for the usual text, whole MiB.
@@ -174,8 +195,7 @@ fn sort(
     limits: &Limits,
 ) -> Result<(Run, Option<u128>), runner::Error> {
     let set_up = || -> io::Result<_> {
-        let sorted = OwnedFile::new(&session.janitor, session.path("sorted"))?;
-        let output = File::options().read(true).write(true).create_new(true).open(sorted.path())?;
+        let (sorted, output) = OwnedFile::create(&session.janitor, session.path("sorted"))?;
         Ok((output.try_clone()?, output, sorted))
     };
     let (output, kept, _sorted) = match set_up() {
@@ -234,8 +254,9 @@ fn text(session: &Session, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
         return Ok(path);
     }
     // Under another name until it is whole.
-    let part = OwnedFile::new(&session.janitor, session.path("text"))?;
-    let file = File::create_new(part.path()).with_context(|| part.path().display().to_string())?;
+    let path_of_part = session.path("text");
+    let made = OwnedFile::create(&session.janitor, path_of_part.clone());
+    let (part, file) = made.with_context(|| path_of_part.display().to_string())?;
     let mut file = BufWriter::with_capacity(MIB as usize, file);
     let (mut numbers, mut left) = (SplitMix(seed), bytes);
     let mut line = Vec::new();
@@ -274,8 +295,9 @@ fn random_line(numbers: &mut SplitMix, left: u64, line: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{MIB, goal, in_proportion, random_line};
+    use super::{Contender, Entrant, MIB, entrants, goal, in_proportion, once, random_line};
     use crate::workload::SplitMix;
+    use std::collections::HashSet;
 
     #[test]
     fn budgets_keep_their_proportion() {
@@ -284,6 +306,15 @@ mod tests {
         assert_eq!(goal(60_000_000, 102 * MIB), Some(Some(1.08)));
         assert_eq!(goal(600_000_000, 512 * MIB), Some(None));
         assert_eq!(goal(600_000_000, 600 * MIB), None);
+    }
+
+    #[test]
+    fn budgets_that_print_alike_are_told_apart() {
+        let budgets = [1100 * MIB, 1150 * MIB, 1 << 30, (1 << 30) + 4096, 1100 * MIB];
+        let entrants = entrants(&[Contender::Swap, Contender::Terapage], &once(budgets.to_vec()));
+        let names: HashSet<_> = entrants.iter().map(Entrant::name).collect();
+        assert_eq!((entrants.len(), names.len()), (8, 8), "{names:?}");
+        assert!(names.contains("swap 1100 MiB") && names.contains("terapage 1 GiB"), "{names:?}");
     }
 
     #[test]

@@ -8,6 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::{fs, process};
 
+/// Flags of swapon (`include/linux/swap.h`): SWAP_FLAG_PREFER, and the highest priority. The machine's own swap would be used first.
+const FIRST: libc::c_int = 0x8000 | 0x7fff;
+
 /// A swap file in use; taken out of use and removed when dropped.
 pub struct Swap<'a> {
     // Dropped after `drop` has taken the file out of use.
@@ -25,7 +28,7 @@ impl<'a> Swap<'a> {
         let swap = Swap { file, janitor };
         let name = c_path(swap.file.path())?;
         // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
-        if unsafe { libc::swapon(name.as_ptr(), 0) } != 0 {
+        if unsafe { libc::swapon(name.as_ptr(), FIRST) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(swap)
@@ -43,27 +46,20 @@ impl Drop for Swap<'_> {
 /// Takes a swap file out of use; no error where it is not in use.
 pub fn off(path: &Path) -> io::Result<()> {
     let name = c_path(path)?;
-    while in_use(path) {
+    loop {
+        // Not asked of /proc/swaps, which a container may have another of.
         // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
-        if unsafe { libc::swapoff(name.as_ptr()) } != 0 {
-            let error = io::Error::last_os_error();
+        if unsafe { libc::swapoff(name.as_ptr()) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
             // A signal stops it half-way: go on.
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+            Some(libc::EINTR) => {}
+            Some(libc::EINVAL | libc::ENOENT) => return Ok(()),
+            _ => return Err(error),
         }
     }
-    Ok(())
-}
-
-/// Whether /proc/swaps names the file.
-pub fn in_use(path: &Path) -> bool {
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    // So are the bytes written there that would end a word or a line.
-    let escaped = [("\\", "\\134"), (" ", "\\040"), ("\t", "\\011"), ("\n", "\\012")];
-    let name = path.to_string_lossy().into_owned();
-    let name = escaped.iter().fold(name, |name, (byte, octal)| name.replace(byte, octal));
-    swaps.lines().any(|line| line.split_whitespace().next() == Some(name.as_str()))
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {

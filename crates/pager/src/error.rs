@@ -24,7 +24,7 @@ pub enum Error {
     #[error("unknown policy")]
     Policy,
     /// Forks of forks have used up the numbers of stores.
-    #[error("more than 250 generations of forks")]
+    #[error("more than 250 generations of forks, or with mapped files more than 254 of both")]
     TooManyForks,
     /// The numbers of stores are used up.
     #[error("too many files are mapped at once (about 250 are possible)")]

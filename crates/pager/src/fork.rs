@@ -25,6 +25,7 @@ impl Engine {
     pub(crate) fn stand_still(&mut self, forker: u32) {
         self.settle_all();
         self.awake.settle();
+        let last = self.children.last().map(|&(id, _)| id);
         self.mailbox.park();
         // In this call's frame: a fork copies the engine at any moment that its thread does not wait in.
         let (mut faults, mut others) = (Vec::new(), Vec::new());
@@ -44,7 +45,7 @@ impl Engine {
         }
         self.holds = self.holds.saturating_sub(1);
         self.queue.extend(others);
-        if let Some(&(id, _)) = self.children.last() {
+        if let Some(&(id, _)) = self.children.last().filter(|&&(id, _)| Some(id) != last) {
             self.arm(CHILDREN - u64::from(id));
         }
     }
@@ -69,6 +70,8 @@ impl Engine {
         let (read, write) = Fd::pipe()?;
         let id = self.slots.freeze();
         self.children.push((id, read));
+        // This thread's own faults were served meanwhile: its stack may be paged.
+        self.slots.freeze_more();
         Counters::add(&self.counters.forks, 1);
         Ok(write)
     }

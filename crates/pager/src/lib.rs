@@ -237,9 +237,10 @@ impl Pager {
     /// # Errors
     /// The range is not all paged.
     pub fn touched(&self, start: usize, len: usize) -> Result<Vec<(usize, usize)>, Error> {
-        let mut parts = Vec::new();
-        self.mailbox.ask(Request::Touched { start, len, parts: &raw mut parts })?;
-        Ok(parts)
+        // Not on the asker's stack, which may be paged: the pager's thread cannot wait for itself.
+        let mut parts = Box::new(Vec::new());
+        self.mailbox.ask(Request::Touched { start, len, parts: &raw mut *parts })?;
+        Ok(*parts)
     }
 
     /// Ends the trace, if there is one: what happened until now is in the file when this returns, what comes

@@ -238,13 +238,26 @@ impl Arena {
             }
             self.ranges.put(from, to, !keep);
         }
-        if self.ranges.dirty_bytes > DIRTY_BYTES {
+        if self.ranges.dirty_bytes > self.most_dirty() {
             for (from, to) in self.ranges.take_dirty() {
                 self.discard_blocks(from, to);
                 self.ranges.put(from, to, true);
             }
         }
         self.count_by_region(at, to);
+    }
+
+    /// Bytes that may stay in memory though nobody uses them: without a pager they count as the program's.
+    fn most_dirty(&self) -> usize {
+        match &self.pager {
+            None => DIRTY_BYTES.min(self.start_at.saturating_sub(self.in_use())),
+            Some(_) => DIRTY_BYTES,
+        }
+    }
+
+    /// Whether all of a range, in use, is as it was given out: not protected, nor something else mapped there.
+    pub fn is_paged(&self, at: usize, to: usize) -> bool {
+        self.loose.within(at, to).is_empty()
     }
 
     /// The pages read as zeros from now on.

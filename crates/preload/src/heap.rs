@@ -24,10 +24,12 @@ const LARGE_ONLY: usize = 128 << 10;
 /// Heaps.
 const HEAPS: usize = 8;
 
-/// Before a large allocation: where its range begins, and a mark.
+/// Before a large allocation: where its range begins and ends, and a mark. The program may map something over parts of it: then it is
+/// several ranges to the arena.
 #[repr(C)]
 struct Header {
     start: usize,
+    end: usize,
     mark: usize,
 }
 
@@ -172,7 +174,7 @@ fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
     };
     let at = start + before;
     // SAFETY: the range was taken just now, and the header lies within it, before `at`.
-    unsafe { ((at - size_of::<Header>()) as *mut Header).write(Header { start, mark: MARK }) };
+    unsafe { header_of(at).write(Header { start, end: start + len, mark: MARK }) };
     at as *mut u8
 }
 
@@ -182,18 +184,30 @@ fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
 /// # Safety
 /// `at` is an object of the program's, and not freed.
 unsafe fn range_of(at: usize) -> Option<(usize, usize)> {
-    let range = ARENA.lock().ranges.around(at).filter(|&(from, _)| at >= from + HEADER);
-    if let Some((from, to)) = range {
-        // SAFETY: it lies in the same range, before the object.
-        let header = unsafe { ((at - size_of::<Header>()) as *const Header).read() };
+    let all = MODE.load(Relaxed) == ALL;
+    let arena = ARENA.lock();
+    // What begins a range may be the next allocator's, and what lies before that may not be there to read.
+    let is_there = |&(from, to): &(usize, usize)| {
+        at >= from + HEADER && (all || at < to || arena.is_paged(header_of(at) as usize, at))
+    };
+    let range = arena.ranges.around(header_of(at) as usize).filter(is_there);
+    drop(arena);
+    if let Some((from, _)) = range {
+        // SAFETY: it lies in a range that is in use, before the object.
+        let header = unsafe { header_of(at).read() };
         if header.mark == MARK && header.start == from {
-            return Some((from, to));
+            return Some((from, header.end));
         }
     }
-    if MODE.load(Relaxed) == ALL {
+    if all {
         not_an_object();
     }
     None
+}
+
+/// Where the header of a large allocation is.
+fn header_of(at: usize) -> *mut Header {
+    at.wrapping_sub(size_of::<Header>()) as *mut Header
 }
 
 fn not_an_object() -> ! {
@@ -210,6 +224,10 @@ fn or_stop<T>(result: Result<T, NotAnObject>) -> T {
 }
 
 fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
+    if size > isize::MAX as usize {
+        // As the C library: what is made of it by rounding may be anything.
+        return or_none(std::ptr::null_mut());
+    }
     // SAFETY: no memory is touched.
     let thread = unsafe { libc::pthread_self() } as usize;
     let (all, internal) = (MODE.load(Relaxed) == ALL, thread::is_internal(thread));
@@ -326,6 +344,8 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
         if wanted > end - start {
             let mut arena = ARENA.lock();
             if arena.may_grow(wanted - (end - start), true) && arena.extend(start, wanted) {
+                // SAFETY: the object's header, and the object is the caller's.
+                unsafe { (*header_of(old as usize)).end = start + wanted };
                 return old;
             }
             if size >= large_from() {
@@ -334,6 +354,8 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
         }
         if wanted <= end - start && size >= large_from() {
             if start + wanted < end {
+                // SAFETY: as above.
+                unsafe { (*header_of(old as usize)).end = start + wanted };
                 ARENA.lock().give(start + wanted, end, false);
             }
             return old;

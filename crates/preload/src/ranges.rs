@@ -46,8 +46,11 @@ fn insert_merged(map: &mut BTreeMap<usize, usize>, mut from: usize, mut to: usiz
 }
 
 fn first_fit(map: &mut BTreeMap<usize, usize>, len: usize, align: usize) -> Option<usize> {
-    let (&from, &to) = map.iter().find(|&(&from, &to)| from.next_multiple_of(align) + len <= to)?;
-    let at = from.next_multiple_of(align);
+    let place = |(&from, &to): (&usize, &usize)| {
+        let at = from.checked_next_multiple_of(align)?;
+        (at <= to && to - at >= len).then_some((from, to, at))
+    };
+    let (from, to, at) = map.iter().find_map(place)?;
     map.remove(&from);
     if from < at {
         map.insert(from, at);
@@ -245,6 +248,9 @@ impl Ranges {
     /// Gives the pages from `at` to `to` back, those that were in use. `freed` hears of each range of blocks that
     /// nobody uses any more; they are in neither list until [`put`](Self::put).
     pub fn give(&mut self, at: usize, to: usize, mut freed: impl FnMut(usize, usize)) {
+        if at >= to {
+            return;
+        }
         let touching: Vec<_> = self
             .used
             .range(..to)

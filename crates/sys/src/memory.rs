@@ -43,7 +43,12 @@ pub fn reserve_huge(len: usize) -> Result<usize> {
 /// Nobody may rely on what was mapped there.
 pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     // SAFETY: the caller's promise.
-    let replaced = unsafe { map(at, len, libc::MAP_NORESERVE | libc::MAP_FIXED) };
+    unsafe { put_over(at, len, libc::PROT_READ | libc::PROT_WRITE) }
+}
+
+unsafe fn put_over(at: *mut u8, len: usize, prot: i32) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let replaced = unsafe { map_with(at, len, prot, libc::MAP_NORESERVE | libc::MAP_FIXED) };
     let replaced = replaced.or_else(|error| {
         if error.errno() != libc::ENOMEM {
             return Err(error);
@@ -52,7 +57,7 @@ pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
         // SAFETY: as above. What another thread maps there meanwhile stays, and this fails.
         unsafe {
             check("munmap", libc::syscall(libc::SYS_munmap, at, len))?;
-            map(at, len, libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE)
+            map_with(at, len, prot, libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE)
         }
     });
     replaced.map(|_| ())
@@ -64,7 +69,7 @@ pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
 /// Nobody may rely on what was mapped there.
 pub unsafe fn close(at: usize, len: usize) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { map_with(at as *mut u8, len, libc::PROT_NONE, libc::MAP_NORESERVE | libc::MAP_FIXED) }?;
+    unsafe { put_over(at as *mut u8, len, libc::PROT_NONE) }?;
     advise(at, len, libc::MADV_DONTDUMP);
     Ok(())
 }

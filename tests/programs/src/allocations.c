@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -31,6 +32,19 @@ static void zeros(void) {
     errno = 0;
     volatile size_t huge = SIZE_MAX / 2;
     CHECK(calloc(huge, 4) == NULL && errno == ENOMEM);
+    /* Beside addresses that were used once. */
+    char *once = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(once != MAP_FAILED && munmap(once, 1 << 20) == 0);
+    for (int shift = 12; shift < 63; shift++) {
+        huge = SIZE_MAX - ((size_t)1 << shift);
+        errno = 0;
+        CHECK(malloc(huge) == NULL && errno == ENOMEM);
+        errno = 0;
+        CHECK(calloc(huge, 1) == NULL && errno == ENOMEM);
+        void *none;
+        CHECK(posix_memalign(&none, 64, huge) == ENOMEM && posix_memalign(&none, 1 << 20, huge) == ENOMEM);
+        CHECK(aligned_alloc(64, huge) == NULL && realloc(NULL, huge) == NULL);
+    }
     puts("calloc: ok");
 }
 
@@ -142,6 +156,35 @@ static void edges(void) {
 }
 
 /* A box holds blocks that any thread may take, check and free. */
+/* Objects over which the program maps something stay one object. */
+static void mapped_over(void) {
+    size_t whole = bytes / 16, part = whole / 4;
+    void *aligned_one;
+    CHECK(posix_memalign(&aligned_one, 4096, whole) == 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    CHECK(mmap(aligned_one, whole, PROT_READ | PROT_WRITE, flags, -1, 0) == aligned_one);
+    CHECK(not_zero(aligned_one, whole) == 0);
+    free(aligned_one);
+    for (int shared = 0; shared < 2; shared++) {
+        char *at = malloc(whole), *kept = malloc(whole);
+        CHECK(at != NULL && kept != NULL);
+        fill(at, whole, 30);
+        char *middle = (char *)(((uintptr_t)at + part + 4095) / 4096 * 4096);
+        flags = MAP_ANONYMOUS | MAP_FIXED | (shared ? MAP_SHARED : MAP_PRIVATE);
+        CHECK(mmap(middle, part, PROT_READ | PROT_WRITE, flags, -1, 0) == middle);
+        memcpy(kept, at, whole);
+        CHECK(not_zero(kept + (middle - at), part) == 0);
+        CHECK(malloc_usable_size(at) >= whole);
+        at = realloc(at, 2 * whole);
+        CHECK(at != NULL && memcmp(at, kept, whole) == 0);
+        fill(at, 2 * whole, 31);
+        CHECK(differing(at, 2 * whole, 31) == 0);
+        free(at);
+        free(kept);
+    }
+    puts("mapped over: ok");
+}
+
 static struct {
     pthread_mutex_t lock;
     uint64_t *blocks[BOX];
@@ -199,6 +242,7 @@ int main(int argc, char **argv) {
     sizes_change();
     alignments();
     edges();
+    mapped_over();
     threads();
     return 0;
 }

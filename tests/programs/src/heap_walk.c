@@ -170,8 +170,9 @@ static void resize(struct walker *walker, struct object *place) {
 
 /* What cannot be changes nothing. */
 static void ask_too_much(struct walker *walker, struct object object) {
-    volatile size_t sizes[] = {SIZE_MAX - chance(walker, 3 * PAGE), (size_t)1 << (48 + chance(walker, 16))};
-    for (size_t index = 0; index < 2; index++) {
+    volatile size_t sizes[] = {SIZE_MAX - chance(walker, 3 * PAGE), (size_t)1 << (48 + chance(walker, 16)),
+                               SIZE_MAX - ((size_t)1 << (16 + chance(walker, 46)))};
+    for (size_t index = 0; index < 3; index++) {
         errno = 0;
         CHECK(realloc(object.at, sizes[index]) == NULL && errno == ENOMEM);
         errno = 0;
