@@ -50,7 +50,9 @@ soak: build
 guest: build
 	tests/guest/run
 
-install: build
+# Without building: root, who may install, often has no Rust.
+install:
+	@test -x target/release/terapage || { echo "nothing is built yet: make build" >&2; exit 1; }
 	mkdir -p $(MAN) $(COMPLETIONS)
 	target/release/terapage man --dir $(MAN)
 	for shell in bash zsh fish; do target/release/terapage completions $$shell > $(COMPLETIONS)/$$shell; done

@@ -57,9 +57,10 @@ struct tera_options {
 /*
  * Starts the pager; `options` may be NULL. 0, or -1:
  *   EALREADY       it has been started, perhaps by the first use
- *   EINVAL         an option cannot be what it is; the process locks all that it maps (mlockall)
+ *   EINVAL         an option cannot be what it is, a store that cannot be had among them (tera_error
+ *                  says why); the process locks all that it maps (mlockall)
  *   EPERM, ENOSYS  the kernel gives this process no userfaultfd or no io_uring
- *   ENOSPC, EACCES ...  the store cannot be had
+ *   others         what the system gave when the store was opened, though it could be had just before
  */
 int tera_init(const struct tera_options *options);
 

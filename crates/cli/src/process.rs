@@ -43,7 +43,7 @@ impl Paged {
             if !found.is_ok_and(|link| link.as_os_str().as_bytes().starts_with(wanted.as_bytes())) {
                 continue;
             }
-            let counters = File::open(&path).with_context(|| format!("process {pid}"))?;
+            let Ok(counters) = File::open(&path) else { continue };
             let paged = Paged { pid, name: name(&process), counters };
             if paged.snapshot().is_some() {
                 return Ok(Some(paged));

@@ -87,7 +87,9 @@ impl Top {
         {
             let _screen = Screen::enter()?;
             loop {
-                let (width, height) = terminal::size().unwrap_or((80, 24));
+                // Some terminals say that they are nothing.
+                let size = terminal::size().ok().filter(|&(width, height)| width > 0 && height > 0);
+                let (width, height) = size.unwrap_or((80, 24));
                 let frame = self.look(&mut before, width.into());
                 let gone = self.pid.is_some() && before.is_empty();
                 if !gone {

@@ -182,6 +182,11 @@ impl Recorder {
 
     /// One thing happened to each of some blocks, now.
     pub fn events(&mut self, kind: Kind, blocks: impl IntoIterator<Item = u32>) {
+        let mut blocks = blocks.into_iter().peekable();
+        if blocks.peek().is_none() {
+            // Or the time until now would be lost.
+            return;
+        }
         let mut time = self.time();
         for block in blocks {
             time = self.put(time, kind, block, &[]);
@@ -431,6 +436,20 @@ mod tests {
         fn drop(&mut self) {
             std::fs::remove_file(&self.0).ok();
         }
+    }
+
+    #[test]
+    fn what_happens_to_no_block_takes_no_time_from_others() {
+        let file = Removed(fresh_path("recorder-empty"));
+        let (mut recorder, shared) = Recorder::start(&file.0, 4096, 8).unwrap();
+        // As if it had begun a second ago.
+        recorder.started_ns -= 1_000_000_000;
+        recorder.events(Kind::PutBack, []);
+        recorder.events(Kind::HardFault, [7]);
+        recorder.end();
+        shared.wait_end().unwrap();
+        let records: Vec<_> = Reader::open(&file.0).unwrap().map(Result::unwrap).collect();
+        assert!(records.len() == 1 && records[0].time_us >= 1_000_000, "{records:?}");
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub fn own_name(path: &Path) -> PathBuf {
     if path.is_file() { with_number(path) } else { path.to_owned() }
 }
 
-fn with_number(path: &Path) -> PathBuf {
+pub fn with_number(path: &Path) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     beside.into()

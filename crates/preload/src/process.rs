@@ -1,6 +1,6 @@
 //! The process: its settings, and how the pager is started and failed.
 
-use crate::{arena, heap, limits, sanitizers, statics};
+use crate::{arena, exit, heap, limits, sanitizers, statics};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -144,6 +144,10 @@ pub fn or_fail<T>(result: Result<T, terapage_pager::Error>) -> T {
     result.unwrap_or_else(|error| fail(&error.to_string()))
 }
 
+fn is_of_trace(error: &terapage_pager::Error) -> bool {
+    matches!(error, terapage_pager::Error::Trace { .. })
+}
+
 /// Starts the pager, as the settings say.
 pub fn start_pager() -> Pager {
     let Some(settings) = settings() else { fail("paging before the start") };
@@ -163,7 +167,7 @@ pub fn start_pager() -> Pager {
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
         threads: settings.threads as usize,
-        trace: settings.trace.as_deref().map(crate::exit::own_name),
+        trace: None,
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
         turns: !HIDDEN.get().is_some_and(|hidden| hidden.no_turns),
         soft_per_mille: HIDDEN
@@ -173,15 +177,33 @@ pub fn start_pager() -> Pager {
         spin_us: HIDDEN.get().and_then(|hidden| hidden.spin_us).unwrap_or(Options::default().spin_us),
         ..Options::default()
     };
-    let open = terapage_config::opener(settings, block);
-    let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
-        let files = open()?;
-        Ok(match HIDDEN.get().and_then(|hidden| hidden.faults) {
-            Some(faults) => Box::new(terapage_store::Faulty::new(files, faults, 1)),
-            None => Box::new(files),
-        })
+    let start = |trace| {
+        let open = terapage_config::opener(settings, block);
+        let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
+            let files = open()?;
+            Ok(match HIDDEN.get().and_then(|hidden| hidden.faults) {
+                Some(faults) => Box::new(terapage_store::Faulty::new(files, faults, 1)),
+                None => Box::new(files),
+            })
+        };
+        Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))
     };
-    let pager = or_fail(Pager::start(options, Box::new(make_store)));
+    let pager = match settings.trace.as_deref() {
+        None => start(None),
+        Some(path) => start(Some(exit::own_name(path)))
+            // Another process of the run may have begun to write there just now.
+            .or_else(
+                |error| if is_of_trace(&error) { start(Some(exit::with_number(path))) } else { Err(error) },
+            )
+            .or_else(|error| {
+                if !is_of_trace(&error) {
+                    return Err(error);
+                }
+                thread::say(&format!("terapage: {error}; the program goes on without a trace\n"));
+                start(None)
+            }),
+    };
+    let pager = or_fail(pager);
     if settings.verbose {
         thread::say(&format!(
             "terapage: paging within {} in blocks of {}\n",
