@@ -340,7 +340,7 @@ CASES = [
     Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),
     Case("plugin", Scale(32, 64), Scale(256, 512), plugin_prepare, plugin),
     Case("allocations", Scale(36, 48), Scale(400, 512), **c_program("allocations.c", "-fno-builtin")),
-    Case("kept", Scale(16, 48), Scale(24, 56), **c_program("kept.c", "-fno-builtin")),
+    Case("kept", Scale(16, 48), Scale(24, 56), **c_program("kept.c", "-fno-builtin"), pages=False),
 ]
 
 # What `make test` runs a second time, while the kernel gives huge pages to all memory.
