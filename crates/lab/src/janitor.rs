@@ -1,7 +1,7 @@
 //! What the lab sets up, and who takes it down when the lab cannot.
 //!
 //! Whatever outlives a process (a swap file, a cgroup, a file, a process group) is told to the
-//! janitor before it is made and ticked off after it is gone. The janitor is a process of its
+//! janitor before it is made (a file just after) and ticked off after it is gone. The janitor is a process of its
 //! own, in its own process group, that reads these lines from a pipe. When the pipe closes, because the
 //! lab ended in whatever way, it takes down what was not ticked off.
 
@@ -137,17 +137,21 @@ impl<'a> OwnedFile<'a> {
     }
 
     /// Makes the file, which must not exist yet: it may be another's, and stays then.
-    pub fn create(janitor: &'a Janitor, path: PathBuf) -> io::Result<(OwnedFile<'a>, fs::File)> {
+    /// `mode`: its rights, less the umask.
+    pub fn create(janitor: &'a Janitor, path: PathBuf, mode: u32) -> io::Result<(OwnedFile<'a>, fs::File)> {
         use std::os::unix::fs::OpenOptionsExt;
-        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        // Told after it was made: whatever ends the lab in between leaves an empty file.
-        Ok((OwnedFile::new(janitor, path)?, file))
+        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&path)?;
+        // Told after it was made: what ends the lab in between leaves an empty file.
+        let owned = OwnedFile::new(janitor, path.clone()).inspect_err(|_| {
+            fs::remove_file(&path).ok();
+        })?;
+        Ok((owned, file))
     }
 
     /// Makes the file with `bytes` bytes of disk, so that a full disk is an error now.
     pub fn allocate(janitor: &'a Janitor, path: PathBuf, bytes: u64) -> io::Result<OwnedFile<'a>> {
         use std::os::fd::AsRawFd;
-        let (owned, file) = OwnedFile::create(janitor, path)?;
+        let (owned, file) = OwnedFile::create(janitor, path, 0o600)?;
         let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
         // SAFETY: the descriptor is open for the whole call; no memory is passed.
         match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {

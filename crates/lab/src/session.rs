@@ -452,13 +452,18 @@ impl Session {
         let plural = if self.rounds == 1 { "" } else { "s" };
         let mut setting = format!("{setting}, {} round{plural}", self.rounds);
         if self.contenders.contains(&Contender::Terapage) {
-            // The others are flags here.
-            let keys = terapage_config::KEYS.iter();
-            for key in keys.filter(|key| !matches!(key.name, "memory" | "store" | "stats")) {
-                let variable = key.variable;
-                if let Some(value) = env::var_os(variable).filter(|value| !value.is_empty()) {
-                    setting += &format!(", {variable}={}", value.to_string_lossy());
-                }
+            // These are flags here, or not for the run.
+            let others = ["MEMORY", "STORE", "STATS", "BIN", "LIBRARY"];
+            let mut named: Vec<_> = env::vars_os()
+                .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
+                .filter(|(name, value)| {
+                    let name = name.strip_prefix("TERAPAGE_");
+                    name.is_some_and(|name| !others.contains(&name)) && !value.is_empty()
+                })
+                .collect();
+            named.sort();
+            for (name, value) in named {
+                setting += &format!(", {name}={}", value.to_string_lossy());
             }
         }
         let machine = Machine::here(&self.directory);

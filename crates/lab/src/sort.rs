@@ -195,7 +195,7 @@ fn sort(
     limits: &Limits,
 ) -> Result<(Run, Option<u128>), runner::Error> {
     let set_up = || -> io::Result<_> {
-        let (sorted, output) = OwnedFile::create(&session.janitor, session.path("sorted"))?;
+        let (sorted, output) = OwnedFile::create(&session.janitor, session.path("sorted"), 0o600)?;
         Ok((output.try_clone()?, output, sorted))
     };
     let (output, kept, _sorted) = match set_up() {
@@ -255,7 +255,7 @@ fn text(session: &Session, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
     }
     // Under another name until it is whole.
     let path_of_part = session.path("text");
-    let made = OwnedFile::create(&session.janitor, path_of_part.clone());
+    let made = OwnedFile::create(&session.janitor, path_of_part.clone(), 0o666);
     let (part, file) = made.with_context(|| path_of_part.display().to_string())?;
     let mut file = BufWriter::with_capacity(MIB as usize, file);
     let (mut numbers, mut left) = (SplitMix(seed), bytes);

@@ -255,11 +255,6 @@ impl Arena {
         }
     }
 
-    /// Whether all of a range, in use, is as it was given out: not protected, nor something else mapped there.
-    pub fn is_paged(&self, at: usize, to: usize) -> bool {
-        self.loose.within(at, to).is_empty()
-    }
-
     /// The pages read as zeros from now on.
     pub fn discard(&mut self, at: usize, to: usize) {
         self.drop_bytes(at, to, libc::MADV_DONTNEED).ok();

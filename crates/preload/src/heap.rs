@@ -184,11 +184,10 @@ fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
 /// # Safety
 /// `at` is an object of the program's, and not freed.
 unsafe fn range_of(at: usize) -> Option<(usize, usize)> {
-    let all = MODE.load(Relaxed) == ALL;
     let arena = ARENA.lock();
-    // What begins a range may be the next allocator's, and what lies before that may not be there to read.
+    // What begins a range may be no object of ours, and what lies before that may not be there to read.
     let is_there = |&(from, to): &(usize, usize)| {
-        at >= from + HEADER && (all || at < to || arena.is_paged(header_of(at) as usize, at))
+        at >= from + HEADER && (at < to || arena.odd_within(header_of(at) as usize, at).is_empty())
     };
     let range = arena.ranges.around(header_of(at) as usize).filter(is_there);
     drop(arena);
@@ -199,7 +198,7 @@ unsafe fn range_of(at: usize) -> Option<(usize, usize)> {
             return Some((from, header.end));
         }
     }
-    if all {
+    if MODE.load(Relaxed) == ALL {
         not_an_object();
     }
     None
@@ -302,7 +301,12 @@ unsafe fn release(at: *mut u8) {
     match TABLE.heap_of(at as usize) {
         // SAFETY: the caller's promise.
         None => match unsafe { range_of(at as usize) } {
-            Some((start, end)) => ARENA.lock().give(start, end, true),
+            Some((start, end)) => {
+                // Its bytes may stay where they are: it is no object any more.
+                // SAFETY: the object's header; the object is the caller's.
+                unsafe { (*header_of(at as usize)).mark = 0 };
+                ARENA.lock().give(start, end, true);
+            }
             // SAFETY: the caller's promise.
             None => unsafe { next::free(at) },
         },

@@ -155,16 +155,19 @@ static void edges(void) {
     puts("edges: ok");
 }
 
-/* A box holds blocks that any thread may take, check and free. */
 /* Objects over which the program maps something stay one object. */
 static void mapped_over(void) {
     size_t whole = bytes / 16, part = whole / 4;
-    void *aligned_one;
-    CHECK(posix_memalign(&aligned_one, 4096, whole) == 0);
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-    CHECK(mmap(aligned_one, whole, PROT_READ | PROT_WRITE, flags, -1, 0) == aligned_one);
-    CHECK(not_zero(aligned_one, whole) == 0);
-    free(aligned_one);
+    int flags;
+    for (int shared = 0; shared < 2; shared++) {
+        void *at;
+        CHECK(posix_memalign(&at, 4096, whole) == 0);
+        flags = MAP_ANONYMOUS | MAP_FIXED | (shared ? MAP_SHARED : MAP_PRIVATE);
+        CHECK(mmap(at, whole, PROT_READ | PROT_WRITE, flags, -1, 0) == at);
+        CHECK(not_zero(at, whole) == 0);
+        CHECK(malloc_usable_size(at) >= whole);
+        free(at);
+    }
     for (int shared = 0; shared < 2; shared++) {
         char *at = malloc(whole), *kept = malloc(whole);
         CHECK(at != NULL && kept != NULL);
@@ -185,6 +188,7 @@ static void mapped_over(void) {
     puts("mapped over: ok");
 }
 
+/* A box holds blocks that any thread may take, check and free. */
 static struct {
     pthread_mutex_t lock;
     uint64_t *blocks[BOX];
