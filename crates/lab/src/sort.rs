@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use terapage_config::Size;
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::xxhash3_128::Hasher;
 
 const MIB: u64 = 1 << 20;
 
@@ -231,7 +231,7 @@ fn buffer(text: &Path) -> String {
 /// A hash of the whole file; `None` where it cannot be read.
 fn hash(session: &Session, mut file: File) -> Result<Option<u128>, runner::Error> {
     use std::io::Seek;
-    let mut hasher = Xxh3::new();
+    let mut hasher = Hasher::new();
     let mut piece = vec![0; MIB as usize];
     if file.rewind().is_err() {
         return Ok(None);
@@ -239,8 +239,8 @@ fn hash(session: &Session, mut file: File) -> Result<Option<u128>, runner::Error
     loop {
         session.stop.check()?;
         match file.read(&mut piece) {
-            Ok(0) => return Ok(Some(hasher.digest128())),
-            Ok(count) => hasher.update(&piece[..count]),
+            Ok(0) => return Ok(Some(hasher.finish_128())),
+            Ok(count) => hasher.write(&piece[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return Ok(None),
         }

@@ -33,6 +33,11 @@ pub trait Store: Send {
     /// None here; the real one has some.
     fn grow(&mut self) -> Result<(), Error>;
 
+    /// Whether `slot`, the first of an extent, lies right behind the slot before it.
+    fn goes_on(&self, _slot: u32) -> bool {
+        false
+    }
+
     /// Begins to read slots into `pieces`.
     ///
     /// # Errors

@@ -77,7 +77,7 @@ use terapage_model::fd::Fd;
 use terapage_model::machine::{self, Behaviour, Canary, choose};
 use terapage_model::store::Disk;
 use terapage_model::{PAGE, memory, program, ring};
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 pub(crate) use terapage_model::store::{EXTENT, Error as StoreError, Store};
 pub(crate) use terapage_model::sync;
@@ -375,7 +375,7 @@ impl DataFile {
             let inside = (FILE_BYTES - from).min(BLOCK);
             self.file.write_all_at(&bytes[..inside], from as u64).unwrap();
             bytes[inside..].fill(0);
-            hashes[index] = xxh3_128(&bytes);
+            hashes[index] = XxHash3_128::oneshot(&bytes);
         }
         self.mailbox.ask(Request::Written { start, len, hashes: hashes.as_ptr() }).unwrap();
     }

@@ -7,6 +7,7 @@ use crate::bounce::{Bounce, Buffer};
 use crate::carriers::Carriers;
 use crate::held::Held;
 use crate::load::{Load, Way};
+use crate::look::hash;
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
 use crate::pool::Pool;
@@ -221,7 +222,7 @@ impl Engine {
             bounce: None,
             bounce_wanted: false,
             awake: Awake::never(),
-            zero_hash: xxhash_rust::xxh3::xxh3_128(&vec![0; block]),
+            zero_hash: hash(&vec![0; block]),
             turns: (options.turns && policy.name() == "auto").then(|| Turns::new(limit)),
             turn_looked: (0, 0),
             policy,
@@ -635,6 +636,13 @@ impl Engine {
         if let Err(error) = begun {
             self.stop(&error.to_string());
         }
+    }
+
+    /// Whether the operation that begins with slot `first`, and has all up to `next`, may have that one, too.
+    pub fn is_one(&self, origin: u8, first: u32, next: u32) -> bool {
+        let per_extent = (EXTENT / self.block) as u32;
+        let edge = next.is_multiple_of(per_extent);
+        next - first < per_extent && (next == first || !edge || self.stores[usize::from(origin)].goes_on(next))
     }
 
     /// A number that no transfer has.

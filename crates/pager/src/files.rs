@@ -9,6 +9,7 @@
 //! under its mapping stops the program when a block that it has seen comes back different.
 
 use crate::engine::Engine;
+use crate::look;
 use crate::table::State;
 use crate::{Error, Pager, Request, StoreError};
 use std::collections::HashMap;
@@ -18,7 +19,6 @@ use terapage_store::{EXTENT, Store};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory;
 use terapage_sys::ring::{Done, Piece, Ring};
-use xxhash_rust::xxh3::xxh3_128;
 
 /// The hash of a block whose bytes in its file were never read.
 pub(crate) const UNKNOWN: u128 = 0;
@@ -75,6 +75,10 @@ impl Store for FileStore {
 
     fn grow(&mut self) -> Result<(), StoreError> {
         Err(StoreError::Full { name: self.name(), why: "it is only read".to_owned() })
+    }
+
+    fn goes_on(&self, _slot: u32) -> bool {
+        true
     }
 
     unsafe fn read(
@@ -214,9 +218,9 @@ impl Engine {
                     let (at, hash) = (self.table.address(block), entry.hash);
                     // SAFETY: the block is mapped and only this thread takes it away. The program may write
                     // to it meanwhile: then this is taken for a change, or the next time finds it.
-                    xxh3_128(unsafe { memory::bytes(at, self.block) }) != hash
+                    look::hash(unsafe { memory::bytes(at, self.block) }) != hash
                 }
-                State::Watched if from_file => xxh3_128(self.pool.bytes(entry.place)) != entry.hash,
+                State::Watched if from_file => look::hash(self.pool.bytes(entry.place)) != entry.hash,
                 _ => true,
             };
             if *mark && from_file {
@@ -356,7 +360,7 @@ impl Pager {
             // What lies behind the end of the file comes back as zeros.
             copy[inside..].fill(0);
             for (hash, bytes) in hashes[first..].iter_mut().zip(copy.chunks(block)) {
-                *hash = xxh3_128(bytes);
+                *hash = look::hash(bytes);
             }
             total += inside as u64;
             first += run;

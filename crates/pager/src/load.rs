@@ -3,11 +3,10 @@
 //! A load says all that there is to know, so that any thread may carry it. Its blocks are in a state (Reading, Leaving) in which
 //! nobody else uses their frames, until the pager's thread has what came of it.
 
-use crate::look::Look;
+use crate::look::{self, Look, hash};
 use crate::mover::{Lost, Mover, Taken};
 use std::sync::Arc;
 use terapage_sys::memory;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// Neighbours in the pool that are to be neighbours in the program. Addresses and bytes.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +70,7 @@ impl LoadIn {
             }
             if self.look {
                 // While the nearest cache has it.
-                arrival.hash = xxh3_128(bytes);
+                arrival.hash = hash(bytes);
             }
         }
         let right = |arrival: &Arrival| arrival.expected.is_none_or(|hash| hash == arrival.hash);
@@ -120,7 +119,11 @@ fn take(mover: &Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> 
             Taken::Busy => return run.chunks_mut(1).try_for_each(|one| take(mover, block, one)),
         }
     }
-    for departure in run {
+    let places: Vec<usize> = run.iter().map(|departure| departure.place).collect();
+    for (index, departure) in run.iter_mut().enumerate() {
+        if let Some(&next) = places.get(index + 1) {
+            look::ask_for(next, block);
+        }
         // SAFETY: the place is filled, and this load's alone.
         departure.look = Some(Look::at(unsafe { memory::bytes(departure.place, block) }));
     }

@@ -1,6 +1,26 @@
 //! What the bytes of a block are.
 
-use xxhash_rust::xxh3::xxh3_128;
+use terapage_sys::PAGE;
+use twox_hash::XxHash3_128;
+
+/// Cache lines of a page that are asked for before it is looked at.
+const HEAD: usize = 2;
+
+/// The 128-bit hash of a block's bytes (XXH3).
+pub(crate) fn hash(bytes: &[u8]) -> u128 {
+    XxHash3_128::oneshot(bytes)
+}
+
+/// Asks for the beginnings of a block's pages, which lie anywhere in the machine's memory: a processor does not look ahead from one page
+/// into the next. To hash blocks that are in no cache, each asked for one block before, takes three quarters of the time.
+pub(crate) fn ask_for(at: usize, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (at..at + len).step_by(PAGE).flat_map(|page| (0..HEAD).map(move |line| page + line * 64)) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which reads nothing that the program sees and fails for no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line as *const i8) };
+    }
+}
 
 /// What the bytes of a block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +35,7 @@ impl Look {
         if is_zero(bytes) {
             Look { zero: true, hash: 0 }
         } else {
-            Look { zero: false, hash: xxh3_128(bytes) }
+            Look { zero: false, hash: hash(bytes) }
         }
     }
 }
@@ -38,7 +58,7 @@ mod tests {
         for at in [0, 1, 255, 256, 2000, 4095] {
             bytes[at] = 0x80;
             let look = Look::at(&bytes);
-            assert!(!look.zero && look.hash == xxhash_rust::xxh3::xxh3_128(&bytes), "at {at}");
+            assert!(!look.zero && look.hash == super::hash(&bytes), "at {at}");
             bytes[at] = 0;
         }
     }

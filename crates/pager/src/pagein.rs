@@ -8,7 +8,6 @@ use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
 use terapage_policy::prefetch::Ahead;
 use terapage_stats::Counters;
-use terapage_store::EXTENT;
 
 /// Blocks installed ahead of a first touch at most, in bytes.
 const FRESH_BYTES: usize = 2 << 20;
@@ -269,7 +268,6 @@ impl Engine {
 
     /// Begins to read blocks, ascending, into places: one operation for each run of neighbouring slots.
     pub(crate) fn read(&mut self, blocks: &[u32], places: &[u32], since_ns: u64) {
-        let per_extent = (EXTENT / self.block) as u32;
         let mut index = 0;
         while index < blocks.len() {
             let entry = self.table.get(blocks[index]);
@@ -278,9 +276,7 @@ impl Engine {
                 .take_while(|&at| {
                     let entry = self.table.get(blocks[at]);
                     let next = slot + (at - index) as u32;
-                    entry.slot() == Some(next)
-                        && entry.origin == origin
-                        && next / per_extent == slot / per_extent
+                    entry.slot() == Some(next) && entry.origin == origin && self.is_one(origin, slot, next)
                 })
                 .count();
             let range = index..index + run;

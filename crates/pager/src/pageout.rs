@@ -302,7 +302,6 @@ impl Engine {
     /// Begins to write blocks that have left the program.
     fn write(&mut self, blocks: &[u32]) {
         self.give_slots(blocks);
-        let per_extent = (EXTENT / self.block) as u32;
         let origin = self.own_origin();
         let mut rest = blocks;
         while let Some(&first) = rest.first() {
@@ -312,7 +311,7 @@ impl Engine {
                 .enumerate()
                 .take_while(|&(at, &block)| {
                     let next = slot + at as u32;
-                    self.table.get(block).slot() == Some(next) && next / per_extent == slot / per_extent
+                    self.table.get(block).slot() == Some(next) && self.is_one(origin, slot, next)
                 })
                 .count();
             let places: Vec<u32> = rest[..run].iter().map(|&block| self.table.get(block).place).collect();

@@ -80,6 +80,10 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.grow()
     }
 
+    fn goes_on(&self, slot: u32) -> bool {
+        self.inner.goes_on(slot)
+    }
+
     unsafe fn read(
         &mut self,
         ring: &mut Ring,

@@ -111,6 +111,16 @@ impl Store for Files {
         Ok(())
     }
 
+    fn goes_on(&self, slot: u32) -> bool {
+        let extent = slot as usize * self.block / EXTENT;
+        let Some(before) = extent.checked_sub(1) else { return false };
+        let (Some(&(member, offset)), Some(&next)) = (self.extents.get(before), self.extents.get(extent))
+        else {
+            return false;
+        };
+        next == (member, offset + EXTENT as u64)
+    }
+
     unsafe fn read(
         &mut self,
         ring: &mut Ring,

@@ -63,7 +63,13 @@ pub trait Store: Send {
     /// [`Error::Full`] where there is none.
     fn grow(&mut self) -> Result<(), Error>;
 
-    /// Begins to read the slots from `slot` on into `pieces`, all within one extent.
+    /// Whether `slot`, the first of an extent, lies right behind the slot before it, so that one operation may have both.
+    fn goes_on(&self, _slot: u32) -> bool {
+        false
+    }
+
+    /// Begins to read the slots from `slot` on into `pieces`: no more than [`EXTENT`] bytes, across the edge of an extent only where it
+    /// [goes on](Self::goes_on).
     ///
     /// # Safety
     /// The pieces and their memory stay valid and untouched until the end has been taken from the ring.
@@ -75,7 +81,7 @@ pub trait Store: Send {
         tag: u64,
     ) -> terapage_sys::Result<()>;
 
-    /// Begins to write `pieces` to the slots from `slot` on, all within one extent.
+    /// Begins to write `pieces` to the slots from `slot` on, as many as may be [read](Self::read) at once.
     ///
     /// # Safety
     /// As for [`read`](Self::read), but that others may read the memory.

@@ -46,6 +46,10 @@ impl Store for Ram {
         Ok(())
     }
 
+    fn goes_on(&self, _slot: u32) -> bool {
+        true
+    }
+
     unsafe fn read(
         &mut self,
         ring: &mut Ring,

@@ -2,7 +2,7 @@
 
 use crate::{Error, MAGIC};
 use std::io::{self, Read, Write};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Bytes of the header up to the name.
 const FIXED: usize = 36;
@@ -40,7 +40,7 @@ impl Header {
         bytes.extend(self.budget_bytes.to_le_bytes());
         bytes.extend((name.len() as u32).to_le_bytes());
         bytes.extend(name.as_bytes());
-        bytes.extend(xxh3_64(&bytes).to_le_bytes());
+        bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
         out.write_all(&bytes)
     }
 
@@ -65,7 +65,7 @@ impl Header {
         extend(from, &mut bytes, name_len, "the program's name")?;
         let end = bytes.len();
         extend(from, &mut bytes, 8, "the header's hash")?;
-        let (hash, expected) = (xxh3_64(&bytes[..end]), u64_at(&bytes, end));
+        let (hash, expected) = (XxHash3_64::oneshot(&bytes[..end]), u64_at(&bytes, end));
         if hash != expected {
             let found = format!("bytes with the hash {hash:016x}");
             return Err(Error::Corrupt { offset: 0, expected: "a header that fits its hash", found });

@@ -63,8 +63,9 @@ pub enum Error {
 
 /// The hash of a frame: of its two lengths and its compressed bytes.
 fn frame_hash(lengths: &[u8], packed: &[u8]) -> u64 {
-    let mut hash = xxhash_rust::xxh3::Xxh3::new();
-    hash.update(lengths);
-    hash.update(packed);
-    hash.digest()
+    use std::hash::Hasher;
+    let mut hash = twox_hash::XxHash3_64::new();
+    hash.write(lengths);
+    hash.write(packed);
+    hash.finish()
 }

@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::writer::{Encoder, Item, Misfit, WriterOptions};
 use frame::{Decoder, FRAME_REQUESTS, RAW_BYTES_MAX};
 use std::io::{self, Read, Write};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Whether a file begins like one.
 pub(crate) fn fits(head: &[u8]) -> bool {
@@ -129,7 +129,7 @@ impl Reader {
     fn end(&mut self, head: &[u8; 20]) -> Result<(), Stop> {
         let mut tail = Vec::new();
         self.bytes.exact(8, &mut tail)?;
-        check(long(&tail, 0), xxh3_64(head))?;
+        check(long(&tail, 0), XxHash3_64::oneshot(head))?;
         let expected = long(head, 12);
         if expected != self.requests {
             return stop(field("as many requests as the end says", self.requests.to_string().as_bytes()));
@@ -164,10 +164,11 @@ impl Source for Reader {
 
 /// Of the lengths of a frame and its bytes.
 fn checksum(lengths: &[u8], packed: &[u8]) -> u64 {
-    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-    hasher.update(lengths);
-    hasher.update(packed);
-    hasher.digest()
+    use std::hash::Hasher;
+    let mut hasher = XxHash3_64::new();
+    hasher.write(lengths);
+    hasher.write(packed);
+    hasher.finish()
 }
 
 /// Writes it.
@@ -237,7 +238,7 @@ impl Encoder for Writer {
         let mut end = [0; 20];
         end[12..].copy_from_slice(&self.requests.to_le_bytes());
         out.extend_from_slice(&end);
-        out.extend_from_slice(&xxh3_64(&end).to_le_bytes());
+        out.extend_from_slice(&XxHash3_64::oneshot(&end).to_le_bytes());
         sink.write_all(&out)
     }
 

@@ -5,7 +5,7 @@ use crate::fault::field;
 use crate::format::vscsi::{int, long};
 use crate::reader::Stop;
 use crate::writer::WriterOptions;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// What a file begins with; the last byte is the version.
 pub(super) const MAGIC: &[u8; 8] = b"TERABLK\x01";
@@ -35,7 +35,7 @@ impl Header {
         }
         out.extend_from_slice(self.name.as_bytes());
         out.extend_from_slice(self.comment.as_bytes());
-        let hash = xxh3_64(&out[start..]);
+        let hash = XxHash3_64::oneshot(&out[start..]);
         out.extend_from_slice(&hash.to_le_bytes());
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn read(bytes: &mut Bytes) -> Result<Header, Stop> {
     let hash = long(&text, name + comment);
     text.truncate(name + comment);
     head.extend_from_slice(&text);
-    check(hash, xxh3_64(&head))?;
+    check(hash, XxHash3_64::oneshot(&head))?;
     if flags & !SYNTHETIC != 0 {
         return stop(field("flags of version 1", flags.to_string().as_bytes()));
     }
