@@ -43,6 +43,18 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
     Ok(())
 }
 
+/// The same, of several ranges.
+///
+/// # Errors
+/// None; the real one has some.
+///
+/// # Safety
+/// Nobody may rely on the bytes.
+pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
+    // SAFETY: the caller's promise.
+    ranges.iter().try_for_each(|&(at, len)| unsafe { discard(at, len) })
+}
+
 /// Advice is not taken.
 pub fn advise(at: usize, len: usize, advice: i32) -> bool {
     if advice == MADV_HUGEPAGE {

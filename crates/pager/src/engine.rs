@@ -642,7 +642,8 @@ impl Engine {
     pub fn is_one(&self, origin: u8, first: u32, next: u32) -> bool {
         let per_extent = (EXTENT / self.block) as u32;
         let edge = next.is_multiple_of(per_extent);
-        next - first < per_extent && (next == first || !edge || self.stores[usize::from(origin)].goes_on(next))
+        next - first < per_extent
+            && (next == first || !edge || self.stores[usize::from(origin)].goes_on(next))
     }
 
     /// A number that no transfer has.

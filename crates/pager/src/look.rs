@@ -32,11 +32,7 @@ pub(crate) struct Look {
 
 impl Look {
     pub fn at(bytes: &[u8]) -> Look {
-        if is_zero(bytes) {
-            Look { zero: true, hash: 0 }
-        } else {
-            Look { zero: false, hash: hash(bytes) }
-        }
+        if is_zero(bytes) { Look { zero: true, hash: 0 } } else { Look { zero: false, hash: hash(bytes) } }
     }
 }
 

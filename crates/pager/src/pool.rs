@@ -133,10 +133,11 @@ impl Pool {
     /// Filled places that nobody needs give their frames back to the kernel.
     pub fn give_back(&mut self, mut places: Vec<u32>) -> terapage_sys::Result<()> {
         places.sort_unstable();
-        for run in places.chunk_by(|&one, &next| next == one + 1) {
-            // SAFETY: nobody needs them.
-            unsafe { memory::discard(self.address(run[0]), run.len() * self.block) }?;
-        }
+        let runs = places.chunk_by(|&one, &next| next == one + 1);
+        let pieces: Vec<(usize, usize)> =
+            runs.map(|run| (self.address(run[0]), run.len() * self.block)).collect();
+        // SAFETY: nobody needs them.
+        unsafe { memory::discard_all(&pieces) }?;
         places.into_iter().for_each(|place| self.put_hollow(place));
         Ok(())
     }

@@ -183,6 +183,45 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
     unsafe { drop_bytes(at, len, libc::MADV_DONTNEED) }
 }
 
+/// The same, of several ranges: an address and bytes each. Other processors are interrupted once for all of them where the kernel can
+/// (Linux 6.16), and once for each elsewhere.
+///
+/// # Safety
+/// Nobody may rely on the bytes.
+pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
+    /// The calling thread, whose memory is meant, without a descriptor (Linux 6.15, `linux/pidfd.h`). The process would not do: its first
+    /// thread may have ended.
+    const PIDFD_SELF_THREAD: i32 = -10000;
+    /// Ranges of one call.
+    const MOST: usize = 1024;
+    static UNKNOWN: AtomicBool = AtomicBool::new(false);
+    for ranges in ranges.chunks(MOST) {
+        if ranges.len() > 1 && !UNKNOWN.load(Relaxed) {
+            let piece = |&(at, len): &(usize, usize)| libc::iovec { iov_base: at as *mut _, iov_len: len };
+            let pieces: Vec<libc::iovec> = ranges.iter().map(piece).collect();
+            let (first, count) = (pieces.as_ptr(), pieces.len());
+            // SAFETY: the pieces are an array of `count`; for their memory, the caller's promise.
+            let done = unsafe {
+                libc::syscall(
+                    libc::SYS_process_madvise,
+                    PIDFD_SELF_THREAD,
+                    first,
+                    count,
+                    libc::MADV_DONTNEED,
+                    0,
+                )
+            };
+            if done == pieces.iter().map(|piece| piece.iov_len).sum::<usize>() as i64 {
+                continue;
+            }
+            UNKNOWN.store(true, Relaxed);
+        }
+        // SAFETY: the caller's promise; to discard what is discarded does nothing.
+        ranges.iter().try_for_each(|&(at, len)| unsafe { discard(at, len) })?;
+    }
+    Ok(())
+}
+
 /// The same, of any memory, by the advice that says how (`MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`).
 ///
 /// # Safety
@@ -293,8 +332,28 @@ pub fn are_readable(pieces: *const libc::iovec, count: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::reserve;
+    use super::{bytes, discard_all, reserve};
     use crate::PAGE;
+
+    #[test]
+    fn several_ranges_are_discarded_and_nothing_else() {
+        const PAGES: usize = 3000;
+        let at = reserve(PAGES * PAGE).unwrap() as usize;
+        // SAFETY: mapped just now, and this test's alone.
+        let memory = unsafe { bytes(at, PAGES * PAGE) };
+        for ranges in [0, 1, 2, PAGES / 2] {
+            memory.fill(7);
+            let pieces: Vec<_> = (0..ranges).map(|index| (at + 2 * index * PAGE, PAGE)).collect();
+            // SAFETY: nobody relies on them.
+            unsafe { discard_all(&pieces) }.unwrap();
+            for (page, bytes) in memory.chunks(PAGE).enumerate() {
+                let discarded = page % 2 == 0 && page / 2 < ranges;
+                assert!(bytes.iter().all(|&byte| byte == if discarded { 0 } else { 7 }), "{ranges}: {page}");
+            }
+        }
+        // SAFETY: never mapped.
+        assert!(unsafe { discard_all(&[(1 << 46, PAGE), ((1 << 46) + 2 * PAGE, PAGE)]) }.is_err());
+    }
 
     #[test]
     fn what_is_reserved_gets_no_huge_pages() {
