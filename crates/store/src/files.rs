@@ -145,3 +145,58 @@ impl Store for Files {
         unsafe { ring.write(fd, pieces, offset, tag) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: usize = 1 << 20;
+
+    fn store(places: usize, placement: Placement, extents: u64) -> (Files, Vec<tempfile::TempDir>) {
+        let places: Vec<_> = (0..places).map(|_| tempfile::tempdir().unwrap()).collect();
+        let paths: Vec<_> = places.iter().map(|place| place.path().to_owned()).collect();
+        (Files::open(&paths, placement, BLOCK, Some(extents * EXTENT as u64)).unwrap(), places)
+    }
+
+    #[test]
+    fn extents_of_one_file_lie_together_and_those_of_two_do_not() {
+        let edges = |store: &Files| (0..8).step_by(2).map(|slot| store.goes_on(slot)).collect::<Vec<_>>();
+        let (one, _places) = store(1, Placement::Simple, 3);
+        assert_eq!(
+            edges(&one),
+            [false, true, true, false],
+            "none is before the first, and there is no fourth"
+        );
+        let (turns, _places) = store(2, Placement::RoundRobin, 4);
+        assert_eq!(edges(&turns), [false; 4]);
+    }
+
+    #[test]
+    fn one_operation_goes_across_the_edge_of_extents_that_lie_together() {
+        let mut ring = match Ring::new(8) {
+            Ok(ring) => ring,
+            Err(error) => return eprintln!("SKIPPED: no io_uring: {error}"),
+        };
+        let end = |ring: &mut Ring| {
+            ring.enter(1).unwrap();
+            ring.done().unwrap().result
+        };
+        let (mut store, _places) = store(1, Placement::Simple, 2);
+        let at = terapage_sys::memory::reserve(EXTENT).unwrap() as usize;
+        // SAFETY: mapped just now, and this test's alone.
+        let memory = unsafe { terapage_sys::memory::bytes(at, EXTENT) };
+        let pieces = [Piece::new(at, EXTENT)];
+        memory[..BLOCK].fill(1);
+        memory[BLOCK..].fill(2);
+        // SAFETY: the pieces and their memory stay until the end is taken.
+        unsafe { store.write(&mut ring, 1, &pieces, 7) }.unwrap();
+        assert_eq!(end(&mut ring), EXTENT as i32);
+        for (slot, byte) in [(1, 1), (2, 2)] {
+            memory.fill(0);
+            // SAFETY: as above.
+            unsafe { store.read(&mut ring, slot, &[Piece::new(at, BLOCK)], 7) }.unwrap();
+            assert_eq!(end(&mut ring), BLOCK as i32);
+            assert!(memory[..BLOCK].iter().all(|&found| found == byte), "slot {slot}");
+        }
+    }
+}
