@@ -221,6 +221,9 @@ impl Session {
                 match runner::run(&self.janitor, &self.stop, version) {
                     Ok(finished) if finished.end == End::Done => Ok(()),
                     Ok(finished) => Err(format!("fio {}", finished.end.text())),
+                    Err(runner::Error::Start { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                        Err("it is not installed (apt-get install fio)".into())
+                    }
                     Err(runner::Error::Start { error, .. }) => Err(format!("fio cannot be run: {error}")),
                     Err(stopped) => return Err(stopped),
                 }
