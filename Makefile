@@ -8,12 +8,13 @@ SONAME := libterapage.so.$(firstword $(subst ., ,$(VERSION)))
 MAN := target/man
 COMPLETIONS := target/completions
 
-.PHONY: help setup build demo test soak guest install
+.PHONY: help setup build demo check test soak guest install
 
 help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
 	@echo "make build    build target/release/terapage and its library"
 	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
+	@echo "make check    formatting, lints, width of comments, unit tests: the fast loop; a minute or two"
 	@echo "make test     formatting, lints, unit tests, real programs, faults; 15 to 19 minutes on 2 cores"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make guest    older kernels alone: Linux 6.1 and 6.12 in an emulated machine; some 15 minutes"
@@ -30,8 +31,17 @@ demo:
 	cargo build --release --locked -p terapage-cli -p terapage-preload
 	@tools/demo
 
+# The tests of a crate's own modules and its doc examples stay out of the fast loop where they run
+# programs, for minutes: those are make test's.
+check:
+	cargo fmt --all --check
+	tools/check-width
+	cargo clippy --release --workspace --all-targets --locked -- -D warnings
+	$(CARGO_TEST) --workspace --lib --bins
+
 test:
 	cargo fmt --all --check
+	tools/check-width
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --release --locked
 	$(CARGO_TEST) --workspace

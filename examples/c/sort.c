@@ -24,7 +24,8 @@ static void merge(uint64_t *to, const uint64_t *from, size_t half, size_t count)
         to[at] = right == count || (left < half && from[left] <= from[right]) ? from[left++] : from[right++];
 }
 
-/* Sorts `numbers`, with room for as many in `spare`. Both are streamed, which is what paging likes. */
+/* Sorts `numbers`, with room for as many in `spare`. Both are streamed, which is what paging
+ * likes. */
 static void sort(uint64_t *numbers, uint64_t *spare, size_t count)
 {
     if (count < 32) {

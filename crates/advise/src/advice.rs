@@ -1,4 +1,5 @@
-//! From a recording and a machine to advice: how much memory, which blocks, which policy, which store.
+//! From a recording and a machine to advice: how much memory, which blocks, which policy, which
+//! store.
 
 use crate::cache::Measured;
 use crate::device::Device;
@@ -15,12 +16,13 @@ const SEEN: f64 = 1.5;
 /// Points of the curve that the knee is looked for on.
 const POINTS: usize = 50;
 
-/// How far a predicted slow-down is from a measured one, as a share: what `tests/advise/check` gave (docs/advise.md).
+/// How far a predicted slow-down is from a measured one, as a share: what `tests/advise/check` gave
+/// (docs/advise.md).
 pub const ERROR: f64 = 0.20;
 
-/// Memory over a network, as measured over loopback on a machine with 2 cores: 64 KiB took 46 us of which 20 us
-/// are the bytes', 1.4 GB/s with one request in flight and 2.9 GB/s with 16. Stated, since Terapage has no far
-/// memory yet.
+/// Memory over a network, as measured over loopback on a machine with 2 cores: 64 KiB took 46 us of
+/// which 20 us are the bytes', 1.4 GB/s with one request in flight and 2.9 GB/s with 16. Stated,
+/// since Terapage has no far memory yet.
 pub fn far_memory() -> Device {
     Device::stated("far memory", 26.0, 2.9e9, 2.9e9)
 }
@@ -73,7 +75,8 @@ pub struct Prediction {
     pub slow_down: f64,
     /// How far off that may be, either way.
     pub error: f64,
-    /// Whether the budget is so near to the recording's window that touches are missing that would cost time.
+    /// Whether the budget is so near to the recording's window that touches are missing that would
+    /// cost time.
     pub too_low: bool,
     /// Everything else.
     pub forecast: Forecast,
@@ -98,7 +101,8 @@ pub struct Advice {
     pub far: Prediction,
 }
 
-/// Another block or policy is advised only if it is better by more than this share: less is within the error.
+/// Another block or policy is advised only if it is better by more than this share: less is within
+/// the error.
 const CLEARLY: f64 = 0.05;
 
 impl Question<'_> {
@@ -141,8 +145,8 @@ impl Question<'_> {
         Ok(Advice { footprint_bytes, knee_bytes, budgets, choice, blocks, policies, far })
     }
 
-    /// The least budget that is accepted with any block, and the block that is clearly best there; else the largest
-    /// budget.
+    /// The least budget that is accepted with any block, and the block that is clearly best there;
+    /// else the largest budget.
     fn choose(&self, usual: &[Prediction], others: &[Prediction]) -> Option<Prediction> {
         let best = |usual: &Prediction| {
             let same = others.iter().filter(|other| other.budget_bytes == usual.budget_bytes);

@@ -1,4 +1,5 @@
-//! What was measured of a store is kept for later: `$XDG_CACHE_HOME/terapage/`, or `~/.cache/terapage/`.
+//! What was measured of a store is kept for later: `$XDG_CACHE_HOME/terapage/`, or
+//! `~/.cache/terapage/`.
 
 use crate::costs::Costs;
 use crate::device::Device;
@@ -33,7 +34,8 @@ impl Measured {
         Measured { version: VERSION, store: store.to_owned(), device, costs }
     }
 
-    /// What is known of a store, with costs for all of `blocks`; `None` where that is nothing or too old.
+    /// What is known of a store, with costs for all of `blocks`; `None` where that is nothing or
+    /// too old.
     pub fn load(store: &Path, blocks: &[u64]) -> Option<Measured> {
         let file = file(store)?;
         let age =

@@ -1,4 +1,5 @@
-//! Programs that are run and watched: how long they took, their processor time, the most memory that they had.
+//! Programs that are run and watched: how long they took, their processor time, the most memory
+//! that they had.
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use signal_hook::SigId;
@@ -11,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Notes SIGINT and SIGTERM for as long as it lives, so that what was set up can be taken down first.
+/// Notes SIGINT and SIGTERM for as long as it lives, so that what was set up can be taken down
+/// first.
 pub struct Stop {
     noted: Arc<AtomicBool>,
     ids: Vec<SigId>,
@@ -56,8 +58,8 @@ pub struct Ended {
     pub timed_out: bool,
 }
 
-/// Runs a program to its end, and looks at it now and then. `look` is told of the seconds so far. After `limit` it is
-/// killed, and when a signal came.
+/// Runs a program to its end, and looks at it now and then. `look` is told of the seconds so far.
+/// After `limit` it is killed, and when a signal came.
 ///
 /// # Errors
 /// What the operating system says to the start; a signal.
@@ -118,7 +120,8 @@ pub fn output(mut command: Command) -> io::Result<(Output, f64)> {
     Ok((Output { status, stdout, stderr }, cpu_s))
 }
 
-/// Waits for the end of a child, and leaves it to be waited for again: seconds since `start`, processor time.
+/// Waits for the end of a child, and leaves it to be waited for again: seconds since `start`,
+/// processor time.
 fn await_end(child: &Child, start: Instant) -> (f64, f64) {
     let Some(pid) = Pid::from_raw(child.id() as i32) else { return (0.0, 0.0) };
     while let Err(rustix::io::Errno::INTR) =

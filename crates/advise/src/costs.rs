@@ -53,8 +53,9 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Bytes a second that streams are read and written with on `device`: as measured through the pager, if it is the
-    /// measured device; otherwise the device's own, up to what the pager's processor time allows.
+    /// Bytes a second that streams are read and written with on `device`: as measured through the
+    /// pager, if it is the measured device; otherwise the device's own, up to what the pager's
+    /// processor time allows.
     pub fn rates(&self, device: &Device) -> (f64, f64) {
         let same = device.measured && (device.read_bytes_s, device.write_bytes_s) == self.device_bytes_s;
         if same {
@@ -64,8 +65,8 @@ impl Costs {
         (device.read_bytes_s.min(most), device.write_bytes_s.min(most))
     }
 
-    /// A demand page-in on `device`: as measured, if it is the measured device; otherwise that device's latency and the
-    /// pager's part, which is a soft fault's at least.
+    /// A demand page-in on `device`: as measured, if it is the measured device; otherwise that
+    /// device's latency and the pager's part, which is a soft fault's at least.
     pub fn demand_us(&self, device: &Device, measured: &Device) -> f64 {
         if device == measured {
             return self.demand_us;
@@ -74,8 +75,8 @@ impl Costs {
         own.max(self.soft_us) + device.latency_us(self.block_bytes)
     }
 
-    /// Costs for blocks of another size, from those of two: what is paid for each fault stays, what is paid for each
-    /// byte grows. `small` and `large` are two measured ones.
+    /// Costs for blocks of another size, from those of two: what is paid for each fault stays, what
+    /// is paid for each byte grows. `small` and `large` are two measured ones.
     pub fn between(small: &Costs, large: &Costs, block_bytes: u64) -> Costs {
         let span = large.block_bytes as f64 - small.block_bytes as f64;
         let share = if span > 0.0 { (block_bytes as f64 - small.block_bytes as f64) / span } else { 0.0 };
@@ -165,8 +166,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Measures the costs here, [`ROUNDS`] times, and gives the medians; takes about ten seconds. `progress` is told of
-    /// each of [`STEPS`] steps.
+    /// Measures the costs here, [`ROUNDS`] times, and gives the medians; takes about ten seconds.
+    /// `progress` is told of each of [`STEPS`] steps.
     ///
     /// # Errors
     /// A small program that cannot be run.
@@ -211,7 +212,8 @@ impl Bench {
         let half = Budget { bytes: DATA * 5 / 4, soft_per_mille: 500, prefetch: "off", spin: true };
         let half = stepped(self.run(&random(READS), Some(&half)))?;
         let soft_us = half.pass("threads-1")?.seconds * 1e6 / (half.count("soft_faults") / 2.0).max(1.0);
-        // 4. A quarter of the data fits: page-ins on demand. The second pass finds everything clean.
+        // 4. A quarter of the data fits: page-ins on demand. The second pass finds everything
+        //    clean.
         let quarter = Budget { bytes: DATA / 4, soft_per_mille: 20, prefetch: "off", spin: true };
         let quarter = stepped(self.run(&random(READS / 2), Some(&quarter)))?;
         let pass = quarter.pass("threads-1")?;
@@ -227,8 +229,8 @@ impl Bench {
         let idle = stepped(self.run(&scan(DATA), Some(&streams(false))))?;
         let block_cpu_us =
             (idle.cpu_s - native.cpu_s).max(0.0) * 1e6 * block / idle.page_in_bytes().max(block);
-        // What a used frame costs is what the write pass takes beyond new frames, the writing of what was there before
-        // included.
+        // What a used frame costs is what the write pass takes beyond new frames, the writing of
+        // what was there before included.
         let write = stream.pass("write")?;
         let (new, used) = ((DATA / 3) as f64 / block, (DATA - DATA / 3) as f64 / block);
         let recycled_us = (write.seconds * 1e6 - new * fresh_us) / used - native_write_us;
@@ -295,8 +297,8 @@ fn read_json(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-/// Passes less the page-ins on demand that all of them had, `seconds` and `bytes`, in proportion to what each read. At
-/// least half of a pass is left.
+/// Passes less the page-ins on demand that all of them had, `seconds` and `bytes`, in proportion to
+/// what each read. At least half of a pass is left.
 fn without_waiting(passes: &[Pass], seconds: f64, bytes: f64) -> Vec<Pass> {
     let all: f64 = passes.iter().map(|pass| pass.moved().0).sum();
     let less = |pass: &Pass| {
@@ -311,8 +313,8 @@ fn without_waiting(passes: &[Pass], seconds: f64, bytes: f64) -> Vec<Pass> {
     passes.iter().map(less).collect()
 }
 
-/// Bytes a second read and written in streams: the rates that explain the times of all passes that read best, by
-/// least squares. The device's own where the passes do not tell.
+/// Bytes a second read and written in streams: the rates that explain the times of all passes that
+/// read best, by least squares. The device's own where the passes do not tell.
 fn rates(passes: &[Pass], device: &Device) -> (f64, f64) {
     let (mut rr, mut rw, mut ww, mut rt, mut wt) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for pass in passes {

@@ -52,7 +52,8 @@ pub struct Device {
     pub name: String,
     /// Whether it was measured here, or stated by the user or by the docs.
     pub measured: bool,
-    /// Pairs of request size in bytes and the time of one read alone in microseconds, sizes ascending.
+    /// Pairs of request size in bytes and the time of one read alone in microseconds, sizes
+    /// ascending.
     pub latency_us: Vec<(u64, f64)>,
     /// Bytes a second, many reads in flight.
     pub read_bytes_s: f64,
@@ -85,7 +86,8 @@ impl Device {
         before.1 + (bytes - before.0) as f64 * per_byte
     }
 
-    /// Measures the file system of a directory: about half a second and 128 MiB of a file without a name.
+    /// Measures the file system of a directory: about half a second and 128 MiB of a file without a
+    /// name.
     ///
     /// # Errors
     /// What the operating system refuses; a store that is no directory.
@@ -122,7 +124,8 @@ fn measure(directory: &Path) -> io::Result<Device> {
             file.read_exact_at(buffer.bytes(), place)?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
         }
-        // The mean: that is what many of them take. What is far out of line was the machine's doing, not the device's.
+        // The mean: that is what many of them take. What is far out of line was the machine's
+        // doing, not the device's.
         times.sort_by(f64::total_cmp);
         times.truncate(times.len() * 99 / 100);
         latency_us.push((size as u64, times.iter().sum::<f64>() / times.len() as f64));

@@ -1,14 +1,15 @@
 //! LRU at all budgets at once: how deep in the LRU stack each reference finds its block.
 //!
-//! Sources: Mattson, Gecsei, Slutz, Traiger, "Evaluation Techniques for Storage Hierarchies", IBM Systems Journal,
-//! 1970 (stack distances); Bennett, Kruskal, "LRU Stack Processing", IBM J. Res. Dev., 1975 (a tree of counts);
-//! Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015 (sampling).
+//! Sources: Mattson, Gecsei, Slutz, Traiger, "Evaluation Techniques for Storage Hierarchies", IBM
+//! Systems Journal, 1970 (stack distances); Bennett, Kruskal, "LRU Stack Processing", IBM J. Res.
+//! Dev., 1975 (a tree of counts); Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction
+//! with SHARDS", FAST 2015 (sampling).
 
 /// How many references found their block at each depth.
 #[derive(Clone, Debug)]
 pub struct Distances {
-    /// Index: distinct blocks referenced since the block's last reference, itself included, less one; in blocks
-    /// of the sample.
+    /// Index: distinct blocks referenced since the block's last reference, itself included, less
+    /// one; in blocks of the sample.
     depths: Vec<u64>,
     /// References to blocks never referenced before.
     first: u64,
@@ -24,8 +25,8 @@ impl Distances {
         Distances::of(references.iter().copied(), 1.0)
     }
 
-    /// Distances of a share `rate` of the blocks, chosen by a hash: much less work for long traces. For n blocks in the
-    /// sample the share of page-ins is off by about 1 / sqrt(n) at worst.
+    /// Distances of a share `rate` of the blocks, chosen by a hash: much less work for long traces.
+    /// For n blocks in the sample the share of page-ins is off by about 1 / sqrt(n) at worst.
     pub fn sampled(references: &[u32], rate: f64, seed: u64) -> Distances {
         let chosen = references.iter().copied().filter(|&block| is_sampled(block, rate, seed));
         Distances::of(chosen, rate)
@@ -53,8 +54,9 @@ impl Distances {
     pub fn page_ins(&self, frames: usize) -> f64 {
         let depth = (frames as f64 * self.rate).round() as usize;
         let found: u64 = self.depths.iter().take(depth).sum();
-        // The scale is the rate asked for, not the share of references that happened to be looked at: what a sample has
-        // too many or too few of are references to the few hottest blocks, which are no page-ins (SHARDS-adj).
+        // The scale is the rate asked for, not the share of references that happened to be looked
+        // at: what a sample has too many or too few of are references to the few hottest blocks,
+        // which are no page-ins (SHARDS-adj).
         (self.looked_at - self.first - found) as f64 / self.rate
     }
 

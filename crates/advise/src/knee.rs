@@ -1,13 +1,15 @@
 //! The knee of a curve of costs over budgets.
 //!
-//! Source: Satopaa, Albrecht, Irwin, Raghavan, "Finding a 'Kneedle' in a Haystack", ICDCS Workshops 2011: the point
-//! that lies furthest below the line from the first to the last, both axes scaled to 1.
+//! Source: Satopaa, Albrecht, Irwin, Raghavan, "Finding a 'Kneedle' in a Haystack", ICDCS Workshops
+//! 2011: the point that lies furthest below the line from the first to the last, both axes scaled
+//! to 1.
 
 /// How far below the line a knee lies at least, of the height of the curve.
 const LEAST: f64 = 0.1;
 
-/// The index of the knee of a falling curve of (budget, cost), budgets ascending. `None` where the curve has none:
-/// less memory then costs about in proportion, or nothing helps short of everything.
+/// The index of the knee of a falling curve of (budget, cost), budgets ascending. `None` where the
+/// curve has none: less memory then costs about in proportion, or nothing helps short of
+/// everything.
 pub fn knee(curve: &[(f64, f64)]) -> Option<usize> {
     let (&(from, high), &(to, low)) = (curve.first()?, curve.last()?);
     if to <= from || high <= low {

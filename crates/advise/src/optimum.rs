@@ -1,5 +1,5 @@
-//! Belady's optimum at many budgets: the same answers as [`terapage_policy::belady::belady`], with the next uses
-//! found once for all budgets.
+//! Belady's optimum at many budgets: the same answers as [`terapage_policy::belady::belady`], with
+//! the next uses found once for all budgets.
 
 use std::collections::BinaryHeap;
 
@@ -45,10 +45,12 @@ impl Optimum {
     pub fn page_ins(&self, frames: usize) -> u64 {
         assert!(frames > 0, "a reference needs a frame");
         let numbers = self.references.iter().map(|&block| block as usize + 1).max().unwrap_or(0);
-        // By block: its next use while it is in, 0 while it is out (nothing's next use is reference 0).
+        // By block: its next use while it is in, 0 while it is out (nothing's next use is reference
+        // 0).
         let mut due = vec![0u32; numbers];
         let mut seen = vec![false; numbers];
-        // Next uses of blocks that are in. Entries of blocks used since are dropped when they surface.
+        // Next uses of blocks that are in. Entries of blocks used since are dropped when they
+        // surface.
         let mut furthest: BinaryHeap<(u32, u32)> = BinaryHeap::new();
         let (mut inside, mut page_ins) = (0, 0);
         for (&block, &next) in self.references.iter().zip(&self.next) {

@@ -49,7 +49,8 @@ pub struct Row {
     pub soft_frames: (usize, usize),
     /// Page-ins of the optimum, first touches left out.
     pub optimum: f64,
-    /// The optimum of the references that the recording did not see is at most this; absent where nothing is known.
+    /// The optimum of the references that the recording did not see is at most this; absent where
+    /// nothing is known.
     pub optimum_at_most: Option<f64>,
     /// Page-ins of LRU that sees each recorded reference.
     pub lru: f64,
@@ -82,9 +83,9 @@ pub struct Compared {
 }
 
 impl Comparison {
-    /// Runs all policies and the optimum at all budgets, on all processors. `window` is the most blocks whose
-    /// touches the recording did not see at a time. `progress` is told of each piece of work that is done, and of how
-    /// many there are.
+    /// Runs all policies and the optimum at all budgets, on all processors. `window` is the most
+    /// blocks whose touches the recording did not see at a time. `progress` is told of each piece
+    /// of work that is done, and of how many there are.
     ///
     /// # Errors
     /// A policy that is unknown.

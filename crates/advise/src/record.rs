@@ -1,9 +1,9 @@
 //! Runs a program natively and then recorded.
 //!
-//! A recording is to see as many touches as it can, and yet to end. So the program keeps all of its memory, but only a
-//! part of it, the *window*, is in its address space at a time; the rest is soft. A touch outside of the window costs
-//! a soft fault and leaves a record, and nothing is read from the store. The window is made smaller as long as the
-//! recordings end in time.
+//! A recording is to see as many touches as it can, and yet to end. So the program keeps all of its
+//! memory, but only a part of it, the *window*, is in its address space at a time; the rest is
+//! soft. A touch outside of the window costs a soft fault and leaves a record, and nothing is read
+//! from the store. The window is made smaller as long as the recordings end in time.
 
 use crate::child::{self, Ended, Stop};
 use crate::recording::{self, Recording};
@@ -19,13 +19,13 @@ const MIB: u64 = 1 << 20;
 /// Programs that use less are not worth paging.
 const LEAST_BYTES: u64 = 8 * MIB;
 
-/// Parts of the program's memory that the windows are, per mille. Below a program's knee a little less makes recordings
-/// many times longer, so the steps are small.
+/// Parts of the program's memory that the windows are, per mille. Below a program's knee a little
+/// less makes recordings many times longer, so the steps are small.
 const WINDOWS_PER_MILLE: [u64; 8] = [500, 415, 350, 290, 240, 200, 165, 140];
 
-/// What decides which blocks are in the window. It has only to keep what is in use there, and it is told of each touch
-/// that it gets wrong: CLOCK took GNU sort of 60 MB 3 s with a window of 31 %, where the default, which is made for
-/// few soft frames, took 17 s.
+/// What decides which blocks are in the window. It has only to keep what is in use there, and it is
+/// told of each touch that it gets wrong: CLOCK took GNU sort of 60 MB 3 s with a window of 31 %,
+/// where the default, which is made for few soft frames, took 17 s.
 const RECORDING_POLICY: &str = "clock";
 
 /// How much longer a recording with the next window is expected to take at least.
@@ -154,9 +154,9 @@ impl Program {
         Ok(Native { seconds: median.seconds, parallelism, peak_bytes })
     }
 
-    /// Records it with ever smaller windows, as long as that is likely to end in time, and gives the last recording.
-    /// The trace lies in `directory`, and is kept there under the name that is given back. `look` is told of the
-    /// window in bytes and the seconds so far.
+    /// Records it with ever smaller windows, as long as that is likely to end in time, and gives
+    /// the last recording. The trace lies in `directory`, and is kept there under the name that is
+    /// given back. `look` is told of the window in bytes and the seconds so far.
     ///
     /// # Errors
     /// As [`time`](Self::time); a recording that does not end.

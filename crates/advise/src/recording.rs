@@ -1,4 +1,5 @@
-//! A trace as simulators want it: steps with times, references at any block size, and what it did not see.
+//! A trace as simulators want it: steps with times, references at any block size, and what it did
+//! not see.
 
 mod blocks;
 
@@ -75,7 +76,8 @@ pub enum What {
     Touch,
     /// The program touches a block that is all zero and has no frame.
     First,
-    /// A zero block was given a frame along with a first touch; whether it was touched is not known.
+    /// A zero block was given a frame along with a first touch; whether it was touched is not
+    /// known.
     Ahead,
     /// The block held data when paging began.
     Present,
@@ -196,11 +198,12 @@ impl Recording {
         Merger::new(self, shift)
     }
 
-    /// The blocks in the order in which they were referenced, numbered from 0 in the order of their first
-    /// reference, for blocks of `1 << shift` recorded ones.
+    /// The blocks in the order in which they were referenced, numbered from 0 in the order of their
+    /// first reference, for blocks of `1 << shift` recorded ones.
     ///
-    /// As in [`terapage_trace::references`], what begins again with a first touch costs no page-in, and so goes on
-    /// under a new number. A block of several does so only when all of them have been discarded.
+    /// As in [`terapage_trace::references`], what begins again with a first touch costs no page-in,
+    /// and so goes on under a new number. A block of several does so only when all of them have
+    /// been discarded.
     pub fn references(&self, shift: u32) -> Vec<u32> {
         let merger = self.merger(shift);
         let mut names = Names::new(merger.count(), self.blocks(), shift > 0);

@@ -1,10 +1,10 @@
-//! The pager on paper: the steps of a recording behind another budget, with the pager's own policies, its soft
-//! frames, its prefetch and its page-outs, and how long that takes.
+//! The pager on paper: the steps of a recording behind another budget, with the pager's own
+//! policies, its soft frames, its prefetch and its page-outs, and how long that takes.
 //!
-//! Time is the program's. A step's own time passes, more slowly where the pager's thread takes a processor that the
-//! program would use. A touch that has to wait adds the wait, divided by the number of threads that can run
-//! meanwhile. The store is one server that reads or writes at its rate
-//! (`stream`), and a demand read is not queued behind that: it takes its own latency.
+//! Time is the program's. A step's own time passes, more slowly where the pager's thread takes a
+//! processor that the program would use. A touch that has to wait adds the wait, divided by the
+//! number of threads that can run meanwhile. The store is one server that reads or writes at its
+//! rate (`stream`), and a demand read is not queued behind that: it takes its own latency.
 
 use crate::costs::Costs;
 use crate::device::Device;
@@ -103,8 +103,8 @@ pub fn replay(recording: &Recording, compute: &[f32], setup: &Setup, timing: &Ti
 
 /// The program's own time before each step, microseconds; all of them add up to `native_us`.
 ///
-/// The recording's times hold the recording pager's work too. What the quickest tenth of the faults of a kind took
-/// counts as that work, and what is left is scaled.
+/// The recording's times hold the recording pager's work too. What the quickest tenth of the faults
+/// of a kind took counts as that work, and what is left is scaled.
 pub fn compute_us(recording: &Recording, native_us: f64) -> Vec<f32> {
     let kind = |step: &Step| match step.what {
         What::Touch => 0,

@@ -1,5 +1,5 @@
-//! Curves against naive models: stack distances against a list, the optimum against the policy crate's, samples
-//! against all.
+//! Curves against naive models: stack distances against a list, the optimum against the policy
+//! crate's, samples against all.
 
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
@@ -70,7 +70,8 @@ proptest! {
     }
 }
 
-/// Blocks by a power law, in no order, with loops over all of them in between: what is hard for a sample.
+/// Blocks by a power law, in no order, with loops over all of them in between: what is hard for a
+/// sample.
 fn skewed(blocks: u32, count: usize) -> Vec<u32> {
     let mut rng = SmallRng::seed_from_u64(3);
     let mut references: Vec<u32> = Vec::new();

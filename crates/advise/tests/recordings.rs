@@ -1,5 +1,5 @@
-//! Recordings made by hand: references at several block sizes, what was not seen, traces that are broken, and the
-//! pager on paper.
+//! Recordings made by hand: references at several block sizes, what was not seen, traces that are
+//! broken, and the pager on paper.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Fork: the pager stands still, with every lock held, so that the child finds memory and heap whole.
+//! Fork: the pager stands still, with every lock held, so that the child finds memory and heap
+//! whole.
 
 use crate::heap::{SMALL, SmallHeap};
 use crate::mapping::SYNC;
@@ -11,8 +12,9 @@ use terapage_sys::fd::Room;
 use terapage_sys::thread::{self, Uncancelled};
 use terapage_sys::{PAGE, last};
 
-/// Bytes of the stack that a fork uses below this library's own frames, and returns through above them before the child has a pager; generously. And those of the
-/// thread's variables, and of what the C library knows of it, around its name.
+/// Bytes of the stack that a fork uses below this library's own frames, and returns through above
+/// them before the child has a pager; generously. And those of the thread's variables, and of what
+/// the C library knows of it, around its name.
 const STACK_BELOW: usize = 32 << 10;
 const STACK_ABOVE: usize = 16 << 10;
 const OWN_VARIABLES: usize = 8 << 10;
@@ -27,11 +29,12 @@ struct Held {
     _sync: MutexGuard<'static, ()>,
 }
 
-/// What the thread that forks has left for after the fork. In no value of the thread's own: these are gone where a thread or the
-/// process ends, and what is called then may fork.
+/// What the thread that forks has left for after the fork. In no value of the thread's own: these
+/// are gone where a thread or the process ends, and what is called then may fork.
 struct Kept(UnsafeCell<Option<Fork>>);
 
-/// A fork from before to after: what it holds if there is a pager, `STARTING`, and that its thread is not cancelled.
+/// A fork from before to after: what it holds if there is a pager, `STARTING`, and that its thread
+/// is not cancelled.
 type Fork = (Option<Held>, MutexGuard<'static, ()>, Uncancelled);
 
 // SAFETY: who holds `STARTING` has it, and the fork holds that as long as something is kept.
@@ -67,8 +70,8 @@ fn hold(process: &'static Process) -> Held {
     Held { forking, pager, _ranges: ranges, _small: small, _sync: sync }
 }
 
-/// Touches what the child uses before it has a pager, where the thread's stack and variables lie in memory that was allocated here. The pager stands still
-/// but for what this brings in.
+/// Touches what the child uses before it has a pager, where the thread's stack and variables lie in
+/// memory that was allocated here. The pager stands still but for what this brings in.
 fn touch_own(process: &Process, ranges: &Ranges) {
     let mark = 0u8;
     let (here, own) = (&raw const mark as usize, thread::own_name());
@@ -82,7 +85,8 @@ fn touch_own(process: &Process, ranges: &Ranges) {
     }
 }
 
-/// Where there is no pager yet, another thread may be about to start it: the child would wait for that thread.
+/// Where there is no pager yet, another thread may be about to start it: the child would wait for
+/// that thread.
 extern "C" fn before() {
     let uncancelled = Uncancelled::new();
     let starting = lock(&STARTING);

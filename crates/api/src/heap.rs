@@ -1,7 +1,7 @@
 //! Allocations: large ones in blocks of their own, the rest in a heap over paged memory.
 //!
-//! What is not given out is known without touching what lies there, so an address that was never given out, or was
-//! given back, is refused and not believed.
+//! What is not given out is known without touching what lies there, so an address that was never
+//! given out, or was given back, is refused and not believed.
 
 use crate::process::{Process, lock, process, started};
 use crate::{Error, Result};
@@ -53,7 +53,8 @@ pub(crate) fn open(start: usize, len: usize) -> Result<()> {
 }
 
 impl Process {
-    /// The word and the bit that tell whether an allocation of the heap begins at `at` that the heap itself cannot tell.
+    /// The word and the bit that tell whether an allocation of the heap begins at `at` that the
+    /// heap itself cannot tell.
     fn medium_bit(&self, at: usize) -> Option<(&AtomicU64, u64)> {
         if !self.has(at) || !at.is_multiple_of(ALIGN) {
             return None;
@@ -141,7 +142,8 @@ pub unsafe fn free(at: *mut u8) -> Result<()> {
     unsafe { heap.free(at) }.map_err(|NotAnObject| unknown)
 }
 
-/// Makes an allocation `len` bytes long, at its place or another: the bytes that both have are kept.
+/// Makes an allocation `len` bytes long, at its place or another: the bytes that both have are
+/// kept.
 ///
 /// # Safety
 /// Nobody uses its old address any more, unless it fails.
@@ -202,7 +204,8 @@ unsafe fn reallocate_small(process: &Process, at: *mut u8, len: usize) -> Result
         new
     } else {
         let new = process.take_large(len)?;
-        // SAFETY: it was given out by this heap, and not given back; both have at least so many bytes, and are apart.
+        // SAFETY: it was given out by this heap, and not given back; both have at least so many
+        // bytes, and are apart.
         unsafe {
             std::ptr::copy_nonoverlapping(at, new, TABLE.usable(at).min(len));
             process.unmark(at as usize);

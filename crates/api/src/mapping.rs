@@ -37,9 +37,9 @@ pub struct Place {
     pub len: usize,
 }
 
-/// Maps a file, or from `offset` (whole pages of 4096 bytes) on `len` bytes of it; `None` is all that follows.
-/// What lies beyond its end reads as zeros and goes nowhere. Each block costs 32 bytes of memory at once, touched or not: 2 GiB for 1 TiB in
-/// blocks of 16 KiB, holes too.
+/// Maps a file, or from `offset` (whole pages of 4096 bytes) on `len` bytes of it; `None` is all
+/// that follows. What lies beyond its end reads as zeros and goes nowhere. Each block costs 32
+/// bytes of memory at once, touched or not: 2 GiB for 1 TiB in blocks of 16 KiB, holes too.
 ///
 /// # Errors
 /// No such file, or one that is neither a regular file nor a block device; no right to write it, if
@@ -93,7 +93,8 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     Ok(Place { at: at as *mut u8, len })
 }
 
-/// The file once more, past the page cache; `None` where it cannot be read that way. And how much of its first page can be read.
+/// The file once more, past the page cache; `None` where it cannot be read that way. And how much
+/// of its first page can be read.
 fn reader(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
     let layout = Layout::from_size_align(PAGE, PAGE).expect("a page");
     // SAFETY: the layout has a size.
@@ -148,11 +149,12 @@ impl Mapping {
     }
 }
 
-/// Writes what was changed in the mapping at `at` back to its file, and waits until that is durable: how
-/// many bytes were written. Of a mapping that is only read, none.
+/// Writes what was changed in the mapping at `at` back to its file, and waits until that is
+/// durable: how many bytes were written. Of a mapping that is only read, none.
 ///
 /// # Errors
-/// No mapping begins there; the file cannot be written: what is missing is tried again by the next call.
+/// No mapping begins there; the file cannot be written: what is missing is tried again by the next
+/// call.
 pub fn sync(at: *const u8) -> Result<u64> {
     let _sync = lock(&SYNC);
     let (process, mapping) = find(at)?;
@@ -175,11 +177,11 @@ pub unsafe fn unmap(at: *const u8) -> Result<()> {
     mapping.remove(process)
 }
 
-/// A file as memory, however large: read as it is touched, and with [`open_rw`](Self::open_rw) written back by
-/// [`sync`](Self::sync).
+/// A file as memory, however large: read as it is touched, and with [`open_rw`](Self::open_rw)
+/// written back by [`sync`](Self::sync).
 ///
-/// Nobody else may change the file meanwhile. A block that was read, and comes back different when it is read
-/// again, stops the program.
+/// Nobody else may change the file meanwhile. A block that was read, and comes back different when
+/// it is read again, stops the program.
 ///
 /// ```no_run
 /// let file = terapage::MappedFile::open("measurements.f64")?;

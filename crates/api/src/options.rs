@@ -30,8 +30,9 @@ pub struct Options {
     pub policy: Option<String>,
     /// The prefetch policy. The default is `auto`.
     pub prefetch: Option<String>,
-    /// Bytes of address space set aside, which bound what can be allocated and mapped at once: 64 MiB at
-    /// least. The default is 1 TiB. Where the kernel gives less, it is half of that, and so on.
+    /// Bytes of address space set aside, which bound what can be allocated and mapped at once: 64
+    /// MiB at least. The default is 1 TiB. Where the kernel gives less, it is half of that, and so
+    /// on.
     pub address_space: Option<usize>,
 }
 

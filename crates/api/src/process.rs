@@ -1,8 +1,8 @@
 //! The pager of this process, started when it is first needed, and the address space that it pages.
 //!
-//! Locks, in the order in which they are taken: `STARTING`, `SYNC`, the small heap, [`Process::ranges`],
-//! [`Process::pager`]. A fork takes them all. Nobody who holds one touches paged memory but the small
-//! heap's own.
+//! Locks, in the order in which they are taken: `STARTING`, `SYNC`, the small heap,
+//! [`Process::ranges`], [`Process::pager`]. A fork takes them all. Nobody who holds one touches
+//! paged memory but the small heap's own.
 
 use crate::options::{Options, for_pager};
 use crate::space::Space;
@@ -35,8 +35,8 @@ pub(crate) struct Process {
     pub start: usize,
     pub len: usize,
     pub block: usize,
-    /// One bit for every 16 bytes: whether an allocation of the small heap begins there that the heap itself cannot tell.
-    /// Never unmapped.
+    /// One bit for every 16 bytes: whether an allocation of the small heap begins there that the
+    /// heap itself cannot tell. Never unmapped.
     pub medium_bits: usize,
     /// Whether any range was ever said to be touched in no order.
     pub advised: AtomicBool,
@@ -44,7 +44,8 @@ pub(crate) struct Process {
     pub pager: RwLock<Pager>,
 }
 
-/// At load, before the program has threads: a fork that goes on while another thread makes the first use is to know of it.
+/// At load, before the program has threads: a fork that goes on while another thread makes the
+/// first use is to know of it.
 // SAFETY: the loader calls what this section holds, as functions of this type, once.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -72,7 +73,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Starts the pager. Without it the first use does, with the options of the environment.
 ///
 /// # Errors
-/// [`Error::Started`] after the first use; settings that cannot be; no userfaultfd or io_uring; no store.
+/// [`Error::Started`] after the first use; settings that cannot be; no userfaultfd or io_uring; no
+/// store.
 pub fn init(options: &Options) -> Result<()> {
     let _starting = lock(&STARTING);
     if PROCESS.get().is_some() {

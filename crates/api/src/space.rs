@@ -1,4 +1,5 @@
-//! Which of the address space set aside is in use: ranges of whole blocks, the lowest that fits first.
+//! Which of the address space set aside is in use: ranges of whole blocks, the lowest that fits
+//! first.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,8 @@ impl Space {
         self.free.insert(start, len);
     }
 
-    /// Makes a range of `len` bytes at `start` `more` bytes longer where it is, if what follows is free.
+    /// Makes a range of `len` bytes at `start` `more` bytes longer where it is, if what follows is
+    /// free.
     pub fn extend(&mut self, start: usize, len: usize, more: usize) -> bool {
         let end = start + len;
         match self.free.get(&end) {

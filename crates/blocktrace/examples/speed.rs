@@ -1,13 +1,16 @@
-//! How fast traces are read: `cargo run --release -p terapage-blocktrace --example speed -- [REQUESTS]`.
+//! How fast traces are read:
+//! `cargo run --release -p terapage-blocktrace --example speed -- [REQUESTS]`.
 //!
-//! Makes requests, writes them in each format and compression into memory, and reads them again, three times each.
+//! Makes requests, writes them in each format and compression into memory, and reads them again,
+//! three times each.
 
 use std::io::{Cursor, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use terapage_blocktrace::{Compression, Format, Kind, Options, Request, Writer, WriterOptions, read};
 
-/// Requests like a file server's: a quarter sequential, offsets over 16 GiB, times that MSR's format can hold.
+/// Requests like a file server's: a quarter sequential, offsets over 16 GiB, times that MSR's
+/// format can hold.
 fn requests(count: u64) -> impl Iterator<Item = Request> {
     let (mut state, mut time_ns, mut offset) = (42u64, 0, 0);
     (0..count).map(move |_| {

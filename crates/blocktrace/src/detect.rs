@@ -23,7 +23,8 @@ pub(crate) fn format_of(head: &[u8], options: &Options) -> Option<Format> {
     oraclegeneral::fits(head).then_some(Format::OracleGeneral)
 }
 
-/// Each text format reads the first lines. The one that finds most wins; among equals the first of [`Format::ALL`].
+/// Each text format reads the first lines. The one that finds most wins; among equals the first of
+/// [`Format::ALL`].
 fn text_format_of(head: &[u8], options: &Options) -> Option<Format> {
     let lines = lines(head);
     let mut best = (0, None);

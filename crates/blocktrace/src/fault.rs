@@ -93,7 +93,8 @@ impl Fault {
 /// A fault on its way; boxed, for the way without faults is the hot one.
 pub(crate) type Checked<T> = Result<T, Box<Fault>>;
 
-/// A field that is not what it has to be; `found` is shown in quotation marks, at most 40 bytes of it.
+/// A field that is not what it has to be; `found` is shown in quotation marks, at most 40 bytes of
+/// it.
 #[cold]
 #[inline(never)]
 pub(crate) fn field<T>(expected: &'static str, found: &[u8]) -> Checked<T> {

@@ -1,4 +1,5 @@
-//! What every record passes, whatever its format: the checks, and the numbers of what was passed over.
+//! What every record passes, whatever its format: the checks, and the numbers of what was passed
+//! over.
 
 use crate::fault::{Checked, Fault};
 use crate::options::Options;
@@ -12,7 +13,8 @@ pub struct Counts {
     pub requests: u64,
     /// Bad records that were passed over, as `skip_bad` allows.
     pub skipped: u64,
-    /// Requests whose time went back, as `disorder_ns` allows; they have the time of the request before.
+    /// Requests whose time went back, as `disorder_ns` allows; they have the time of the request
+    /// before.
     pub late: u64,
     /// The most that a time went back, in nanoseconds.
     pub late_ns_max: u64,

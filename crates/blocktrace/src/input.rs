@@ -13,7 +13,8 @@ pub(crate) type Input = Box<dyn Read + Send>;
 
 /// The most memory that an xz file may ask for, in KiB. `xz -9` asks for 65 MiB.
 const XZ_KIB_MAX: u32 = 256 << 10;
-/// The largest window that a zstd file may ask for, as a power of two: 128 MiB, as the zstd command allows.
+/// The largest window that a zstd file may ask for, as a power of two: 128 MiB, as the zstd command
+/// allows.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
 /// Opens a file, or standard input for `-`. Also says how many bytes the file has, if it is one.
@@ -52,8 +53,8 @@ pub(crate) fn decompress(input: Input) -> io::Result<(Input, Option<Compression>
     })
 }
 
-/// The first bytes, at most `count`, and the whole input again. If reading fails after the first of them, it fails there
-/// again for whoever reads on.
+/// The first bytes, at most `count`, and the whole input again. If reading fails after the first of
+/// them, it fails there again for whoever reads on.
 pub(crate) fn peek(mut input: Input, count: u64) -> io::Result<(Vec<u8>, Input)> {
     let mut head = Vec::new();
     let rest: Input = match input.by_ref().take(count).read_to_end(&mut head) {

@@ -1,4 +1,5 @@
-//! What a trace is like: its mix, sizes, alignment, sequence, times, and how often it comes back to the same blocks.
+//! What a trace is like: its mix, sizes, alignment, sequence, times, and how often it comes back to
+//! the same blocks.
 
 mod histogram;
 mod reuse;
@@ -24,7 +25,8 @@ use windows::Windows;
 pub struct ProfileOptions {
     /// Bytes of a block: footprint and reuse are counted in blocks.
     pub block_bytes: u32,
-    /// Blocks that are followed one by one. If the trace touches more, a sample of them stands for all.
+    /// Blocks that are followed one by one. If the trace touches more, a sample of them stands for
+    /// all.
     pub tracked_blocks_max: usize,
 }
 
@@ -78,7 +80,8 @@ pub struct Profile {
     pub trims: Mix,
     /// Nanoseconds between one request and the next.
     pub gaps_ns: Histogram,
-    /// The share of blocks that were followed: 1 if what follows is exact, otherwise it is an estimate.
+    /// The share of blocks that were followed: 1 if what follows is exact, otherwise it is an
+    /// estimate.
     pub sample_rate: f64,
     /// Distinct blocks that were followed.
     pub sampled_blocks: u64,
@@ -92,7 +95,8 @@ pub struct Profile {
     pub references: u64,
     /// Cache sizes in blocks, and the share of references that an LRU cache of this size misses.
     pub lru_miss_ratios: Vec<(f64, f64)>,
-    /// Reuse distances: for sizes in blocks, the references that came back after so many other blocks.
+    /// Reuse distances: for sizes in blocks, the references that came back after so many other
+    /// blocks.
     pub reuse_blocks: Vec<(f64, f64)>,
     /// The trace in pieces of equal time; of equal numbers of requests for formats without times.
     pub windows: Vec<Window>,
@@ -226,7 +230,8 @@ impl Profile {
         self.reads.requests + self.writes.requests + self.trims.requests
     }
 
-    /// The standard error of what is estimated from the sample of blocks, as a share; 0 if it is exact.
+    /// The standard error of what is estimated from the sample of blocks, as a share; 0 if it is
+    /// exact.
     pub fn sample_error(&self) -> f64 {
         if self.sample_rate == 1.0 { 0.0 } else { 1.0 / (self.sampled_blocks.max(1) as f64).sqrt() }
     }

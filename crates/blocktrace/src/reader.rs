@@ -25,8 +25,8 @@ pub(crate) enum Stop {
 
 /// A trace in one format.
 pub(crate) trait Source: Send {
-    /// Appends requests to `batch`, about [`BATCH`] of them. Says whether there may be more. After an error the
-    /// batch holds the requests before it.
+    /// Appends requests to `batch`, about [`BATCH`] of them. Says whether there may be more. After
+    /// an error the batch holds the requests before it.
     fn fill(&mut self, gate: &mut Gate, batch: &mut Vec<Request>) -> Result<bool, Stop>;
 
     /// Where the record is that was read last.
@@ -48,7 +48,8 @@ pub struct Meta {
     pub name: String,
     /// What its maker says of it. Only `tera` traces have one; empty for others.
     pub comment: String,
-    /// Whether it was made up, not recorded. Only `tera` traces say so; what is derived from it has to say so too.
+    /// Whether it was made up, not recorded. Only `tera` traces say so; what is derived from it has
+    /// to say so too.
     pub synthetic: bool,
 }
 
@@ -136,7 +137,8 @@ impl Reader {
         &self.meta
     }
 
-    /// What was read so far. It may be ahead of the iterator by some thousand requests; at the end it is exact.
+    /// What was read so far. It may be ahead of the iterator by some thousand requests; at the end
+    /// it is exact.
     pub fn counts(&self) -> Counts {
         self.gate.counts
     }

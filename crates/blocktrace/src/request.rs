@@ -15,7 +15,8 @@ pub enum Kind {
 /// One request of a host to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Request {
-    /// When it came, in nanoseconds since the first request of the trace. Readers give 0 for formats without times.
+    /// When it came, in nanoseconds since the first request of the trace. Readers give 0 for
+    /// formats without times.
     pub time_ns: u64,
     /// Its first byte on the volume.
     pub offset: u64,

@@ -81,8 +81,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A decimal number of units of `10^places` nanoseconds, as nanoseconds; finer digits are cut off. 9 is for
-    /// seconds, 6 for milliseconds. An exponent, as in `2.04e-05`, is read too.
+    /// A decimal number of units of `10^places` nanoseconds, as nanoseconds; finer digits are cut
+    /// off. 9 is for seconds, 6 for milliseconds. An exponent, as in `2.04e-05`, is read too.
     #[inline]
     pub fn decimal_ns(&mut self, places: u32, expected: &'static str) -> Checked<u64> {
         self.blanks();
@@ -148,7 +148,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The digits at the beginning: their value (of the first 19 or so, wrapping) and how many they are.
+/// The digits at the beginning: their value (of the first 19 or so, wrapping) and how many they
+/// are.
 #[inline]
 fn digits(bytes: &[u8]) -> (u64, usize) {
     let (mut value, mut count) = (0u64, 0);

@@ -1,4 +1,5 @@
-//! Where a written trace goes: a file that appears when it is whole, or standard output; compressed if asked.
+//! Where a written trace goes: a file that appears when it is whole, or standard output; compressed
+//! if asked.
 
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, Write};
@@ -75,7 +76,8 @@ enum Packed {
 pub(crate) struct Sink(Packed);
 
 impl Sink {
-    /// Writes to `path` (`-` is standard output), compressed by its suffix. A file of that name is replaced at the end.
+    /// Writes to `path` (`-` is standard output), compressed by its suffix. A file of that name is
+    /// replaced at the end.
     pub fn create(path: &Path) -> io::Result<Sink> {
         if path.as_os_str() == "-" {
             return Sink::new(Target::Other(Box::new(io::stdout())), None);
@@ -129,7 +131,8 @@ impl Sink {
     }
 }
 
-/// A temporary file with the rights that a new file has; other temporary files are the owner's alone.
+/// A temporary file with the rights that a new file has; other temporary files are the owner's
+/// alone.
 fn new_file(folder: &Path, name: &OsStr) -> io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let rights = std::fs::Permissions::from_mode(0o666);

@@ -16,8 +16,9 @@ pub struct WriterOptions {
     pub comment: String,
     /// Whether it was made up, not recorded; only `tera` says so.
     pub synthetic: bool,
-    /// Whether what does not fit is changed: trims are left out, odd requests grow to whole sectors, volumes and kinds
-    /// are dropped where the format has none. Without it such a request is an error.
+    /// Whether what does not fit is changed: trims are left out, odd requests grow to whole
+    /// sectors, volumes and kinds are dropped where the format has none. Without it such a request
+    /// is an error.
     pub lossy: bool,
 }
 
@@ -114,7 +115,8 @@ pub(crate) trait Encoder: Send {
     }
 }
 
-/// Writes a trace. The file appears when [`Writer::finish`] is called; without it nothing stays behind.
+/// Writes a trace. The file appears when [`Writer::finish`] is called; without it nothing stays
+/// behind.
 pub struct Writer {
     file: String,
     tick_ns: u64,
@@ -128,7 +130,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes to a file, compressed by the suffix of its name (`.gz`, `.zst`, `.xz`); `-` is standard output.
+    /// Writes to a file, compressed by the suffix of its name (`.gz`, `.zst`, `.xz`); `-` is
+    /// standard output.
     ///
     /// # Errors
     /// The file cannot be made, or the format is not written.

@@ -1,8 +1,10 @@
-//! Damaged traces: whatever the bytes, a reader gives requests that hold, or one error, and comes to an end.
+//! Damaged traces: whatever the bytes, a reader gives requests that hold, or one error, and comes
+//! to an end.
 //!
-//! Small samples of every format are damaged by a seeded mutator: bits flipped, parts cut, moved, repeated, replaced by
-//! extreme numbers or by parts of other formats. `TERAPAGE_FUZZ_SEED` repeats a run, `TERAPAGE_FUZZ_CASES` makes it
-//! longer (cases of each format; 4,000 unless said otherwise).
+//! Small samples of every format are damaged by a seeded mutator: bits flipped, parts cut, moved,
+//! repeated, replaced by extreme numbers or by parts of other formats. `TERAPAGE_FUZZ_SEED` repeats
+//! a run, `TERAPAGE_FUZZ_CASES` makes it longer (cases of each format; 4,000 unless said
+//! otherwise).
 
 mod common;
 
@@ -113,7 +115,8 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>, donor: &[u8]) {
 /// Reads all of it and looks at every request.
 fn survives(bytes: &[u8], options: &Options) {
     let Ok(mut reader) = read("fuzz", Cursor::new(bytes.to_vec()), options) else { return };
-    // No format needs less than a byte for a request, once it is decompressed; these samples are small.
+    // No format needs less than a byte for a request, once it is decompressed; these samples are
+    // small.
     let limit = 4_000_000;
     let (mut count, mut last_ns, mut errors) = (0u64, 0, 0);
     for request in reader.by_ref() {

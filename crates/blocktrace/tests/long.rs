@@ -1,5 +1,5 @@
-//! Long traces of every format, written here from the formats' public descriptions and not by this crate's writers; and
-//! every kind of bad record in the middle of each.
+//! Long traces of every format, written here from the formats' public descriptions and not by this
+//! crate's writers; and every kind of bad record in the middle of each.
 
 mod common;
 
@@ -135,7 +135,8 @@ fn msr() -> Sample {
     sample
 }
 
-/// Seconds, RS or WS, sector, sectors, seq or rand, three times: as programs that read the `.revised` files have it.
+/// Seconds, RS or WS, sector, sectors, seq or rand, three times: as programs that read the
+/// `.revised` files have it.
 fn msr_revised() -> Sample {
     let mut sample = Sample::new(Format::MsrRevised);
     let requests = requests(2, 1, 1, &BOTH);
@@ -208,7 +209,8 @@ fn disksim() -> Sample {
     sample
 }
 
-/// The default output of blkparse(1), with what stands between the queued requests on a real machine.
+/// The default output of blkparse(1), with what stands between the queued requests on a real
+/// machine.
 fn blkparse() -> Sample {
     let mut sample = Sample::new(Format::Blkparse);
     let requests = requests(5, 1, 2, &ALL);
@@ -262,7 +264,8 @@ fn blkparse() -> Sample {
     sample
 }
 
-/// Unit, block, bytes, R or W, seconds: the SPC's specification 1.0.1, with blanks and further fields as it allows.
+/// Unit, block, bytes, R or W, seconds: the SPC's specification 1.0.1, with blanks and further
+/// fields as it allows.
 fn spc() -> Sample {
     let mut sample = Sample::new(Format::Spc);
     let requests = requests(6, 1_000, 6, &BOTH);
@@ -287,7 +290,8 @@ fn spc() -> Sample {
     sample
 }
 
-/// I/O logs of fio's documentation, "Trace file format v2" and "v3": files are added, opened, closed; syncs between.
+/// I/O logs of fio's documentation, "Trace file format v2" and "v3": files are added, opened,
+/// closed; syncs between.
 fn fio(version: u8) -> Sample {
     let mut sample = Sample::new(Format::Fio);
     let requests = requests(7, 1_000, 50, &ALL);

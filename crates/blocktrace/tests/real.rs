@@ -7,7 +7,8 @@ use std::io::Write;
 use std::path::Path;
 use terapage_blocktrace::{Compression, Format, Kind, Options, Request, open};
 
-/// Reads, writes, bytes and the end of time (in nanoseconds after the first), by splitting lines at blanks or commas.
+/// Reads, writes, bytes and the end of time (in nanoseconds after the first), by splitting lines at
+/// blanks or commas.
 #[derive(Debug, PartialEq)]
 struct Sums {
     reads: u64,
@@ -26,7 +27,8 @@ fn sums(requests: &[Request]) -> Sums {
     }
 }
 
-/// Fields by column: time, its nanoseconds, length, its bytes, and what a read looks like in the last column.
+/// Fields by column: time, its nanoseconds, length, its bytes, and what a read looks like in the
+/// last column.
 fn naive(
     text: &str,
     separator: char,

@@ -57,7 +57,8 @@ proptest! {
             let offset = (random.next() >> (1 + random.below(60))).min(i64::MAX as u64 - u64::from(bytes));
             Request { time_ns, offset, bytes, volume: random.below(number.min(300) + 1) as u16, kind }
         }).collect();
-        // Volumes are numbered as they appear, so numbers that are skipped do not come back as they were.
+        // Volumes are numbered as they appear, so numbers that are skipped do not come back as they
+        // were.
         let requests = renumbered(requests);
         let bytes = write(&requests, Format::Tera);
         prop_assert!(all(&bytes, &Options::default()).unwrap() == requests);

@@ -57,10 +57,11 @@ struct tera_options {
 /*
  * Starts the pager; `options` may be NULL. 0, or -1:
  *   EALREADY       it has been started, perhaps by the first use
- *   EINVAL         an option cannot be what it is, a store that cannot be had among them (tera_error
- *                  says why); the process locks all that it maps (mlockall)
+ *   EINVAL         an option cannot be what it is, a store that cannot be had among them
+ *                  (tera_error says why); the process locks all that it maps (mlockall)
  *   EPERM, ENOSYS  the kernel gives this process no userfaultfd or no io_uring
- *   others         what the system gave when the store was opened, though it could be had just before
+ *   others         what the system gave when the store was opened, though it could be had just
+ *                  before
  */
 int tera_init(const struct tera_options *options);
 
@@ -116,22 +117,21 @@ enum {
 };
 
 /*
- * Maps `len` bytes of a file (or block device) from `offset` on; len 0 is all
- * that follows. What lies beyond the file's end reads as zeros and is never
- * written. The file is read block by block as it is touched. `len_out`, unless
- * it is NULL, gets the length in bytes. Each block costs 32 bytes of memory at
- * once, touched or not: 2 GiB for 1 TiB in blocks of 16 KiB, holes too.
+ * Maps `len` bytes of a file (or block device) from `offset` on; len 0 is all that follows. What
+ * lies beyond the file's end reads as zeros and is never written. The file is read block by block
+ * as it is touched. `len_out`, unless it is NULL, gets the length in bytes. Each block costs 32
+ * bytes of memory at once, touched or not: 2 GiB for 1 TiB in blocks of 16 KiB, holes too.
  *
- * Nobody else may change the file meanwhile, and no part of it be mapped twice.
- * A block that was read, and comes back different, stops the program. A file
- * never changes before tera_sync or tera_unmap; what was not synced when the
- * process ends is lost.
+ * Nobody else may change the file meanwhile, and no part of it be mapped twice. A block that was
+ * read, and comes back different, stops the program. A file never changes before tera_sync or
+ * tera_unmap; what was not synced when the process ends is lost.
  *
  * NULL:
  *   ENOENT, EACCES, ETXTBSY ...  as open(2) answers for the path and flags
- *   EISDIR, ENODEV  a directory; something else that is not a file, or has fewer bytes than it says (/sys)
- *   EINVAL          offset is no multiple of 4096; there is nothing to map
- *                   (an empty file, or offset behind its end); unknown flags
+ *   EISDIR, ENODEV  a directory; something else that is not a file, or has fewer bytes than it says
+ *                   (/sys)
+ *   EINVAL          offset is no multiple of 4096; there is nothing to map (an empty file, or
+ *                   offset behind its end); unknown flags
  *   ENFILE          about 250 files are mapped already
  *   ENOMEM          no address space is left
  */

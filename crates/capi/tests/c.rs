@@ -8,8 +8,9 @@ fn library() -> PathBuf {
     build().join("libterapage.a")
 }
 
-/// Builds the workspace in the profile of this test; the directory. Cargo builds libraries for a package, not for the package's tests; and a
-/// package alone would be built with other features, all of it once more.
+/// Builds the workspace in the profile of this test; the directory. Cargo builds libraries for a
+/// package, not for the package's tests; and a package alone would be built with other features,
+/// all of it once more.
 fn build() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();

@@ -1,4 +1,5 @@
-/* Checks for the test programs: what did not hold is printed, with the library's message, and the program fails. */
+/* Checks for the test programs: what did not hold is printed, with the library's message, and
+ * the program fails. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <errno.h>

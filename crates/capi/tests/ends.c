@@ -1,7 +1,8 @@
 /*
  * Programs that begin and end in ways of their own, each in a process of its own:
  *
- *     ends main-ends LIBRARY  main ends by pthread_exit before its threads, also in a child, with that library's memory where one is named
+ *     ends main-ends LIBRARY  main ends by pthread_exit before its threads, also in a child, with
+ *                             that library's memory where one is named
  *     ends fork-at-exit       forks where the values of threads are gone already
  *     ends fork-at-first-use  forks while another thread makes the first use
  *     ends fork-on-own-stack  forks from a stack that was allocated here
@@ -10,7 +11,8 @@
  *     ends descriptors FILE   maps with no descriptors left, again and again
  *     ends short              maps a file that has fewer bytes than it says
  *     ends locked             locks all that it maps
- *     ends closed FILE        closes what it did not open, as daemons do, and has no standard output
+ *     ends closed FILE        closes what it did not open, as daemons do, and has no standard
+ *                             output
  *     ends closed-all         closes all files in children, which are stopped or find what they had
  *     ends others             forks as somebody else, and with no descriptors left
  *     ends cancelled FILE     cancels threads at whatever they are
@@ -138,7 +140,8 @@ static void *uses(void *unused)
     return unused;
 }
 
-/* The first use takes a millisecond or some: in each of these processes the fork comes at another moment of it. */
+/* The first use takes a millisecond or some: in each of these processes the fork comes at
+ * another moment of it. */
 static void fork_at_first_use(void)
 {
     for (unsigned delay = 0; delay < 5000; delay += 200) {

@@ -1,6 +1,6 @@
 /*
- * Random calls of all of terapage.h by several threads, against a model: what each allocation and mapping holds, and what
- * each file.
+ * Random calls of all of terapage.h by several threads, against a model: what each allocation and
+ * mapping holds, and what each file.
  *
  *     walk DIRECTORY STEPS [SEED]     the seed is printed
  */

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use terapage_config::{Heap, Placement};
 use terapage_policy::{prefetch, replacement};
 
-/// What follows `--` is a command line of its own, which bash's script of `clap_complete` does not know.
+/// What follows `--` is a command line of its own, which bash's script of `clap_complete` does not
+/// know.
 const BASH: &str = r#"
 _terapage_or_program() {
     local at
@@ -80,7 +81,8 @@ fn names(setting: &str) -> Vec<&'static str> {
     }
 }
 
-/// The command with what a shell is to offer. Only here: flags take any text, and refuse it in words of their own.
+/// The command with what a shell is to offer. Only here: flags take any text, and refuse it in
+/// words of their own.
 fn with_names(command: Command) -> Command {
     let command = command.mut_subcommand("run", |run| offer(run, names));
     let predicted = |flag: &str| if flag == "policy" { names(flag) } else { Vec::new() };

@@ -65,7 +65,8 @@ pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<OsStri
     Ok(OsString::from_vec(all))
 }
 
-/// `ASAN_OPTIONS` so that AddressSanitizer runs with a library loaded before its own; what is there already wins.
+/// `ASAN_OPTIONS` so that AddressSanitizer runs with a library loaded before its own; what is there
+/// already wins.
 pub fn sanitizer_options(present: Option<&OsStr>) -> OsString {
     const OURS: &str = "verify_asan_link_order=0";
     let mut all = OsString::from(OURS);

@@ -72,8 +72,9 @@ enum Command {
 const STACK: usize = 2 << 20;
 
 fn main() -> ExitCode {
-    // The main thread's stack goes by `ulimit -s`, which is the program's matter. Only where it is too small, since some things go by thread
-    // (PR_SET_PDEATHSIG) and are to last until the program runs.
+    // The main thread's stack goes by `ulimit -s`, which is the program's matter. Only where it is
+    // too small, since some things go by thread (PR_SET_PDEATHSIG) and are to last until the
+    // program runs.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
     if limit.is_some_and(|bytes| bytes < STACK as u64) {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn(command);

@@ -48,8 +48,8 @@ impl Man {
     }
 }
 
-/// A page's text, with what follows the options, `Examples:` and so on, as sections whose lines stay as they are: as one
-/// paragraph examples would run into each other.
+/// A page's text, with what follows the options, `Examples:` and so on, as sections whose lines
+/// stay as they are: as one paragraph examples would run into each other.
 fn with_sections(page: &str) -> String {
     let mut text = String::new();
     // What follows PROGRAM is its own.

@@ -14,7 +14,8 @@ pub struct Options {
     /// Memory that the program's data may take: 4G, 500M, or 50% of the machine or container
     #[arg(short, long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     memory: Option<OsString>,
-    /// Where the rest lives: a directory, an empty file, or a block device, whose content is lost; repeat it for several
+    /// Where the rest lives: a directory, an empty file, or a block device, whose content is lost;
+    /// repeat it for several
     #[arg(short, long, value_name = "[file:]PATH", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
     store: Vec<OsString>,
     /// How blocks spread over several stores: simple (fill one, then the next) or round-robin
@@ -32,10 +33,12 @@ pub struct Options {
     /// What is read ahead
     #[arg(long, value_name = "NAME", allow_hyphen_values = true, help = prefetch_help())]
     prefetch: Option<OsString>,
-    /// Threads of the pager, 1 to 64: one decides, the others put blocks into the program and take them out
+    /// Threads of the pager, 1 to 64: one decides, the others put blocks into the program and take
+    /// them out
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<OsString>,
-    /// Which allocations are paged: all, large (128 KiB and more) or off (only mmap and static arrays)
+    /// Which allocations are paged: all, large (128 KiB and more) or off (only mmap and static
+    /// arrays)
     #[arg(long, value_name = "WHICH", allow_hyphen_values = true)]
     heap: Option<OsString>,
     /// Do not check that bytes come back from the store as they left

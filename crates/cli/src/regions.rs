@@ -17,8 +17,8 @@ const STORED: usize = 2;
 const NAME: usize = 32;
 const NAME_SHORT: usize = 24;
 
-/// A line for each of the largest, and one for the rest; nothing where there are none. Where `width` is less than it takes, names
-/// are cut, and what is stored is left out.
+/// A line for each of the largest, and one for the rest; nothing where there are none. Where
+/// `width` is less than it takes, names are cut, and what is stored is left out.
 pub fn table(regions: Vec<Region>, width: usize) -> String {
     if regions.is_empty() {
         return String::new();

@@ -29,8 +29,8 @@ pub fn refusal() -> Option<Refusal> {
     Some(Refusal { what, fix, error })
 }
 
-/// A refusal that will not pass: this process and its kernel, container or user can have no ring at all. For want of memory or
-/// descriptors a program that never grows does not care.
+/// A refusal that will not pass: this process and its kernel, container or user can have no ring at
+/// all. For want of memory or descriptors a program that never grows does not care.
 pub fn forbidden() -> Option<Refusal> {
     let lasting =
         |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS));

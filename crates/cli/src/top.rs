@@ -118,7 +118,8 @@ impl Top {
         ended.is_some()
     }
 
-    /// A frame of the processes as they are now, with rates since `before`, which becomes now, for lines of `width` characters.
+    /// A frame of the processes as they are now, with rates since `before`, which becomes now, for
+    /// lines of `width` characters.
     fn look(&self, before: &mut Looks, width: usize) -> String {
         let paged = match self.pid {
             Some(pid) => Paged::find(pid).ok().flatten().into_iter().collect(),
@@ -155,7 +156,8 @@ const HEAD: &str = concat!(
 /// Characters of a row before the column of prefetch hits, where rows are folded that do not fit.
 const FOLD: usize = 78;
 
-/// Where there are no `rows`, `hidden` says whether there are processes that may not be looked into.
+/// Where there are no `rows`, `hidden` says whether there are processes that may not be looked
+/// into.
 fn frame(rows: &[String], width: usize, hidden: bool) -> String {
     let mut lines = vec![HEAD.to_owned()];
     match rows {

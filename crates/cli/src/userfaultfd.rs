@@ -59,7 +59,8 @@ mod linux {
 pub fn features() -> Result<u64, Refusal> {
     let descriptor = open()?;
     let mut api = UffdioApi { api: UFFD_API, features: 0, ioctls: 0 };
-    // SAFETY: the descriptor is a userfaultfd, and `api` is the struct that the call reads and writes.
+    // SAFETY: the descriptor is a userfaultfd, and `api` is the struct that the call reads and
+    // writes.
     let rc = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API, &raw mut api) };
     if rc == 0 { Ok(api.features) } else { Err(Refusal::Other(io::Error::last_os_error())) }
 }

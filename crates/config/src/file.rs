@@ -57,7 +57,8 @@ fn user_file(get: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(directory.join("terapage/config.toml"))
 }
 
-/// Whether there is no such file, as far as this user can see. One that can be seen and not read is an error.
+/// Whether there is no such file, as far as this user can see. One that can be seen and not read is
+/// an error.
 fn is_absent(path: &Path, error: &std::io::Error) -> bool {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => true,

@@ -1,6 +1,7 @@
 //! Settings of a paged process: what they are, where they come from, what they may be.
 //!
-//! Flags win over `TERAPAGE_*` variables, these over the configuration file, this over the defaults.
+//! Flags win over `TERAPAGE_*` variables, these over the configuration file, this over the
+//! defaults.
 #![forbid(unsafe_code)]
 
 mod file;

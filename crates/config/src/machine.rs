@@ -34,8 +34,8 @@ fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
             continue;
         };
         for mount in mounts {
-            // Inside a container the path may be one that only the host sees; its ancestors are then
-            // missing up to the mount itself, which is the container's own group.
+            // Inside a container the path may be one that only the host sees; its ancestors are
+            // then missing up to the mount itself, which is the container's own group.
             for above in Path::new(group).ancestors() {
                 let at = mount.join(above.strip_prefix("/").unwrap_or(above));
                 let limits = files.iter().filter_map(|file| fs::read_to_string(at.join(file)).ok());

@@ -106,7 +106,8 @@ impl Partial {
             "trace" => self.trace = Some(text.into()),
             _ => {
                 let text = text.to_str().ok_or("it is not UTF-8")?;
-                // A message is one line, so texts that would break it are refused before they are quoted.
+                // A message is one line, so texts that would break it are refused before they are
+                // quoted.
                 if name != "policy" && name != "prefetch" && text.contains(char::is_control) {
                     return Err("it holds a control character".to_owned());
                 }
@@ -266,8 +267,8 @@ fn absolute(name: &str, path: &Path) -> Result<PathBuf, Error> {
         .map_err(|e| Error::Value { name: name.to_owned(), why: format!("{}: {e}", path.display()) })
 }
 
-/// Whether a file can be made at `path`, or take the place of the one there, or the pipe there be written. What else has
-/// the name stays: a link, `/dev/stdout` among them, would be removed.
+/// Whether a file can be made at `path`, or take the place of the one there, or the pipe there be
+/// written. What else has the name stays: a link, `/dev/stdout` among them, would be removed.
 fn takes_output(path: &Path) -> Result<(), String> {
     match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
         Ok(kind) if kind.is_fifo() => return Ok(()),

@@ -151,7 +151,8 @@ impl Settings {
         variables
     }
 
-    /// Reads what [`to_variables`](Self::to_variables) wrote; what is absent or empty gets its default.
+    /// Reads what [`to_variables`](Self::to_variables) wrote; what is absent or empty gets its
+    /// default.
     ///
     /// Names of policies and usability of stores are not checked: that is for those who have them.
     pub fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 /// A number of bytes: `4096`, `64K`, `4KiB`, `1.5G`, `10MB`.
 ///
-/// `K`, `M`, `G`, `T` and `KiB`, ... are powers of 1024; `KB`, `MB`, ... powers of 1000, as dd has them.
+/// `K`, `M`, `G`, `T` and `KiB`, ... are powers of 1024; `KB`, `MB`, ... powers of 1000, as dd has
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 

@@ -37,8 +37,8 @@ impl StorePath {
         Ok(StorePath(OsStr::from_bytes(path).into()))
     }
 
-    /// Checks that blocks can be kept there: in a directory, or beside an empty file, that can be written and
-    /// does not lie in memory; or on a block device.
+    /// Checks that blocks can be kept there: in a directory, or beside an empty file, that can be
+    /// written and does not lie in memory; or on a block device.
     pub fn check(&self) -> Result<(), Error> {
         let no =
             |why: &str| Error::Value { name: "store".to_owned(), why: format!("{} {why}", self.0.display()) };
@@ -147,8 +147,9 @@ pub fn default_store(get: &impl Fn(&str) -> Option<OsString>) -> Result<StorePat
     })
 }
 
-/// What opens the stores of a process in blocks of `block` bytes, and then those of its forked children: a device is the parent's alone, and
-/// they keep their blocks in its other stores' directories, or in the default one.
+/// What opens the stores of a process in blocks of `block` bytes, and then those of its forked
+/// children: a device is the parent's alone, and they keep their blocks in its other stores'
+/// directories, or in the default one.
 pub fn opener(
     settings: &Settings,
     block: usize,

@@ -1,11 +1,12 @@
-//! A heap of events in which each node has four children: half as deep as one with two, and its children lie together.
+//! A heap of events in which each node has four children: half as deep as one with two, and its
+//! children lie together.
 
 use crate::Pending;
 
 const CHILDREN: usize = 4;
 
-/// The first event is on top. What is taken from there leaves a gap: the next event that is put in most often goes there,
-/// which saves a way through the heap.
+/// The first event is on top. What is taken from there leaves a gap: the next event that is put in
+/// most often goes there, which saves a way through the heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Heap<E> {
     events: Vec<Pending<E>>,
@@ -61,7 +62,8 @@ impl<E: Copy> Heap<E> {
         Some(first)
     }
 
-    /// Puts `pending` at the end or above, where it belongs. It was put in last, so the time alone decides.
+    /// Puts `pending` at the end or above, where it belongs. It was put in last, so the time alone
+    /// decides.
     fn rise(&mut self, pending: Pending<E>) {
         let mut at = self.events.len() - 1;
         while at > 0 {

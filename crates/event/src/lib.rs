@@ -1,8 +1,8 @@
 //! The event core of the simulators.
 //!
-//! Time is a whole number of nanoseconds. Events come out by time, and those of one time in the order in which they
-//! were put in, so that the same input gives the same bytes on every machine. Once the queue has grown to the number of
-//! events that are pending at once, it allocates no more.
+//! Time is a whole number of nanoseconds. Events come out by time, and those of one time in the
+//! order in which they were put in, so that the same input gives the same bytes on every machine.
+//! Once the queue has grown to the number of events that are pending at once, it allocates no more.
 #![forbid(unsafe_code)]
 
 mod heap;
@@ -66,9 +66,10 @@ impl<E: Copy> Queue<E> {
         self.heap.push(pending);
     }
 
-    /// The same, for events whose times seldom go back from one to the next, as when each takes equally long. Those of
-    /// one `lane` wait in a row, which is cheaper than the heap; one whose time does go back waits in the heap. In which
-    /// order events come out does not depend on where they wait.
+    /// The same, for events whose times seldom go back from one to the next, as when each takes
+    /// equally long. Those of one `lane` wait in a row, which is cheaper than the heap; one whose
+    /// time does go back waits in the heap. In which order events come out does not depend on where
+    /// they wait.
     ///
     /// # Panics
     ///

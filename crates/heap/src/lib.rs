@@ -1,11 +1,13 @@
 //! A heap over paged memory.
 //!
-//! Where a program's small objects lie decides how many pages it touches. In the order of their allocation, what is used together
-//! (the keys of a table, say, and not their values) is spread over all of memory. Here the small objects of one size
-//! lie together, without heads between them, as in Bonwick's slabs (USENIX Summer 1994) and in `jemalloc`; which of them are free is
-//! noted elsewhere, so that to give one back does not touch it. Larger objects are `dlmalloc`'s.
+//! Where a program's small objects lie decides how many pages it touches. In the order of their
+//! allocation, what is used together (the keys of a table, say, and not their values) is spread
+//! over all of memory. Here the small objects of one size lie together, without heads between them,
+//! as in Bonwick's slabs (USENIX Summer 1994) and in `jemalloc`; which of them are free is noted
+//! elsewhere, so that to give one back does not touch it. Larger objects are `dlmalloc`'s.
 //!
-//! A heap is not for several threads at a time. Several may share a [`Table`], which tells whose an object is.
+//! A heap is not for several threads at a time. Several may share a [`Table`], which tells whose an
+//! object is.
 
 mod growing;
 mod sizes;
@@ -24,9 +26,11 @@ use table::{EMPTY, MEDIUM};
 /// Where a heap's memory comes from.
 ///
 /// # Safety
-/// What [`take`](Self::take) gives is readable and writable, nobody else's until it is given back, and its addresses are the [table's](Self::table).
+/// What [`take`](Self::take) gives is readable and writable, nobody else's until it is given back,
+/// and its addresses are the [table's](Self::table).
 pub unsafe trait Memory {
-    /// `len` bytes, a multiple of [`CHUNK`], beginning at such a multiple; they may have any value. `None`: there are no more.
+    /// `len` bytes, a multiple of [`CHUNK`], beginning at such a multiple; they may have any value.
+    /// `None`: there are no more.
     fn take(&self, len: usize) -> Option<usize>;
 
     /// Takes back what `take` gave, as a whole.
@@ -52,7 +56,8 @@ unsafe impl<M: Memory> Grow for Part<M> {
     }
 }
 
-/// Slabs come from memory, their bits from the heap for larger objects: they lie close together there.
+/// Slabs come from memory, their bits from the heap for larger objects: they lie close together
+/// there.
 struct Slabs<'a, M: Memory + Send> {
     memory: &'a M,
     medium: &'a mut Dlmalloc<Growing<Part<M>>>,
@@ -94,7 +99,8 @@ impl<M: Memory + Send + Copy> Heap<M> {
         Heap { heap, memory, small: Small::new(), medium }
     }
 
-    /// Memory for `size` bytes, of any value, at a multiple of 16 and of `align`, a power of two. Null: there is no more.
+    /// Memory for `size` bytes, of any value, at a multiple of 16 and of `align`, a power of two.
+    /// Null: there is no more.
     #[inline]
     pub fn allocate(&mut self, size: usize, align: usize) -> *mut u8 {
         let small = if align <= sizes::ALIGN && size <= sizes::SMALL {
@@ -137,7 +143,8 @@ impl<M: Memory + Send + Copy> Heap<M> {
         table.slab(table.number(at as usize)).what.load(Relaxed)
     }
 
-    /// Whether a small object begins at an address of which the table says that it [is one](Table::is_small), and this heap's.
+    /// Whether a small object begins at an address of which the table says that it [is
+    /// one](Table::is_small), and this heap's.
     pub fn is_object(&self, at: usize) -> bool {
         self.small.is_object(at, self.memory.table())
     }
@@ -145,10 +152,12 @@ impl<M: Memory + Send + Copy> Heap<M> {
     /// Gives an object back.
     ///
     /// # Safety
-    /// It lies in memory that the table says is this heap's. It is small, or this heap gave it and has not got it back.
+    /// It lies in memory that the table says is this heap's. It is small, or this heap gave it and
+    /// has not got it back.
     ///
     /// # Errors
-    /// It is no object of this heap, or not any more: noticed among small ones only. Nothing has happened then.
+    /// It is no object of this heap, or not any more: noticed among small ones only. Nothing has
+    /// happened then.
     #[inline]
     pub unsafe fn free(&mut self, at: *mut u8) -> Result<(), NotAnObject> {
         if self.what(at) != MEDIUM {
@@ -160,8 +169,8 @@ impl<M: Memory + Send + Copy> Heap<M> {
         Ok(())
     }
 
-    /// Makes an object `size` bytes long, here or elsewhere: the bytes that both have are kept. Null: there is no more memory, and
-    /// the object is as it was.
+    /// Makes an object `size` bytes long, here or elsewhere: the bytes that both have are kept.
+    /// Null: there is no more memory, and the object is as it was.
     ///
     /// # Safety
     /// This heap gave it and has not got it back.
@@ -186,7 +195,8 @@ impl<M: Memory + Send + Copy> Heap<M> {
         if new.is_null() {
             return Ok(new);
         }
-        // SAFETY: both are at least as long as what is copied, and apart: the new one was given just now.
+        // SAFETY: both are at least as long as what is copied, and apart: the new one was given
+        // just now.
         unsafe { new.copy_from_nonoverlapping(at, usable.min(size)) };
         // SAFETY: the caller's promise.
         match unsafe { self.free(at) } {

@@ -9,7 +9,8 @@ pub const ALIGN: usize = 16;
 /// How many sizes there are.
 pub const SIZES: usize = 32;
 
-/// In bytes, ascending: steps of 16 to 256, then eight to each doubling, so that at most an eighth is lost.
+/// In bytes, ascending: steps of 16 to 256, then eight to each doubling, so that at most an eighth
+/// is lost.
 pub const BYTES: [u16; SIZES] = {
     let mut bytes = [0; SIZES];
     let (mut at, mut size) = (0, 0);
@@ -45,7 +46,8 @@ pub fn of(size: usize) -> usize {
     usize::from(OF[size.div_ceil(ALIGN)])
 }
 
-/// The same for an object that is to begin at a multiple of `align`, a power of two; `None`: it is not small.
+/// The same for an object that is to begin at a multiple of `align`, a power of two; `None`: it is
+/// not small.
 pub fn of_aligned(size: usize, align: usize) -> Option<usize> {
     let size = size.max(align);
     if size > SMALL {

@@ -13,13 +13,15 @@ pub const CHUNK_BITS: usize = SLABS * BITS;
 /// From so many slabs on a size takes whole chunks, so that its objects follow one another.
 const SLABS_APART: u32 = 8;
 
-/// Cells of a size that came back and are remembered: they are likely to be in the processor's cache, and in memory.
+/// Cells of a size that came back and are remembered: they are likely to be in the processor's
+/// cache, and in memory.
 const RECENT: usize = 64;
 
 /// Chunks without an object that are kept.
 const SPARE: u32 = 1;
 
-/// The number by which an offset in a slab is multiplied, and the product shifted by 32, to divide it by each size.
+/// The number by which an offset in a slab is multiplied, and the product shifted by 32, to divide
+/// it by each size.
 const RECIPROCALS: [u64; SIZES] = {
     let mut reciprocals = [0; SIZES];
     let mut at = 0;
@@ -52,7 +54,8 @@ fn cell_at(offset: usize, size: usize) -> usize {
 struct Class {
     /// The first in the list of those with free cells, plus one.
     head: u32,
-    /// Free cells that came back lately, `count` of them, the last one last. No cell is given out past them.
+    /// Free cells that came back lately, `count` of them, the last one last. No cell is given out
+    /// past them.
     recent: [usize; RECENT],
     count: u8,
     /// How many there are.
@@ -229,7 +232,8 @@ impl Small {
             push(&mut class.head, table, number);
             return;
         }
-        // The only slab with room is kept: one object that comes and goes must not make a slab each time.
+        // The only slab with room is kept: one object that comes and goes must not make a slab each
+        // time.
         if class.head != number + 1 || slab.after.load(Relaxed) != 0 {
             class.forget(number, table);
             self.retire(number, size, table, source);

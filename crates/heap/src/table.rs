@@ -12,14 +12,15 @@ pub const CHUNK: usize = 1 << 20;
 /// Slabs of a chunk.
 pub const SLABS: usize = CHUNK / SLAB;
 
-/// What a slab's room is used for: no heap's; medium objects; nothing now; from here on, small objects of that size.
+/// What a slab's room is used for: no heap's; medium objects; nothing now; from here on, small
+/// objects of that size.
 pub const NONE: u8 = 0;
 pub const MEDIUM: u8 = 1;
 pub const EMPTY: u8 = 2;
 pub const FIRST_SIZE: u8 = 3;
 
-/// One slab's record. All zero: no heap's. Who changes it holds the heap's lock; `heap` and `what` are also read by who has an
-/// object there.
+/// One slab's record. All zero: no heap's. Who changes it holds the heap's lock; `heap` and `what`
+/// are also read by who has an object there.
 #[derive(Default)]
 #[repr(C)]
 pub struct Slab {
@@ -66,8 +67,8 @@ impl Table {
     /// Begins with the addresses from `base`, a multiple of [`CHUNK`], on.
     ///
     /// # Safety
-    /// At `memory` are [as many bytes](Table::bytes_for) as the addresses take that this is asked about, all zero, aligned to a
-    /// page, for nobody else, for good.
+    /// At `memory` are [as many bytes](Table::bytes_for) as the addresses take that this is asked
+    /// about, all zero, aligned to a page, for nobody else, for good.
     pub unsafe fn open(&self, base: usize, memory: *mut u8) {
         self.base.store(base, Relaxed);
         self.slabs.store(memory.cast(), Relaxed);
@@ -87,7 +88,8 @@ impl Table {
 
     #[inline]
     pub(crate) fn slab(&self, number: u32) -> &Slab {
-        // SAFETY: `open` was promised a record for every address that is asked about. All fields are atomic.
+        // SAFETY: `open` was promised a record for every address that is asked about. All fields
+        // are atomic.
         unsafe { &*self.slabs.load(Relaxed).add(number as usize) }
     }
 
@@ -111,7 +113,8 @@ impl Table {
     pub unsafe fn usable(&self, at: *mut u8) -> usize {
         match self.slab(self.number(at as usize)).size() {
             Some(size) => usize::from(sizes::BYTES[size]),
-            // SAFETY: dlmalloc keeps the size of a chunk in use, and three flags, in the word before it.
+            // SAFETY: dlmalloc keeps the size of a chunk in use, and three flags, in the word
+            // before it.
             None => unsafe { (*at.cast::<usize>().sub(1) & !7) - size_of::<usize>() },
         }
     }

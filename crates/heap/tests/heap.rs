@@ -176,7 +176,8 @@ proptest! {
                 }
                 Step::FreeTwice { which } => {
                     let object = objects.swap_remove(which % objects.len());
-                    // SAFETY: it is an object, and a small one, for which no promise is needed, the second time.
+                    // SAFETY: it is an object, and a small one, for which no promise is needed, the
+                    // second time.
                     unsafe {
                         let small = range.table.is_small(object.at as usize);
                         prop_assert!(!small || heaps[object.heap].is_object(object.at as usize));
@@ -233,7 +234,8 @@ fn what_was_freed_last_is_given_first() {
     let mut heap = Heap::new(&range, 0);
     let all: Vec<_> = (0..50_000).map(|_| heap.allocate(64, 1)).collect();
     for &at in all.iter().step_by(997) {
-        // SAFETY: it is an object, of 64 bytes. Nothing is written to it by that: it may have left memory.
+        // SAFETY: it is an object, of 64 bytes. Nothing is written to it by that: it may have left
+        // memory.
         unsafe {
             at.write_bytes(0xA5, 64);
             heap.free(at).unwrap();
@@ -316,7 +318,8 @@ fn what_one_heap_gave_back_is_another_s() {
         let one = turn % 2;
         let mine = fill(&mut heaps[one]);
         let theirs: Vec<_> = (0..3000).map(|_| heaps[1 - one].allocate(48, 1) as usize).collect();
-        // Backwards, and the other way round, so that what is remembered last is in every slab once.
+        // Backwards, and the other way round, so that what is remembered last is in every slab
+        // once.
         let order: Vec<_> = if turn < 3 { mine.clone() } else { mine.iter().rev().copied().collect() };
         for at in order {
             // SAFETY: it is an object.

@@ -1,10 +1,12 @@
 //! A cache of storage-class memory or DRAM over a slower device.
 //!
-//! What is in the cache is decided when a command comes, in the order of commands; only then does time pass. So hits
-//! depend on that order alone, not on how fast anything is, and two SSDs below the same cache see the same commands.
+//! What is in the cache is decided when a command comes, in the order of commands; only then does
+//! time pass. So hits depend on that order alone, not on how fast anything is, and two SSDs below
+//! the same cache see the same commands.
 //!
-//! Commands reach the device below in an order in which they may take effect: cache and flash translation are one
-//! controller, so a later read of sectors whose write is still under way gives what was written.
+//! Commands reach the device below in an order in which they may take effect: cache and flash
+//! translation are one controller, so a later read of sectors whose write is still under way gives
+//! what was written.
 
 mod below;
 mod counters;
@@ -38,7 +40,8 @@ pub struct Cache<D> {
     /// Sectors of a line are 2 to the power of this.
     shift: u32,
     directory: Directory,
-    /// Lines that have left the directory, and whose bytes are still here until they are written below.
+    /// Lines that have left the directory, and whose bytes are still here until they are written
+    /// below.
     leaving: usize,
     memory: Memory,
     events: Queue<Event>,
@@ -168,8 +171,8 @@ impl<D: Device> Cache<D> {
         self.marks.capacity - self.directory.len()
     }
 
-    /// Where the bytes of `sector` are: `Some(true)` here and newer than below, `Some(false)` here and below, `None` below
-    /// alone.
+    /// Where the bytes of `sector` are: `Some(true)` here and newer than below, `Some(false)` here
+    /// and below, `None` below alone.
     pub fn dirty(&self, sector: u64) -> Option<bool> {
         let slot = self.directory.find((sector >> self.shift) as u32)?;
         let bit = 1 << (sector & ((1 << self.shift) - 1));
@@ -281,7 +284,8 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Begins the parts of a read: `here` sectors out of the cache, what is missing from below, and waits.
+    /// Begins the parts of a read: `here` sectors out of the cache, what is missing from below, and
+    /// waits.
     fn begin_read(&mut self, now: Nanos, tag: u64, here: u32, copy: bool, inserted: bool) {
         if self.missing.is_empty() && self.awaited.is_empty() {
             self.events.in_order(ACCESSES, self.memory.access(now, here), Event::Done(tag));

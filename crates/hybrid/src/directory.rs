@@ -1,7 +1,7 @@
 //! Which lines a cache holds, and in which order they leave.
 //!
-//! All is in two flat arrays: slots of 24 bytes, linked by their numbers, and a table of 8 bytes an entry that is three
-//! quarters full. So a cached line costs 35 bytes, whatever its size.
+//! All is in two flat arrays: slots of 24 bytes, linked by their numbers, and a table of 8 bytes an
+//! entry that is three quarters full. So a cached line costs 35 bytes, whatever its size.
 
 use terapage_policy::replacement::{self, Replacement};
 
@@ -33,10 +33,12 @@ pub(crate) struct Left {
 
 /// In which order lines leave.
 enum Order {
-    /// The least recently used first: the slots themselves are the list. A slot is used again when its line has left.
+    /// The least recently used first: the slots themselves are the list. A slot is used again when
+    /// its line has left.
     Lru { oldest: u32, newest: u32, free: u32 },
-    /// By a policy of the pager. Its block numbers are the slots, and since it may remember blocks that are gone, a line
-    /// keeps its slot for ever: memory grows with the lines that were ever in.
+    /// By a policy of the pager. Its block numbers are the slots, and since it may remember blocks
+    /// that are gone, a line keeps its slot for ever: memory grows with the lines that were ever
+    /// in.
     Policy(Box<dyn Replacement>),
 }
 
@@ -52,8 +54,8 @@ impl Directory {
     /// The most lines that [`foresee`](Self::foresee) looks at.
     pub(crate) const FORESEEN: usize = 16;
 
-    /// For up to `lines` lines that leave as `policy` has it; `None` when it is not known. `lru` is an own one that
-    /// costs nothing beyond the slot's links.
+    /// For up to `lines` lines that leave as `policy` has it; `None` when it is not known. `lru` is
+    /// an own one that costs nothing beyond the slot's links.
     pub(crate) fn new(policy: &str, lines: usize) -> Option<Self> {
         let order = match policy {
             "lru" => Order::Lru { oldest: NONE, newest: NONE, free: NONE },
@@ -85,8 +87,8 @@ impl Directory {
         (slot != NONE && self.slots[slot as usize].state & PRESENT != 0).then_some(slot)
     }
 
-    /// Loads what lookups of `lines` will need into the processor's caches. One lookup is three loads that wait for one
-    /// another; here those of all lines are under way together.
+    /// Loads what lookups of `lines` will need into the processor's caches. One lookup is three
+    /// loads that wait for one another; here those of all lines are under way together.
     pub(crate) fn foresee(&self, lines: &[u32]) {
         debug_assert!(lines.len() <= Self::FORESEEN);
         let mut slots = [NONE; Self::FORESEEN];

@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 use terapage_event::Nanos;
 use terapage_ssd::{Command, Device, Done};
 
-/// A device with `servers` servers, each of which takes `latency_ns` for a command, first come, first served.
+/// A device with `servers` servers, each of which takes `latency_ns` for a command, first come,
+/// first served.
 pub struct FixedLatency {
     sectors: u64,
     latency_ns: Nanos,
     servers: usize,
-    /// The ends of the last `servers` commands: the command after them begins at the first of these.
+    /// The ends of the last `servers` commands: the command after them begins at the first of
+    /// these.
     ends: VecDeque<Nanos>,
     pending: VecDeque<Done>,
 }

@@ -1,7 +1,8 @@
 //! The host's side of a hybrid SSD: queues, the limit on commands inside, and the link.
 //!
-//! The flash simulator has such a front of its own, for an SSD without a cache. In a hybrid the link is before the cache,
-//! not between cache and flash, so the flash is built without one, and this is put over the whole. It is the same model.
+//! The flash simulator has such a front of its own, for an SSD without a cache. In a hybrid the
+//! link is before the cache, not between cache and flash, so the flash is built without one, and
+//! this is put over the whole. It is the same model.
 
 use std::collections::VecDeque;
 
@@ -49,7 +50,8 @@ pub struct Fronted<D> {
     inside: Slab<Command>,
     to_device: Link,
     to_host: Link,
-    /// Commands that are on their way in. Those with data, and those without, come in as they were sent.
+    /// Commands that are on their way in. Those with data, and those without, come in as they were
+    /// sent.
     with_data: VecDeque<(Nanos, usize)>,
     without_data: VecDeque<(Nanos, usize)>,
     /// Reads whose data are on their way out.

@@ -31,10 +31,11 @@ impl HitCounts {
     }
 }
 
-/// A cache of whole lines that takes in whatever is read or written, under one policy, without time.
+/// A cache of whole lines that takes in whatever is read or written, under one policy, without
+/// time.
 ///
-/// It is what other cache simulators run. [`Cache`](crate::Cache) knows more: which sectors of a line are valid, that
-/// room is kept free, and how long all this takes.
+/// It is what other cache simulators run. [`Cache`](crate::Cache) knows more: which sectors of a
+/// line are valid, that room is kept free, and how long all this takes.
 pub struct HitSimulator {
     directory: Directory,
     lines: usize,
@@ -64,7 +65,8 @@ impl HitSimulator {
         })
     }
 
-    /// Lets `request` happen; returns whether all its lines were in. A trim takes whole lines out, and counts as nothing.
+    /// Lets `request` happen; returns whether all its lines were in. A trim takes whole lines out,
+    /// and counts as nothing.
     ///
     /// # Errors
     /// [`Error::FarLine`] if its lines are beyond number 2^32.

@@ -43,7 +43,8 @@ impl Latencies {
     }
 }
 
-/// Points of the distribution function, for plots: shares of requests, and the latency that they are within.
+/// Points of the distribution function, for plots: shares of requests, and the latency that they
+/// are within.
 pub(crate) fn distribution(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
     const SHARES: [f64; 17] =
         [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];

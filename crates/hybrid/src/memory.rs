@@ -28,7 +28,8 @@ impl Default for MemoryTiming {
     }
 }
 
-/// The banks of a memory and the bus to them. Accesses are served in the order in which they are asked for.
+/// The banks of a memory and the bus to them. Accesses are served in the order in which they are
+/// asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     latency_ns: u64,

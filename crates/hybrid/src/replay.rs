@@ -63,7 +63,8 @@ pub struct Replayed {
 /// Latencies are kept to 3 digits: an error of at most 0.1 %.
 const DIGITS: u8 = 3;
 
-/// Larger values, more than two hours, are taken as this: a histogram's memory grows with the logarithm of its values.
+/// Larger values, more than two hours, are taken as this: a histogram's memory grows with the
+/// logarithm of its values.
 const VALUE_MAX: u64 = 1 << 43;
 
 /// Requests that are read at once, and that the device is told of.
@@ -98,8 +99,8 @@ struct Sent {
     measured: bool,
 }
 
-/// Replays `requests` against `device`. `measured` is called once, when the first request that is measured is about to be
-/// sent: the place to note counters.
+/// Replays `requests` against `device`. `measured` is called once, when the first request that is
+/// measured is about to be sent: the place to note counters.
 ///
 /// Memory is bounded by the requests under way, not by how many there are.
 ///
@@ -132,7 +133,8 @@ struct Replay<'a, D, F> {
     measured: F,
     now: Nanos,
     number: u64,
-    /// Requests that were read and not sent, from number `taken` on, and what came instead of the one after them.
+    /// Requests that were read and not sent, from number `taken` on, and what came instead of the
+    /// one after them.
     ahead: Vec<Request>,
     taken: usize,
     failed: Option<Error>,

@@ -27,8 +27,8 @@ pub enum Storage {
 /// All that a result depends on, but for the requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setup {
-    /// The flash, and the front, which is put before the cache. Of an SSD without flash only the capacity and the front
-    /// count.
+    /// The flash, and the front, which is put before the cache. Of an SSD without flash only the
+    /// capacity and the front count.
     pub ssd: Config,
     /// What there is besides flash.
     pub storage: Storage,
@@ -90,7 +90,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Bytes read from flash for each byte that the host read; 1 without a cache, 0 without flash or reads.
+    /// Bytes read from flash for each byte that the host read; 1 without a cache, 0 without flash
+    /// or reads.
     pub fn nand_read_share(&self) -> f64 {
         match (&self.cache, &self.nand) {
             (Some(cache), _) => ratio(cache.below_read_sectors, cache.host_read_sectors),
@@ -99,8 +100,8 @@ impl Outcome {
         }
     }
 
-    /// Bytes written to flash by the cache for each byte that the host wrote; 1 without a cache, 0 without flash or
-    /// writes. What garbage collection writes is not in it.
+    /// Bytes written to flash by the cache for each byte that the host wrote; 1 without a cache, 0
+    /// without flash or writes. What garbage collection writes is not in it.
     pub fn nand_write_share(&self) -> f64 {
         match (&self.cache, &self.nand) {
             (Some(cache), _) => ratio(cache.below_written_sectors, cache.host_written_sectors),
@@ -109,7 +110,8 @@ impl Outcome {
         }
     }
 
-    /// Of the lines that reads touched, those whose wanted sectors were in the cache; 0 without a cache.
+    /// Of the lines that reads touched, those whose wanted sectors were in the cache; 0 without a
+    /// cache.
     pub fn read_hit_ratio(&self) -> f64 {
         self.cache.as_ref().map_or(0.0, |cache| ratio(cache.read_line_hits, cache.read_lines))
     }
@@ -126,7 +128,8 @@ impl Outcome {
         })
     }
 
-    /// Programmed over written in the flash, see [`Counters::write_amplification`]; 0 without flash.
+    /// Programmed over written in the flash, see [`Counters::write_amplification`]; 0 without
+    /// flash.
     pub fn write_amplification(&self) -> f64 {
         self.nand.as_ref().map_or(0.0, Counters::write_amplification)
     }
@@ -136,13 +139,15 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// Builds the SSD that `setup` describes and replays `requests` against it, streaming: memory depends on the SSD and its
-/// cache, not on how many requests there are. The same setup and requests give the same outcome, to the bit.
+/// Builds the SSD that `setup` describes and replays `requests` against it, streaming: memory
+/// depends on the SSD and its cache, not on how many requests there are. The same setup and
+/// requests give the same outcome, to the bit.
 ///
 /// A progress bar, or a limit, goes around the iterator.
 ///
 /// # Errors
-/// If the setup is impossible; those of `requests`; a request beyond the device; nothing to measure.
+/// If the setup is impossible; those of `requests`; a request beyond the device; nothing to
+/// measure.
 ///
 /// # Examples
 /// ```

@@ -1,5 +1,5 @@
-//! What must be known of requests before they can be replayed: how many there are, how much they touch, and where that
-//! is to be on a device.
+//! What must be known of requests before they can be replayed: how many there are, how much they
+//! touch, and where that is to be on a device.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ const PIECE: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
-    /// One volume after the other, each piece of 1 MiB that a request touches, in the order of addresses; what is never
-    /// touched takes no room. What lay side by side still does.
+    /// One volume after the other, each piece of 1 MiB that a request touches, in the order of
+    /// addresses; what is never touched takes no room. What lay side by side still does.
     Packed,
     /// One volume after the other, as far as requests reach.
     AsIs,
@@ -217,7 +217,8 @@ mod tests {
             prop_assert_eq!(survey.requests, requests.len() as u64);
         }
 
-        /// Bytes of the volumes that differ lie in different places, within the device, and in the same order.
+        /// Bytes of the volumes that differ lie in different places, within the device, and in the
+        /// same order.
         #[test]
         fn placing_keeps_bytes_apart_and_in_order(requests in requests(), packed in any::<bool>()) {
             let layout = if packed { Layout::Packed } else { Layout::AsIs };

@@ -3,8 +3,9 @@
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Entries are probed one after another from the home of their line; a removal moves later ones back, so that no
-/// tombstones are needed. An entry is the line in the upper half and the slot + 1 in the lower; 0 is empty.
+/// Entries are probed one after another from the home of their line; a removal moves later ones
+/// back, so that no tombstones are needed. An entry is the line in the upper half and the slot + 1
+/// in the lower; 0 is empty.
 pub(crate) struct Table {
     entries: Vec<u64>,
     len: usize,
@@ -47,7 +48,8 @@ impl Table {
         (self.entries[self.place(line)] as u32).wrapping_sub(1)
     }
 
-    /// What is at the home of `line`: most often its slot. For looking ahead: it may be another's, or [`NONE`].
+    /// What is at the home of `line`: most often its slot. For looking ahead: it may be another's,
+    /// or [`NONE`].
     pub(crate) fn guess(&self, line: u32) -> u32 {
         (self.entries[self.home(line)] as u32).wrapping_sub(1)
     }

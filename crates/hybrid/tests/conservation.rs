@@ -1,7 +1,7 @@
 //! Every byte that was acknowledged is in the cache or below it, whatever happens.
 //!
-//! The device below writes down which version of each sector it was given. What the cache says of a sector must agree:
-//! dirty here, or the newest version below.
+//! The device below writes down which version of each sector it was given. What the cache says of a
+//! sector must agree: dirty here, or the newest version below.
 
 use std::cell::RefCell;
 use std::rc::Rc;

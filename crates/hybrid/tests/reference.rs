@@ -1,6 +1,7 @@
 //! Hits on real traces, request by request, against a cache that could not be simpler.
 //!
-//! The traces are in the folder that `TERAPAGE_TRACES` names, else in `../shared/traces` beside the repository.
+//! The traces are in the folder that `TERAPAGE_TRACES` names, else in `../shared/traces` beside the
+//! repository.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -18,7 +19,8 @@ const TRACES: [&str; 6] = [
     "arc-P3.lis.zst",
 ];
 
-/// The requests of a trace, at most so many; `None`, and a word about it, if the trace is not there.
+/// The requests of a trace, at most so many; `None`, and a word about it, if the trace is not
+/// there.
 fn requests(name: &str, most: usize) -> Option<Vec<Request>> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces");
     let folder = std::env::var_os("TERAPAGE_TRACES").map_or_else(|| PathBuf::from(beside), PathBuf::from);
@@ -49,7 +51,8 @@ impl Naive {
         self.lines.insert(self.clock, line);
     }
 
-    /// Touches `line`, after the oldest has left if there are `capacity` and it is not among them. Says if it was.
+    /// Touches `line`, after the oldest has left if there are `capacity` and it is not among them.
+    /// Says if it was.
     fn access(&mut self, line: u64, capacity: usize) -> bool {
         let hit = self.stamps.contains_key(&line);
         if !hit && self.stamps.len() == capacity {
@@ -85,7 +88,8 @@ fn lru_without_time_hits_where_a_naive_one_does() {
     }
 }
 
-/// The whole cache, with sectors and water marks and time, must hit where a naive one with sectors does.
+/// The whole cache, with sectors and water marks and time, must hit where a naive one with sectors
+/// does.
 #[test]
 fn nv_wb_hits_where_a_naive_one_does() {
     for name in TRACES {

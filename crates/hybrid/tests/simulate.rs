@@ -48,8 +48,8 @@ fn the_same_comes_out_each_time() {
     }
 }
 
-/// Where nothing overtakes anything on its way in. Else reads pass writes that wait for the link, and when a command is
-/// sent depends on the flash; then a few hits are different.
+/// Where nothing overtakes anything on its way in. Else reads pass writes that wait for the link,
+/// and when a command is sent depends on the flash; then a few hits are different.
 #[test]
 fn hits_do_not_depend_on_the_flash_or_the_load() {
     let setup = |nand, load, front| {

@@ -90,7 +90,8 @@ fn parent() -> io::Result<(Version, PathBuf)> {
     choose(version, &directory, &top).map(|parent| (version, parent))
 }
 
-/// The nearest of `directory` and those above it, up to `top`, that can have a child with a memory limit.
+/// The nearest of `directory` and those above it, up to `top`, that can have a child with a memory
+/// limit.
 fn choose(version: Version, directory: &Path, top: &Path) -> io::Result<PathBuf> {
     let lists_memory = |file: PathBuf| {
         fs::read_to_string(file).is_ok_and(|list| list.split_whitespace().any(|name| name == "memory"))
@@ -165,7 +166,8 @@ mod tests {
         fs::create_dir_all(&group).unwrap();
         assert_eq!(choose(Version::One, &group, top).unwrap(), group);
         assert_eq!(choose(Version::One, &top.join("slice/elsewhere"), top).unwrap(), top.join("slice"));
-        // Version 2: first nobody has the controller, then the top alone, then it hands it on, then the slice does too.
+        // Version 2: first nobody has the controller, then the top alone, then it hands it on, then
+        // the slice does too.
         let put = |path: &str, text: &str| fs::write(top.join(path), text).unwrap();
         let says = || choose(Version::Two, &group, top).unwrap_err().to_string();
         assert!(says().contains("not at hand"), "{}", says());

@@ -74,8 +74,8 @@ pub fn run(
     })
 }
 
-/// The variable by which glibc asks for huge pages for fio's buffers: a device may need twice as long for single pages, which
-/// mostly lie scattered. Elsewhere it does nothing.
+/// The variable by which glibc asks for huge pages for fio's buffers: a device may need twice as
+/// long for single pages, which mostly lie scattered. Elsewhere it does nothing.
 fn huge_buffers() -> (&'static str, String) {
     const NAME: &str = "GLIBC_TUNABLES";
     let others = std::env::var(NAME).map_or_else(|_| String::new(), |set| set + ":");

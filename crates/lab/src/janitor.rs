@@ -1,9 +1,9 @@
 //! What the lab sets up, and who takes it down when the lab cannot.
 //!
 //! Whatever outlives a process (a swap file, a cgroup, a file, a process group) is told to the
-//! janitor before it is made (a file just after) and ticked off after it is gone. The janitor is a process of its
-//! own, in its own process group, that reads these lines from a pipe. When the pipe closes, because the
-//! lab ended in whatever way, it takes down what was not ticked off.
+//! janitor before it is made (a file just after) and ticked off after it is gone. The janitor is a
+//! process of its own, in its own process group, that reads these lines from a pipe. When the pipe
+//! closes, because the lab ended in whatever way, it takes down what was not ticked off.
 
 use crate::{cgroup, swap};
 use std::io::{BufRead, Write};

@@ -39,7 +39,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the experiment and prints its report; the status says whether all that was asked for was measured.
+    /// Runs the experiment and prints its report; the status says whether all that was asked for
+    /// was measured.
     ///
     /// # Errors
     /// When an option is wrong, nothing can be measured, or a signal ends it. Nothing that was

@@ -1,7 +1,8 @@
 //! Page-ins against Belady's optimum for the references that a trace recorded.
 //!
-//! For each budget one run more, which is not timed: its counters say how many blocks came in. Others, which have memory for
-//! everything but keep most of it out of the program's address space, record the touches in more detail.
+//! For each budget one run more, which is not timed: its counters say how many blocks came in.
+//! Others, which have memory for everything but keep most of it out of the program's address space,
+//! record the touches in more detail.
 
 use crate::janitor::OwnedFile;
 use crate::report::{Optimum, Run};
@@ -20,15 +21,16 @@ use terapage_trace::{Reader, references};
 /// A recording behind fewer blocks than this would tell more of the pager than of the program.
 const LEAST_BLOCKS: u64 = 16;
 
-/// Parts of the measured budget that may be touched unseen. The less, the denser the references, and the longer the run.
-/// Touches within a window change little for memories of twice its size (Smith, "Two Methods for the Efficient Analysis of
-/// Memory Address Trace Data", IEEE TSE 1977).
+/// Parts of the measured budget that may be touched unseen. The less, the denser the references,
+/// and the longer the run. Touches within a window change little for memories of twice its size
+/// (Smith, "Two Methods for the Efficient Analysis of Memory Address Trace Data", IEEE TSE 1977).
 const PARTS: [u64; 3] = [2, 4, 8];
 
 /// How much longer a recording with half the window takes, as a guess.
 const GROWTH: f64 = 6.0;
 
-/// A recording that is expected to take more than this part of the time that a run may take is not made.
+/// A recording that is expected to take more than this part of the time that a run may take is not
+/// made.
 const PART_OF_TIMEOUT: f64 = 0.5;
 
 const MIB: u64 = 1 << 20;
@@ -134,7 +136,8 @@ impl<'a> Optima<'a> {
         Ok(answer)
     }
 
-    /// Records with ever smaller windows, as long as that is expected to end in time. Gives a note of the one that did not.
+    /// Records with ever smaller windows, as long as that is expected to end in time. Gives a note
+    /// of the one that did not.
     fn record(
         &mut self,
         limits: &Limits,
@@ -223,8 +226,8 @@ impl Measured {
 fn record_to(trace: &Path, prefetch: bool) -> Vec<OsString> {
     let mut options = vec!["--trace".into(), trace.into()];
     if !prefetch {
-        // What was read ahead would count as touched. CLOCK has only to keep what is in use in the window, and is told of each touch
-        // that it gets wrong.
+        // What was read ahead would count as touched. CLOCK has only to keep what is in use in the
+        // window, and is told of each touch that it gets wrong.
         options.extend(["--prefetch", "off", "--policy", "clock"].map(OsString::from));
     }
     options

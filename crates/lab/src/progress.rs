@@ -1,4 +1,5 @@
-//! What the lab does now, on standard error: on a terminal a line that changes, elsewhere a line for each run.
+//! What the lab does now, on standard error: on a terminal a line that changes, elsewhere a line
+//! for each run.
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};

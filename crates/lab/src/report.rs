@@ -59,7 +59,8 @@ fn file_system(path: &Path) -> Option<String> {
 /// The UTC day of a time in seconds since 1970.
 fn date(seconds: u64) -> String {
     let seconds = seconds as libc::time_t;
-    // SAFETY: `tm` is plain data, for which zeros are a value (its zone is a pointer that may be null).
+    // SAFETY: `tm` is plain data, for which zeros are a value (its zone is a pointer that may be
+    // null).
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both point to values of ours that live through the call.
     if unsafe { libc::gmtime_r(&seconds, &mut parts) }.is_null() {
@@ -172,7 +173,8 @@ pub struct Target {
     pub met: Option<bool>,
 }
 
-/// A contender's page-ins in one run, and the fewest possible for the references that a trace recorded.
+/// A contender's page-ins in one run, and the fewest possible for the references that a trace
+/// recorded.
 #[derive(Debug, Serialize)]
 pub struct Optimum {
     /// Who.
@@ -377,8 +379,8 @@ impl Report {
         self.target(what, side, target, value);
     }
 
-    /// Holds the reads that `threads` threads do in a time, as a multiple of what one does, against a target, or against what `device`
-    /// itself does with as many in flight, if that is less.
+    /// Holds the reads that `threads` threads do in a time, as a multiple of what one does, against
+    /// a target, or against what `device` itself does with as many in flight, if that is less.
     pub fn scaling(&mut self, contender: &str, device: &str, threads: u32, target: f64) {
         let pass = format!("threads-{threads}");
         let of = |contender: &str| {

@@ -123,7 +123,8 @@ impl Finished {
 /// Runs `job` to its end.
 ///
 /// # Errors
-/// When it cannot be started, or `stop` says that the lab shall end; nothing of it then runs any more.
+/// When it cannot be started, or `stop` says that the lab shall end; nothing of it then runs any
+/// more.
 pub fn run(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> Result<Finished, Error> {
     stop.check()?;
     let program = job.program.display().to_string();

@@ -76,7 +76,8 @@ impl Scan {
             report.ratio(("terapage", "read-threads"), ("terapage", "read2"), Side::AtLeast, 1.0);
             report.ratio(("terapage", "rmw-threads"), ("terapage", "rmw"), Side::AtLeast, 1.0);
         }
-        // The pass before it read too: of what is dirty, only what the policy has kept through it is left.
+        // The pass before it read too: of what is dirty, only what the policy has kept through it
+        // is left.
         report.written_share("terapage", "read-threads", 0.01);
         report.residents();
         session.publish(&report)

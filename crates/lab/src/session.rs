@@ -116,7 +116,8 @@ pub struct Limits {
     pub block: Option<u64>,
     /// Further options of `terapage run`.
     pub options: Vec<OsString>,
-    /// Bytes that are in the program's address space at once, of those in memory: a recording sees the touches of all others.
+    /// Bytes that are in the program's address space at once, of those in memory: a recording sees
+    /// the touches of all others.
     pub window: Option<u64>,
 }
 
@@ -357,7 +358,8 @@ impl Session {
         };
         let mut all: Vec<OsString> = vec!["run".into(), "--memory".into(), limits.memory.to_string().into()];
         all.extend(["--store".into(), self.directory.clone().into()]);
-        // The figures are Terapage's, not those of somebody's configuration file. Variables are named in the report.
+        // The figures are Terapage's, not those of somebody's configuration file. Variables are
+        // named in the report.
         all.extend(["--config".into(), "/dev/null".into()]);
         if let Some(block) = limits.block {
             all.extend(["--block".into(), block.to_string().into()]);
@@ -473,7 +475,8 @@ impl Session {
         Report::new(experiment, setting, unit, machine, std::mem::take(&mut self.left_out), runs)
     }
 
-    /// Prints the report, as a table and, where asked for, as JSON. The status says whether all that was asked for was measured.
+    /// Prints the report, as a table and, where asked for, as JSON. The status says whether all
+    /// that was asked for was measured.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -532,7 +535,8 @@ fn terminal_columns(out: &impl AsFd) -> Option<usize> {
     (answer == 0).then_some(size.ws_col.into())
 }
 
-/// Whether these are the counters of a program that was paged: one that never grew large enough leaves counters too, without a start.
+/// Whether these are the counters of a program that was paged: one that never grew large enough
+/// leaves counters too, without a start.
 fn was_paged(counters: &serde_json::Value) -> bool {
     counters["started_s"].as_u64().is_some_and(|started| started > 0)
 }

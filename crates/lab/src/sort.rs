@@ -39,8 +39,9 @@ pub struct Sort {
     /// 768 MiB and 512 MiB for 600 MB of text, in proportion for others.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Vec<String>,
-    /// Bytes that sort may touch unseen while the references are recorded that Belady's optimum is found for. By
-    /// default a half, a quarter and an eighth of each budget, as long as a recording takes less than half of --timeout.
+    /// Bytes that sort may touch unseen while the references are recorded that Belady's optimum is
+    /// found for. By default a half, a quarter and an eighth of each budget, as long as a recording
+    /// takes less than half of --timeout.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     record_window: Option<String>,
     /// Seed of the text.
@@ -102,7 +103,8 @@ impl Sort {
             }
             Ok(run.0)
         };
-        // What has to complete and no more takes minutes each time: by default once is enough, and no recording.
+        // What has to complete and no more takes minutes each time: by default once is enough, and
+        // no recording.
         let by_default = self.memory.is_empty();
         let is_timed = |entrant: &Entrant| {
             let only_completes = goal(bytes, entrant.memory) == Some(None);
@@ -277,7 +279,8 @@ fn text(session: &Session, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// A line of 9 to 63 bytes with its end, 36 on average (600 MB then take sort 1.66 GB), and never more than `left`.
+/// A line of 9 to 63 bytes with its end, 36 on average (600 MB then take sort 1.66 GB), and never
+/// more than `left`.
 fn random_line(numbers: &mut SplitMix, left: u64, line: &mut Vec<u8>) {
     const LETTERS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz-";
     line.clear();

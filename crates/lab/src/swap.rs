@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::{fs, process};
 
-/// Flags of swapon (`include/linux/swap.h`): SWAP_FLAG_PREFER, and the highest priority. The machine's own swap would be used first.
+/// Flags of swapon (`include/linux/swap.h`): SWAP_FLAG_PREFER, and the highest priority. The
+/// machine's own swap would be used first.
 const FIRST: libc::c_int = 0x8000 | 0x7fff;
 
 /// A swap file in use; taken out of use and removed when dropped.

@@ -122,8 +122,8 @@ impl Buffer {
             .open(path)
             .with_context(|| format!("open {}", path.display()))?;
         ensure!(file.metadata()?.len() >= words as u64 * 8, "{} is too short", path.display());
-        // SAFETY: a new mapping at a place of the kernel's choice overlaps nothing of ours; the file
-        // is long enough and stays so.
+        // SAFETY: a new mapping at a place of the kernel's choice overlaps nothing of ours; the
+        // file is long enough and stays so.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -149,8 +149,8 @@ impl Buffer {
     /// All words. Every bit pattern is a word, so memory that malloc left as it was is read only
     /// after it was written, as each workload writes first.
     fn words(&mut self) -> &mut [u64] {
-        // SAFETY: `start` is the start of `words` words, aligned by malloc or mmap, that nobody else
-        // refers to while the buffer is borrowed.
+        // SAFETY: `start` is the start of `words` words, aligned by malloc or mmap, that nobody
+        // else refers to while the buffer is borrowed.
         unsafe { slice::from_raw_parts_mut(self.start, self.words) }
     }
 }

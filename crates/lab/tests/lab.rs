@@ -39,8 +39,8 @@ fn run(program: &Path, directory: &Path, arguments: &[&str], terapage: Option<&P
     command.output().expect("the lab runs")
 }
 
-/// A stand-in for terapage: knows `run ... --stats FILE -- PROGRAM ...` and then does `then`. The file
-/// `trace` beside it is the trace of each run; `$off` is set where prefetch is off.
+/// A stand-in for terapage: knows `run ... --stats FILE -- PROGRAM ...` and then does `then`. The
+/// file `trace` beside it is the trace of each run; `$off` is set where prefetch is off.
 fn stand_in(directory: &Path, then: &str) -> PathBuf {
     let path = directory.join("stand-in");
     let script = format!(
@@ -279,7 +279,8 @@ fn page_ins_are_held_against_the_optimum_of_the_densest_recording() {
         "--contenders",
         "terapage",
     ];
-    // One that can record with a window of an eighth of the budget, and one that cannot record at all.
+    // One that can record with a window of an eighth of the budget, and one that cannot record at
+    // all.
     let killed = "[ -n \"$off\" ] && kill -9 $$\nexec \"$@\"";
     for (then, recorded) in [("exec \"$@\"", 1 << 20), (killed, 8 << 20)] {
         let place = directory();
@@ -345,7 +346,8 @@ fn contenders_that_cannot_take_part_are_named_in_a_line() {
 fn a_terapage_that_does_not_page_is_left_out() {
     let Some(program) = lab() else { return };
     let place = directory();
-    // Runs the program as it should, and leaves no counters, or those of a program that did not grow.
+    // Runs the program as it should, and leaves no counters, or those of a program that did not
+    // grow.
     for counters in ["rm -f \"$file\"", "echo '{\"started_s\": 0, \"regions\": 0}' > \"$file\""] {
         let then = format!("for file in \"${{0%/*}}\"/*.stats.json; do {counters}; done; exec \"$@\"");
         let stand_in = stand_in(place.path(), &then);

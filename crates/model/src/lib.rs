@@ -1,19 +1,22 @@
-//! A machine that the pager's own code runs on under a model checker: memory, userfaultfd, io_uring and a store, all
-//! simulated, with the names of `terapage-sys` and `terapage-store`.
+//! A machine that the pager's own code runs on under a model checker: memory, userfaultfd, io_uring
+//! and a store, all simulated, with the names of `terapage-sys` and `terapage-store`.
 //!
 //! Every choice (who runs next, what fails) is shuttle's, so a seed repeats a run.
 //!
 //! # What may go wrong here, and what may not
 //! - `UFFDIO_MOVE` stops part way, says EBUSY for a page for a while or for long, says EAGAIN, and
 //!   counts one page too few. It says that a page went which did not only where a test wants that.
-//! - `UFFDIO_COPY` stops part way and says EAGAIN, or that there is no memory for more than one page.
+//! - `UFFDIO_COPY` stops part way and says EAGAIN, or that there is no memory for more than one
+//!   page.
 //! - Faults are told late, told though the page has come meanwhile, and a thread wakes by itself.
 //! - Polls of the ring merge, end by themselves; entering it does nothing now and then.
 //! - There is no memory for a huge page, or the kernel holds one of its pages when it is to move.
 //! - The store answers in any order, fails, transfers too little or gives wrong bytes, three
 //!   times in a row at most.
-//! - A mapped file's reads fail and transfer too little likewise; wrong bytes of it no pager could tell.
-//! - A page that is given up is filled with rubbish at once, and touching it through [`memory`] panics.
+//! - A mapped file's reads fail and transfer too little likewise; wrong bytes of it no pager could
+//!   tell.
+//! - A page that is given up is filled with rubbish at once, and touching it through [`memory`]
+//!   panics.
 
 pub mod fd;
 pub mod file;

@@ -265,7 +265,8 @@ impl Machine {
         self.copied.remove(&at);
         if page.present {
             self.present -= 1;
-            // SAFETY: the page is the machine's memory, and nobody has a reference to it while `with` lasts.
+            // SAFETY: the page is the machine's memory, and nobody has a reference to it while
+            // `with` lasts.
             unsafe { std::slice::from_raw_parts_mut(at as *mut u8, PAGE) }.fill(0xee);
         }
         page
@@ -294,8 +295,8 @@ impl Machine {
         }
     }
 
-    /// A page of a frame gets other bytes: those of its block, if they are what the program has now, must be in a store, or in the
-    /// program.
+    /// A page of a frame gets other bytes: those of its block, if they are what the program has
+    /// now, must be in a store, or in the program.
     pub fn assert_clean(&mut self, at: usize, old: &[u8]) {
         if self.buffers.iter().any(|range| range.contains(&at)) {
             return;
@@ -365,8 +366,8 @@ impl Machine {
     }
 }
 
-/// Pages that a range holds before it is paged: one in two, of its first `len` bytes; the first word of each has
-/// been written. A block that holds none stays so.
+/// Pages that a range holds before it is paged: one in two, of its first `len` bytes; the first
+/// word of each has been written. A block that holds none stays so.
 pub fn hold_some(start: usize, len: usize) {
     with(|machine| {
         let pages = vec![Page::default(); len / PAGE];

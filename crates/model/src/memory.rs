@@ -89,8 +89,8 @@ pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Every page of a watched range comes, zero; the kernel may hold one for a moment. Memory that is not
-/// watched is there already.
+/// Every page of a watched range comes, zero; the kernel may hold one for a moment. Memory that is
+/// not watched is there already.
 ///
 /// # Errors
 /// ENOMEM now and then, with no page.

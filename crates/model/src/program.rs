@@ -73,7 +73,8 @@ pub fn pin(at: usize, moves: u32) {
     });
 }
 
-/// The program says, by `ask`, that a range reads as zeros from now on; nobody touches it meanwhile.
+/// The program says, by `ask`, that a range reads as zeros from now on; nobody touches it
+/// meanwhile.
 pub fn discard(at: usize, len: usize, ask: impl FnOnce()) {
     with(|machine| machine.discarding.push(at..at + len));
     ask();
@@ -128,8 +129,8 @@ fn touch<R>(
     }
 }
 
-/// Tells of a fault and sleeps, unless the page has come meanwhile; wakes by itself now and then, but for a `thread` that forks,
-/// which no signal reaches.
+/// Tells of a fault and sleeps, unless the page has come meanwhile; wakes by itself now and then,
+/// but for a `thread` that forks, which no signal reaches.
 fn fault(page: usize, write: bool, thread: u32) {
     point();
     let startled = thread == 0 && trouble(8);

@@ -44,7 +44,8 @@ pub trait Store: Send {
     /// None; the real one has some.
     ///
     /// # Safety
-    /// The pieces and their memory stay valid and untouched until the end has been taken from the ring.
+    /// The pieces and their memory stay valid and untouched until the end has been taken from the
+    /// ring.
     unsafe fn read(&mut self, ring: &mut Ring, slot: u32, pieces: &[Piece], tag: u64) -> crate::Result<()>;
 
     /// Begins to write `pieces` to slots.

@@ -1,12 +1,13 @@
-//! The pager's real engine on a simulated machine, under shuttle: program threads that read, write, discard and fork,
-//! a disk and a kernel that misbehave as real ones do, in thousands of orders.
+//! The pager's real engine on a simulated machine, under shuttle: program threads that read, write,
+//! discard and fork, a disk and a kernel that misbehave as real ones do, in thousands of orders.
 //!
-//! Checked: a file that is mapped is, once synced, what was written; a read gives what was written last; every thread ends; the pages that are there never exceed the
-//! budget; a page is touched only where it is; a fork's slots stay as they were. A loss shows
-//! as a wrong byte, since whatever leaves its page leaves rubbish there.
+//! Checked: a file that is mapped is, once synced, what was written; a read gives what was written
+//! last; every thread ends; the pages that are there never exceed the budget; a page is touched
+//! only where it is; a fork's slots stay as they were. A loss shows as a wrong byte, since whatever
+//! leaves its page leaves rubbish there.
 //!
-//! Each run prints its seed, the same each time; `TERAPAGE_SEED` gives another, `TERAPAGE_RUNS` lengthens it
-//! (`make soak` does both).
+//! Each run prints its seed, the same each time; `TERAPAGE_SEED` gives another, `TERAPAGE_RUNS`
+//! lengthens it (`make soak` does both).
 
 extern crate self as terapage_store;
 extern crate terapage_model as terapage_sys;
@@ -273,8 +274,8 @@ fn assert_met() {
 
 /// One run of a program under the pager.
 fn run(plan: Plan) {
-    // A page that is copied instead of moved is there twice for a moment, one in each thread. One that a wrong count leaves
-    // behind is there for ever.
+    // A page that is copied instead of moved is there twice for a moment, one in each thread. One
+    // that a wrong count leaves behind is there for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
     let pages_max = FRAMES * PAGES_A_BLOCK + THREADS_MAX + left_behind;
     let (moves, trouble, canary) = (plan.moves, plan.trouble, plan.canary);
@@ -380,7 +381,8 @@ impl DataFile {
         self.mailbox.ask(Request::Written { start, len, hashes: hashes.as_ptr() }).unwrap();
     }
 
-    /// Nobody else uses it any more: the file holds what the program wrote, and then the range holds zeros.
+    /// Nobody else uses it any more: the file holds what the program wrote, and then the range
+    /// holds zeros.
     fn unmap(self) {
         let (at, len) = (self.at, MAPPED * BLOCK);
         self.sync();
@@ -393,8 +395,8 @@ impl DataFile {
     }
 }
 
-/// One thread of the program: all blocks are everybody's, but each thread discards one of its own, and
-/// the first alone brings the file up to date.
+/// One thread of the program: all blocks are everybody's, but each thread discards one of its own,
+/// and the first alone brings the file up to date.
 fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engine: Shared, file: &DataFile) {
     let own = base + number * BLOCK;
     let pager = Pager { mailbox, block: BLOCK };
@@ -574,8 +576,8 @@ fn a_machine_without_trouble_too() {
     assert_met();
 }
 
-/// With 8 frames and the pager's thread always ahead of the program's, a block that leaves first again once it was
-/// taken back could go in and out for ever.
+/// With 8 frames and the pager's thread always ahead of the program's, a block that leaves first
+/// again once it was taken back could go in and out for ever.
 #[test]
 fn fifo_gets_on_too() {
     explore_from(3_855_318_563_359_672_236, Plan { trouble: 0, policies: &["fifo"], ..PLAN }, 300);

@@ -1,5 +1,6 @@
-//! What the pager's thread shares with others, under loom: the mailbox, the trace's ring of words, the lock that
-//! a fork holds across. The files are the real ones; loom's atomics stand behind their names.
+//! What the pager's thread shares with others, under loom: the mailbox, the trace's ring of words,
+//! the lock that a fork holds across. The files are the real ones; loom's atomics stand behind
+//! their names.
 //!
 //! Loom tries every order of steps with up to so many preemptions, and every value that a
 //! relaxed load may see. A canary with a fault of its own shows that each kind of error is found.
@@ -322,7 +323,8 @@ fn canary_a_place_given_back_too_early() {
     explore(2, || through_a_ring(4, true));
 }
 
-/// A lock's word under loom. `order`: false is a fault, orders are ignored. `wakes`: false is a fault.
+/// A lock's word under loom. `order`: false is a fault, orders are ignored. `wakes`: false is a
+/// fault.
 struct Futex {
     word: sync::Word,
     orders: bool,

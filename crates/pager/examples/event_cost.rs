@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p terapage-pager --example event_cost [DIRECTORY]`
 //!
-//! Bursts of events, with pauses in which they are compressed and written to a file in DIRECTORY (`.` if not given).
+//! Bursts of events, with pauses in which they are compressed and written to a file in DIRECTORY
+//! (`.` if not given).
 
 #[path = "../src/error.rs"]
 #[allow(dead_code, reason = "the recorder has few errors")]

@@ -1,11 +1,12 @@
-//! What a trace costs: random 8-byte reads of paged memory with a trace, and twice without one, in turns.
+//! What a trace costs: random 8-byte reads of paged memory with a trace, and twice without one, in
+//! turns.
 //!
 //! `cargo run --release -p terapage-pager --example trace_overhead [DIRECTORY]`
 //!
-//! The store is memory (the pager works as hard as it can), then a file in DIRECTORY (`.` if
-//! not given). The data are 128 MiB behind a budget of 32 MiB, in blocks of 16 KiB, without prefetch.
-//! Each run has a process of its own. How the two runs without a trace differ is what the machine does by
-//! itself: a cost below that is not seen.
+//! The store is memory (the pager works as hard as it can), then a file in DIRECTORY (`.` if not
+//! given). The data are 128 MiB behind a budget of 32 MiB, in blocks of 16 KiB, without prefetch.
+//! Each run has a process of its own. How the two runs without a trace differ is what the machine
+//! does by itself: a cost below that is not seen.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

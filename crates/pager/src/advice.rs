@@ -49,7 +49,8 @@ impl Engine {
 }
 
 impl Pager {
-    /// The range will be touched in no order (`random`): nothing is read ahead in it. Or in order: undoes that.
+    /// The range will be touched in no order (`random`): nothing is read ahead in it. Or in order:
+    /// undoes that.
     ///
     /// # Errors
     /// The range is not all paged.

@@ -1,13 +1,15 @@
 //! Processors that are kept awake for threads that wait.
 //!
-//! A thread of the program that does little but wait for the store is woken once for each read, mostly on a processor that idles until
-//! then. To leave idleness takes a microsecond or two, in a virtual machine twenty: a third of a read. So where reads
-//! come one after the other, threads of the lowest priority keep those processors busy: they give way to everything at
-//! once. That is measured, read by read, and kept only while it pays.
+//! A thread of the program that does little but wait for the store is woken once for each read,
+//! mostly on a processor that idles until then. To leave idleness takes a microsecond or two, in a
+//! virtual machine twenty: a third of a read. So where reads come one after the other, threads of
+//! the lowest priority keep those processors busy: they give way to everything at once. That is
+//! measured, read by read, and kept only while it pays.
 //!
-//! They wake the threads that wait, too, whose pages the pager has put in place: on the processor where such a thread is to run that is a
-//! switch, from another it takes an interrupt, in a virtual machine ten microseconds more. They may lose their
-//! processor at any moment, so the pager looks whether it was done, and does it itself if not: to wake twice does no harm.
+//! They wake the threads that wait, too, whose pages the pager has put in place: on the processor
+//! where such a thread is to run that is a switch, from another it takes an interrupt, in a virtual
+//! machine ten microseconds more. They may lose their processor at any moment, so the pager looks
+//! whether it was done, and does it itself if not: to wake twice does no harm.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use terapage_sys::thread::{self, Processors};
@@ -17,12 +19,14 @@ use terapage_sys::userfaultfd::Waker;
 const READS: u32 = 256;
 const FIRST_READS: u32 = 32;
 
-/// Where a read takes longer than this, in the mean, with it and without, the program works meanwhile, ns.
-/// (On a virtual machine whose host is busy a read takes three times as long without it.)
+/// Where a read takes longer than this, in the mean, with it and without, the program works
+/// meanwhile, ns. (On a virtual machine whose host is busy a read takes three times as long without
+/// it.)
 const MEAN_MAX_NS: u64 = 300_000;
 const MEAN_OFF_MAX_NS: u64 = 1_000_000;
 
-/// After one read this long what was measured does not count, ns: such a host may have stopped this machine. After this long all begins anew.
+/// After one read this long what was measured does not count, ns: such a host may have stopped this
+/// machine. After this long all begins anew.
 const LONGEST_NS: u64 = 3_000_000;
 const ANEW_NS: u64 = 100_000_000;
 
@@ -32,17 +36,20 @@ const LONG_COUNTS: u32 = OTHERS_MAX / 4;
 /// Other things that happen in one measurement, after which it does not count.
 const OTHERS_MAX: u32 = READS / 4;
 
-/// It pays if a read takes no more than this part of the time, in per cent: when it is tried, and later.
+/// It pays if a read takes no more than this part of the time, in per cent: when it is tried, and
+/// later.
 const PAYS_PERCENT: u64 = 96;
 const STILL_PERCENT: u64 = 100;
 
-/// It is tried again at once where reads take this part, or more, of the time that they took with it, in per cent.
+/// It is tried again at once where reads take this part, or more, of the time that they took with
+/// it, in per cent.
 const AGAIN_PERCENT: u64 = 125;
 
 /// Measurements that a try takes.
 const TRY: u32 = 3;
 
-/// The weight of a new measurement, one in this many: a store is not equally fast from one to the next.
+/// The weight of a new measurement, one in this many: a store is not equally fast from one to the
+/// next.
 const WEIGHT: u64 = 3;
 
 /// Measurements for which it is kept before it is tried again whether it pays.
@@ -149,7 +156,8 @@ impl Judge {
         self.turn(false);
     }
 
-    /// Something else than a read that a thread waits for: a first touch, a soft fault, a read ahead.
+    /// Something else than a read that a thread waits for: a first touch, a soft fault, a read
+    /// ahead.
     fn other(&mut self) {
         self.others(1);
     }
@@ -178,7 +186,8 @@ struct Shared {
     processors: [AtomicU32; MOST],
     /// How many they are.
     threads: u32,
-    /// Where threads wait that are to be woken, its bytes, and the number of that order; the last that one of these threads has taken, and has done.
+    /// Where threads wait that are to be woken, its bytes, and the number of that order; the last
+    /// that one of these threads has taken, and has done.
     at: AtomicUsize,
     len: AtomicUsize,
     ordered: AtomicU64,
@@ -235,7 +244,8 @@ impl Shared {
     fn wake_if_ordered(&self) {
         let (taken, ordered) = (self.taken.load(SeqCst), self.ordered.load(SeqCst));
         if taken < ordered && self.taken.compare_exchange(taken, ordered, SeqCst, SeqCst).is_ok() {
-            // It may be a later order's by now, whose pages are in place as well; the pager has seen to this one itself then.
+            // It may be a later order's by now, whose pages are in place as well; the pager has
+            // seen to this one itself then.
             self.waker.wake(self.at.load(SeqCst), self.len.load(SeqCst));
             self.done.fetch_max(ordered, SeqCst);
         }
@@ -266,8 +276,9 @@ impl Awake {
         Awake { judge: Judge::new(), home: None, shared: None, ordered_ns: None, waited: [0; MOST], next: 0 }
     }
 
-    /// Where it pays, if the calling thread, the pager's, has more than one processor. To be called while nothing is paged: the C
-    /// library begins a thread with memory of the program's, which the pager's thread cannot wait for.
+    /// Where it pays, if the calling thread, the pager's, has more than one processor. To be called
+    /// while nothing is paged: the C library begins a thread with memory of the program's, which
+    /// the pager's thread cannot wait for.
     ///
     /// `waker`: of the program's memory.
     pub fn where_it_pays(waker: Waker) -> Awake {
@@ -302,7 +313,8 @@ impl Awake {
         self.judge.other();
     }
 
-    /// Says which processors are to be kept awake: those of the threads that waited, but for the pager's own.
+    /// Says which processors are to be kept awake: those of the threads that waited, but for the
+    /// pager's own.
     fn place(&mut self) {
         let Some(home) = &self.home else { return };
         let own = thread::processor();
@@ -365,7 +377,8 @@ impl Awake {
     }
 }
 
-/// Threads that keep up to `count` processors awake. They live as long as the process and mostly sleep.
+/// Threads that keep up to `count` processors awake. They live as long as the process and mostly
+/// sleep.
 fn start(home: &Processors, count: usize, waker: Waker) -> Option<&'static Shared> {
     let shared: &'static Shared = Box::leak(Box::new(Shared::new(waker, count)));
     for index in 0..count {
@@ -442,7 +455,8 @@ mod tests {
         assert!(!judge.on, "a pause");
     }
 
-    /// A thread waits for a page, which comes without waking it; `then` is called until it has gone on.
+    /// A thread waits for a page, which comes without waking it; `then` is called until it has gone
+    /// on.
     fn waits(then: impl Fn(&mut Awake, &'static Shared)) {
         let faults = match Userfaultfd::open(Kind::Waiting) {
             Ok(faults) => faults,

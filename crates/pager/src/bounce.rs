@@ -1,7 +1,8 @@
 //! Bounce buffers: huge pages that long runs go through, where frames are scattered pages.
 //!
-//! A device's request is cut wherever memory has a gap, and many a device transfers few large pieces much faster than many small ones.
-//! To copy a run costs a fraction of what that saves. Frames that were cut from huge pages need none of this (`maker.rs`).
+//! A device's request is cut wherever memory has a gap, and many a device transfers few large
+//! pieces much faster than many small ones. To copy a run costs a fraction of what that saves.
+//! Frames that were cut from huge pages need none of this (`maker.rs`).
 
 use crate::engine::{Engine, Purpose, Transfer};
 use terapage_stats::Counters;
@@ -9,7 +10,8 @@ use terapage_store::EXTENT;
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
-/// Buffers at most, half of them for page-ins: from few large pieces a device gets its speed with two or three requests at once.
+/// Buffers at most, half of them for page-ins: from few large pieces a device gets its speed with
+/// two or three requests at once.
 const MOST: usize = 8;
 
 /// A buffer of [`EXTENT`] bytes, its holder's alone.
@@ -82,7 +84,8 @@ impl Bounce {
 }
 
 impl Engine {
-    /// A buffer for a run of so many blocks to go through, if it is to go through one and one is free.
+    /// A buffer for a run of so many blocks to go through, if it is to go through one and one is
+    /// free.
     pub(crate) fn buffer(&mut self, purpose: Purpose, blocks: usize) -> Option<Buffer> {
         if blocks * self.block < self.options.long_run {
             return None;

@@ -1,8 +1,10 @@
-//! Carriers: threads that carry loads for the pager's thread, which goes on serving faults meanwhile.
+//! Carriers: threads that carry loads for the pager's thread, which goes on serving faults
+//! meanwhile.
 //!
-//! To put blocks into the program or to take them out costs several times what it costs to decide that: bytes are copied and looked
-//! at, pages change hands, other processors are interrupted. A carrier has one load at a time, in a slot that changes hands by its state. It
-//! allocates nothing, and knows nothing of the pager's books.
+//! To put blocks into the program or to take them out costs several times what it costs to decide
+//! that: bytes are copied and looked at, pages change hands, other processors are interrupted. A
+//! carrier has one load at a time, in a slot that changes hands by its state. It allocates nothing,
+//! and knows nothing of the pager's books.
 
 use crate::load::Load;
 use crate::sync::{AtomicUsize, Mutex, Word, recover, wait, wake};
@@ -117,7 +119,8 @@ impl Carriers {
         load
     }
 
-    /// The pager's thread is about to sleep: `event` will be signalled. Whether it may: false if a load is done.
+    /// The pager's thread is about to sleep: `event` will be signalled. Whether it may: false if a
+    /// load is done.
     pub fn may_sleep(&self) -> bool {
         let Some(shared) = &self.0 else { return true };
         shared.asleep.store(1, SeqCst);

@@ -39,7 +39,8 @@ pub(crate) const CHILDREN: u64 = u64::MAX / 2;
 
 /// Operations that the ring takes at once.
 const ENTRIES: u32 = 512;
-/// The same in the children of forks, of which there may be many: what a user may lock is for all their rings together.
+/// The same in the children of forks, of which there may be many: what a user may lock is for all
+/// their rings together.
 const ENTRIES_OF_CHILD: u32 = 128;
 
 /// Looks for work that pay, less twice those that do not, are counted up to this.
@@ -66,7 +67,8 @@ pub(crate) enum Carry {
     Anywhere,
 }
 
-/// Blocks on their way between the program and the store: on the store's side in neighbouring slots.
+/// Blocks on their way between the program and the store: on the store's side in neighbouring
+/// slots.
 pub(crate) struct Transfer {
     pub purpose: Purpose,
     pub blocks: Vec<u32>,
@@ -268,8 +270,8 @@ impl Engine {
             // To look for work would keep the program from doing any.
             self.options.spin_us = 0;
         }
-        // The child of a fork has paged memory already, which the C library may need to begin a thread, and this
-        // thread cannot wait for itself.
+        // The child of a fork has paged memory already, which the C library may need to begin a
+        // thread, and this thread cannot wait for itself.
         if self.table.regions().is_empty() {
             self.start_helpers();
         }
@@ -281,7 +283,8 @@ impl Engine {
         for index in 0..self.children.len() {
             self.arm(CHILDREN - u64::from(self.children[index].0));
         }
-        // From here on the ring holds what it polls: where a program closes the files of others its memory does not become the kernel's.
+        // From here on the ring holds what it polls: where a program closes the files of others its
+        // memory does not become the kernel's.
         self.enter(0);
     }
 
@@ -340,8 +343,9 @@ impl Engine {
 
     /// Waits until something happens: for a moment by looking, then by sleeping.
     ///
-    /// To wake up costs as much as a read, but looking takes a processor from the program. Where a thread waits
-    /// for a read it has no use for its own. Else looking goes on only as long as it mostly pays.
+    /// To wake up costs as much as a read, but looking takes a processor from the program. Where a
+    /// thread waits for a read it has no use for its own. Else looking goes on only as long as it
+    /// mostly pays.
     fn sleep(&mut self) {
         let waited_for = self.demands > 0;
         let tries = self.luck > LUCK_MAX / 2 || self.sleeps.is_multiple_of(32);
@@ -453,7 +457,8 @@ impl Engine {
                 }
                 tag if tag > u64::from(u32::MAX) => {
                     if !done.is_hang_up() {
-                        // To take it for the end would give the child bytes that the parent has written since.
+                        // To take it for the end would give the child bytes that the parent has
+                        // written since.
                         self.stop("a forked child cannot be seen to end: the thread that forked does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES)");
                     }
                     self.child_ended(tag);
@@ -638,7 +643,8 @@ impl Engine {
         }
     }
 
-    /// Whether the operation that begins with slot `first`, and has all up to `next`, may have that one, too.
+    /// Whether the operation that begins with slot `first`, and has all up to `next`, may have that
+    /// one, too.
     pub fn is_one(&self, origin: u8, first: u32, next: u32) -> bool {
         let per_extent = (EXTENT / self.block) as u32;
         let edge = next.is_multiple_of(per_extent);

@@ -32,7 +32,8 @@ pub enum Error {
     /// The range is not one of a mapped file.
     #[error("no file is mapped there")]
     NoFile,
-    /// In the child of a fork, something touched memory that was paged out before there was a pager.
+    /// In the child of a fork, something touched memory that was paged out before there was a
+    /// pager.
     #[error(
         "the child of a fork used memory at {at:#x}, which was paged out, before its pager began: it is stopped rather than given wrong bytes"
     )]

@@ -1,12 +1,12 @@
 //! Data files as regions: the blocks of a mapped file begin in the file.
 //!
-//! A file is a store that is only read, with a number (an origin) of its own. A block that the program has
-//! changed goes to the pager's own store like any other; [`Pager::sync_file`] brings the file up to date, and
-//! from then on the file is again where the block lies.
+//! A file is a store that is only read, with a number (an origin) of its own. A block that the
+//! program has changed goes to the pager's own store like any other; [`Pager::sync_file`] brings
+//! the file up to date, and from then on the file is again where the block lies.
 //!
-//! What a file holds was not written by the pager, so it has no hash at first. The
-//! first page-in of a block takes one; later ones are checked against it. A file that somebody else changes
-//! under its mapping stops the program when a block that it has seen comes back different.
+//! What a file holds was not written by the pager, so it has no hash at first. The first page-in of
+//! a block takes one; later ones are checked against it. A file that somebody else changes under
+//! its mapping stops the program when a block that it has seen comes back different.
 
 use crate::engine::Engine;
 use crate::look;
@@ -23,7 +23,8 @@ use terapage_sys::ring::{Done, Piece, Ring};
 /// The hash of a block whose bytes in its file were never read.
 pub(crate) const UNKNOWN: u128 = 0;
 
-/// Parts of a file, of [`EXTENT`] bytes, that are written before they are made durable: their hashes are kept as long.
+/// Parts of a file, of [`EXTENT`] bytes, that are written before they are made durable: their
+/// hashes are kept as long.
 const DURABLE_PARTS: usize = 512;
 
 /// The call that makes a file durable, in errors.
@@ -216,8 +217,9 @@ impl Engine {
                 State::Stored | State::Soft => !from_file,
                 State::Mapped if from_file => {
                     let (at, hash) = (self.table.address(block), entry.hash);
-                    // SAFETY: the block is mapped and only this thread takes it away. The program may write
-                    // to it meanwhile: then this is taken for a change, or the next time finds it.
+                    // SAFETY: the block is mapped and only this thread takes it away. The program
+                    // may write to it meanwhile: then this is taken for a change, or the next time
+                    // finds it.
                     look::hash(unsafe { memory::bytes(at, self.block) }) != hash
                 }
                 State::Watched if from_file => look::hash(self.pool.bytes(entry.place)) != entry.hash,
@@ -258,8 +260,9 @@ impl Engine {
 }
 
 impl Pager {
-    /// Makes a range, which is paged, hold `bytes` bytes of a file from `offset` on, and zeros after them.
-    /// The file is read as its blocks are touched; opened with O_DIRECT it needs an `offset` of whole pages.
+    /// Makes a range, which is paged, hold `bytes` bytes of a file from `offset` on, and zeros
+    /// after them. The file is read as its blocks are touched; opened with O_DIRECT it needs an
+    /// `offset` of whole pages.
     ///
     /// # Errors
     /// The range is not all paged; too many files are mapped.
@@ -283,13 +286,16 @@ impl Pager {
         self.mailbox.ask(Request::UnmapFile { start, len })
     }
 
-    /// Writes what the program has changed in a mapped range back to its file, as far as the file's first
-    /// `bytes` bytes from `offset` go, and waits until that is durable: how many bytes were written.
+    /// Writes what the program has changed in a mapped range back to its file, as far as the file's
+    /// first `bytes` bytes from `offset` go, and waits until that is durable: how many bytes were
+    /// written.
     ///
-    /// One at a time for a file. What other threads write to the range meanwhile gets to the file now or the next time.
+    /// One at a time for a file. What other threads write to the range meanwhile gets to the file
+    /// now or the next time.
     ///
     /// # Errors
-    /// The file cannot be written, or not made durable; what is missing is tried again the next time. No file is mapped there.
+    /// The file cannot be written, or not made durable; what is missing is tried again the next
+    /// time. No file is mapped there.
     pub fn sync_file(
         &self,
         start: usize,
@@ -329,8 +335,8 @@ impl Pager {
         Ok(total)
     }
 
-    /// Copies the changed blocks of a part to the file, which has its first `inside` bytes; notes the hashes of those that it has got. How
-    /// many bytes were written.
+    /// Copies the changed blocks of a part to the file, which has its first `inside` bytes; notes
+    /// the hashes of those that it has got. How many bytes were written.
     fn write_part(
         &self,
         at: usize,
@@ -349,8 +355,8 @@ impl Pager {
             let run = marks[first..].iter().take_while(|&&mark| mark).count();
             let from = first * block;
             let copy = &mut buffer[..run * block];
-            // SAFETY: the range is mapped; a page that is not there comes through a fault. The program may
-            // write to it meanwhile: what counts is what was copied.
+            // SAFETY: the range is mapped; a page that is not there comes through a fault. The
+            // program may write to it meanwhile: what counts is what was copied.
             unsafe {
                 std::ptr::copy_nonoverlapping((at + from) as *const u8, copy.as_mut_ptr(), copy.len());
             }
@@ -368,8 +374,9 @@ impl Pager {
         Ok(total)
     }
 
-    /// Waits until the file has on its disk what was written to it. Only then are the blocks the file's: a write that fails later than that it
-    /// was asked for is told once, by `fdatasync`, and its bytes are then nowhere but here.
+    /// Waits until the file has on its disk what was written to it. Only then are the blocks the
+    /// file's: a write that fails later than that it was asked for is told once, by `fdatasync`,
+    /// and its bytes are then nowhere but here.
     fn make_durable(&self, file: &File, written: &mut Vec<(usize, Vec<u128>)>) -> Result<(), Error> {
         file.sync_data().map_err(|source| terapage_sys::Error { call: FDATASYNC, source })?;
         for (start, hashes) in written.drain(..) {

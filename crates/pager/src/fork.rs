@@ -1,11 +1,11 @@
 //! Fork: the child goes on from what memory was, with a pager of its own.
 //!
-//! First the thread that forks has the pager take nothing out of the program that need not leave. Then it parks the pager's thread
-//! with nothing on its way; only its own faults are served still, so that it, and the C library, can touch what is used in the child
-//! before that has a pager. What the store holds
-//! is frozen for the child: the parent writes elsewhere until every process that came of
-//! this fork has ended (they hold the writing end of a pipe). The child
-//! finds the pager's whole state in its copy of memory, gives it descriptors, a store and a thread of its own, and
+//! First the thread that forks has the pager take nothing out of the program that need not leave.
+//! Then it parks the pager's thread with nothing on its way; only its own faults are served still,
+//! so that it, and the C library, can touch what is used in the child before that has a pager. What
+//! the store holds is frozen for the child: the parent writes elsewhere until every process that
+//! came of this fork has ended (they hold the writing end of a pipe). The child finds the pager's
+//! whole state in its copy of memory, gives it descriptors, a store and a thread of its own, and
 //! goes on.
 
 use crate::carriers::Carriers;
@@ -21,13 +21,15 @@ use terapage_sys::fd::Fd;
 use terapage_sys::userfaultfd::Fault;
 
 impl Engine {
-    /// Nothing is on its way, and nothing changes but for faults of the thread that forks, until the asker goes on.
+    /// Nothing is on its way, and nothing changes but for faults of the thread that forks, until
+    /// the asker goes on.
     pub(crate) fn stand_still(&mut self, forker: u32) {
         self.settle_all();
         self.awake.settle();
         let last = self.children.last().map(|&(id, _)| id);
         self.mailbox.park();
-        // In this call's frame: a fork copies the engine at any moment that its thread does not wait in.
+        // In this call's frame: a fork copies the engine at any moment that its thread does not
+        // wait in.
         let (mut faults, mut others) = (Vec::new(), Vec::new());
         while self.mailbox.is_parked() {
             let come = self.mover.program.wait(&self.mailbox.event);
@@ -131,8 +133,8 @@ impl Engine {
         Ok(())
     }
 
-    /// In the child: a page that came before there was a pager holds zeros, or what was written to them. Before Linux 6.7 the kernel
-    /// cannot tell in a time that a fork may take.
+    /// In the child: a page that came before there was a pager holds zeros, or what was written to
+    /// them. Before Linux 6.7 the kernel cannot tell in a time that a fork may take.
     fn assert_untouched(&self) -> Result<(), Error> {
         for region in self.table.regions() {
             let start = self.table.address(region.first);

@@ -1,15 +1,17 @@
-//! Frames: how one is found when it is needed, made and given back, and how frames come into the program.
+//! Frames: how one is found when it is needed, made and given back, and how frames come into the
+//! program.
 
 use crate::engine::{Carry, Engine};
 use crate::load::Run;
 use crate::table::State;
 use terapage_sys::thread;
 
-/// Bytes of neighbours that are copied into the program rather than moved, where there is room: a move interrupts every
-/// processor that has the program's tables, and wakes those that idle.
+/// Bytes of neighbours that are copied into the program rather than moved, where there is room: a
+/// move interrupts every processor that has the program's tables, and wakes those that idle.
 const COPIED_BYTES: usize = 16 << 10;
 
-/// Bytes of frames that are left unmade for copies, if that is no more than this part of the budget.
+/// Bytes of frames that are left unmade for copies, if that is no more than this part of the
+/// budget.
 const SPARE_BYTES: usize = 256 << 10;
 const SPARE_PART: usize = 8;
 
@@ -126,7 +128,8 @@ impl Engine {
         self.installed(blocks, &runs);
     }
 
-    /// The runs that blocks, ascending, make in the program and in the pool. Those that will be copied have the frames for it from now on.
+    /// The runs that blocks, ascending, make in the program and in the pool. Those that will be
+    /// copied have the frames for it from now on.
     pub fn plan(&mut self, blocks: &[u32]) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut rest = blocks;
@@ -175,7 +178,8 @@ impl Engine {
         }
     }
 
-    /// Whether so many blocks are few enough to be copied into the program, and there is room for that.
+    /// Whether so many blocks are few enough to be copied into the program, and there is room for
+    /// that.
     fn may_copy(&mut self, blocks: usize) -> bool {
         if blocks * self.block > COPIED_BYTES {
             return false;
@@ -187,7 +191,8 @@ impl Engine {
         room
     }
 
-    /// Gives frames back once copies have used up half of what was left unmade, while a thread waits anyhow.
+    /// Gives frames back once copies have used up half of what was left unmade, while a thread
+    /// waits anyhow.
     pub fn make_spare(&mut self) {
         if self.frames + self.spare / 2 < self.limit {
             return;

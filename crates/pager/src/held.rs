@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// A block that something else holds is not tried again for so long, ns: to find it held takes a millisecond, and interrupts the program.
+/// A block that something else holds is not tried again for so long, ns: to find it held takes a
+/// millisecond, and interrupts the program.
 const LEAST_NS: u64 = 1_000_000;
 /// The time is doubled each time, up to this.
 const MOST_NS: u64 = 64_000_000;
@@ -12,10 +13,12 @@ const ROUND: usize = 4;
 /// Soft faults of one round after which its blocks stay.
 const IN_A_ROUND: u32 = 16;
 
-/// Blocks that something else holds (I/O of the program's, for one), and blocks that would go in and out without end.
+/// Blocks that something else holds (I/O of the program's, for one), and blocks that would go in
+/// and out without end.
 ///
-/// Where nearly all that is in the program is held, the policy has only the blocks to give that came last. A pager that is always ahead of
-/// their threads would take them out again before they are touched.
+/// Where nearly all that is in the program is held, the policy has only the blocks to give that
+/// came last. A pager that is always ahead of their threads would take them out again before they
+/// are touched.
 #[derive(Default)]
 pub struct Held {
     /// Until when they are not tried, and how long that was, ns.
@@ -49,7 +52,8 @@ impl Held {
         *until_ns = now_ns + *waited_ns;
     }
 
-    /// A soft fault. Whether the block goes in and out, alone or with few others, and nothing else is touched so.
+    /// A soft fault. Whether the block goes in and out, alone or with few others, and nothing else
+    /// is touched so.
     pub fn goes_round(&mut self, block: u32) -> bool {
         self.again = if self.last.contains(&Some(block)) { self.again + 1 } else { 0 };
         self.last[self.at] = Some(block);

@@ -50,7 +50,8 @@ use terapage_sys::{file, thread};
 /// Makes the store of a process: its own, and its children's when it forks.
 pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
 
-/// Blocks that one range may have. They have numbers of 32 bits, some of which are others' (static arrays).
+/// Blocks that one range may have. They have numbers of 32 bits, some of which are others' (static
+/// arrays).
 pub const BLOCKS_MOST: usize = u32::MAX as usize / 16 * 15;
 
 /// Forks of forks that there may be.
@@ -71,7 +72,8 @@ pub struct Pager {
     trace: Option<Arc<recorder::Shared>>,
 }
 
-// SAFETY: the engine is the pager's thread's, but for a fork, which parks that; the rest is shareable.
+// SAFETY: the engine is the pager's thread's, but for a fork, which parks that; the rest is
+// shareable.
 unsafe impl Send for Pager {}
 // SAFETY: as above.
 unsafe impl Sync for Pager {}
@@ -142,8 +144,8 @@ impl Pager {
             // SAFETY: as above.
             unsafe { (*engine.0).run() }
         })?;
-        // The thread opens files. A program that closes all that it did not open, as children of a fork do at once, would close them before they are
-        // known as the pager's.
+        // The thread opens files. A program that closes all that it did not open, as children of a
+        // fork do at once, would close them before they are known as the pager's.
         while ready.load(SeqCst) == 0 {
             thread::wait(&ready, 0);
         }
@@ -175,18 +177,19 @@ impl Pager {
         &self.stats_file
     }
 
-    /// Pages a range of private, anonymous, writable memory from now on, with what the first `held` bytes of
-    /// it hold; beyond them it was never touched.
+    /// Pages a range of private, anonymous, writable memory from now on, with what the first `held`
+    /// bytes of it hold; beyond them it was never touched.
     ///
     /// # Errors
-    /// The kernel does not let the range be registered, or has no memory for the books of its blocks.
+    /// The kernel does not let the range be registered, or has no memory for the books of its
+    /// blocks.
     pub fn add(&self, start: usize, len: usize, held: usize) -> Result<(), Error> {
         self.add_around(start, len, held, &[])
     }
 
-    /// The same, but for ranges in it, from and to, ascending, on blocks' edges, that are not paged:
-    /// as if they had been [released](Self::release). What lies from `held` to the next of them was never touched; beyond that are
-    /// reservations, which do not count as released.
+    /// The same, but for ranges in it, from and to, ascending, on blocks' edges, that are not
+    /// paged: as if they had been [released](Self::release). What lies from `held` to the next of
+    /// them was never touched; beyond that are reservations, which do not count as released.
     ///
     /// # Errors
     /// As for [`add`](Self::add).
@@ -243,8 +246,9 @@ impl Pager {
         Ok(*parts)
     }
 
-    /// Ends the trace, if there is one: what happened until now is in the file when this returns, what comes
-    /// is not recorded. To be called before the process ends; takes five seconds at most.
+    /// Ends the trace, if there is one: what happened until now is in the file when this returns,
+    /// what comes is not recorded. To be called before the process ends; takes five seconds at
+    /// most.
     ///
     /// # Errors
     /// The file did not take all of the trace, or not in time. What it took can be read.
@@ -260,8 +264,9 @@ impl Pager {
         self.trace.as_ref().map_or(0, |trace| trace.stalls())
     }
 
-    /// A fork is near: what is touched from now on, and what is there, stays there for the child, as far as the budget allows, so that
-    /// it can be touched there before there is a pager. Each call is followed by [`before_fork`](Self::before_fork).
+    /// A fork is near: what is touched from now on, and what is there, stays there for the child,
+    /// as far as the budget allows, so that it can be touched there before there is a pager. Each
+    /// call is followed by [`before_fork`](Self::before_fork).
     ///
     /// # Errors
     /// None.
@@ -269,13 +274,15 @@ impl Pager {
         self.mailbox.ask(Request::Hold)
     }
 
-    /// Whether the child of a fork could have a pager: each generation reads the stores of all before it, which have numbers.
+    /// Whether the child of a fork could have a pager: each generation reads the stores of all
+    /// before it, which have numbers.
     pub fn may_fork(&self) -> bool {
         self.holds.len() < GENERATIONS
     }
 
-    /// Before a fork: the pager stands still from here to one of the next two, but for faults of the calling thread; signals wait. The
-    /// caller holds no paged memory's lock that the pager could want.
+    /// Before a fork: the pager stands still from here to one of the next two, but for faults of
+    /// the calling thread; signals wait. The caller holds no paged memory's lock that the pager
+    /// could want.
     ///
     /// # Errors
     /// No pipe for the child can be had: the pager goes on.
@@ -308,8 +315,9 @@ impl Pager {
     /// After the fork, in the child, before anything touches paged memory.
     ///
     /// # Errors
-    /// The child has no pager, and may not use paged memory: something has touched that too early, there have been too many generations of forks, or
-    /// no userfaultfd, io_uring, store or thread is to be had.
+    /// The child has no pager, and may not use paged memory: something has touched that too early,
+    /// there have been too many generations of forks, or no userfaultfd, io_uring, store or thread
+    /// is to be had.
     pub fn after_fork_in_child(&mut self, forking: Forking) -> Result<(), Error> {
         let (stats_file, shared) = shared()?;
         let mailbox = Mailbox::new()?;
@@ -323,7 +331,8 @@ impl Pager {
         let Forking { hold, asking, signals } = forking;
         drop(asking);
         self.holds.push(hold);
-        // Others, too, may have had the last of what the limits allow (EAGAIN), for a moment: those that ended in the parent count until they are gone.
+        // Others, too, may have had the last of what the limits allow (EAGAIN), for a moment: those
+        // that ended in the parent count until they are gone.
         let mut patience = 1000;
         while let Err(error) = self.spawn() {
             if patience == 0 || !error.is_for_now() {

@@ -1,7 +1,9 @@
-//! What is done to the bytes of blocks on their way into the program or out of it, apart from the pager's books.
+//! What is done to the bytes of blocks on their way into the program or out of it, apart from the
+//! pager's books.
 //!
-//! A load says all that there is to know, so that any thread may carry it. Its blocks are in a state (Reading, Leaving) in which
-//! nobody else uses their frames, until the pager's thread has what came of it.
+//! A load says all that there is to know, so that any thread may carry it. Its blocks are in a
+//! state (Reading, Leaving) in which nobody else uses their frames, until the pager's thread has
+//! what came of it.
 
 use crate::look::{self, Look, hash};
 use crate::mover::{Lost, Mover, Taken};

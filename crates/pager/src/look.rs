@@ -11,8 +11,9 @@ pub(crate) fn hash(bytes: &[u8]) -> u128 {
     XxHash3_128::oneshot(bytes)
 }
 
-/// Asks for the beginnings of a block's pages, which lie anywhere in the machine's memory: a processor does not look ahead from one page
-/// into the next. To hash blocks that are in no cache, each asked for one block before, takes three quarters of the time.
+/// Asks for the beginnings of a block's pages, which lie anywhere in the machine's memory: a
+/// processor does not look ahead from one page into the next. To hash blocks that are in no cache,
+/// each asked for one block before, takes three quarters of the time.
 pub(crate) fn ask_for(at: usize, len: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (at..at + len).step_by(PAGE).flat_map(|page| (0..HEAD).map(move |line| page + line * 64)) {
@@ -47,7 +48,8 @@ fn is_zero(bytes: &[u8]) -> bool {
 mod tests {
     use super::{Look, hash};
 
-    /// By the reference implementation: a store's bytes are proved by it, whichever instructions the processor has.
+    /// By the reference implementation: a store's bytes are proved by it, whichever instructions
+    /// the processor has.
     #[test]
     fn the_hash_of_a_block_is_xxh3() {
         let bytes: Vec<u8> = (0..16384_u32).map(|at| (at * 7 % 251) as u8).collect();

@@ -85,7 +85,8 @@ pub(crate) enum Request {
         region: usize,
     },
     FinishTrace,
-    /// A fork is near: nothing that is there leaves the program until the next [`Park`](Request::Park) is over.
+    /// A fork is near: nothing that is there leaves the program until the next
+    /// [`Park`](Request::Park) is over.
     Hold,
     /// `thread`: whose faults are served all the same.
     Park {
@@ -107,8 +108,8 @@ pub(crate) struct Mailbox {
     answer: Cell<Option<Result<(), Error>>>,
 }
 
-// SAFETY: `request` and `answer` change hands by `state`: the asker, who holds `asking`, has them while it is
-// IDLE or ANSWERED, the pager's thread while it is POSTED.
+// SAFETY: `request` and `answer` change hands by `state`: the asker, who holds `asking`, has them
+// while it is IDLE or ANSWERED, the pager's thread while it is POSTED.
 unsafe impl Sync for Mailbox {}
 
 impl Mailbox {
@@ -153,8 +154,8 @@ impl Mailbox {
         answer.unwrap_or(Ok(()))
     }
 
-    /// Waits until the pager's thread stands still, but for faults of the caller's, until [`unpark`](Self::unpark). The caller holds
-    /// `asking`.
+    /// Waits until the pager's thread stands still, but for faults of the caller's, until
+    /// [`unpark`](Self::unpark). The caller holds `asking`.
     pub fn stop_pager(&self, _asking: &Guard<'_, ()>) {
         self.post(Request::Park { thread: thread::id() }, PARKED);
     }

@@ -1,10 +1,11 @@
 //! Huge pages to cut frames from, while they pay.
 //!
-//! To clear memory takes time, so a thread makes them ahead of the pager's; it ends when all frames exist.
+//! To clear memory takes time, so a thread makes them ahead of the pager's; it ends when all frames
+//! exist.
 //!
-//! Where a virtual machine's host takes free memory back (free page reporting: in huge pages) and gives it only when it is touched,
-//! a huge page takes 4.6 ms here instead of 0.2, and single pages, which come from what was used lately, 0.8 ms for as
-//! much. So the first few are timed.
+//! Where a virtual machine's host takes free memory back (free page reporting: in huge pages) and
+//! gives it only when it is touched, a huge page takes 4.6 ms here instead of 0.2, and single
+//! pages, which come from what was used lately, 0.8 ms for as much. So the first few are timed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};
@@ -22,8 +23,8 @@ const SLOW_NS: u64 = 1_000_000;
 /// Huge pages that took longer, after which none are made.
 const SLOW_MAX: u32 = 2;
 
-/// Makes a huge page at `stage`, aligned and nobody else's: 1 in the first byte of each page, else zero. Where the kernel has no
-/// huge page it is small ones. Whether it was slow.
+/// Makes a huge page at `stage`, aligned and nobody else's: 1 in the first byte of each page, else
+/// zero. Where the kernel has no huge page it is small ones. Whether it was slow.
 fn prepare(stage: usize) -> terapage_sys::Result<bool> {
     let began = thread::used_ns();
     // Mapped anew each time: only where no page table is left does the kernel put a huge page.
@@ -35,8 +36,8 @@ fn prepare(stage: usize) -> terapage_sys::Result<bool> {
     Ok(thread::used_ns() - began > SLOW_NS)
 }
 
-/// Writes `value` to the first byte of each page: when the kernel splits a huge page it gives zero pages back,
-/// unless they are not quite zero.
+/// Writes `value` to the first byte of each page: when the kernel splits a huge page it gives zero
+/// pages back, unless they are not quite zero.
 pub(crate) fn mark(at: usize, len: usize, value: u8) {
     // SAFETY: the pages are this thread's alone.
     let bytes = unsafe { memory::bytes(at, len) };
@@ -94,7 +95,8 @@ impl Shared {
 /// Where huge pages come from, if from anywhere.
 pub(crate) struct Maker {
     thread: Option<&'static Shared>,
-    /// The pager's thread makes its own here where the other one has none ready; 0 where there are to be none.
+    /// The pager's thread makes its own here where the other one has none ready; 0 where there are
+    /// to be none.
     stage: usize,
     slow: u32,
     /// The one taken last is the thread's.
@@ -134,7 +136,8 @@ impl Maker {
         Ok(maker)
     }
 
-    /// Whether frames are to be cut from huge pages. Where they are slow, those made ahead are given back.
+    /// Whether frames are to be cut from huge pages. Where they are slow, those made ahead are
+    /// given back.
     pub fn pays(&mut self) -> bool {
         let others = self.thread.map_or(0, |shared| shared.slow.load(SeqCst));
         if self.stage != 0 && self.slow + others >= SLOW_MAX {
@@ -149,8 +152,8 @@ impl Maker {
         self.was_slow
     }
 
-    /// A huge page, zero but for the first byte of each page, which is 1, while `pages` may still be made, that one included; to be given
-    /// up to [`used`](Self::used).
+    /// A huge page, zero but for the first byte of each page, which is 1, while `pages` may still
+    /// be made, that one included; to be given up to [`used`](Self::used).
     pub fn take(&mut self, pages: usize) -> Option<usize> {
         if pages == 0 || !self.pays() {
             self.end();

@@ -4,7 +4,8 @@
 //! is pinned by I/O, or shared since a fork) the kernel's page map, not its count, says which
 //! pages are where; the rest goes page by page.
 //!
-//! Without `UFFDIO_MOVE` (before Linux 6.8) by write protection and copies: the same results, slower.
+//! Without `UFFDIO_MOVE` (before Linux 6.8) by write protection and copies: the same results,
+//! slower.
 
 use crate::maker;
 use std::ops::Range;
@@ -17,7 +18,8 @@ use terapage_sys::{PAGE, Result, thread};
 /// Tries for a page that is busy for a moment, before another way is taken.
 const PATIENCE: usize = 30;
 
-/// Tries from one to the next before which the page is parted from a huge page; the first is the second one.
+/// Tries from one to the next before which the page is parted from a huge page; the first is the
+/// second one.
 const PART_STEP: usize = 8;
 
 /// A page is neither where it was nor where it went: the program's bytes are lost.
@@ -81,7 +83,8 @@ impl Mover {
         let zeros = memory::reserve(ZEROS)? as usize;
         memory::populate(zeros, ZEROS)
             .or_else(|_| {
-                // SAFETY: the range was mapped just now and is nobody else's; before Linux 5.14 writing populates it.
+                // SAFETY: the range was mapped just now and is nobody else's; before Linux 5.14
+                // writing populates it.
                 unsafe { memory::bytes(zeros, ZEROS) }.fill(0);
                 Ok::<(), terapage_sys::Error>(())
             })
@@ -143,7 +146,8 @@ impl Mover {
         self.pagemap.shared(at, pages)
     }
 
-    /// Calls `each` with every range of pages in this one that are there. Whether the kernel can tell.
+    /// Calls `each` with every range of pages in this one that are there. Whether the kernel can
+    /// tell.
     pub fn each_present(&self, range: Range<usize>, each: impl FnMut(Range<usize>)) -> Result<bool> {
         self.pagemap.each_present(range, each)
     }
@@ -194,9 +198,9 @@ impl Mover {
         Ok(())
     }
 
-    /// Gives places, of `len` bytes each, frames that are neighbours in the machine's memory as far as the kernel
-    /// has a huge page for them: a device transfers few large pieces faster than many small ones. How many
-    /// places got one; their bytes are zero. Needs `UFFDIO_MOVE`.
+    /// Gives places, of `len` bytes each, frames that are neighbours in the machine's memory as far
+    /// as the kernel has a huge page for them: a device transfers few large pieces faster than many
+    /// small ones. How many places got one; their bytes are zero. Needs `UFFDIO_MOVE`.
     ///
     /// `stage` comes from [`Maker::take`](maker::Maker::take) and is given up.
     pub fn fill_huge(&self, stage: usize, places: &[usize], len: usize) -> usize {
@@ -263,8 +267,9 @@ impl Mover {
         Ok(())
     }
 
-    /// Copies `len` bytes from the pool into the program, and wakes who waits, if it is to: the frames stay in the pool. Where the kernel has no
-    /// page for a copy they go, as with [`install`](Self::install). Whether they were copied.
+    /// Copies `len` bytes from the pool into the program, and wakes who waits, if it is to: the
+    /// frames stay in the pool. Where the kernel has no page for a copy they go, as with
+    /// [`install`](Self::install). Whether they were copied.
     pub fn copy(&self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<bool, Lost> {
         // SAFETY: nobody writes to the place meanwhile.
         let Err(stuck) = (unsafe { self.program.copy(to, place, len, wake && self.wakes()) }) else {
@@ -306,7 +311,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Takes the frames of `len` bytes out of the program into the pool, where they do not change any more.
+    /// Takes the frames of `len` bytes out of the program into the pool, where they do not change
+    /// any more.
     pub fn take(&self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
         if !self.moves {
             return self.take_by_copy(place, from, len);
@@ -334,7 +340,8 @@ impl Mover {
                 return Err(Lost { at: page, doing: "page-out", errno });
             }
             self.retries.fetch_add(1, Relaxed);
-            // SAFETY: the page is present, and only who carries its block takes it away; then as in `take`.
+            // SAFETY: the page is present, and only who carries its block takes it away; then as in
+            // `take`.
             if !unsafe { shift_page(&self.pool, to, page) } {
                 self.put_back(place, from, offset)?;
                 return Ok(Taken::Busy);

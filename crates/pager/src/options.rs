@@ -19,13 +19,15 @@ pub struct Options {
     pub soft_per_mille: usize,
     /// Check bytes that come back against their hash.
     pub verify: bool,
-    /// Threads of the pager: one that decides, the others put blocks into the program and take them out.
+    /// Threads of the pager: one that decides, the others put blocks into the program and take them
+    /// out.
     pub threads: usize,
     /// Whether threads that lose their blocks to each other take turns, with the default policy.
     pub turns: bool,
     /// Microseconds that the pager looks for more work before it sleeps.
     pub spin_us: u64,
-    /// Whether long runs go through bounce buffers; `None`: where frames are scattered, since huge pages came slowly.
+    /// Whether long runs go through bounce buffers; `None`: where frames are scattered, since huge
+    /// pages came slowly.
     pub bounce: Option<bool>,
     /// Bytes of a long run, at least.
     pub long_run: usize,

@@ -75,7 +75,8 @@ impl Engine {
         }
     }
 
-    /// Used frames, made zero: for the first of `wanted`, and for as many more as can be had at once.
+    /// Used frames, made zero: for the first of `wanted`, and for as many more as can be had at
+    /// once.
     fn install_recycled(&mut self, wanted: &[u32]) -> u32 {
         let mut places = Vec::with_capacity(wanted.len());
         while places.len() < wanted.len() {
@@ -107,7 +108,8 @@ impl Engine {
         self.put_back_company(block);
     }
 
-    /// Puts the neighbours of a block back that should not leave either, without waiting for their faults.
+    /// Puts the neighbours of a block back that should not leave either, without waiting for their
+    /// faults.
     fn put_back_company(&mut self, block: u32) {
         let region = self.table.block_range_of(block).unwrap_or(block..block);
         let company = self.policy.company(block);
@@ -121,7 +123,8 @@ impl Engine {
         }
     }
 
-    /// Counts it, for the process and for the region; what goes in and out without end is left alone.
+    /// Counts it, for the process and for the region; what goes in and out without end is left
+    /// alone.
     pub(crate) fn note_soft_fault(&mut self, block: u32) {
         Counters::add(&self.counters.soft_faults, 1);
         Counters::add(&self.table.usage.of(block).soft_faults, 1);
@@ -154,7 +157,8 @@ impl Engine {
         Counters::add(&self.table.usage.of(block).hard_faults, 1);
         self.record(Kind::HardFault, [block]);
         let place = self.place();
-        // Waiting for a place may have changed nothing about this block: only faults and requests do.
+        // Waiting for a place may have changed nothing about this block: only faults and requests
+        // do.
         self.table.get_mut(block).flags |= WANTED;
         self.demands += 1;
         self.read(&[block], &[place], since_ns);
@@ -231,20 +235,22 @@ impl Engine {
         }
     }
 
-    /// The program has come to a block before the run that it is in could be read: what can be read of the rest is read now.
+    /// The program has come to a block before the run that it is in could be read: what can be read
+    /// of the rest is read now.
     fn hurry(&mut self, block: u32) {
         let Some(index) = self.postponed.iter().position(|run| run.contains(&block)) else { return };
         let Some(run) = self.postponed.remove(index) else { return };
         let at = run.iter().position(|&other| other == block).map_or(0, |at| at + 1);
         let left = self.read_run(&run[at..]);
         if !left.is_empty() {
-            // Once there are frames for all of it: or each of its blocks would be a fault of its own.
+            // Once there are frames for all of it: or each of its blocks would be a fault of its
+            // own.
             self.postponed.push_front(left);
         }
     }
 
-    /// Begins to read the blocks of a run, in the program's direction, that are stored, as many as there are frames for: the others
-    /// are left.
+    /// Begins to read the blocks of a run, in the program's direction, that are stored, as many as
+    /// there are frames for: the others are left.
     fn read_run(&mut self, run: &[u32]) -> Vec<u32> {
         let stored = |block: &u32| self.table.state(*block) == State::Stored;
         let mut blocks: Vec<u32> = run.iter().copied().filter(stored).collect();
@@ -266,7 +272,8 @@ impl Engine {
         left
     }
 
-    /// Begins to read blocks, ascending, into places: one operation for each run of neighbouring slots.
+    /// Begins to read blocks, ascending, into places: one operation for each run of neighbouring
+    /// slots.
     pub(crate) fn read(&mut self, blocks: &[u32], places: &[u32], since_ns: u64) {
         let mut index = 0;
         while index < blocks.len() {
@@ -315,7 +322,8 @@ impl Engine {
         };
         let (left_out, wanted): (Vec<u32>, Vec<u32>) =
             transfer.blocks.iter().partition(|block| is_left_out(block));
-        // To hand one block over takes about as long as to carry it: worth it only if something else waits.
+        // To hand one block over takes about as long as to carry it: worth it only if something
+        // else waits.
         let alone = transfer.since_ns > 0 && self.finished.is_empty() && self.queue.is_empty();
         let mut runs = self.plan(&wanted);
         if let [run] = &mut *runs {
@@ -334,8 +342,9 @@ impl Engine {
         self.carry(index, Way::In(load), if alone { Carry::Here } else { Carry::Anywhere });
     }
 
-    /// Blocks cannot be read that nobody has touched, or not all of them: whoever comes to one of those hears of it then. Perhaps
-    /// nobody ever does: another mapping's file may follow, which a forked child does not use and its parent writes.
+    /// Blocks cannot be read that nobody has touched, or not all of them: whoever comes to one of
+    /// those hears of it then. Perhaps nobody ever does: another mapping's file may follow, which a
+    /// forked child does not use and its parent writes.
     pub(crate) fn forgo(&mut self, mut transfer: Transfer) {
         self.put_buffer(&mut transfer);
         self.reading -= transfer.blocks.len();

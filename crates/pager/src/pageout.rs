@@ -12,8 +12,8 @@ use terapage_store::EXTENT;
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: usize = 32 << 20;
 
-/// Blocks that one page-out takes while a thread waits for a read and nothing is being written: as many as fit into its wait. Where
-/// blocks are written, large writes matter more.
+/// Blocks that one page-out takes while a thread waits for a read and nothing is being written: as
+/// many as fit into its wait. Where blocks are written, large writes matter more.
 const WAITED_FOR: usize = 16;
 
 /// Blocks that are taken out to be watched after one page-out, at most.
@@ -109,7 +109,8 @@ impl Engine {
         }
     }
 
-    /// Takes blocks, mapped or watched, and ascending, that the policy has let go out of the program.
+    /// Takes blocks, mapped or watched, and ascending, that the policy has let go out of the
+    /// program.
     pub(crate) fn page_out_these(&mut self, victims: &[u32], who: Carry) {
         if victims.is_empty() {
             return;
@@ -152,7 +153,8 @@ impl Engine {
         self.carry(index, Way::Out(LoadOut { blocks: departures }), who);
     }
 
-    /// Blocks have left the program, but for those that something else holds. Begins to write what the store does not have.
+    /// Blocks have left the program, but for those that something else holds. Begins to write what
+    /// the store does not have.
     pub(crate) fn taken_out(&mut self, transfer: &Transfer, load: &LoadOut) {
         self.leaving -= transfer.blocks.len();
         let mut dirty = Vec::with_capacity(transfer.blocks.len());

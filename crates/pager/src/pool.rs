@@ -1,8 +1,8 @@
 //! Places for frames outside the program.
 //!
-//! A place is filled (it has a frame) or hollow (its frame is in the program, or was never
-//! made). There are twice as many places as frames, and most frames are in the program, so that runs of neighbours are easily
-//! found.
+//! A place is filled (it has a frame) or hollow (its frame is in the program, or was never made).
+//! There are twice as many places as frames, and most frames are in the program, so that runs of
+//! neighbours are easily found.
 
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
@@ -13,8 +13,8 @@ use terapage_sys::ring::Piece;
 
 /// The hollow places: a bit for each.
 ///
-/// They are taken from where the last ones were, onwards: until that place comes round again, most of what is filled there has gone
-/// into the program, so that the hollow ones lie together.
+/// They are taken from where the last ones were, onwards: until that place comes round again, most
+/// of what is filled there has gone into the program, so that the hollow ones lie together.
 struct Hollow {
     words: Vec<u64>,
     next: u32,
@@ -94,8 +94,9 @@ impl Pool {
 
     /// The bytes of a filled place.
     pub fn bytes(&self, place: u32) -> &[u8] {
-        // SAFETY: the pager's thread touches places, and who carries the load that a place is in, never both at once; and only
-        // filled ones: touching a hollow one is a bus error, not a wrong byte.
+        // SAFETY: the pager's thread touches places, and who carries the load that a place is in,
+        // never both at once; and only filled ones: touching a hollow one is a bus error, not a
+        // wrong byte.
         unsafe { memory::bytes(self.address(place), self.block) }
     }
 
@@ -164,7 +165,8 @@ impl Pool {
         runs.into_iter().map(|run| Piece::new(self.address(run.start), run.len() * self.block)).collect()
     }
 
-    /// Makes up to `most` new frames, zero and free: a huge page's worth at once where it may. How many.
+    /// Makes up to `most` new frames, zero and free: a huge page's worth at once where it may. How
+    /// many.
     pub fn make(&mut self, mover: &Mover, maker: &mut Maker, most: usize) -> Result<usize, Lost> {
         let many = HUGE / self.block;
         if let Some(stage) = maker.take(most / many) {

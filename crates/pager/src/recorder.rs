@@ -1,13 +1,13 @@
 //! What the pager's thread does, recorded for simulators.
 //!
 //! The pager's thread appends words of 8 bytes to a ring; it takes no lock, compresses nothing and
-//! waits for no disk. A plain thread takes them out, compresses and writes. No event is dropped: when
-//! the ring is full the pager waits, and that is counted. That thread touches no paged memory, or the
-//! two could wait for each other.
+//! waits for no disk. A plain thread takes them out, compresses and writes. No event is dropped:
+//! when the ring is full the pager waits, and that is counted. That thread touches no paged memory,
+//! or the two could wait for each other.
 //!
 //! A word: the block in bits 0 to 31, the kind in bits 32 to 35, above that the microseconds since
-//! the word before. `Time` has 60 bits of microseconds around its kind instead; a discard and a region
-//! are followed by words with their numbers.
+//! the word before. `Time` has 60 bits of microseconds around its kind instead; a discard and a
+//! region are followed by words with their numbers.
 
 use crate::Error;
 use crate::words::{Put, Take, Words};

@@ -125,7 +125,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The pager's books of blocks, and bounce buffers, are part of the budget, up to half of it: as they grow there are fewer frames.
+    /// The pager's books of blocks, and bounce buffers, are part of the budget, up to half of it:
+    /// as they grow there are fewer frames.
     pub(crate) fn make_room_for_books(&mut self) {
         let budget = self.options.frames;
         let begins = self.bounce_wanted && self.bounce.is_none();
@@ -159,8 +160,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Blocks that were never touched have no pages, though the kernel gives some with a huge page that begins before them: such a page would be
-    /// outside the budget, and stay when its block is to be zero again.
+    /// Blocks that were never touched have no pages, though the kernel gives some with a huge page
+    /// that begins before them: such a page would be outside the budget, and stay when its block is
+    /// to be zero again.
     fn forget(&self, first: u32, end: u32) -> Result<(), Error> {
         if first < end {
             // SAFETY: nobody has touched them.
@@ -169,8 +171,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes note of the pages that are there, and completes blocks that have some. That may be many times as much as was there, so
-    /// frames beyond the limit are given back on the way.
+    /// Takes note of the pages that are there, and completes blocks that have some. That may be
+    /// many times as much as was there, so frames beyond the limit are given back on the way.
     fn adopt(&mut self, first: u32, end: u32) -> Result<(), Error> {
         if first >= end {
             return Ok(());
@@ -199,7 +201,8 @@ impl Engine {
         for part in (first..end).step_by(step as usize) {
             let count = step.min(end - part);
             let (there, from) = (&mut there[..count as usize * pages], self.table.address(part));
-            // The kernel's page of zeros, which is there where memory was only read, does not count as this process's, and is not copied by each fork.
+            // The kernel's page of zeros, which is there where memory was only read, does not count
+            // as this process's, and is not copied by each fork.
             self.mover.shared(from, there)?;
             for (page, _) in there.iter().enumerate().filter(|(_, shared)| **shared) {
                 // SAFETY: the page is there, and the program may write to it.
@@ -281,8 +284,9 @@ impl Engine {
         Ok(())
     }
 
-    /// The blocks get all their bytes and are the kernel's again: the program locks, protects or replaces
-    /// part of them. Where the kernel may cut no more mappings (ENOMEM) they are paged as before.
+    /// The blocks get all their bytes and are the kernel's again: the program locks, protects or
+    /// replaces part of them. Where the kernel may cut no more mappings (ENOMEM) they are paged as
+    /// before.
     fn release(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
         let mut from = first;
@@ -305,7 +309,8 @@ impl Engine {
         let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
         let unregistered = self.mover.program.unregister(at, len);
         if unregistered.is_err() {
-            // It may have been done in part, and what was touched there since has come without the pager.
+            // It may have been done in part, and what was touched there since has come without the
+            // pager.
             self.restore(first, end)?;
         }
         self.mover.program.wake(at, len).ok();
@@ -361,7 +366,8 @@ impl Engine {
         parts.iter().map(|&(from, to)| u64::from(to - from) * self.block as u64).sum()
     }
 
-    /// Released blocks are plain memory again, with what they hold: they are paged again. Others of the range stay as they are.
+    /// Released blocks are plain memory again, with what they hold: they are paged again. Others of
+    /// the range stay as they are.
     fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let less = self.table.parts(first, end.min(self.table.reserved), true);
         self.counters.released_bytes.fetch_sub(self.bytes_of(&less), Relaxed);

@@ -129,7 +129,8 @@ impl Slots {
         self.snapshot_ids
     }
 
-    /// What has come into use since the last [`freeze`](Self::freeze) stays as it is for the same child.
+    /// What has come into use since the last [`freeze`](Self::freeze) stays as it is for the same
+    /// child.
     pub fn freeze_more(&mut self) {
         if let Some(last) = self.snapshots.last_mut() {
             last.bits.join(&self.owned);

@@ -1,4 +1,5 @@
-//! What the mailbox, the carriers and the ring of words stand on: the processor's atomics and the kernel's futex.
+//! What the mailbox, the carriers and the ring of words stand on: the processor's atomics and the
+//! kernel's futex.
 //!
 //! The model checkers' tests compile those files against this module's names with their own
 //! types behind them; nothing else in the pager is shared between threads.

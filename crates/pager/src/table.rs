@@ -15,7 +15,8 @@ pub(crate) enum State {
     Mapped,
     /// Its frame is in the pool; the store holds the same bytes, or they are all zero.
     Soft,
-    /// Its frame is in the pool, only to see whether it is touched; its bytes may be newer than the store's.
+    /// Its frame is in the pool, only to see whether it is touched; its bytes may be newer than the
+    /// store's.
     Watched,
     /// Its frame is on its way from the program to the pool, and its bytes are being looked at.
     Leaving,
@@ -25,7 +26,8 @@ pub(crate) enum State {
     Reading,
     /// Only the store has it.
     Stored,
-    /// Not paged any more: protected, locked or mapped over by the program. A block's entry never says so: [`Table::loose`] does.
+    /// Not paged any more: protected, locked or mapped over by the program. A block's entry never
+    /// says so: [`Table::loose`] does.
     Loose,
 }
 
@@ -88,15 +90,18 @@ pub(crate) struct Table {
     regions: Vec<Region>,
     next: u32,
     shift: u32,
-    /// The blocks that are Loose: ranges, since a program may reserve terabytes that nobody can touch.
+    /// The blocks that are Loose: ranges, since a program may reserve terabytes that nobody can
+    /// touch.
     pub loose: Spans,
-    /// Those from this one on are not counted as released: the program has reserved addresses there, and little more.
+    /// Those from this one on are not counted as released: the program has reserved addresses
+    /// there, and little more.
     pub reserved: u32,
     /// What is counted by region.
     pub usage: Usage,
 }
 
-// SAFETY: the table is used by one thread at a time: the pager's, or the one that forks while that is parked.
+// SAFETY: the table is used by one thread at a time: the pager's, or the one that forks while that
+// is parked.
 unsafe impl Send for Table {}
 
 impl Table {
@@ -189,8 +194,8 @@ impl Table {
         self.loose.meets(block as usize, block as usize + 1)
     }
 
-    /// The first block from `block` on, before `end`, that may be something else than Zero or Loose; both are of one region. The time goes by what
-    /// was touched, hardly by what could be.
+    /// The first block from `block` on, before `end`, that may be something else than Zero or
+    /// Loose; both are of one region. The time goes by what was touched, hardly by what could be.
     pub fn next_touched(&self, block: u32, end: u32) -> Option<u32> {
         if block >= end {
             return None;

@@ -1,8 +1,8 @@
 //! Counters by region: which part of the program's memory has the frames, and which is waited for.
 //!
-//! A part of the paged addresses can be made a region with a name. What happens to its blocks is then counted for it, else for the
-//! named part around it, else for the first region, which has no name. A change of state costs a look at a
-//! short list, and that only where a frame comes or goes.
+//! A part of the paged addresses can be made a region with a name. What happens to its blocks is
+//! then counted for it, else for the named part around it, else for the first region, which has no
+//! name. A change of state costs a look at a short list, and that only where a frame comes or goes.
 
 use crate::table::{Entry, State};
 use crate::{Error, Pager, Request};
@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_stats::{REGIONS, RegionCounters, RegionTable};
 
-/// Bytes that a block in use takes in the table, in the policy's lists, and in the notes of threads' turns.
+/// Bytes that a block in use takes in the table, in the policy's lists, and in the notes of
+/// threads' turns.
 const BOOKS: usize = size_of::<Entry>() + 12 + 1;
 
 /// A part that has a name, and the number of its counters.
@@ -79,8 +80,8 @@ impl Usage {
         };
     }
 
-    /// Counts blocks for a region, other than the first, that counts nothing yet. Their states follow by
-    /// [`moved`](Self::moved).
+    /// Counts blocks for a region, other than the first, that counts nothing yet. Their states
+    /// follow by [`moved`](Self::moved).
     pub fn name(&mut self, region: usize, blocks: Range<u32>, start: usize, len: usize, name: &str) {
         let counters = &self.counters[region];
         counters.set_name(name);
@@ -99,8 +100,8 @@ impl Usage {
         self.adjust(&before.stored_bytes, stored, false);
     }
 
-    /// Lets a region end at `end`: where it ended before, and what its blocks beyond that are counted for without
-    /// it. `None` where it counts nothing.
+    /// Lets a region end at `end`: where it ended before, and what its blocks beyond that are
+    /// counted for without it. `None` where it counts nothing.
     pub fn set_end(&mut self, region: usize, end: u32) -> Option<(u32, &'static RegionCounters)> {
         let index = self.named.iter().position(|named| named.region == region)?;
         let old = std::mem::replace(&mut self.named[index].blocks.end, end);

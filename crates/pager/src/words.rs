@@ -52,7 +52,8 @@ impl Put {
         self.head + words - self.tail_seen <= LEN
     }
 
-    /// Puts a word in, for which there is room; it is seen from the next [`publish`](Self::publish) on.
+    /// Puts a word in, for which there is room; it is seen from the next [`publish`](Self::publish)
+    /// on.
     pub fn put<const LEN: usize>(&mut self, ring: &Words<LEN>, word: u64) {
         ring.words[self.head % LEN].store(word, Relaxed);
         self.head += 1;

@@ -19,7 +19,8 @@ fn store() -> Result<Box<dyn Store>, Error> {
     Ok(Box::new(Files::open(&[path], Placement::Simple, BLOCK, None)?))
 }
 
-/// Adds to a word of each block from `start` on, in order, pass after pass: all that is read has to be written too.
+/// Adds to a word of each block from `start` on, in order, pass after pass: all that is read has to
+/// be written too.
 fn work(start: usize) {
     for pass in 0..PASSES {
         for block in 0..BLOCKS {
@@ -33,7 +34,8 @@ fn work(start: usize) {
     }
 }
 
-/// Blocks that were read because a thread had come to them, and all that were read, of two threads that do it at once.
+/// Blocks that were read because a thread had come to them, and all that were read, of two threads
+/// that do it at once.
 fn read_one_by_one() -> (u64, u64) {
     let len = THREADS * BLOCKS * BLOCK;
     let start = memory::reserve(len).unwrap() as usize;
@@ -50,8 +52,9 @@ fn read_one_by_one() -> (u64, u64) {
     (stats.demand_blocks, stats.demand_blocks + stats.prefetched_blocks)
 }
 
-/// Frames come as blocks are written. A run for which there are too few when the program comes to it is read in parts: not one part, and
-/// the rest one fault after the other, which would be one block of six.
+/// Frames come as blocks are written. A run for which there are too few when the program comes to
+/// it is read in parts: not one part, and the rest one fault after the other, which would be one
+/// block of six.
 #[test]
 fn all_of_a_run_is_read_ahead_though_frames_are_scarce() {
     if let Err(error) = Userfaultfd::open(Kind::Waiting) {

@@ -244,7 +244,8 @@ fn what_did_not_become_durable_is_written_again() {
     let failing = File::options().read(true).write(true).open("/proc/self/mem").unwrap();
     let error = pager.sync_file(start, len, &failing, taken.as_ptr() as u64, taken.len() as u64).unwrap_err();
     assert!(error.to_string().contains("fdatasync"), "{error}");
-    // Their place is not the file: as they leave memory, and at the next sync, they are not taken for its.
+    // Their place is not the file: as they leave memory, and at the next sync, they are not taken
+    // for its.
     assert!(real[..model.len()] == model);
     assert!(
         pager.sync_file(start, len, &file, 0, model.len() as u64).unwrap()

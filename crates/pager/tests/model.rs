@@ -1,5 +1,6 @@
-//! The pager against plain memory: random work by several threads, tiny budgets, every policy and block
-//! size, stores that fail. Each run prints its seed; `TERAPAGE_SEED` repeats it, `TERAPAGE_STEPS` lengthens it.
+//! The pager against plain memory: random work by several threads, tiny budgets, every policy and
+//! block size, stores that fail. Each run prints its seed; `TERAPAGE_SEED` repeats it,
+//! `TERAPAGE_STEPS` lengthens it.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

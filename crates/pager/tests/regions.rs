@@ -1,4 +1,5 @@
-//! Counters by region: their sums are the process's, whatever the program does and however regions come and go.
+//! Counters by region: their sums are the process's, whatever the program does and however regions
+//! come and go.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

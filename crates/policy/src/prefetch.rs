@@ -38,11 +38,12 @@ pub trait Prefetch: Send {
     /// asked for are not asked for again; what is in memory may be.
     fn touched(&mut self, block: u32) -> Option<Ahead>;
 
-    /// The block touched next was asked for, but its read was still under way: the stream should be further ahead.
+    /// The block touched next was asked for, but its read was still under way: the stream should be
+    /// further ahead.
     fn late(&mut self) {}
 
-    /// After [`touched`](Prefetch::touched): another run of the same stream, if it goes on so steadily that more should be
-    /// on its way at once.
+    /// After [`touched`](Prefetch::touched): another run of the same stream, if it goes on so
+    /// steadily that more should be on its way at once.
     fn more(&mut self) -> Option<Ahead> {
         None
     }
@@ -68,8 +69,8 @@ impl Prefetch for Off {
 /// The names that [`by_name`] knows, the default first.
 pub const NAMES: &[&str] = &["auto", "sequential", "stride", "trend", "off"];
 
-/// The policy called `name`, where memory has `frames` blocks. A run has at most `run` blocks, and at most `ahead`
-/// blocks are asked for beyond the last one touched.
+/// The policy called `name`, where memory has `frames` blocks. A run has at most `run` blocks, and
+/// at most `ahead` blocks are asked for beyond the last one touched.
 pub fn by_name(name: &str, frames: usize, run: u32, ahead: u32) -> Option<Box<dyn Prefetch>> {
     Some(match name {
         "auto" => Box::new(Auto::new(u32::try_from(frames).unwrap_or(u32::MAX), run, ahead)),

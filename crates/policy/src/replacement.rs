@@ -34,8 +34,9 @@ pub trait Replacement: Send {
     /// `block`, given as a victim before, was touched while still in memory, and is in again.
     fn rescue(&mut self, block: u32);
 
-    /// After [`rescue`](Replacement::rescue) of `block`: the blocks around it that should not leave either. Those of them
-    /// that were victims and are still in memory are to be put [back](Replacement::back).
+    /// After [`rescue`](Replacement::rescue) of `block`: the blocks around it that should not leave
+    /// either. Those of them that were victims and are still in memory are to be put
+    /// [back](Replacement::back).
     fn company(&self, block: u32) -> Range<u32> {
         block..block
     }
@@ -49,8 +50,9 @@ pub trait Replacement: Send {
     /// never calls this; a simulator does, to run a policy as its paper has it.
     fn touched(&mut self, _block: u32) {}
 
-    /// A block, which is in, that should leave the address space only to see whether it is touched; it stays in. To be
-    /// asked after [`insert`](Replacement::insert), [`rescue`](Replacement::rescue) and [`seen`](Replacement::seen), until it gives no more.
+    /// A block, which is in, that should leave the address space only to see whether it is touched;
+    /// it stays in. To be asked after [`insert`](Replacement::insert),
+    /// [`rescue`](Replacement::rescue) and [`seen`](Replacement::seen), until it gives no more.
     fn watch(&mut self) -> Option<u32> {
         None
     }
@@ -58,7 +60,8 @@ pub trait Replacement: Send {
     /// `block`, being watched, was touched: it is watched no more.
     fn seen(&mut self, _block: u32) {}
 
-    /// Chooses the next block to leave; it is no longer in, nor watched. `None` when no block is in.
+    /// Chooses the next block to leave; it is no longer in, nor watched. `None` when no block is
+    /// in.
     fn victim(&mut self) -> Option<u32>;
 
     /// `block`, given as a victim before, has left memory. A policy with a

@@ -3,15 +3,17 @@
 /// The share of the frames, in thousandths, where nothing else is said.
 pub const PER_MILLE: usize = 20;
 
-/// Bytes that are ready at most, where the share is less: what is read ahead of a stream. In small budgets a tenth of the frames.
+/// Bytes that are ready at most, where the share is less: what is read ahead of a stream. In small
+/// budgets a tenth of the frames.
 const STREAM_BYTES: usize = 16 << 20;
 
 /// How many frames are kept ready, by what becomes of them.
 ///
-/// A stream wants many: it takes frames faster than blocks can leave. Where blocks are touched at random, and most of those that
-/// leave are in use, many are a loss: each waits so long in its soft frame that it is touched again, for one soft fault after
-/// another, and as many frames are missing from those in use. So the number falls while more soft blocks are touched than lose their frames, and
-/// rises while few are.
+/// A stream wants many: it takes frames faster than blocks can leave. Where blocks are touched at
+/// random, and most of those that leave are in use, many are a loss: each waits so long in its soft
+/// frame that it is touched again, for one soft fault after another, and as many frames are missing
+/// from those in use. So the number falls while more soft blocks are touched than lose their
+/// frames, and rises while few are.
 #[derive(Clone, Debug)]
 pub struct SoftFrames {
     least: usize,

@@ -1,4 +1,5 @@
-//! Arrays of which few elements are set, far apart: a program may reserve terabytes and touch little of them.
+//! Arrays of which few elements are set, far apart: a program may reserve terabytes and touch
+//! little of them.
 
 use std::ops::{Index, IndexMut};
 
@@ -8,8 +9,9 @@ const GROUP: usize = 1024;
 
 type Group<T> = [Option<Box<[T; PART]>>; GROUP];
 
-/// An array without end, whose elements are all `T::default()` at first. It takes memory for parts that were changed, a word for each of their
-/// neighbours, and one for each group before the last of them.
+/// An array without end, whose elements are all `T::default()` at first. It takes memory for parts
+/// that were changed, a word for each of their neighbours, and one for each group before the last
+/// of them.
 #[derive(Debug)]
 pub struct Sparse<T> {
     groups: Vec<Option<Box<Group<T>>>>,

@@ -1,11 +1,13 @@
 //! Threads that take turns where their blocks do not fit together.
 //!
-//! Two threads that each touch blocks of their own at random, together more than there are frames, lose them to each other: with frames
-//! for two thirds of the blocks every third touch of either is a fault, and both wait nearly all of the time. Had one of them
-//! all its blocks it would run as if there were no pager. A policy that sees every touch gets there by itself (the thread that waits less
-//! touches more, so it keeps more), but a pager sees too few. So one thread has the turn: what it touched last does
-//! not leave, until others have had to wait for long enough, or it does nothing itself. Jiang and Zhang gave processes such a token
-//! (Token-ordered LRU, Performance Evaluation 60, 2005); Linux had theirs from 2.6.9 to 3.5.
+//! Two threads that each touch blocks of their own at random, together more than there are frames,
+//! lose them to each other: with frames for two thirds of the blocks every third touch of either is
+//! a fault, and both wait nearly all of the time. Had one of them all its blocks it would run as if
+//! there were no pager. A policy that sees every touch gets there by itself (the thread that waits
+//! less touches more, so it keeps more), but a pager sees too few. So one thread has the turn: what
+//! it touched last does not leave, until others have had to wait for long enough, or it does
+//! nothing itself. Jiang and Zhang gave processes such a token (Token-ordered LRU, Performance
+//! Evaluation 60, 2005); Linux had theirs from 2.6.9 to 3.5.
 
 use crate::replacement::Replacement;
 use crate::sparse::Sparse;
@@ -13,8 +15,8 @@ use crate::sparse::Sparse;
 /// Threads that are told apart.
 const MOST: usize = 15;
 
-/// Parts of the frames: so many hard faults make a window, at the end of which the turn is looked at. A block's leaving is noted
-/// in the same measure.
+/// Parts of the frames: so many hard faults make a window, at the end of which the turn is looked
+/// at. A block's leaving is noted in the same measure.
 const WINDOWS: usize = 4;
 
 /// Windows in one turn.
@@ -23,14 +25,16 @@ const TURN: u32 = 16;
 /// Windows after which a block that comes back no longer counts as one that should not have left.
 const SOON: u8 = 4;
 
-/// The part of a window's hard faults, in per cent, that must be of such blocks: to begin, and to go on.
+/// The part of a window's hard faults, in per cent, that must be of such blocks: to begin, and to
+/// go on.
 const BEGIN_PERCENT: usize = 50;
 const ON_PERCENT: usize = 30;
 
 /// The part of a window's hard faults that makes a thread one of those that wait.
 const WAITS_PART: usize = 8;
 
-/// The part of the time that a thread must run to keep its turn, in per cent, unless it waits for blocks.
+/// The part of the time that a thread must run to keep its turn, in per cent, unless it waits for
+/// blocks.
 const RUNS_PERCENT: u64 = 10;
 
 /// Victims that are passed over for one that leaves, at most.
@@ -50,8 +54,8 @@ struct Thread {
 #[derive(Debug)]
 pub struct Turns {
     window: usize,
-    /// For each block, in the lower half: the thread that touched it last, as far as known, plus one. In the upper half: the
-    /// window in which it left memory, modulo 16.
+    /// For each block, in the lower half: the thread that touched it last, as far as known, plus
+    /// one. In the upper half: the window in which it left memory, modulo 16.
     blocks: Sparse<u8>,
     threads: [Thread; MOST],
     /// Who has the turn, and for how many windows by now.
@@ -124,7 +128,8 @@ impl Turns {
         self.streamed += 1;
     }
 
-    /// A thread waits for a block. Whether a window has ended, so that the turn is to be [judged](Self::judge).
+    /// A thread waits for a block. Whether a window has ended, so that the turn is to be
+    /// [judged](Self::judge).
     pub fn waits(&mut self, block: u32, thread: u32) -> bool {
         let now = self.now();
         let note = self.blocks[block];
@@ -195,8 +200,8 @@ mod tests {
 
     const FRAMES: usize = 1024;
 
-    /// Threads that touch blocks at random, one million times in all, and pay 1 for a touch of what is in and 2000 for a fault: hard
-    /// faults, and how often the turn was held by each.
+    /// Threads that touch blocks at random, one million times in all, and pay 1 for a touch of what
+    /// is in and 2000 for a fault: hard faults, and how often the turn was held by each.
     fn play(policy: &str, threads: u32, block: impl Fn(u32, u32) -> u32, turns: bool) -> (usize, Vec<usize>) {
         let mut policy = by_name(policy, FRAMES).expect("a policy");
         let mut turns = turns.then(|| Turns::new(FRAMES));

@@ -188,7 +188,8 @@ fn a_part_that_is_touched_all_over_is_read_by_neighbourhoods() {
     assert!(pager.faults < 300 * 8, "{} faults for 300 neighbourhoods", pager.faults);
 }
 
-/// The most blocks that a scan has asked for beyond its last touch; each marker is touched, `late` or in time.
+/// The most blocks that a scan has asked for beyond its last touch; each marker is touched, `late`
+/// or in time.
 fn reach(policy: &mut dyn Prefetch, from: u32, late: bool) -> u32 {
     let (mut markers, mut asked, mut most) = (vec![from, from + 1], 0, 0);
     let mut at = 0;

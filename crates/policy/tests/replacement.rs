@@ -328,7 +328,8 @@ fn an_extent_in_use_comes_back_together() {
     assert!(next.iter().all(|block| !victims.contains(block)), "{next:?}");
 }
 
-/// A program that goes over more than memory holds, again and again: LRU finds nothing of it, each time.
+/// A program that goes over more than memory holds, again and again: LRU finds nothing of it, each
+/// time.
 #[test]
 fn rounds_over_more_than_memory_find_what_came_first() {
     let (frames, data, rounds) = (4000, 16_000, 5);

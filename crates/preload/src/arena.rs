@@ -1,7 +1,9 @@
 //! The arena: one range of addresses for all that is paged, and the pager over it.
 //!
-//! Its second part is the *wide* one: for reservations by the terabyte, of which a program opens little. Nobody may touch it but where it was opened: what is
-//! not in use there, and what was reserved and not opened, is one and the same to the kernel and to the pager, which do not look at it.
+//! Its second part is the *wide* one: for reservations by the terabyte, of which a program opens
+//! little. Nobody may touch it but where it was opened: what is not in use there, and what was
+//! reserved and not opened, is one and the same to the kernel and to the pager, which do not look
+//! at it.
 
 use crate::lock::Lock;
 use crate::ranges::Ranges;
@@ -22,22 +24,26 @@ const HUGE_FROM: usize = 8 << 20;
 /// Core dumps have so many bytes more, at a time: each time costs a system call.
 const DUMP_STEP: usize = 64 << 20;
 
-/// Bytes of the arena's first part at most, and of the whole. A mapping of half of the addresses that a process has would leave little room beside it.
+/// Bytes of the arena's first part at most, and of the whole. A mapping of half of the addresses
+/// that a process has would leave little room beside it.
 const FIRST_MOST: usize = 4 << 40;
 const MOST: usize = 32 << 40;
 
 /// What the arena's lock guards.
 pub struct Arena {
     pub ranges: Ranges,
-    /// Blocks that are not paged, because the program protected, locked or mapped over part of them.
+    /// Blocks that are not paged, because the program protected, locked or mapped over part of
+    /// them.
     loose: Spans,
-    /// Pages of them that the program may read and write, and that are odd even so: a fork's child is to find them empty,
+    /// Pages of them that the program may read and write, and that are odd even so: a fork's child
+    /// is to find them empty,
     wiped: Spans,
     /// or they are shared, a file's, locked, or have a key.
     kept: Spans,
     /// Those of them that the program mapped there. To the kernel they have nothing of the arena's.
     mapped: Spans,
-    /// Pages of them that are not simply readable and writable memory: that is why they are loose. Of the wide part, those in use.
+    /// Pages of them that are not simply readable and writable memory: that is why they are loose.
+    /// Of the wide part, those in use.
     odd: Spans,
     pub pager: Option<Pager>,
     /// Ranges that are counted by themselves.
@@ -70,7 +76,8 @@ pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     start_at: usize::MAX,
 });
 
-/// Where the arena lies, and its wide part begins: read without the lock, never changed after the start.
+/// Where the arena lies, and its wide part begins: read without the lock, never changed after the
+/// start.
 static START: AtomicUsize = AtomicUsize::new(0);
 static WIDE: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
@@ -101,8 +108,8 @@ pub fn whole() -> (usize, usize) {
     (from, END.load(Relaxed) - from)
 }
 
-/// Reserves the arena; its pager is started when more than `start_at` bytes are in use. `false` where the machine
-/// gives no such range.
+/// Reserves the arena; its pager is started when more than `start_at` bytes are in use. `false`
+/// where the machine gives no such range.
 pub fn open(block: usize, start_at: usize) -> bool {
     let align = 2 << 20;
     let most = terapage_pager::BLOCKS_MOST.saturating_mul(block).min(MOST) / align * align;
@@ -133,8 +140,8 @@ impl Arena {
     pub fn take(&mut self, len: usize, align: usize, zero: bool) -> Option<usize> {
         let at = self.ranges.take(len, align, zero)?;
         if !self.huge && self.ranges.used_bytes > HUGE_FROM {
-            // A program that grows is likely to be paged: frames that are neighbours in memory make fewer pieces for
-            // the device. Small ones are left as they would be.
+            // A program that grows is likely to be paged: frames that are neighbours in memory make
+            // fewer pieces for the device. Small ones are left as they would be.
             self.huge = true;
             let newest = at + len >= self.ranges.fresh();
             let from = if newest { at } else { self.ranges.fresh() };
@@ -146,7 +153,8 @@ impl Arena {
         Some(at)
     }
 
-    /// Whether the program's own limits let it have so many bytes more, being `data` (private and writable) or not.
+    /// Whether the program's own limits let it have so many bytes more, being `data` (private and
+    /// writable) or not.
     pub fn may_grow(&self, more: usize, data: bool) -> bool {
         let used = self.ranges.used_bytes;
         let closed = END.load(Relaxed) - WIDE.load(Relaxed);
@@ -178,7 +186,8 @@ impl Arena {
         // Until then what is given back stays, where its block is not all free.
         let rests = self.ranges.block_bytes - self.ranges.used_bytes;
         let is_due = self.pager.is_none() && self.in_use() + rests > self.start_at;
-        // The threads and descriptors of a child of vfork go with it, and its parent has this memory.
+        // The threads and descriptors of a child of vfork go with it, and its parent has this
+        // memory.
         if is_due && exit::is_owner() {
             self.start();
         }
@@ -193,7 +202,8 @@ impl Arena {
         let room = Room::make();
         let pager = process::start_pager();
         drop(room);
-        // The arena comes last: blocks are numbered in this order, and policies keep arrays by number.
+        // The arena comes last: blocks are numbered in this order, and policies keep arrays by
+        // number.
         for (start, len) in statics::ranges() {
             process::or_fail(pager.add_around(start, len, len, &self.loose.within(start, start + len)));
         }
@@ -206,11 +216,12 @@ impl Arena {
         self.set_forkable(false);
     }
 
-    /// Whether a fork copies paged memory. Only one that the pager hears of may: a child made behind its
-    /// back is to stop at the first touch, not to read zeros.
+    /// Whether a fork copies paged memory. Only one that the pager hears of may: a child made
+    /// behind its back is to stop at the first touch, not to read zeros.
     pub fn set_forkable(&self, forkable: bool) {
         let advice = if forkable { libc::MADV_DOFORK } else { libc::MADV_DONTFORK };
-        // What the program has mapped is as it wants it. The kernel refuses this for some (a device's registers, a ring of events), and goes no further.
+        // What the program has mapped is as it wants it. The kernel refuses this for some (a
+        // device's registers, a ring of events), and goes no further.
         for (from, to) in self.mapped.without(START.load(Relaxed), END.load(Relaxed)) {
             memory::advise(from, to - from, advice);
         }
@@ -247,7 +258,8 @@ impl Arena {
         self.count_by_region(at, to);
     }
 
-    /// Bytes that may stay in memory though nobody uses them: without a pager they count as the program's.
+    /// Bytes that may stay in memory though nobody uses them: without a pager they count as the
+    /// program's.
     fn most_dirty(&self) -> usize {
         match &self.pager {
             None => DIRTY_BYTES.min(self.start_at.saturating_sub(self.in_use())),
@@ -260,7 +272,8 @@ impl Arena {
         self.drop_bytes(at, to, libc::MADV_DONTNEED).ok();
     }
 
-    /// The same as the program asks for it (`MADV_DONTNEED` and its like). Of memory that is not paged the kernel may refuse it, as it does where that is locked.
+    /// The same as the program asks for it (`MADV_DONTNEED` and its like). Of memory that is not
+    /// paged the kernel may refuse it, as it does where that is locked.
     pub fn drop_bytes(&mut self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
         if self.pager.is_none() {
             return self.drop_unpaged(at, to, advice);
@@ -273,14 +286,16 @@ impl Arena {
             }
             // What is left of a block at either end is written, by this thread like any other.
             for (from, end) in [(from, first.min(end)), (last.max(first.min(end)), end)] {
-                // SAFETY: the program has asked for it; the pages are readable and writable where they are paged.
+                // SAFETY: the program has asked for it; the pages are readable and writable where
+                // they are paged.
                 unsafe { memory::bytes(from, end - from) }.fill(0);
             }
         }
         self.loose.within(at, to).into_iter().try_for_each(|(from, end)| self.drop_unpaged(from, end, advice))
     }
 
-    /// The same for what is not paged. What may be paged later goes at once: bytes that the kernel may take whenever it likes (`MADV_FREE`) would vanish then.
+    /// The same for what is not paged. What may be paged later goes at once: bytes that the kernel
+    /// may take whenever it likes (`MADV_FREE`) would vanish then.
     fn drop_unpaged(&self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
         let at_once = if advice == libc::MADV_FREE { libc::MADV_DONTNEED } else { advice };
         for (parts, advice) in [(self.kept.without(at, to), at_once), (self.kept.within(at, to), advice)] {
@@ -310,8 +325,8 @@ impl Arena {
         self.odd.within(at, to).iter().map(|(from, to)| to - from).sum()
     }
 
-    /// The parts of a range that are more than readable and writable memory, ascending and apart: a fork's child is to find them empty, or they are locked, or
-    /// have a key.
+    /// The parts of a range that are more than readable and writable memory, ascending and apart: a
+    /// fork's child is to find them empty, or they are locked, or have a key.
     pub fn special(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         let mut both = Spans::new();
         for (from, to) in self.wiped.within(at, to).into_iter().chain(self.kept.within(at, to)) {
@@ -334,7 +349,8 @@ impl Arena {
     pub fn extend(&mut self, at: usize, len: usize) -> bool {
         let Some(to) = self.ranges.end_of(at) else { return false };
         let edge = to.next_multiple_of(process::block());
-        // The rest of a wide range's last block cannot be touched, and that of a released one may be anything.
+        // The rest of a wide range's last block cannot be touched, and that of a released one may
+        // be anything.
         let is_odd = to < edge && self.is_loose(to);
         let extended = !is_wide(at) && !is_odd && self.ranges.extend(at, len);
         if extended && to < edge {
@@ -369,8 +385,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Pages of a range are readable and writable memory again, with the bytes that they had: pages the blocks
-    /// that have no odd page left.
+    /// Pages of a range are readable and writable memory again, with the bytes that they had: pages
+    /// the blocks that have no odd page left.
     pub fn readmit(&mut self, at: usize, to: usize) {
         for (from, to) in self.wiped.without(at, to) {
             for (from, to) in self.kept.without(from, to) {
@@ -410,8 +426,9 @@ impl Arena {
         parts.map(|(from, end)| (from.max(at), end.min(to))).collect()
     }
 
-    /// What was paged, and is not any more for the sake of a call that the kernel then refused, is paged again. It was readable and writable;
-    /// of several mappings the kernel may have changed some.
+    /// What was paged, and is not any more for the sake of a call that the kernel then refused, is
+    /// paged again. It was readable and writable; of several mappings the kernel may have changed
+    /// some.
     pub fn take_back(&mut self, parts: Vec<(usize, usize)>) {
         let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
         for (from, to) in parts {
@@ -431,7 +448,8 @@ impl Arena {
         }
     }
 
-    /// Stops paging every block that the range touches, until its pages are given back or mapped anew.
+    /// Stops paging every block that the range touches, until its pages are given back or mapped
+    /// anew.
     ///
     /// # Errors
     /// As for [`release`](Self::release).
@@ -460,7 +478,8 @@ impl Arena {
         self.mapped.remove(at, to);
     }
 
-    /// Whether a fork's child is to find pages of a range empty. Such pages are not paged: the kernel sees to it.
+    /// Whether a fork's child is to find pages of a range empty. Such pages are not paged: the
+    /// kernel sees to it.
     ///
     /// # Errors
     /// As for [`release`](Self::release).
@@ -498,7 +517,8 @@ impl Arena {
         }
     }
 
-    /// A fixed mapping was refused: what nobody uses of the range is fresh and paged, whatever the kernel has done to it by then.
+    /// A fixed mapping was refused: what nobody uses of the range is fresh and paged, whatever the
+    /// kernel has done to it by then.
     pub fn regain(&mut self, at: usize, to: usize) {
         for (from, end) in self.ranges.unused(at, to) {
             if !is_wide(from) {
@@ -518,7 +538,8 @@ impl Arena {
         }
     }
 
-    /// Takes `len` bytes of the wide part, which nobody may touch yet: it costs nothing but a note. `wanted`: the program has named a place.
+    /// Takes `len` bytes of the wide part, which nobody may touch yet: it costs nothing but a note.
+    /// `wanted`: the program has named a place.
     pub fn take_wide(&mut self, len: usize, wanted: bool) -> Option<usize> {
         if wanted && self.insists {
             return None;
@@ -533,7 +554,8 @@ impl Arena {
         Some(at)
     }
 
-    /// The program unmaps a range. Where it had named a place for it, and has not used it, it looks for that place.
+    /// The program unmaps a range. Where it had named a place for it, and has not used it, it looks
+    /// for that place.
     pub fn is_unmapped(&mut self, at: usize, to: usize) {
         if self.offered == Some((at, to)) {
             self.offered = None;
@@ -541,7 +563,8 @@ impl Arena {
         }
     }
 
-    /// A fixed mapping takes a range: whether it may. In the wide part, pages of the same blocks that nobody uses cannot be touched.
+    /// A fixed mapping takes a range: whether it may. In the wide part, pages of the same blocks
+    /// that nobody uses cannot be touched.
     pub fn claim(&mut self, at: usize, to: usize) -> bool {
         if !self.ranges.may_take(at, to) {
             return false;
@@ -559,7 +582,8 @@ impl Arena {
         true
     }
 
-    /// Where the first page of a range is that is the arena's, and not in use: the program has nothing there.
+    /// Where the first page of a range is that is the arena's, and not in use: the program has
+    /// nothing there.
     pub fn first_hole(&self, at: usize, to: usize) -> Option<usize> {
         self.holes(at, to).first().map(|&(from, _)| from)
     }
@@ -582,7 +606,8 @@ impl Arena {
         parts
     }
 
-    /// What the program has mapped in blocks of which it unmaps a part goes at once: it may be a file's, which has to know.
+    /// What the program has mapped in blocks of which it unmaps a part goes at once: it may be a
+    /// file's, which has to know.
     fn unmap_edges(&mut self, at: usize, to: usize) {
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block).min(to), (to / block * block).max(at));
@@ -615,8 +640,9 @@ impl Arena {
         }
     }
 
-    /// The rights of pages have been changed. In the wide part a core dump has those that may be touched: of others the kernel would look at each. All
-    /// that is closed is alike, so that the kernel has few mappings.
+    /// The rights of pages have been changed. In the wide part a core dump has those that may be
+    /// touched: of others the kernel would look at each. All that is closed is alike, so that the
+    /// kernel has few mappings.
     pub fn dress(&self, at: usize, to: usize, is_closed: bool) {
         if is_wide(at) {
             memory::advise(at, to - at, if is_closed { libc::MADV_DONTDUMP } else { libc::MADV_DODUMP });

@@ -1,8 +1,11 @@
 //! Callers of `malloc` whose memory is never paged.
 //!
-//! In the child of a fork the C library uses some of its own memory before there is a pager, when nobody could bring it:
-//! - the loader's (`ld.so`) lists of libraries and of their threads' variables, where the pager's thread begins;
-//! - the tables of threads' values (`pthread_setspecific`), which it clears for those that the child does not have.
+//! In the child of a fork the C library uses some of its own memory before there is a pager, when
+//! nobody could bring it:
+//! - the loader's (`ld.so`) lists of libraries and of their threads' variables, where the pager's
+//!   thread begins;
+//! - the tables of threads' values (`pthread_setspecific`), which it clears for those that the
+//!   child does not have.
 //!
 //! What else it uses there is [rehearsed](crate::fork).
 

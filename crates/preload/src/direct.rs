@@ -1,9 +1,11 @@
-//! Direct I/O with paged memory that nothing would keep in its place: it goes through memory that is not paged.
+//! Direct I/O with paged memory that nothing would keep in its place: it goes through memory that
+//! is not paged.
 //!
-//! - Before Linux 6.8 a block leaves the program by a copy, and nothing tells that a device is still writing into the page that
-//!   was copied: its bytes would be lost.
-//! - From 6.8 on a block leaves with its pages, and a page that is pinned refuses to. File systems on block devices pin the pages
-//!   of direct I/O; NFS, Ceph and others only hold them. They would read and write what is another block's by then.
+//! - Before Linux 6.8 a block leaves the program by a copy, and nothing tells that a device is
+//!   still writing into the page that was copied: its bytes would be lost.
+//! - From 6.8 on a block leaves with its pages, and a page that is pinned refuses to. File systems
+//!   on block devices pin the pages of direct I/O; NFS, Ceph and others only hold them. They would
+//!   read and write what is another block's by then.
 //!
 //! Only I/O that the caller waits for is seen here; `docs/pager.md` says what follows for other.
 
@@ -55,7 +57,8 @@ fn is_direct(flags: c_int) -> bool {
     flags >= 0 && flags & libc::O_DIRECT != 0
 }
 
-/// A pipe of packets is direct too. What goes into it is copied, and all pieces of one call are one packet.
+/// A pipe of packets is direct too. What goes into it is copied, and all pieces of one call are one
+/// packet.
 fn is_pipe(fd: c_int) -> bool {
     // SAFETY: plain data, for which zeros are a value.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -180,8 +183,9 @@ unsafe fn vector_around(
     Some(done)
 }
 
-/// Writes to another process's memory, or to its own. The kernel pins the pages that it writes to: where blocks are copied, it may write to one that has just
-/// been. What it reads instead, from its own memory, it writes as any system call does.
+/// Writes to another process's memory, or to its own. The kernel pins the pages that it writes to:
+/// where blocks are copied, it may write to one that has just been. What it reads instead, from its
+/// own memory, it writes as any system call does.
 ///
 /// # Safety
 /// As the C library has it.
@@ -206,8 +210,8 @@ pub unsafe extern "C" fn process_vm_writev(
     }
 }
 
-/// Functions of the C library's that are called past ours: a thread that waits in them can be cancelled, as it could not in a bare
-/// system call.
+/// Functions of the C library's that are called past ours: a thread that waits in them can be
+/// cancelled, as it could not in a bare system call.
 const NAMES: [&CStr; 14] = [
     c"read",
     c"write",
@@ -391,8 +395,8 @@ macro_rules! several {
     };
 }
 
-/// What programs call that are built with `_FORTIFY_SOURCE`: `room` is how long the buffer is known to be. The C library's own checks it, and ends the
-/// program, which is left to it.
+/// What programs call that are built with `_FORTIFY_SOURCE`: `room` is how long the buffer is known
+/// to be. The C library's own checks it, and ends the program, which is left to it.
 ///
 /// # Safety
 /// As the C library has it.
@@ -488,7 +492,8 @@ mod tests {
         assert!(written == bytes);
         file.seek(SeekFrom::Start(100)).unwrap();
         let mut got = vec![0; bytes.len()];
-        // SAFETY: as above. The file ends 700 bytes before the buffer does; no bytes are read behind its end.
+        // SAFETY: as above. The file ends 700 bytes before the buffer does; no bytes are read
+        // behind its end.
         unsafe {
             let into = got.as_mut_ptr().cast();
             assert_eq!(go_around(Way::Read, fd, into, 1000, HERE, 0), 1000);

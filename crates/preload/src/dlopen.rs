@@ -1,11 +1,12 @@
 //! `dlopen` without `RTLD_DEEPBIND`.
 //!
-//! With that flag a library, and all that it needs, looks for functions in itself and in what it was linked with before the rest of the program: its
-//! `free` would be the C library's, and get what our `malloc` gave. (PHP loads its extensions so.) So the flag is left out. Libraries meant for
-//! it do without where the sanitizers are, which have the same trouble.
+//! With that flag a library, and all that it needs, looks for functions in itself and in what it
+//! was linked with before the rest of the program: its `free` would be the C library's, and get
+//! what our `malloc` gave. (PHP loads its extensions so.) So the flag is left out. Libraries meant
+//! for it do without where the sanitizers are, which have the same trouble.
 //!
-//! The real function is jumped to, not called: the loader asks whom it returns to for the paths of that object, and for its
-//! namespace.
+//! The real function is jumped to, not called: the loader asks whom it returns to for the paths of
+//! that object, and for its namespace.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,4 +1,5 @@
-//! The end of the process: its counters go where `--stats` says; what must stay open stays open till then.
+//! The end of the process: its counters go where `--stats` says; what must stay open stays open
+//! till then.
 
 use crate::arena::ARENA;
 use crate::process;
@@ -97,8 +98,8 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// Where a file goes that each process of a run writes: the first to come has the name itself, others get their
-/// number behind it. A pipe has one name.
+/// Where a file goes that each process of a run writes: the first to come has the name itself,
+/// others get their number behind it. A pipe has one name.
 pub fn own_name(path: &Path) -> PathBuf {
     if path.is_file() { with_number(path) } else { path.to_owned() }
 }
@@ -114,7 +115,8 @@ fn write_stats() {
     let first = FIRST.load(SeqCst) == std::process::id();
     let counters = match &ARENA.lock().pager {
         Some(pager) => pager.counters().snapshot(),
-        // It never grew large enough to be paged, and says so, unless another process of the run has more to say.
+        // It never grew large enough to be paged, and says so, unless another process of the run
+        // has more to say.
         None if ROOT.load(SeqCst) == std::process::id() && !path.exists() => terapage_stats::Snapshot {
             pid: std::process::id().into(),
             budget_bytes: process::settings().map_or(0, |settings| settings.memory.0),
@@ -176,7 +178,8 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     if fd::is_ours(new) {
         return refuse();
     }
-    // SAFETY: the caller's promise. Where `dup3` is the only one, it refuses what `dup2` takes as done.
+    // SAFETY: the caller's promise. Where `dup3` is the only one, it refuses what `dup2` takes as
+    // done.
     unsafe {
         if old == new {
             return if libc::fcntl(old, libc::F_GETFD) < 0 { -1 } else { new };
@@ -196,8 +199,9 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_dup3, old as i64, new as i64, flags as i64) as c_int }
 }
 
-/// A call's flags without the one by which a thread gets descriptors of its own. The pager's threads work with the program's: where the program has one
-/// thread, nobody else does, and there is nothing to do. `None`: it has several, and is refused for want of memory.
+/// A call's flags without the one by which a thread gets descriptors of its own. The pager's
+/// threads work with the program's: where the program has one thread, nobody else does, and there
+/// is nothing to do. `None`: it has several, and is refused for want of memory.
 pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
     if flags & own == 0 || process::settings().is_none() {
         return Some(flags);

@@ -1,9 +1,10 @@
 //! Fork: the locks are taken and the pager stands still; the child gets a pager of its own.
 //!
-//! Until the child has one, nobody brings its pages: one that is not there would be a page of zeros, or a wait without end. The C
-//! library touches some before and while it begins the pager's thread: its streams, its locale, what the loader knows of
-//! threads. Many lie in small objects, which are paged. So all that is rehearsed in the parent, while the pager
-//! takes nothing out that need not leave. What [some](crate::callers) allocate is never paged.
+//! Until the child has one, nobody brings its pages: one that is not there would be a page of
+//! zeros, or a wait without end. The C library touches some before and while it begins the pager's
+//! thread: its streams, its locale, what the loader knows of threads. Many lie in small objects,
+//! which are paged. So all that is rehearsed in the parent, while the pager takes nothing out that
+//! need not leave. What [some](crate::callers) allocate is never paged.
 
 use crate::arena::{self, ARENA};
 use crate::lock::Lock;
@@ -16,7 +17,8 @@ use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
 use terapage_sys::{PAGE, last, memory};
 
-/// What a fork has in hand between its two halves; the forking thread's, which has the arena's lock.
+/// What a fork has in hand between its two halves; the forking thread's, which has the arena's
+/// lock.
 static FORKING: Lock<Option<InHand>> = Lock::new(None);
 
 struct InHand {
@@ -33,10 +35,12 @@ static READY: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 /// The C library's `fork`.
 static FORK: AtomicUsize = AtomicUsize::new(0);
 
-/// What a thread that begins reads of the locale: the tables of `ctype.h` (`_NL_CTYPE_CLASS`, `_NL_CTYPE_TOUPPER`, `_NL_CTYPE_TOLOWER`).
+/// What a thread that begins reads of the locale: the tables of `ctype.h` (`_NL_CTYPE_CLASS`,
+/// `_NL_CTYPE_TOUPPER`, `_NL_CTYPE_TOLOWER`).
 const CLASSES: [c_int; 3] = [0, 1, 3];
 
-/// Bytes of the stack that a fork uses below this library's own frames, and returns through above them before the child has a pager; generously.
+/// Bytes of the stack that a fork uses below this library's own frames, and returns through above
+/// them before the child has a pager; generously.
 const STACK_BELOW: usize = 32 << 10;
 const STACK_ABOVE: usize = 16 << 10;
 
@@ -47,7 +51,8 @@ const DESCRIPTOR: usize = 4 << 10;
 /// The thread that forks and holds the lock of the streams' list; 0: none.
 static STREAMS: AtomicU32 = AtomicU32::new(0);
 
-/// The C library's stream, as far as a fork's child touches it (`struct _IO_FILE`, whose layout is part of its ABI).
+/// The C library's stream, as far as a fork's child touches it (`struct _IO_FILE`, whose layout is
+/// part of its ABI).
 #[repr(C)]
 struct Stream {
     flags: c_int,
@@ -76,8 +81,9 @@ pub fn open() {
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// Signals wait until all is over: in a process with several threads, as the pager makes each, the C library's `fork` takes a lock around what it calls
-/// before and after, so that a handler that forks there would wait for its own thread.
+/// Signals wait until all is over: in a process with several threads, as the pager makes each, the
+/// C library's `fork` takes a lock around what it calls before and after, so that a handler that
+/// forks there would wait for its own thread.
 ///
 /// # Safety
 /// As the C library has it.
@@ -89,7 +95,8 @@ pub unsafe extern "C" fn fork() -> libc::pid_t {
     child
 }
 
-/// What can take memory of the program's own `malloc` is done here: once other libraries have been told of the fork, such a `malloc` may hold its locks for it.
+/// What can take memory of the program's own `malloc` is done here: once other libraries have been
+/// told of the fork, such a `malloc` may hold its locks for it.
 fn rehearsed_fork() -> libc::pid_t {
     if let Some(errno) = lacks() {
         return refuse(errno);
@@ -133,10 +140,12 @@ fn refuse(errno: c_int) -> libc::pid_t {
 /// Mappings that a child's pager makes, with some to spare.
 const MAPPINGS: usize = 20;
 
-/// Whether there is a pager, and a fork would stop it, or the child's, for want of what: the pipe between them, and what the latter opens before it closes
-/// its parent's; mappings; a number of its own.
+/// Whether there is a pager, and a fork would stop it, or the child's, for want of what: the pipe
+/// between them, and what the latter opens before it closes its parent's; mappings; a number of its
+/// own.
 fn lacks() -> Option<c_int> {
-    // Under the lock, as wherever room is made: another thread's fork would give its child the limit as it is for that moment.
+    // Under the lock, as wherever room is made: another thread's fork would give its child the
+    // limit as it is for that moment.
     let arena = ARENA.lock();
     if !arena.pager.as_ref()?.may_fork() {
         return Some(libc::EAGAIN);
@@ -157,9 +166,10 @@ unsafe extern "C" fn before() {
     let signals = thread::block_signals();
     let is_ready = is_ready();
     if is_ready || hold() {
-        // Before any other lock, and for as long: the C library takes it too, once the pager stands still, and another thread that
-        // had it then might wait for a page. (A thread may take it several times.)
-        // SAFETY: given back in the parent; made anew by the C library in the child.
+        // Before any other lock, and for as long: the C library takes it too, once the pager stands
+        // still, and another thread that had it then might wait for a page. (A thread may take it
+        // several times.) SAFETY: given back in the parent; made anew by the C library in the
+        // child.
         unsafe { _IO_list_lock() };
         STREAMS.store(thread::id(), SeqCst);
         if !is_ready {
@@ -203,8 +213,9 @@ fn let_go() {
     }
 }
 
-/// Begins threads that do nothing, as the child begins its pager's: so many at once, or fewer where there may be no more. `false`: fewer. Where
-/// children get a namespace of processes of their own (EINVAL), only they begin threads: there is no rehearsal.
+/// Begins threads that do nothing, as the child begins its pager's: so many at once, or fewer where
+/// there may be no more. `false`: fewer. Where children get a namespace of processes of their own
+/// (EINVAL), only they begin threads: there is no rehearsal.
 fn rehearse(threads: u32) -> bool {
     let (begun, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut barred = false;
@@ -233,10 +244,12 @@ fn rehearse(threads: u32) -> bool {
     count == threads || barred
 }
 
-/// Touches what the C library touches in the child before that has a pager, apart from [`rehearse`]. The caller has locked the streams'
-/// list, and the pager stands still but for what this brings in.
+/// Touches what the C library touches in the child before that has a pager, apart from
+/// [`rehearse`]. The caller has locked the streams' list, and the pager stands still but for what
+/// this brings in.
 fn touch() {
-    // SAFETY: the list does not change while it is locked, and its streams are what the ABI says; they are only read.
+    // SAFETY: the list does not change while it is locked, and its streams are what the ABI says;
+    // they are only read.
     unsafe {
         let mut at = _IO_iter_begin();
         while at != _IO_iter_end() {
@@ -264,8 +277,8 @@ fn touch() {
 /// Touches pages, as far as they are in use.
 fn touch_pages(from: usize, to: usize) {
     for at in (from / PAGE * PAGE..to).step_by(PAGE).filter(|&at| arena::may_be_paged(at, PAGE)) {
-        // It reads the signals at that place before it finds that there is nothing like this to be done with them (EINVAL), or finds no memory (EFAULT).
-        // SAFETY: it reads at most.
+        // It reads the signals at that place before it finds that there is nothing like this to be
+        // done with them (EINVAL), or finds no memory (EFAULT). SAFETY: it reads at most.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1_i64, at, 0_usize, 8_usize) };
     }
 }
@@ -289,7 +302,8 @@ unsafe extern "C" fn in_parent() {
         pager.after_fork_in_parent(forking);
         arena.set_forkable(false);
     }
-    // While signals still wait: a handler that forks would take this for its own, and the lock would be given back once for two times taken.
+    // While signals still wait: a handler that forks would take this for its own, and the lock
+    // would be given back once for two times taken.
     if STREAMS.compare_exchange(thread::id(), 0, SeqCst, SeqCst).is_ok() {
         // SAFETY: taken in `before`.
         unsafe { _IO_list_unlock() };

@@ -1,10 +1,11 @@
 //! malloc's family: small objects in heaps of the arena, large ones in ranges of their own.
 //!
-//! Each thread uses one of a few heaps, so that threads seldom wait for one another. Which heap a pointer
-//! belongs to is told by where it lies.
+//! Each thread uses one of a few heaps, so that threads seldom wait for one another. Which heap a
+//! pointer belongs to is told by where it lies.
 //!
-//! What [some](crate::callers) ask for is not paged: the functions that they call learn whom they return to. It is of the library's [own](crate::own)
-//! heap, as is all that the pager's threads ask for. What is not served at all goes to the [next](crate::next) allocator.
+//! What [some](crate::callers) ask for is not paged: the functions that they call learn whom they
+//! return to. It is of the library's [own](crate::own) heap, as is all that the pager's threads ask
+//! for. What is not served at all goes to the [next](crate::next) allocator.
 
 use crate::arena::{self, ARENA};
 use crate::callers::{self, is_unpaged};
@@ -24,8 +25,8 @@ const LARGE_ONLY: usize = 128 << 10;
 /// Heaps.
 const HEAPS: usize = 8;
 
-/// Before a large allocation: where its range begins and ends, and a mark. The program may map something over parts of it: then it is
-/// several ranges to the arena.
+/// Before a large allocation: where its range begins and ends, and a mark. The program may map
+/// something over parts of it: then it is several ranges to the arena.
 #[repr(C)]
 struct Header {
     start: usize,
@@ -98,8 +99,9 @@ pub fn open(mode: terapage_config::Heap) {
 
 /// Whether the program's `malloc` is ours, and not one of its own.
 pub fn stands_in() -> bool {
-    // In a program that is not position independent a name may stand for no more than its own jump to the function elsewhere. That is so for
-    // those whose addresses it takes: hardly for all of them.
+    // In a program that is not position independent a name may stand for no more than its own jump
+    // to the function elsewhere. That is so for those whose addresses it takes: hardly for all of
+    // them.
     let used = |name: &CStr| {
         // SAFETY: the name ends in a zero byte.
         let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -112,8 +114,8 @@ pub fn stands_in() -> bool {
     used.is_none_or(|used| used == object_of(malloc_for as *const c_void))
 }
 
-/// The heaps' locks, taken in order, for a fork: a bit for each. One that the thread has already it goes on with after the fork, in the parent and
-/// in the child: a signal's handler forks.
+/// The heaps' locks, taken in order, for a fork: a bit for each. One that the thread has already it
+/// goes on with after the fork, in the parent and in the child: a signal's handler forks.
 pub fn take_all() -> u32 {
     let mut taken = 0;
     for (number, heap) in ALL_HEAPS.iter().enumerate() {
@@ -137,7 +139,8 @@ fn heap_of(thread: usize) -> &'static Lock<Heap<Chunks>> {
     &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
 }
 
-/// Whether so many bytes more of the next allocator's are beyond the program's own limits. Of less it is not asked: it may have that at hand.
+/// Whether so many bytes more of the next allocator's are beyond the program's own limits. Of less
+/// it is not asked: it may have that at hand.
 fn exceeds(more: usize) -> bool {
     more >= LARGE_ONLY && limits::any() && !ARENA.lock().may_grow(more, true)
 }
@@ -178,14 +181,15 @@ fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// The range of a large allocation: where it begins and ends. `None`: it is none of ours, but the next allocator's, which maps memory like
-/// anybody else.
+/// The range of a large allocation: where it begins and ends. `None`: it is none of ours, but the
+/// next allocator's, which maps memory like anybody else.
 ///
 /// # Safety
 /// `at` is an object of the program's, and not freed.
 unsafe fn range_of(at: usize) -> Option<(usize, usize)> {
     let arena = ARENA.lock();
-    // What begins a range may be no object of ours, and what lies before that may not be there to read.
+    // What begins a range may be no object of ours, and what lies before that may not be there to
+    // read.
     let is_there = |&(from, to): &(usize, usize)| {
         at >= from + HEADER && (at < to || arena.odd_within(header_of(at) as usize, at).is_empty())
     };
@@ -251,7 +255,8 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     cleared(at, size, zero)
 }
 
-/// What any heap has left, where the program's own limits allow no more. (Heaps keep most of what was freed.)
+/// What any heap has left, where the program's own limits allow no more. (Heaps keep most of what
+/// was freed.)
 #[cold]
 fn reuse(size: usize, align: usize) -> *mut u8 {
     let found = ALL_HEAPS.iter().map(|heap| heap.lock().allocate(size, align)).find(|at| !at.is_null());

@@ -1,8 +1,9 @@
 //! Memory that the kernel would send without copying it: `vmsplice` and `MSG_ZEROCOPY`.
 //!
-//! A pipe or a socket then holds the very pages, and does not pin them, so nothing tells that they are in use: the block may
-//! leave, and its frame take another one's bytes, before they are read. (Swap keeps such a page, since it sees who
-//! holds it.) So what is spliced is copied first, and sockets have no such mode, as before Linux 4.14.
+//! A pipe or a socket then holds the very pages, and does not pin them, so nothing tells that they
+//! are in use: the block may leave, and its frame take another one's bytes, before they are read.
+//! (Swap keeps such a page, since it sees who holds it.) So what is spliced is copied first, and
+//! sockets have no such mode, as before Linux 4.14.
 
 use crate::direct::real_vmsplice as splice;
 use crate::{arena, process};
@@ -44,7 +45,8 @@ fn is_for_writing(fd: c_int) -> bool {
     flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
-/// Splices a copy of the first bytes, as many as a pipe that holds `most` can take. The pages of the copy are the pipe's then.
+/// Splices a copy of the first bytes, as many as a pipe that holds `most` can take. The pages of
+/// the copy are the pipe's then.
 unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -> ssize_t {
     let len = pieces.iter().fold(0, |sum: usize, piece| sum.saturating_add(piece.iov_len)).min(most);
     let size = len.max(1).next_multiple_of(PAGE);

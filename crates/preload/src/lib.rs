@@ -1,7 +1,7 @@
-//! The library that `terapage run` loads into a program: it stands in for malloc's and mmap's families, so
-//! that what they give lies in one range of addresses, the arena, and pages that once the
-//! program has grown to half its budget. A program that stays small never has a pager: no thread,
-//! no pool, no file; unless it has a `malloc` of its own.
+//! The library that `terapage run` loads into a program: it stands in for malloc's and mmap's
+//! families, so that what they give lies in one range of addresses, the arena, and pages that once
+//! the program has grown to half its budget. A program that stays small never has a pager: no
+//! thread, no pool, no file; unless it has a `malloc` of its own.
 //!
 //! The library's own allocations come from a heap of its own, which nothing pages.
 

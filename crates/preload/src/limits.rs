@@ -1,11 +1,13 @@
 //! Limits that a program sets on its own addresses (`RLIMIT_AS`) and data (`RLIMIT_DATA`).
 //!
-//! The kernel counts what this library reserves, terabytes, as the program's: below that it would refuse whatever comes next, a stack's next page too. So the
-//! kernel is given the asked limit and [`ASIDE`], with which it refuses nothing, and what the program asks `malloc`'s and `mmap`'s families for beyond the asked
-//! limit is refused here.
+//! The kernel counts what this library reserves, terabytes, as the program's: below that it would
+//! refuse whatever comes next, a stack's next page too. So the kernel is given the asked limit and
+//! [`ASIDE`], with which it refuses nothing, and what the program asks `malloc`'s and `mmap`'s
+//! families for beyond the asked limit is refused here.
 //!
-//! The kernel's limit also hands the asked one on: by `fork`, `vfork` and `posix_spawn`, and over `exec`, after which this library begins anew and takes
-//! [`ASIDE`] off. A limit below that is from before Terapage: it stays the kernel's, and what the library reserves counts.
+//! The kernel's limit also hands the asked one on: by `fork`, `vfork` and `posix_spawn`, and over
+//! `exec`, after which this library begins anew and takes [`ASIDE`] off. A limit below that is from
+//! before Terapage: it stays the kernel's, and what the library reserves counts.
 
 use crate::{exit, process, set_errno};
 use libc::{c_int, c_uint, pid_t, rlimit};
@@ -14,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_sys::file::Early;
 use terapage_sys::{PAGE, memory};
 
-/// What the kernel's limits are above the asked ones: all the addresses that a process of this library's can have.
+/// What the kernel's limits are above the asked ones: all the addresses that a process of this
+/// library's can have.
 const ASIDE: u64 = 1 << 47;
 
 const RESOURCES: [c_uint; 2] = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
@@ -27,8 +30,9 @@ const NONE: usize = usize::MAX;
 /// The soft limits as they were asked for.
 static SOFT: [AtomicUsize; 2] = [const { AtomicUsize::new(NONE) }; 2];
 
-/// Whether the program may have so many bytes more, being `data` (private and writable) or not. It has `arena` bytes of the arena: of all of it, and of the part
-/// that is data from the start; `closed` bytes are not, until the program opens them.
+/// Whether the program may have so many bytes more, being `data` (private and writable) or not. It
+/// has `arena` bytes of the arena: of all of it, and of the part that is data from the start;
+/// `closed` bytes are not, until the program opens them.
 pub fn allow(arena: [usize; 2], closed: usize, more: usize, data: bool) -> bool {
     if !any() {
         return true;
@@ -49,7 +53,8 @@ pub fn any() -> bool {
     SOFT.iter().any(|soft| soft.load(Relaxed) != NONE)
 }
 
-/// What the kernel counts for each limit. `None`: it does not say. Nothing is allocated: locks are held.
+/// What the kernel counts for each limit. `None`: it does not say. Nothing is allocated: locks are
+/// held.
 fn mapped() -> Option<[usize; 2]> {
     let mut text = [0u8; 128];
     let len = Early::open(c"/proc/thread-self/statm")?.read_at(&mut text, 0);

@@ -62,7 +62,8 @@ impl<T> Lock<T> {
         Lock::on(AtomicU32::new(0), 100, value)
     }
 
-    /// A lock during which no signal comes: a handler may do what takes it, and would wait for its own thread.
+    /// A lock during which no signal comes: a handler may do what takes it, and would wait for its
+    /// own thread.
     pub const fn quiet(value: T) -> Self {
         let mut lock = Lock::new(value);
         lock.quiet = true;
@@ -116,7 +117,8 @@ impl<T, W: Word> Lock<T, W> {
         }
     }
 
-    /// Whether the calling thread has it: then a signal's handler runs, and who was interrupted holds it.
+    /// Whether the calling thread has it: then a signal's handler runs, and who was interrupted
+    /// holds it.
     pub fn is_mine(&self) -> bool {
         // A thread sees what itself has written: only that can be its own name.
         self.holder.load(Relaxed) == thread::own_name()
@@ -132,7 +134,8 @@ impl<T, W: Word> Lock<T, W> {
         unsafe { &mut *self.value.get() }
     }
 
-    /// Makes the lock new, free, with another value; the old one is forgotten. For the child of a fork.
+    /// Makes the lock new, free, with another value; the old one is forgotten. For the child of a
+    /// fork.
     ///
     /// # Safety
     /// No thread holds the lock or waits for it, nor will one that did go on.
@@ -146,7 +149,8 @@ impl<T, W: Word> Lock<T, W> {
         self.state.swap(0, Release);
     }
 
-    /// Gives the lock back that [`take`](Self::take) took, in this process or, after a fork, in its child.
+    /// Gives the lock back that [`take`](Self::take) took, in this process or, after a fork, in its
+    /// child.
     pub fn give(&self) {
         // SAFETY: the holder's still.
         let signals = if self.quiet { unsafe { (*self.signals.get()).take() } } else { None };

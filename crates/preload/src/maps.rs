@@ -1,5 +1,5 @@
-//! mmap's family. Private anonymous memory that the program may read and write comes from the arena; on
-//! ranges of the arena the calls do what the kernel would, seen from the program.
+//! mmap's family. Private anonymous memory that the program may read and write comes from the
+//! arena; on ranges of the arena the calls do what the kernel would, seen from the program.
 
 use crate::arena::{self, ARENA};
 use crate::{limits, process, set_errno, statics};
@@ -26,7 +26,8 @@ fn refuse(errno: c_int) -> c_int {
 /// More addresses than any process can have: with five levels of tables.
 const ALL_ADDRESSES: usize = 1 << 56;
 
-/// Whether a range ends where no process has addresses. Nothing is done to such a one: rounded up to pages its length may be 0.
+/// Whether a range ends where no process has addresses. Nothing is done to such a one: rounded up
+/// to pages its length may be 0.
 pub fn is_beyond(at: usize, len: usize) -> bool {
     at.checked_add(len).is_none_or(|to| to > ALL_ADDRESSES)
 }
@@ -204,7 +205,8 @@ unsafe fn mmap_fixed(
     }
     let closes = is_reservation(usize::MAX, prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE));
     let paged = arena.paged_within(at, at + len);
-    // Each part that is not paged any more cuts mappings at both its ends, the new one too. Without room it is refused below, and nothing may be lost.
+    // Each part that is not paged any more cuts mappings at both its ends, the new one too. Without
+    // room it is refused below, and nothing may be lost.
     if closes && memory::has_room_for_mappings(2 * paged.len() + 4) {
         arena.drop_blocks(at, at + len);
     }
@@ -247,7 +249,8 @@ pub fn after_refusal(work: impl FnOnce()) {
     set_errno(error);
 }
 
-/// After a mapping over others that the kernel has refused: where it looked at the file first, what was there is there still.
+/// After a mapping over others that the kernel has refused: where it looked at the file first, what
+/// was there is there still.
 fn undo_fixed(arena: &mut arena::Arena, paged: Vec<(usize, usize)>) {
     if matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EBADF | libc::EACCES)) {
         undo(arena, paged);
@@ -291,7 +294,8 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     0
 }
 
-/// What a range has of static arrays is the kernel's from now on: it is locked, moved, unmapped or mapped over. Whether it has any.
+/// What a range has of static arrays is the kernel's from now on: it is locked, moved, unmapped or
+/// mapped over. Whether it has any.
 ///
 /// # Errors
 /// ENOMEM where the process may have no more mappings.
@@ -379,7 +383,8 @@ fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
     answer
 }
 
-/// After a call that the kernel has refused: what is not paged any more for its sake is paged again.
+/// After a call that the kernel has refused: what is not paged any more for its sake is paged
+/// again.
 fn undo(arena: &mut arena::Arena, paged: Vec<(usize, usize)>) {
     after_refusal(|| arena.take_back(paged));
 }
@@ -448,7 +453,8 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
             }
             kernel()
         }
-        // These are about how, not what; the pager sees to that itself, and of what is not paged the kernel.
+        // These are about how, not what; the pager sees to that itself, and of what is not paged
+        // the kernel.
         libc::MADV_COLD..=MADV_COLLAPSE if of_arena => {
             let odd = ARENA.lock().odd_within(from, to);
             // SAFETY: the caller's promise.
@@ -467,7 +473,8 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
     }
 }
 
-/// Advice by which bytes go, of a range that has parts of static arrays: the rest of it is the kernel's.
+/// Advice by which bytes go, of a range that has parts of static arrays: the rest of it is the
+/// kernel's.
 fn drop_static(at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
     let mut arena = ARENA.lock();
     let mut next = at;
@@ -531,14 +538,15 @@ pub unsafe extern "C" fn process_madvise(
     done
 }
 
-/// What stands for the calling thread or process without a descriptor, where the kernel knows it (`PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`,
-/// the latter by two numbers: `linux/pidfd.h`).
+/// What stands for the calling thread or process without a descriptor, where the kernel knows it
+/// (`PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`, the latter by two numbers: `linux/pidfd.h`).
 const SELVES: [c_int; 3] = [-10000, -10001, -20000];
 
 /// Whether a descriptor stands for the calling process, or one of its threads.
 ///
 /// # Errors
-/// That cannot be told while memory is paged, for want of descriptors: what the kernel would do then must not seem to be done.
+/// That cannot be told while memory is paged, for want of descriptors: what the kernel would do
+/// then must not seem to be done.
 fn is_own(process: c_int) -> Result<bool, c_int> {
     let _internal = thread::Internal::enter();
     if SELVES.contains(&process) {
@@ -605,10 +613,12 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
     answer
 }
 
-/// Where a thread with a stack of the program's has its descriptor: at the stack's end. (On some processors its thread-local variables come behind it.)
+/// Where a thread with a stack of the program's has its descriptor: at the stack's end. (On some
+/// processors its thread-local variables come behind it.)
 const DESCRIPTOR: usize = 16 << 10;
 
-/// When a thread ends, the kernel clears a word in its descriptor, by which others see the end, and cannot wait for a page then. So a descriptor is not paged.
+/// When a thread ends, the kernel clears a word in its descriptor, by which others see the end, and
+/// cannot wait for a page then. So a descriptor is not paged.
 ///
 /// # Safety
 /// As the C library has it.
@@ -637,7 +647,8 @@ pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     leave(from / PAGE * PAGE, to.next_multiple_of(PAGE))
 }
 
-/// Where the first page of a range is that is the arena's, and not in use: the program has nothing there.
+/// Where the first page of a range is that is the arena's, and not in use: the program has nothing
+/// there.
 fn first_hole(from: usize, to: usize) -> Option<usize> {
     arena::overlaps(from, to - from).then(|| ARENA.lock().first_hole(from, to)).flatten()
 }

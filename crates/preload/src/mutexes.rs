@@ -1,8 +1,9 @@
 //! Mutexes that the kernel writes to itself.
 //!
-//! Those that lend priority (`PTHREAD_PRIO_INHERIT`): where threads contend, the kernel changes the mutex's word in a way that cannot wait for a page
-//! (EFAULT, on which the C library ends the process). Robust ones: when their owner ends, the kernel goes over those that it has, and cannot wait
-//! any more. So neither is paged.
+//! Those that lend priority (`PTHREAD_PRIO_INHERIT`): where threads contend, the kernel changes the
+//! mutex's word in a way that cannot wait for a page (EFAULT, on which the C library ends the
+//! process). Robust ones: when their owner ends, the kernel goes over those that it has, and cannot
+//! wait any more. So neither is paged.
 
 use crate::maps::keep_in_memory;
 use std::ffi::c_int;
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds the real `pthread_mutex_init`, before the loader's lock can be held by a thread that waits for the pager.
+/// Finds the real `pthread_mutex_init`, before the loader's lock can be held by a thread that waits
+/// for the pager.
 pub fn find() {
     // SAFETY: the name ends in a zero byte.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_mutex_init".as_ptr()) };

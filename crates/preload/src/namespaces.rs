@@ -1,7 +1,7 @@
 //! Programs whose children get a namespace of processes of their own: those that begin containers.
 //!
-//! From then on Linux begins no thread in the process itself (EINVAL), so its pager is started before. A child of a fork is in the new namespace, and begins its
-//! pager's as ever.
+//! From then on Linux begins no thread in the process itself (EINVAL), so its pager is started
+//! before. A child of a fork is in the new namespace, and begins its pager's as ever.
 
 use crate::arena::ARENA;
 use crate::{exit, process};

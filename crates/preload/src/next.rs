@@ -1,6 +1,7 @@
-//! The allocator that the program would have without this library: the C library's, or one that stands before it (tcmalloc,
-//! jemalloc). It serves what is not paged by the user's wish (`--heap large`, `--heap off`). One that is not whole, so that its parts would
-//! mix with the C library's, is left alone: then that comes from the library's own heap.
+//! The allocator that the program would have without this library: the C library's, or one that
+//! stands before it (tcmalloc, jemalloc). It serves what is not paged by the user's wish
+//! (`--heap large`, `--heap off`). One that is not whole, so that its parts would mix with the C
+//! library's, is left alone: then that comes from the library's own heap.
 
 use crate::objects::object_of;
 use crate::own;
@@ -39,7 +40,8 @@ macro_rules! found {
     }};
 }
 
-/// `size` bytes at a multiple of 16 and of `align`, a power of two. Null, and `errno`: there are no more.
+/// `size` bytes at a multiple of 16 and of `align`, a power of two. Null, and `errno`: there are no
+/// more.
 pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     // SAFETY: any size will do.
     unsafe {
@@ -77,8 +79,8 @@ pub unsafe fn free(at: *mut u8) {
     }
 }
 
-/// Makes an object `size` bytes long, here or elsewhere. Null, and `errno`: there is no room, and it is as it was. `None`: nobody knows whose
-/// it is.
+/// Makes an object `size` bytes long, here or elsewhere. Null, and `errno`: there is no room, and
+/// it is as it was. `None`: nobody knows whose it is.
 ///
 /// # Safety
 /// As for [`free`].

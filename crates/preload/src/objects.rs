@@ -75,8 +75,8 @@ unsafe extern "C" {
 /// The symbol in whose bytes an address lies, and where these begin. `None`: nobody knows.
 pub fn symbol_of(at: *const c_void) -> Option<(usize, libc::Elf64_Sym)> {
     let mut symbol: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the description is plain data, for which zeros are a value; both are ours to write to. The symbol is the loader's, which
-    // keeps it as long as the object is loaded.
+    // SAFETY: the description is plain data, for which zeros are a value; both are ours to write
+    // to. The symbol is the loader's, which keeps it as long as the object is loaded.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         if dladdr1(at, &raw mut info, &raw mut symbol, RTLD_DL_SYMENT) == 0 || symbol.is_null() {
@@ -86,7 +86,8 @@ pub fn symbol_of(at: *const c_void) -> Option<(usize, libc::Elf64_Sym)> {
     }
 }
 
-/// Whether the object in which an address lies has a function there, and not a jump to one elsewhere.
+/// Whether the object in which an address lies has a function there, and not a jump to one
+/// elsewhere.
 pub fn is_defined(at: *const c_void) -> bool {
     symbol_of(at).is_none_or(|(_, symbol)| symbol.st_shndx != SHN_UNDEF)
 }

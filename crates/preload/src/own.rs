@@ -1,8 +1,8 @@
 //! The library's own heap: memory that nothing pages, and that no other `malloc` gives.
 //!
-//! The pager must not wait for itself, so what it uses may not be paged. The C library's heap would do, but it cannot be asked
-//! for by name: tcmalloc, jemalloc and others, as libraries or within the program, define `__libc_malloc` too, and what they
-//! give lies in memory that is paged.
+//! The pager must not wait for itself, so what it uses may not be paged. The C library's heap would
+//! do, but it cannot be asked for by name: tcmalloc, jemalloc and others, as libraries or within
+//! the program, define `__libc_malloc` too, and what they give lies in memory that is paged.
 //!
 //! It is the [global allocator](Own) of the library; and `malloc`'s, for what must not be paged.
 
@@ -16,15 +16,16 @@ use terapage_sys::{PAGE, memory};
 
 /// Addresses that the heap may fill. Large tables are elsewhere, so it will not.
 const MOST: usize = 1 << 30;
-/// The least, and the part of the addresses that it takes where those are limited (`ulimit -v`): the arena wants the rest.
+/// The least, and the part of the addresses that it takes where those are limited (`ulimit -v`):
+/// the arena wants the rest.
 const LEAST: usize = 16 << 20;
 const PART_OF_LIMIT: usize = 64;
 
 /// Addresses are taken in steps of so many bytes.
 const STEP: usize = 256 << 10;
 
-/// The library's own objects of at least so many bytes are mappings by themselves: tables that grow by moving. Where there may be no more mappings they
-/// are the heap's, like others.
+/// The library's own objects of at least so many bytes are mappings by themselves: tables that grow
+/// by moving. Where there may be no more mappings they are the heap's, like others.
 const LARGE: usize = 1 << 20;
 
 /// Where the heap lies, and how far it is filled.
@@ -32,7 +33,8 @@ static FROM: AtomicUsize = AtomicUsize::new(0);
 static FILLED: AtomicUsize = AtomicUsize::new(0);
 static TO: AtomicUsize = AtomicUsize::new(0);
 
-/// Its memory: one range, filled from the front, of which nothing goes back. Used under the heap's lock.
+/// Its memory: one range, filled from the front, of which nothing goes back. Used under the heap's
+/// lock.
 struct Room;
 
 // SAFETY: the ranges are parts of one reservation, each given once.
@@ -68,11 +70,13 @@ fn open() {
 
 static HEAP: Lock<Dlmalloc<Growing<Room>>> = Lock::quiet(Dlmalloc::new_with_allocator(Growing(Room)));
 
-/// Objects that lie before this are of the process that forked this one: they may be used, but not given back.
+/// Objects that lie before this are of the process that forked this one: they may be used, but not
+/// given back.
 static INHERITED: AtomicUsize = AtomicUsize::new(0);
 
-/// Begins anew, in the child of a fork. Nobody can stop the parent's pager from allocating just then: it brings what the forking thread
-/// touches. So the heap may be in the midst of a change, and its lock may be held for good. What it gave is left alone.
+/// Begins anew, in the child of a fork. Nobody can stop the parent's pager from allocating just
+/// then: it brings what the forking thread touches. So the heap may be in the midst of a change,
+/// and its lock may be held for good. What it gave is left alone.
 ///
 /// # Safety
 /// There is one thread.
@@ -115,7 +119,8 @@ pub unsafe fn free(at: *mut u8) {
     }
 }
 
-/// Makes an object that is aligned to 16 `size` bytes long, here or elsewhere. Null: there is no room, and it is as it was.
+/// Makes an object that is aligned to 16 `size` bytes long, here or elsewhere. Null: there is no
+/// room, and it is as it was.
 ///
 /// # Safety
 /// As for [`free`].
@@ -137,8 +142,8 @@ pub unsafe fn resize(at: *mut u8, size: usize) -> *mut u8 {
 /// # Safety
 /// As for [`free`].
 pub unsafe fn usable(at: *mut u8) -> usize {
-    // dlmalloc's head, a word before the object: its size with that word, and in the lowest three bits marks.
-    // SAFETY: the caller's promise.
+    // dlmalloc's head, a word before the object: its size with that word, and in the lowest three
+    // bits marks. SAFETY: the caller's promise.
     let head = unsafe { *at.cast::<usize>().sub(1) };
     (head & !7) - size_of::<usize>()
 }
@@ -150,7 +155,8 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= PAGE
 }
 
-// SAFETY: `Dlmalloc` keeps the contract, and so does the kernel, for whole pages. A layout tells which of the two it was.
+// SAFETY: `Dlmalloc` keeps the contract, and so does the kernel, for whole pages. A layout tells
+// which of the two it was.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout)
@@ -250,7 +256,8 @@ mod tests {
     #[test]
     fn a_child_leaves_alone_what_it_inherits() {
         let old: Vec<*mut u8> = (0..100).map(|_| allocate(100, 16, false)).collect();
-        // SAFETY: the objects are as long as is said; the child uses nothing but this heap, and ends.
+        // SAFETY: the objects are as long as is said; the child uses nothing but this heap, and
+        // ends.
         unsafe {
             old.iter().for_each(|at| at.write_bytes(7, 100));
             let child = libc::fork();

@@ -6,7 +6,8 @@ use terapage_sys::memory;
 /// What only asks.
 const ASKS: c_ulong = 0xffff_ffff;
 
-/// From then on the library's own memory is mapped as before, or the kernel would move no page between it and the program's.
+/// From then on the library's own memory is mapped as before, or the kernel would move no page
+/// between it and the program's.
 ///
 /// # Safety
 /// As the C library has it.

@@ -1,7 +1,9 @@
 //! Programs that begin as root and go on as somebody else: servers.
 //!
-//! A process without privileges may not make a userfaultfd, where the machine has not been told otherwise. But it needs one when it grows, and each child that it
-//! forks needs one. The device `/dev/userfaultfd`, once open, makes them for whoever has it. So it is opened just before the program gives up what it takes.
+//! A process without privileges may not make a userfaultfd, where the machine has not been told
+//! otherwise. But it needs one when it grows, and each child that it forks needs one. The device
+//! `/dev/userfaultfd`, once open, makes them for whoever has it. So it is opened just before the
+//! program gives up what it takes.
 
 use crate::{process, set_errno};
 use libc::{c_int, uid_t};

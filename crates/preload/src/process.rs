@@ -9,8 +9,8 @@ use terapage_pager::{Options, Pager};
 use terapage_sys::fd::Room;
 use terapage_sys::{last, thread};
 
-/// A block where `--block auto` leaves the choice: large enough that a scan runs at the device's speed, with
-/// neighbours moved together; small enough for random touches.
+/// A block where `--block auto` leaves the choice: large enough that a scan runs at the device's
+/// speed, with neighbours moved together; small enough for random touches.
 const AUTO_BLOCK: usize = 16 << 10;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -29,7 +29,8 @@ fn budget() -> usize {
     settings().map_or(0, |settings| settings.memory.0 as usize)
 }
 
-// The loader calls it with the program's arguments before any other library's initialisation (`-z initfirst`).
+// The loader calls it with the program's arguments before any other library's initialisation
+// (`-z initfirst`).
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
@@ -102,8 +103,9 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     });
     let mut arena = arena::ARENA.lock();
     if !heap::stands_in() {
-        // To begin a thread takes memory of the program's own `malloc`, which may ask for more while it holds a lock: then it is too late.
-        // What it maps meanwhile is not paged, so the pager's threads do not wait for themselves.
+        // To begin a thread takes memory of the program's own `malloc`, which may ask for more
+        // while it holds a lock: then it is too late. What it maps meanwhile is not paged, so the
+        // pager's threads do not wait for themselves.
         arena.start();
     }
     arena.start_if_due();
@@ -122,7 +124,8 @@ struct Hidden {
     soft_per_mille: Option<usize>,
     spin_us: Option<u64>,
     no_turns: bool,
-    /// Paging starts when more bytes than this are in use: a recording is to see a program's first touches.
+    /// Paging starts when more bytes than this are in use: a recording is to see a program's first
+    /// touches.
     start_bytes: Option<usize>,
 }
 

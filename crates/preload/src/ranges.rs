@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// Bytes at either end of the wide part that are never given out: no range lies in both parts, or at the arena's end.
+/// Bytes at either end of the wide part that are never given out: no range lies in both parts, or
+/// at the arena's end.
 pub const MARGIN: usize = 2 << 20;
 
-/// Ranges of the arena. Space is given out in whole blocks; it can come back by the page. The arena has two parts: what lies from `end` on is the wide
-/// one, of which the program opens little.
+/// Ranges of the arena. Space is given out in whole blocks; it can come back by the page. The arena
+/// has two parts: what lies from `end` on is the wide one, of which the program opens little.
 pub struct Ranges {
     /// Of the first part.
     end: usize,
@@ -245,8 +246,8 @@ impl Ranges {
         self.used.range(..to).next_back().is_some_and(|(_, &end)| end > at)
     }
 
-    /// Gives the pages from `at` to `to` back, those that were in use. `freed` hears of each range of blocks that
-    /// nobody uses any more; they are in neither list until [`put`](Self::put).
+    /// Gives the pages from `at` to `to` back, those that were in use. `freed` hears of each range
+    /// of blocks that nobody uses any more; they are in neither list until [`put`](Self::put).
     pub fn give(&mut self, at: usize, to: usize, mut freed: impl FnMut(usize, usize)) {
         if at >= to {
             return;
@@ -435,7 +436,8 @@ mod tests {
         assert_eq!(freed, [(at, at + 48 * K)]);
         assert_eq!((ranges.wide_bytes(), ranges.used_bytes), (16 * K, 32 * K));
         ranges.put(at, at + 48 * K, true);
-        // What came back is for none but wide ranges, and what was taken exactly is not given out again.
+        // What came back is for none but wide ranges, and what was taken exactly is not given out
+        // again.
         assert_eq!(ranges.take(16 * K, 1, true), Some(0x10_4000));
         ranges.take_exactly(at + 4 * K, at + 8 * K);
         assert_eq!(ranges.unused(at, next), [(at, at + 4 * K), (at + 8 * K, next)]);

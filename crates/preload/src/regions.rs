@@ -1,7 +1,8 @@
-//! What the program's memory is called where it is counted by region: static arrays by the object that has them,
-//! large ranges of the arena by their address, and the rest of it, the heap.
+//! What the program's memory is called where it is counted by region: static arrays by the object
+//! that has them, large ranges of the arena by their address, and the rest of it, the heap.
 //!
-//! Only ranges so large that to fill them takes long are told to the pager, so that its being told costs nothing beside.
+//! Only ranges so large that to fill them takes long are told to the pager, so that its being told
+//! costs nothing beside.
 
 use crate::arena::{self, Arena};
 use crate::{process, statics};
@@ -108,7 +109,8 @@ impl Arena {
         self.named[index].odd = odd;
     }
 
-    /// There were `before` odd bytes, and are `after` now; those that came or went lie in the same range in use as `at`.
+    /// There were `before` odd bytes, and are `after` now; those that came or went lie in the same
+    /// range in use as `at`.
     pub fn count_odd(&mut self, at: usize, before: usize, after: usize) {
         let Some(pager) = &self.pager else { return };
         let Some(named) = self.named.iter_mut().find(|named| at >= named.from && at < named.end) else {

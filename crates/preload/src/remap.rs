@@ -31,7 +31,8 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
     // SAFETY: the caller's promise; the blocks are not paged any more.
     let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
     if moved != failed() {
-        // Whatever it is. It may come from the arena, aside, as what only a fork that the pager hears of copies.
+        // Whatever it is. It may come from the arena, aside, as what only a fork that the pager
+        // hears of copies.
         memory::advise(new, to - new, libc::MADV_DOFORK);
         arena.keep_mapped(new, to);
         arena.ranges.take_exactly(new, to);
@@ -42,8 +43,9 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
     moved
 }
 
-/// Moves pages of the arena that are the kernel's. They leave the arena, or go to a place in it that the program names. What was there stays mapped
-/// until the arena puts its own memory there: a hole could become somebody else's mapping.
+/// Moves pages of the arena that are the kernel's. They leave the arena, or go to a place in it
+/// that the program names. What was there stays mapped until the arena puts its own memory there: a
+/// hole could become somebody else's mapping.
 unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
     let (keep, may_move) = (libc::MREMAP_DONTUNMAP, libc::MREMAP_MAYMOVE);
     // SAFETY: the caller's promise; the kernel chooses the place.
@@ -66,7 +68,8 @@ unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, n
         unsafe { kernel_mremap(aside as usize, old_len, old_len, may_move | libc::MREMAP_FIXED, old) };
     } else {
         if !arena::overlaps(moved as usize, new_len) {
-            // What lies in the arena is not copied by a fork that the pager does not hear of, and is in core dumps where it is in use: here it is like any other.
+            // What lies in the arena is not copied by a fork that the pager does not hear of, and
+            // is in core dumps where it is in use: here it is like any other.
             memory::advise(moved as usize, new_len, libc::MADV_DOFORK);
             memory::advise(moved as usize, new_len, libc::MADV_DODUMP);
         }
@@ -77,7 +80,8 @@ unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, n
     moved
 }
 
-/// The kernel's mappings in a range, from and to, if it has nothing but readable and writable private memory there.
+/// The kernel's mappings in a range, from and to, if it has nothing but readable and writable
+/// private memory there.
 fn plain_mappings(from: usize, to: usize) -> Option<Vec<(usize, usize)>> {
     let _internal = thread::Internal::enter();
     let maps = std::fs::read_to_string("/proc/thread-self/maps").ok()?;
@@ -90,7 +94,8 @@ fn plain_mappings(from: usize, to: usize) -> Option<Vec<(usize, usize)>> {
         if end <= from || start >= to {
             continue;
         }
-        // The fields are the range, the rights, the offset, the device and the file's number (proc(5)).
+        // The fields are the range, the rights, the offset, the device and the file's number
+        // (proc(5)).
         if words.next() != Some("rw-p") || words.nth(2) != Some("0") {
             return None;
         }
@@ -102,7 +107,8 @@ fn plain_mappings(from: usize, to: usize) -> Option<Vec<(usize, usize)>> {
 /// Mappings that there may be for a moment for each that is moved.
 const MAPPINGS: usize = 4;
 
-/// What of a range that the kernel has as several `mappings` is locked, has a key, or is to be empty in a child: part by part, each in one of them.
+/// What of a range that the kernel has as several `mappings` is locked, has a key, or is to be
+/// empty in a child: part by part, each in one of them.
 fn special_parts(from: usize, to: usize, mappings: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let special = ARENA.lock().special(from, to);
     let within = |&(start, end): &(usize, usize)| {
@@ -112,8 +118,9 @@ fn special_parts(from: usize, to: usize, mappings: &[(usize, usize)]) -> Vec<(us
     special.iter().flat_map(within).collect()
 }
 
-/// Moves these parts of a range one by one, so that they stay what they are, and copies the rest, as far as it may be anything but zero: where it goes is. The pages at `from` stay mapped. What has moved in
-/// part cannot be told to the program, which is stopped then.
+/// Moves these parts of a range one by one, so that they stay what they are, and copies the rest,
+/// as far as it may be anything but zero: where it goes is. The pages at `from` stay mapped. What
+/// has moved in part cannot be told to the program, which is stopped then.
 ///
 /// # Safety
 /// Both ranges are the program's, and apart.
@@ -244,7 +251,8 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
             return moved;
         }
     }
-    // To the kernel these are several mappings: a part was locked once, or they came from several places.
+    // To the kernel these are several mappings: a part was locked once, or they came from several
+    // places.
     let mappings = if odd > 0 { plain_mappings(from, from + old_len) } else { Some(Vec::new()) };
     let Some(mappings) = mappings else {
         set_errno(libc::EFAULT);

@@ -1,4 +1,5 @@
-//! Sanitizers: their runtimes stand in for the C library's functions, as this library does, and have the memory to themselves.
+//! Sanitizers: their runtimes stand in for the C library's functions, as this library does, and
+//! have the memory to themselves.
 
 use crate::heap;
 use memchr::memmem;
@@ -9,11 +10,12 @@ const NAMES: [&str; 5] = ["__asan_init", "__hwasan_init", "__lsan_init", "__msan
 
 /// Bytes that are looked at together.
 const PART: usize = 64 << 10;
-/// Names of symbols, in bytes, that are looked through at most: more take longer than a program should wait for its begin.
+/// Names of symbols, in bytes, that are looked through at most: more take longer than a program
+/// should wait for its begin.
 const MOST: u64 = 64 << 20;
 
-/// Where a symbol is, or 0: looked up by the loader when it loads this library. (`dlsym` takes memory to say that there is none: that of the program's own
-/// `malloc`, which may not have begun.)
+/// Where a symbol is, or 0: looked up by the loader when it loads this library. (`dlsym` takes
+/// memory to say that there is none: that of the program's own `malloc`, which may not have begun.)
 macro_rules! weak {
     ($name:literal) => {{
         let at: usize;
@@ -48,7 +50,8 @@ pub fn any() -> bool {
         weak!("__msan_init"),
         weak!("__tsan_init"),
     ];
-    // A runtime that is linked into the program shows the loader its `malloc`, and not always its begin.
+    // A runtime that is linked into the program shows the loader its `malloc`, and not always its
+    // begin.
     loaded != [0; 5] || !heap::stands_in() && is_linked_in()
 }
 
@@ -57,7 +60,8 @@ fn is_linked_in() -> bool {
     Early::open(c"/proc/self/exe").and_then(|file| names_one(&file)).unwrap_or(false)
 }
 
-/// Whether the symbols of a 64-bit ELF file have the begin of a runtime; `None` for what is no such file, or has no symbols left.
+/// Whether the symbols of a 64-bit ELF file have the begin of a runtime; `None` for what is no such
+/// file, or has no symbols left.
 fn names_one(file: &Early) -> Option<bool> {
     const SYMBOLS: u32 = 2;
     let head = read::<64>(file, 0)?;

@@ -1,7 +1,7 @@
 //! `shmat` and `shmdt`: System V shared memory at a place that is paged.
 //!
-//! To the kernel the arena is there already, also where nobody uses it. So a segment is attached elsewhere and moved to its place, which is not
-//! paged from then on.
+//! To the kernel the arena is there already, also where nobody uses it. So a segment is attached
+//! elsewhere and moved to its place, which is not paged from then on.
 
 use crate::arena::{self, ARENA};
 use crate::maps::{after_refusal, failed, is_beyond};
@@ -28,8 +28,9 @@ fn segment_bytes(id: c_int) -> usize {
     if unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut about) } == 0 { about.shm_segsz } else { 0 }
 }
 
-/// Where the segment lies that is attached at an address, from and to: in parts, where the program has done something to some. As the kernel has it, the first
-/// mapping that lies as far behind the address as in its segment says which that is.
+/// Where the segment lies that is attached at an address, from and to: in parts, where the program
+/// has done something to some. As the kernel has it, the first mapping that lies as far behind the
+/// address as in its segment says which that is.
 fn attached(at: usize) -> Vec<(usize, usize)> {
     let _internal = thread::Internal::enter();
     let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();
@@ -85,7 +86,8 @@ pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *m
     moved
 }
 
-/// Moves a segment that was attached just now. `replaces`: whatever is there; else only where nobody uses the place.
+/// Moves a segment that was attached just now. `replaces`: whatever is there; else only where
+/// nobody uses the place.
 unsafe fn move_to(aside: *mut c_void, place: usize, replaces: bool) -> *mut c_void {
     // It may be longer than the program has asked for: it consists of huge pages then.
     let Some(&(_, end)) = attached(aside as usize).last() else {

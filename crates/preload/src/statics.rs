@@ -18,7 +18,8 @@ struct Arrays {
 
 static RANGES: OnceLock<Vec<Arrays>> = OnceLock::new();
 
-/// Finds them: the anonymous part of each segment of data, in whole blocks, behind what the loader has sealed.
+/// Finds them: the anonymous part of each segment of data, in whole blocks, behind what the loader
+/// has sealed.
 pub fn find(block: usize) {
     let mut found = Vec::new();
     each_segment(|segment| {

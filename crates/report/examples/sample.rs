@@ -1,4 +1,5 @@
-//! Writes a study with each kind of plot, each mark and awkward values, as JSON: what `tests/report/run` renders.
+//! Writes a study with each kind of plot, each mark and awkward values, as JSON: what
+//! `tests/report/run` renders.
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X, to_json};
 
 fn axis(name: &str, unit: &str, log: bool) -> Axis {

@@ -13,7 +13,8 @@ pub fn to_json(study: &Study) -> String {
     text + "\n"
 }
 
-/// Reads what [`to_json`] wrote; `null` in a point is not-a-number. Fields that are absent are empty.
+/// Reads what [`to_json`] wrote; `null` in a point is not-a-number. Fields that are absent are
+/// empty.
 ///
 /// # Errors
 /// Where the text is not JSON, or not a study.

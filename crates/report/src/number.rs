@@ -24,7 +24,8 @@ const BYTE_RATES: [(f64, &str); 6] = [
 const TIMES: [(f64, &str); 4] = [(1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")];
 const COUNTS: [(f64, &str); 5] = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")];
 
-/// From here on counts are written with a prefix: below, 2013 is more likely a year than 2 thousand of something.
+/// From here on counts are written with a prefix: below, 2013 is more likely a year than 2 thousand
+/// of something.
 const COUNTS_FROM: f64 = 10_000.0;
 
 /// What is known about a unit.
@@ -94,14 +95,16 @@ fn times(second: f64) -> Vec<Step> {
     TIMES.iter().map(|(times, symbol)| ((times / second * 1e9).round() / 1e9, *symbol)).collect()
 }
 
-/// Whether a unit is a thing that is counted (`requests`, `IOPS`), so that a prefix can go before it.
+/// Whether a unit is a thing that is counted (`requests`, `IOPS`), so that a prefix can go before
+/// it.
 fn is_count(name: &str) -> bool {
     let word = name.strip_suffix("/s").unwrap_or(name);
     let plain = word.len() > 3 && word.chars().all(|letter| letter.is_ascii_lowercase() || letter == ' ');
     name.is_empty() || plain || matches!(word, "IOPS" | "FLOPS" | "Hz" | "IO" | "I/Os" | "1")
 }
 
-/// A number rounded to so many significant digits, its thousands set apart: `1,234`, `0.012`, `1.5e-9`.
+/// A number rounded to so many significant digits, its thousands set apart: `1,234`, `0.012`,
+/// `1.5e-9`.
 pub fn number(value: f64, digits: usize) -> String {
     if value.is_nan() {
         return "n/a".into();
@@ -145,7 +148,8 @@ fn grouped(number: &str) -> String {
 /// Units of sizes and times that stand behind a number in a table's cell.
 const CELL_UNITS: [&str; 11] = ["KiB", "MiB", "GiB", "TiB", "B", "ns", "us", "µs", "ms", "s", "h"];
 
-/// Whether a table's cell is a number: `1,234`, `-0.5`, `+6.7%`, `1.5e-9`, `2.1x`, `883 ±15`, `8.1 KiB`.
+/// Whether a table's cell is a number: `1,234`, `-0.5`, `+6.7%`, `1.5e-9`, `2.1x`, `883 ±15`,
+/// `8.1 KiB`.
 pub fn is_number(cell: &str) -> bool {
     let cell = match cell.split_once('±') {
         Some((value, margin)) if !value.trim().is_empty() && is_number(margin) => value,
@@ -160,7 +164,8 @@ pub fn is_number(cell: &str) -> bool {
     cell.starts_with(|first: char| first.is_ascii_digit()) && cell.replace(',', "").parse::<f64>().is_ok()
 }
 
-/// Which columns of a table hold numbers: those where at least half of the cells that say anything do.
+/// Which columns of a table hold numbers: those where at least half of the cells that say anything
+/// do.
 pub fn number_columns(columns: usize, rows: &[Vec<String>]) -> Vec<bool> {
     let is_silent = |cell: &&String| matches!(cell.trim(), "" | "-" | "–" | "n/a");
     let holds = |column: usize| {

@@ -31,13 +31,15 @@ pub enum Spread {
 }
 
 impl Scale {
-    /// A range that holds the values and ends on round numbers. Values that cannot be drawn do not count.
-    /// A linear one begins at zero where `from_zero`, and where the values reach more than half way down to it.
+    /// A range that holds the values and ends on round numbers. Values that cannot be drawn do not
+    /// count. A linear one begins at zero where `from_zero`, and where the values reach more than
+    /// half way down to it.
     pub fn fit(values: impl IntoIterator<Item = f64>, spread: Spread, from_zero: bool) -> Scale {
         let log = spread != Spread::Linear;
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.into_iter().filter(|value| can_be_drawn(*value, log)) {
-            // What is next to nothing is nothing: steps between such values would not be numbers any more.
+            // What is next to nothing is nothing: steps between such values would not be numbers
+            // any more.
             let value = if value.abs() < 1.0 / LARGEST { 0.0 } else { value };
             low = low.min(value);
             high = high.max(value);

@@ -27,7 +27,8 @@ pub struct View<'a> {
 pub struct AxisView {
     /// Its unit.
     pub unit: Unit,
-    /// Values are divided by this before they are drawn, so that ticks are round in the unit that reads best.
+    /// Values are divided by this before they are drawn, so that ticks are round in the unit that
+    /// reads best.
     pub divisor: f64,
     /// Its name with the unit of its ticks: `latency (µs)`.
     pub title: String,
@@ -42,7 +43,8 @@ pub struct SeriesView {
     pub label: String,
     /// How it came about.
     pub mark: Mark,
-    /// Its colour and shape. Series of one name, such as simulated and published ones, have the same.
+    /// Its colour and shape. Series of one name, such as simulated and published ones, have the
+    /// same.
     pub slot: usize,
     /// Its points, as the axes divide them. The second is not-a-number at a gap.
     pub points: Vec<(f64, f64)>,
@@ -107,7 +109,8 @@ impl AxisView {
     }
 }
 
-/// The categories across: all names, in the order in which they come; of bars the numbers too, by size.
+/// The categories across: all names, in the order in which they come; of bars the numbers too, by
+/// size.
 fn categories(plot: &Plot) -> Option<Vec<String>> {
     let across = || plot.series.iter().flat_map(|series| &series.points).map(|(x, _)| x);
     let has_names = across().any(|x| matches!(x, X::Name(_)));
@@ -164,7 +167,8 @@ impl LeftOut {
     }
 }
 
-/// A series' points, divided; a y that cannot be drawn is a gap, a point whose x cannot be is left out.
+/// A series' points, divided; a y that cannot be drawn is a gap, a point whose x cannot be is left
+/// out.
 fn drawn(
     series: &Series,
     categories: Option<&[String]>,
@@ -207,8 +211,8 @@ pub fn word(mark: Mark) -> &'static str {
     }
 }
 
-/// A series' name, and how it came about unless the name says so or all series of the plot are alike.
-/// Published and synthetic ones always say so.
+/// A series' name, and how it came about unless the name says so or all series of the plot are
+/// alike. Published and synthetic ones always say so.
 fn label(series: &Series, plot: &Plot) -> String {
     let alike =
         plot.series.iter().all(|other| matches!(other.mark, Mark::Published) || other.mark == series.mark);

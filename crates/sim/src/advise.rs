@@ -1,4 +1,5 @@
-//! `terapage advise`: how much memory a program needs, which settings suit it, and how long it then takes.
+//! `terapage advise`: how much memory a program needs, which settings suit it, and how long it then
+//! takes.
 
 mod show;
 

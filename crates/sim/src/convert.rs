@@ -23,8 +23,8 @@ pub struct Convert {
     /// The file to write; - is standard output
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// The format to write: tera, msr, ssdsim, disksim, blkparse, spc, fio, oraclegeneral [default: by OUT's suffix,
-    /// or tera]
+    /// The format to write: tera, msr, ssdsim, disksim, blkparse, spc, fio, oraclegeneral [default:
+    /// by OUT's suffix, or tera]
     #[arg(long, value_name = "FORMAT")]
     to: Option<Format>,
     /// Make fit what does not: leave out trims, grow to whole sectors, drop kinds and volumes

@@ -1,5 +1,5 @@
-//! The simulators as commands: `terapage sim ...`. One subcommand, one file. `terapage advise` is here too: it simulates
-//! the pager.
+//! The simulators as commands: `terapage sim ...`. One subcommand, one file. `terapage advise` is
+//! here too: it simulates the pager.
 #![forbid(unsafe_code)]
 
 mod advise;

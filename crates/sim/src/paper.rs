@@ -47,7 +47,8 @@ pub struct Paper {
     /// Change a parameter for all kinds of NAND, after the fitted values
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Fitted values of a file that `terapage sim fit --write` wrote [default: the ones that are built in]
+    /// Fitted values of a file that `terapage sim fit --write` wrote [default: the ones that are
+    /// built in]
     #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
     fitted: Option<PathBuf>,
     /// Take the profiles as they are, without fitted values

@@ -1,4 +1,5 @@
-//! `terapage sim policy`: the policies of the pager against Belady's optimum, over a recorded program.
+//! `terapage sim policy`: the policies of the pager against Belady's optimum, over a recorded
+//! program.
 
 use crate::progress::Progress;
 use crate::publish;
@@ -16,7 +17,8 @@ use terapage_policy::replacement;
 use terapage_policy::soft::PER_MILLE;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
-/// From so many references on only a part of the blocks is looked at, unless `--sample` says otherwise.
+/// From so many references on only a part of the blocks is looked at, unless `--sample` says
+/// otherwise.
 const LONG: usize = 20_000_000;
 /// That part holds about so many references.
 const SAMPLE: f64 = 5_000_000.0;
@@ -99,7 +101,8 @@ struct Recorded {
 #[derive(Serialize)]
 struct Block {
     sample: f64,
-    /// The greatest difference between samples, in parts of the footprint; 0 where all blocks were looked at.
+    /// The greatest difference between samples, in parts of the footprint; 0 where all blocks were
+    /// looked at.
     sample_error: f64,
     knee_bytes: Option<u64>,
     /// LRU's curve: budget in bytes, page-ins in footprints with first touches.
@@ -176,7 +179,8 @@ impl Policy {
             .iter()
             .map(|text| budget(text, footprint * size).map(|bytes| ((bytes / size) as usize).max(2)))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        // As many blocks as were unseen, in this size: each recorded one may lie in a block of its own.
+        // As many blocks as were unseen, in this size: each recorded one may lie in a block of its
+        // own.
         let window = recording.window.min(footprint as usize);
         let comparison = Comparison {
             frames,

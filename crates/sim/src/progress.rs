@@ -10,8 +10,8 @@ use terapage_blocktrace::Reader;
 /// Items between two looks at the clock.
 const STEP: u64 = 1 << 14;
 
-/// A line that tells how far a command is, and how long it will take. It hides itself where standard error is no
-/// terminal, and is gone when it is dropped.
+/// A line that tells how far a command is, and how long it will take. It hides itself where
+/// standard error is no terminal, and is gone when it is dropped.
 pub struct Progress {
     bar: ProgressBar,
 }

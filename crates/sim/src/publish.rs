@@ -5,7 +5,8 @@ use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// Columns of the terminal: what `COLUMNS` says, or the terminal, from 40 to 100; 100 where there is none.
+/// Columns of the terminal: what `COLUMNS` says, or the terminal, from 40 to 100; 100 where there
+/// is none.
 pub fn columns() -> usize {
     const MOST: usize = 100;
     let named = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
@@ -31,7 +32,8 @@ pub fn check_output(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     if path == Path::new("-") { Ok(()) } else { check(path, inputs) }
 }
 
-/// Whether a file can be written, as far as that can be told without writing; `inputs` are what is read.
+/// Whether a file can be written, as far as that can be told without writing; `inputs` are what is
+/// read.
 pub fn check(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     let shown = path.display();
     if path.is_dir() {

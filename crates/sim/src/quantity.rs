@@ -103,7 +103,8 @@ impl FromStr for CacheSize {
     }
 }
 
-/// Bytes that requests of synthetic volumes move; with less than this nothing would be left to compare.
+/// Bytes that requests of synthetic volumes move; with less than this nothing would be left to
+/// compare.
 const TRAFFIC_MIN: Size = Size(16 << 20);
 
 /// Bytes of requests, enough of them.

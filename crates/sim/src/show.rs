@@ -1,4 +1,5 @@
-//! A study's way to the user: the terminal, a page, JSON. All commands that make a study take the same options.
+//! A study's way to the user: the terminal, a page, JSON. All commands that make a study take the
+//! same options.
 
 use crate::publish::{self, columns, print};
 use anyhow::{Context, ensure};
@@ -19,7 +20,8 @@ pub struct Show {
     /// Write JSON to this file; - is standard output, which then has nothing else
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     json: Option<PathBuf>,
-    /// Write a page with tables and plots to this file; - is standard output, which then has nothing else
+    /// Write a page with tables and plots to this file; - is standard output, which then has
+    /// nothing else
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<PathBuf>,
     /// Print the parameters and where they are from
@@ -27,7 +29,8 @@ pub struct Show {
     parameters: bool,
 }
 
-/// A study with the data that it shows: `terapage sim report` reads the one, scripts read the other.
+/// A study with the data that it shows: `terapage sim report` reads the one, scripts read the
+/// other.
 #[derive(Serialize)]
 struct Document<'a, T> {
     #[serde(flatten)]
@@ -36,7 +39,8 @@ struct Document<'a, T> {
 }
 
 impl Show {
-    /// Whether the files can be written, before the work that they are for begins: `inputs` are what is read.
+    /// Whether the files can be written, before the work that they are for begins: `inputs` are
+    /// what is read.
     ///
     /// # Errors
     /// If one is a directory, in none, or an input.
@@ -55,7 +59,8 @@ impl Show {
         Ok(())
     }
 
-    /// Writes what was asked for, and shows the study on standard output unless something else goes there.
+    /// Writes what was asked for, and shows the study on standard output unless something else goes
+    /// there.
     pub fn study(&self, study: &Study) -> anyhow::Result<()> {
         self.publish(study, study, || self.text(study, true))
     }
@@ -99,13 +104,14 @@ impl Show {
     }
 }
 
-/// Whether a page can be written to `path`, before the work that it is for begins: `inputs` are what is read.
+/// Whether a page can be written to `path`, before the work that it is for begins: `inputs` are
+/// what is read.
 pub fn check_page(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     check(path, inputs, PAGE)
 }
 
-/// Whether a file can be written. One that is there must begin as what replaces it: an option whose file was forgotten
-/// takes the next word for it, and that may be somebody's trace.
+/// Whether a file can be written. One that is there must begin as what replaces it: an option whose
+/// file was forgotten takes the next word for it, and that may be somebody's trace.
 fn check(path: &Path, inputs: &[&Path], begin: &str) -> anyhow::Result<()> {
     publish::check_output(path, inputs)?;
     if path == Path::new(STDOUT) || !path.is_file() {

@@ -8,8 +8,8 @@ use terapage_config::Size;
 /// How block traces are read.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ReadArgs {
-    /// The format; without it the first bytes tell. One of msr, msr-revised, ssdsim, disksim, blkparse, spc, fio, arc,
-    /// vscsi, oraclegeneral, tera
+    /// The format; without it the first bytes tell. One of msr, msr-revised, ssdsim, disksim,
+    /// blkparse, spc, fio, arc, vscsi, oraclegeneral, tera
     #[arg(long, alias = "from", value_name = "FORMAT")]
     format: Option<Format>,
     /// Skip up to so many bad records; they are counted in the result
@@ -18,7 +18,8 @@ pub struct ReadArgs {
     /// Read this volume only; can be given several times
     #[arg(long = "volume", value_name = "NAME")]
     volumes: Vec<String>,
-    /// Take times that go back by at most this (500ns, 20us, 1ms, 2s) as simultaneous with the request before
+    /// Take times that go back by at most this (500ns, 20us, 1ms, 2s) as simultaneous with the
+    /// request before
     #[arg(long, value_name = "TIME", default_value = "0ns")]
     disorder: Time,
     /// The action of blkparse output to read: Q as queued, D as issued, C as completed

@@ -184,8 +184,8 @@ impl Blocks {
         self.blocks.iter().filter(|block| block.state != State::Bad).map(|block| block.erases)
     }
 
-    /// Takes the closed block of `die` that is least worn, if the most worn block has been erased more than `gap` times
-    /// more often. Looks at all blocks of the die.
+    /// Takes the closed block of `die` that is least worn, if the most worn block has been erased
+    /// more than `gap` times more often. Looks at all blocks of the die.
     pub(crate) fn take_least_worn(&mut self, die: u32, gap: u32) -> Option<u32> {
         let blocks = (die * self.per_die..(die + 1) * self.per_die)
             .filter(|&block| self.blocks[block as usize].state == State::Closed);
@@ -218,7 +218,8 @@ impl Blocks {
         let score = |block: u32| {
             let block = &self.blocks[block as usize];
             let used = f64::from(block.valid) / slots;
-            // One more than the age, so that fewer valid slots decide among blocks that were closed just now.
+            // One more than the age, so that fewer valid slots decide among blocks that were closed
+            // just now.
             (1.0 - used) / (2.0 * used) * (self.clock - block.closed + 1) as f64
         };
         (first..first + self.per_die)
@@ -262,7 +263,8 @@ impl Blocks {
         }
     }
 
-    /// Says that an open block was closed so long ago: for preconditioning. Such a block is younger than `clock`.
+    /// Says that an open block was closed so long ago: for preconditioning. Such a block is younger
+    /// than `clock`.
     pub(crate) fn set_closed(&mut self, block: u32, closed: u64) {
         self.blocks[block as usize].closed = closed;
     }

@@ -1,5 +1,5 @@
-//! The controller's memory: units that the host has written and units that the garbage collection moves, until they are
-//! programmed.
+//! The controller's memory: units that the host has written and units that the garbage collection
+//! moves, until they are programmed.
 
 use slab::Slab;
 use terapage_event::Nanos;
@@ -18,7 +18,8 @@ pub(crate) enum Stage {
         /// The die.
         die: u32,
     },
-    /// It is being programmed, or waits to be forgotten. A newer entry, or a trim, can take the unit from it.
+    /// It is being programmed, or waits to be forgotten. A newer entry, or a trim, can take the
+    /// unit from it.
     Leaving,
 }
 

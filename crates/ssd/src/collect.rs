@@ -37,14 +37,16 @@ impl Ssd {
         true
     }
 
-    /// Whether the collection has moved a smaller part of its block than the host has used of the room that it will give.
+    /// Whether the collection has moved a smaller part of its block than the host has used of the
+    /// room that it will give.
     pub(crate) fn collection_is_behind(&self, die: u32) -> bool {
         let Some(collection) = self.dies[die as usize].collection else { return false };
         let gain = u64::from(self.geometry.block_slots - collection.valid);
         u64::from(collection.host_slots) * u64::from(collection.valid) > u64::from(collection.moved) * gain
     }
 
-    /// The next step of the collection: programs what fills all planes, or reads the next page, or erases.
+    /// The next step of the collection: programs what fills all planes, or reads the next page, or
+    /// erases.
     pub(crate) fn collect(&mut self, now: Nanos, die: u32) -> bool {
         let state = &self.dies[die as usize];
         let in_row = self.left_in_row(state.collected);
@@ -84,19 +86,21 @@ impl Ssd {
         true
     }
 
-    /// Loads what the next pages of a victim will need into the processor's caches, all at once: taken page by page,
-    /// each unit would be waited for.
+    /// Loads what the next pages of a victim will need into the processor's caches, all at once:
+    /// taken page by page, each unit would be waited for.
     fn look_ahead_in_victim(&self, block: u32, page: u32) {
         let geometry = &self.geometry;
         let slots = AHEAD_PAGES * geometry.page_units * geometry.planes;
-        // In the order of slots, page by page of all planes; where write units have several pages, nearly so.
+        // In the order of slots, page by page of all planes; where write units have several pages,
+        // nearly so.
         let first = page * geometry.page_units * geometry.planes;
         let end = (first + slots).min(geometry.block_slots);
         let block = geometry.first_slot(block);
         self.map.look_up_units(block + first, block + end);
     }
 
-    /// Planes in which the page whose first slot is `first` has valid units, and how many units these are.
+    /// Planes in which the page whose first slot is `first` has valid units, and how many units
+    /// these are.
     fn valid_in_page(&self, first: u32) -> (u32, u32) {
         let geometry = &self.geometry;
         let (mut planes, mut units) = (0, 0);
@@ -116,7 +120,8 @@ impl Ssd {
         self.occupy(now, die, Phase::GcSending, end);
     }
 
-    /// What is still valid of the page that was read is in the controller's memory now, to be programmed elsewhere.
+    /// What is still valid of the page that was read is in the controller's memory now, to be
+    /// programmed elsewhere.
     pub(crate) fn gc_sent(&mut self, now: Nanos, die: u32) {
         let state = &mut self.dies[die as usize];
         let Some(collection) = &mut state.collection else { return };
@@ -158,8 +163,8 @@ impl Ssd {
         self.blocks.erased(collection.victim);
     }
 
-    /// Whether a die without the block that was just erased is one that works: it has a free block in reserve, holds no
-    /// more than it may, and may hold its share of the capacity.
+    /// Whether a die without the block that was just erased is one that works: it has a free block
+    /// in reserve, holds no more than it may, and may hold its share of the capacity.
     fn can_do_without_a_block(&self, die: u32) -> bool {
         let state = &self.dies[die as usize];
         let Some(units_max) = state.units_max.checked_sub(self.geometry.block_slots) else { return false };

@@ -11,8 +11,8 @@ use crate::profile::{Profile, ProfileError};
 pub enum GcPolicy {
     /// The one with the fewest valid pages.
     Greedy,
-    /// The one with the most free space gained by page moved, times the age of its data: (1 - u) / 2u * age, as
-    /// Kawaguchi, Nishioka, Motoda (1995).
+    /// The one with the most free space gained by page moved, times the age of its data: (1 - u) /
+    /// 2u * age, as Kawaguchi, Nishioka, Motoda (1995).
     CostBenefit,
 }
 
@@ -58,7 +58,8 @@ impl Front {
         Front::Sata { depth: 32, bytes_per_second: 550_000_000, latency_ns: 20 * MICROSECOND }
     }
 
-    /// NVMe on four lanes of PCIe 3: 8 queues, 256 commands, 3.2 GB/s, 8 us for a command (estimated).
+    /// NVMe on four lanes of PCIe 3: 8 queues, 256 commands, 3.2 GB/s, 8 us for a command
+    /// (estimated).
     pub fn nvme() -> Front {
         let (bytes_per_second, latency_ns) = (3_200_000_000, 8 * MICROSECOND);
         Front::Nvme { queues: 8, depth: 256, bytes_per_second, latency_ns }
@@ -74,7 +75,8 @@ impl Front {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
-    /// Nothing: all blocks are erased. A read of a page that was never written gives zeros without touching the flash.
+    /// Nothing: all blocks are erased. A read of a page that was never written gives zeros without
+    /// touching the flash.
     None,
     /// The first share of the pages, written once in order.
     Sequential {
@@ -108,12 +110,13 @@ pub struct Config {
     pub dies_per_channel: u32,
     /// What the host sees; rounded up to whole mapping units.
     pub capacity_bytes: u64,
-    /// Flash beyond the capacity, as a share of it. Each die has two blocks more than that, for the reserve and for what
-    /// is not yet written of the two open ones.
+    /// Flash beyond the capacity, as a share of it. Each die has two blocks more than that, for the
+    /// reserve and for what is not yet written of the two open ones.
     pub over_provisioning: f64,
     /// The grain of the mapping: a divisor of the page. `None`: the page.
     pub mapping_bytes: Option<u32>,
-    /// What the error correction works on: reads of less than a page move whole codewords over the bus.
+    /// What the error correction works on: reads of less than a page move whole codewords over the
+    /// bus.
     pub codeword_bytes: u32,
     /// Which block is cleaned next.
     pub gc: GcPolicy,
@@ -121,25 +124,28 @@ pub struct Config {
     pub buffer_bytes: Option<u64>,
     /// When a write is acknowledged.
     pub acknowledge: Acknowledge,
-    /// How long a page waits in the buffer for others of its write unit, before it is programmed with padding. `None`:
-    /// as long as it takes, which needs [`Acknowledge::Buffered`].
+    /// How long a page waits in the buffer for others of its write unit, before it is programmed
+    /// with padding. `None`: as long as it takes, which needs [`Acknowledge::Buffered`].
     pub flush_after_ns: Option<Nanos>,
     /// Whether reads suspend a program or an erase.
     pub suspend: bool,
-    /// Reads come before programs and erases; but after so many in a row one of those gets its turn.
+    /// Reads come before programs and erases; but after so many in a row one of those gets its
+    /// turn.
     pub read_burst: u32,
     /// Collection in idle time. `None`: only writes have blocks collected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_collection: Option<IdleCollection>,
-    /// Static wear levelling: when the most worn block of a die has been erased more often than its least worn one by
-    /// more than this, the latter is collected, whatever it holds. `None`: only the choice of free blocks levels.
+    /// Static wear levelling: when the most worn block of a die has been erased more often than its
+    /// least worn one by more than this, the latter is collected, whatever it holds. `None`: only
+    /// the choice of free blocks levels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear_gap: Option<u32>,
-    /// Share of the blocks of each die that are bad from the beginning. They come out of the over-provisioning.
+    /// Share of the blocks of each die that are bad from the beginning. They come out of the
+    /// over-provisioning.
     #[serde(skip_serializing_if = "is_zero")]
     pub bad_blocks: f64,
-    /// Probability that an erase fails. The block is retired, which comes out of the over-provisioning as well, unless
-    /// the die cannot do without it.
+    /// Probability that an erase fails. The block is retired, which comes out of the
+    /// over-provisioning as well, unless the die cannot do without it.
     #[serde(skip_serializing_if = "is_zero")]
     pub erase_failures: f64,
     /// How commands come in.
@@ -151,8 +157,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// A drive of `capacity_bytes` with these chips: 4 channels of 2 dies, 7 % over-provisioning, greedy collection, a
-    /// buffer that survives a loss of power, NVMe, in the steady state.
+    /// A drive of `capacity_bytes` with these chips: 4 channels of 2 dies, 7 % over-provisioning,
+    /// greedy collection, a buffer that survives a loss of power, NVMe, in the steady state.
     pub fn new(nand: Profile, capacity_bytes: u64) -> Config {
         Config {
             nand,

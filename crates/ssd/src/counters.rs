@@ -16,7 +16,8 @@ pub struct Counters {
     pub host_read_bytes: u64,
     /// Bytes of the write commands.
     pub host_write_bytes: u64,
-    /// Mapping units that the host wrote, whole or in part; one that is overwritten while it waits in the buffer counts.
+    /// Mapping units that the host wrote, whole or in part; one that is overwritten while it waits
+    /// in the buffer counts.
     pub host_units: u64,
     /// Mapping units that the host wrote and that were programmed.
     pub host_units_programmed: u64,
@@ -75,8 +76,8 @@ fn is_none(count: &u32) -> bool {
 }
 
 impl Counters {
-    /// Mapping units programmed for each one of the host: 1 when there is nothing to collect. Padding counts. 0 before
-    /// the first program.
+    /// Mapping units programmed for each one of the host: 1 when there is nothing to collect.
+    /// Padding counts. 0 before the first program.
     pub fn write_amplification(&self) -> f64 {
         if self.host_units_programmed == 0 {
             return 0.0;

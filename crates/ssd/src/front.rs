@@ -1,4 +1,5 @@
-//! How commands come in: queues, the limit on commands in the device, and the link that carries their data.
+//! How commands come in: queues, the limit on commands in the device, and the link that carries
+//! their data.
 
 use std::collections::VecDeque;
 
@@ -58,9 +59,9 @@ impl Line {
     }
 }
 
-/// The bus of a channel. Data go in the order in which they ask. Commands are short and go before data that wait, but
-/// not before what is on the bus: otherwise dies would get their commands all at once, when the last of their data has
-/// gone, and the bus would be idle while they work.
+/// The bus of a channel. Data go in the order in which they ask. Commands are short and go before
+/// data that wait, but not before what is on the bus: otherwise dies would get their commands all
+/// at once, when the last of their data has gone, and the bus would be idle while they work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bus {
     data: Line,
@@ -69,8 +70,8 @@ pub(crate) struct Bus {
 }
 
 impl Bus {
-    /// When `commands` and, after them, data have gone. Data that were promised an end keep it; later ones wait for the
-    /// commands as well.
+    /// When `commands` and, after them, data have gone. Data that were promised an end keep it;
+    /// later ones wait for the commands as well.
     pub(crate) fn reserve(&mut self, now: Nanos, commands: Nanos, data: Nanos) -> Nanos {
         while self.ends.front().is_some_and(|&end| end <= now) {
             self.ends.pop_front();

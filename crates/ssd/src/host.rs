@@ -66,8 +66,8 @@ impl Ssd {
         self.piece_ended(now, command);
     }
 
-    /// Loads what `commands` will need of the mapping into the processor's caches: units, their slots, and the blocks and
-    /// the neighbours of these, each for all commands together.
+    /// Loads what `commands` will need of the mapping into the processor's caches: units, their
+    /// slots, and the blocks and the neighbours of these, each for all commands together.
     pub(crate) fn look_ahead(&self, commands: &[Command]) {
         let unit =
             |command: &Command| (command.sector * SECTOR_BYTES / u64::from(self.geometry.unit_bytes)) as u32;
@@ -127,8 +127,8 @@ impl Ssd {
         }
     }
 
-    /// Gives `unit` an entry in the buffer, if there is room. If only a part is written (not `whole`) and the rest is in
-    /// the flash, that is read first.
+    /// Gives `unit` an entry in the buffer, if there is room. If only a part is written (not
+    /// `whole`) and the rest is in the flash, that is read first.
     fn buffer_unit(&mut self, now: Nanos, unit: u32, whole: bool) -> Option<u32> {
         let place = self.map.place(unit);
         if let Place::Entry(entry) = place

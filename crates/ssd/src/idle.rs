@@ -7,7 +7,8 @@ use crate::die::Phase;
 use crate::ssd::{Event, Ssd};
 
 impl Ssd {
-    /// A die becomes idle. One event a die tells when that has lasted: it looks whether the die was busy meanwhile.
+    /// A die becomes idle. One event a die tells when that has lasted: it looks whether the die was
+    /// busy meanwhile.
     pub(crate) fn watch_idle(&mut self, now: Nanos, die: u32) {
         let Some(IdleCollection { after_ns, .. }) = self.config.idle_collection else { return };
         let state = &mut self.dies[die as usize];

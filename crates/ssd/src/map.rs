@@ -1,4 +1,5 @@
-//! The flat mapping between units of the host and slots of the flash: 4 bytes for each unit and each slot.
+//! The flat mapping between units of the host and slots of the flash: 4 bytes for each unit and
+//! each slot.
 
 const NOWHERE: u32 = u32::MAX;
 const BUFFERED: u32 = 1 << 31;
@@ -50,7 +51,8 @@ impl Map {
         self.slots[from..to].iter().map(|&unit| (unit != NOWHERE).then_some(unit))
     }
 
-    /// Loads the places of the units in the slots from `first` to before `end` into the processor's caches.
+    /// Loads the places of the units in the slots from `first` to before `end` into the processor's
+    /// caches.
     pub(crate) fn look_up_units(&self, first: u32, end: u32) {
         let units = self.slots[first as usize..end as usize].iter();
         let place = |&unit: &u32| self.units.get(unit as usize).copied().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Fills an SSD without writing: the state that much writing would have led to, in one pass over the mapping.
+//! Fills an SSD without writing: the state that much writing would have led to, in one pass over
+//! the mapping.
 
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -64,8 +65,8 @@ fn put(ssd: &mut Ssd, unit: u32, slot: u32) {
     ssd.ledger.programmed(slot, 0);
 }
 
-/// Units at random over all valid slots, and in each die blocks as full as [`Steady`] says, one free block, and two open
-/// ones that were written to some point.
+/// Units at random over all valid slots, and in each die blocks as full as [`Steady`] says, one
+/// free block, and two open ones that were written to some point.
 fn steady(ssd: &mut Ssd, units: u32) {
     let mut random = SmallRng::seed_from_u64(ssd.config.seed);
     let geometry = ssd.geometry;
@@ -83,7 +84,8 @@ fn steady_die(ssd: &mut Ssd, die: u32, mut unit: u32, units: u32, random: &mut S
     let slots = geometry.block_slots;
     let rows = slots / geometry.row_slots;
     let mut left = units;
-    // The open blocks: young, so that all of what is written is still valid. Together they are as full as one block.
+    // The open blocks: young, so that all of what is written is still valid. Together they are as
+    // full as one block.
     let host = random.random_range(0..rows) * geometry.row_slots;
     for (collected, used) in [(false, host), (true, slots - geometry.row_slots - host)] {
         let held = used.min(left);
@@ -117,8 +119,9 @@ fn steady_die(ssd: &mut Ssd, die: u32, mut unit: u32, units: u32, random: &mut S
 /// What the clock of the drive shows in the beginning, in units programmed.
 const AGE_OF_THE_DRIVE: u64 = 1 << 40;
 
-/// The valid slots of `count` blocks of `slots` slots that together hold `units`, and how long ago each was closed, in
-/// writes of the whole drive: half of a block's units are overwritten after ln 2 of those.
+/// The valid slots of `count` blocks of `slots` slots that together hold `units`, and how long ago
+/// each was closed, in writes of the whole drive: half of a block's units are overwritten after ln
+/// 2 of those.
 fn fills(slots: u32, count: u32, units: u32) -> Vec<(u32, f64)> {
     let held = f64::from(count) * f64::from(slots);
     if units == 0 || f64::from(units) >= held {
@@ -127,8 +130,8 @@ fn fills(slots: u32, count: u32, units: u32) -> Vec<(u32, f64)> {
     }
     let mut fill = Steady::new(slots, held / f64::from(units)).fill(count);
     let mut sum: u64 = fill.iter().map(|&valid| u64::from(valid)).sum();
-    // Rounding left some over or too few: the fullest blocks take them, one each. If there is so much room that blocks
-    // lose all they hold before they are collected, the emptiest lose it.
+    // Rounding left some over or too few: the fullest blocks take them, one each. If there is so
+    // much room that blocks lose all they hold before they are collected, the emptiest lose it.
     let mut at = 0;
     while sum > u64::from(units) {
         let surplus = (sum - u64::from(units)) as u32;
@@ -148,7 +151,8 @@ fn fills(slots: u32, count: u32, units: u32) -> Vec<(u32, f64)> {
     fill.into_iter().map(|valid| (valid, (f64::from(slots) / f64::from(valid.max(1))).ln())).collect()
 }
 
-/// Gives `valid` of the block's slots units, from number `unit` on; each choice of slots is as likely.
+/// Gives `valid` of the block's slots units, from number `unit` on; each choice of slots is as
+/// likely.
 fn put_at_random(ssd: &mut Ssd, block: u32, mut unit: u32, valid: u32, random: &mut SmallRng) {
     let (first, slots) = (ssd.geometry.first_slot(block), ssd.geometry.block_slots);
     let (units_of, slots_of) = ssd.map.arrays();
@@ -167,7 +171,8 @@ fn put_at_random(ssd: &mut Ssd, block: u32, mut unit: u32, valid: u32, random: &
     ssd.dies[ssd.geometry.die_of(block) as usize].valid += valid;
 }
 
-/// Exchanges the slots of units at random: until here the numbers of the units follow those of the slots.
+/// Exchanges the slots of units at random: until here the numbers of the units follow those of the
+/// slots.
 fn shuffle(ssd: &mut Ssd, units: u32, random: &mut SmallRng) {
     let (units_of, slots_of) = ssd.map.arrays();
     units_of[..units as usize].shuffle(random);

@@ -95,7 +95,8 @@ pub enum ProfileError {
     },
 }
 
-/// A NAND chip. The fields can be changed, to ask "what if"; [`Profile::check`] says whether that can be a chip.
+/// A NAND chip. The fields can be changed, to ask "what if"; [`Profile::check`] says whether that
+/// can be a chip.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {
     /// What the command line calls it.
@@ -106,7 +107,8 @@ pub struct Profile {
     pub note: String,
     /// Array time of a read, by page type: page `p` of a block has `read_ns[p % len]`.
     pub read_ns: Vec<Nanos>,
-    /// Array time of one program of a write unit. With a write unit of one page it can differ by page type as reads do.
+    /// Array time of one program of a write unit. With a write unit of one page it can differ by
+    /// page type as reads do.
     pub program_ns: Vec<Nanos>,
     /// Array time of an erase.
     pub erase_ns: Nanos,
@@ -151,7 +153,8 @@ struct File {
 }
 
 impl Profile {
-    /// The four chips that Fukuchi, Sakaki, Matsui, Takeuchi compare; the first is what the others are measured against.
+    /// The four chips that Fukuchi, Sakaki, Matsui, Takeuchi compare; the first is what the others
+    /// are measured against.
     pub const PAPER: [&'static str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
 
     /// The names of the profiles that come with the crate: the four of the paper first.
@@ -177,7 +180,8 @@ impl Profile {
         }
     }
 
-    /// A name of [`Profile::names`], or else the path of a file: anything that has a dot or a slash.
+    /// A name of [`Profile::names`], or else the path of a file: anything that has a dot or a
+    /// slash.
     pub fn find(name: &str) -> Result<Profile, ProfileError> {
         if name.contains(['.', '/']) { Profile::load(Path::new(name)) } else { Profile::by_name(name) }
     }

@@ -11,8 +11,9 @@ use crate::ssd::Ssd;
 pub(crate) const FREE_BLOCKS: u32 = 2;
 
 impl Ssd {
-    /// Begins a program or an erase on an idle die, or a read of the garbage collection. Says whether there was something
-    /// to do. The collection keeps step with the host's programs, and goes ahead only when they wait for it.
+    /// Begins a program or an erase on an idle die, or a read of the garbage collection. Says
+    /// whether there was something to do. The collection keeps step with the host's programs, and
+    /// goes ahead only when they wait for it.
     pub(crate) fn program_or_collect(&mut self, now: Nanos, die: u32) -> bool {
         let collecting = self.collection_is_due(die);
         if collecting && self.collection_is_behind(die) {

@@ -1,7 +1,7 @@
 //! What a die does next, and how long that takes.
 //!
-//! The end of a transfer over a channel is known when it is asked for, so it needs no event of its own unless the die
-//! waits for it.
+//! The end of a transfer over a channel is known when it is asked for, so it needs no event of its
+//! own unless the die waits for it.
 
 use terapage_event::Nanos;
 
@@ -63,8 +63,8 @@ impl Ssd {
         self.waiting.len >= self.geometry.program_slots || self.flush_is_due(now)
     }
 
-    /// The die is idle: gives it something to do. Reads come first, then what was suspended, then programs and erases;
-    /// after so many reads in a row the others come first once.
+    /// The die is idle: gives it something to do. Reads come first, then what was suspended, then
+    /// programs and erases; after so many reads in a row the others come first once.
     pub(crate) fn next_operation(&mut self, now: Nanos, die: u32) {
         let state = &mut self.dies[die as usize];
         let reads = state.waiting.head != NONE;
@@ -142,7 +142,8 @@ impl Ssd {
         self.pump(now);
     }
 
-    /// Keeps the channel of `die` busy for commands to `planes` planes and `bytes` of data; gives the end.
+    /// Keeps the channel of `die` busy for commands to `planes` planes and `bytes` of data; gives
+    /// the end.
     pub(crate) fn transfer(&mut self, now: Nanos, die: u32, planes: u32, bytes: u64) -> Nanos {
         let command = self.config.nand.command_ns * u64::from(planes);
         let data = self.bus_times.of(bytes);

@@ -149,15 +149,15 @@ impl Ssd {
         counters
     }
 
-    /// Flash beyond the capacity as a share of it, as it is after rounding to whole blocks; without the blocks that each
-    /// die has for the ones being written.
+    /// Flash beyond the capacity as a share of it, as it is after rounding to whole blocks; without
+    /// the blocks that each die has for the ones being written.
     pub fn over_provisioning(&self) -> f64 {
         let slots: f64 = self.dies.iter().map(|die| f64::from(die.units_max)).sum();
         slots / f64::from(self.geometry.units) - 1.0
     }
 
-    /// Units that are programmed together in all planes of a die, in bytes: writes of that size, aligned to it, suit it
-    /// best.
+    /// Units that are programmed together in all planes of a die, in bytes: writes of that size,
+    /// aligned to it, suit it best.
     pub fn program_bytes(&self) -> u64 {
         u64::from(self.geometry.row_slots) * u64::from(self.geometry.unit_bytes)
     }

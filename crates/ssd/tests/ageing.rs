@@ -1,4 +1,5 @@
-//! Blocks that go bad, wear that is levelled, collection in idle time: against what simple reasoning says.
+//! Blocks that go bad, wear that is levelled, collection in idle time: against what simple
+//! reasoning says.
 
 mod support;
 
@@ -84,7 +85,8 @@ fn the_gap_between_most_and_least_worn_blocks_is_bounded() {
     let (free, without) = spread(None);
     assert!(free > 100 && without.levelling_erases == 0, "what is never written keeps its blocks: {free}");
     let (bounded, with) = spread(Some(8));
-    // Every second block that is collected can be one that is little worn, so the gap grows a little beyond.
+    // Every second block that is collected can be one that is little worn, so the gap grows a
+    // little beyond.
     assert!(bounded <= 8 + 4, "{bounded}");
     assert!(with.levelling_erases > 0);
     assert!(with.write_amplification() > without.write_amplification(), "levelling has its price");
@@ -110,7 +112,8 @@ fn what_is_collected_in_idle_time_need_not_be_collected_later() {
     };
     let (_, busy) = burst(None);
     assert!(busy.nand_gc_reads > 0);
-    // Of six free blocks in a die, four can be filled before there are fewer than two: 1024 pages in four dies.
+    // Of six free blocks in a die, four can be filled before there are fewer than two: 1024 pages
+    // in four dies.
     let idle = IdleCollection { after_ns: 10 * MILLISECOND, free_blocks: 6 };
     let (before, rested) = burst(Some(idle));
     assert!(before.nand_idle_reads > 0);

@@ -111,7 +111,8 @@ pub fn anchors(costs: &Costs) -> Vec<Anchor> {
     anchors
 }
 
-/// One lock of each kind, under more and more threads: mq-deadline on the desktop, (kind, threads, runs).
+/// One lock of each kind, under more and more threads: mq-deadline on the desktop, (kind, threads,
+/// runs).
 ///
 /// # Errors
 /// A setup that cannot be.

@@ -170,7 +170,8 @@ costs! {
     host_lines = "host-lines",
     /// Lines of a request that a completion on another core must fetch (a number).
     request_lines = "request-lines",
-    /// What each further waiter adds to the handing over of a ticket lock (a share of a line's transfer).
+    /// What each further waiter adds to the handing over of a ticket lock (a share of a line's
+    /// transfer).
     waiter_share = "waiter-share",
 }
 

@@ -4,7 +4,8 @@ use crate::setup::Machine;
 use rand::Rng;
 use terapage_event::Nanos;
 
-/// The front ends, one a host, and the storage behind them, which serves any number of I/Os at once.
+/// The front ends, one a host, and the storage behind them, which serves any number of I/Os at
+/// once.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     service_ns: f64,

@@ -90,7 +90,8 @@ impl Experiment {
         Ok(highest.collect())
     }
 
-    /// Every rate of [`RATES_KIOPS`] that a stack reaches, at the least multiplicity that reaches it (figures 5 and 6).
+    /// Every rate of [`RATES_KIOPS`] that a stack reaches, at the least multiplicity that reaches
+    /// it (figures 5 and 6).
     ///
     /// # Errors
     /// A setup that cannot be.

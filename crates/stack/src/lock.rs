@@ -120,7 +120,8 @@ impl Lock {
         }
     }
 
-    /// Ends a contest: the lock goes to the `pick`th (modulo their number) of those who wait, unless it is taken.
+    /// Ends a contest: the lock goes to the `pick`th (modulo their number) of those who wait,
+    /// unless it is taken.
     pub fn contest(&mut self, pick: usize) -> Option<Waiter> {
         if self.held || self.waiters.is_empty() {
             return None;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 /// Their values, with origins.
 const DATA: &str = include_str!("../data/machines.toml");
 
-/// The names of the machines: the report's; the desktop of the scheduler's patches; one core that polls.
+/// The names of the machines: the report's; the desktop of the scheduler's patches; one core that
+/// polls.
 pub const MACHINES: [&str; 3] = ["haswell", "desktop", "polled"];
 
 /// A machine that is not known.

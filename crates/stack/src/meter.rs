@@ -110,7 +110,8 @@ pub struct Outcome {
     pub iops: f64,
     /// Time of logical CPUs for an I/O, us, by activity.
     pub busy_us: [f64; Activity::ALL.len()],
-    /// Mean time from the moment the program wanted an I/O (paced) or issued it until it is done, us.
+    /// Mean time from the moment the program wanted an I/O (paced) or issued it until it is done,
+    /// us.
     pub latency_mean_us: f64,
     /// The 99th percentile of it, us.
     pub latency_p99_us: f64,

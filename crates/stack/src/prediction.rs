@@ -1,4 +1,5 @@
-//! What the report left open: the multi-queue stacks at the load of its figures, with the model's uncertainty.
+//! What the report left open: the multi-queue stacks at the load of its figures, with the model's
+//! uncertainty.
 
 use crate::costs::{Costs, Origin};
 use crate::findings::Experiment;
@@ -11,10 +12,12 @@ use rand_pcg::Pcg64Mcg;
 /// The stacks that are compared.
 pub const COMPARED: [Stack; 4] = [Stack::Scsi, Stack::Nvme, Stack::MqScsi, Stack::MqNvme];
 
-/// How far off an unpublished value may be: it is multiplied by 1 / `DOUBT` to `DOUBT`, logarithmically even.
+/// How far off an unpublished value may be: it is multiplied by 1 / `DOUBT` to `DOUBT`,
+/// logarithmically even.
 pub const DOUBT: f64 = 1.4;
 
-/// The rate at which the stacks are compared, IOPS: within figure 6's peak, and reached at multiplicity 1 by all.
+/// The rate at which the stacks are compared, IOPS: within figure 6's peak, and reached at
+/// multiplicity 1 by all.
 pub const RATE_IOPS: f64 = 700e3;
 
 /// The published finding that a draw must show: SCSI takes about twice the CPU of NVMe.

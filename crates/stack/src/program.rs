@@ -114,7 +114,8 @@ impl<'a> Builder<'a> {
         self.push(io, Op::Release(place));
     }
 
-    /// An atomic operation on a line that other cores write too. It is a lock that is held for the operation.
+    /// An atomic operation on a line that other cores write too. It is a lock that is held for the
+    /// operation.
     pub fn shared_line(&mut self, io: u8, place: Place) {
         let cycles = self.setup.costs.atomic;
         self.locked(io, place, cycles);

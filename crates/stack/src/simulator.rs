@@ -1,8 +1,8 @@
 //! The simulation: what happens at which time.
 //!
-//! A logical CPU runs one task at a time: the interrupt's, if completions wait and the thread holds no lock, or a thread.
-//! A task goes through the steps of its program. Each step of work is one event, at its end. A task that waits for a
-//! lock keeps its CPU busy.
+//! A logical CPU runs one task at a time: the interrupt's, if completions wait and the thread holds
+//! no lock, or a thread. A task goes through the steps of its program. Each step of work is one
+//! event, at its end. A task that waits for a lock keeps its CPU busy.
 
 mod cpus;
 mod locks;
@@ -84,7 +84,8 @@ struct Simulator<'a> {
     issued: u64,
 }
 
-/// Simulates `setup`. The same setup and seed give the same outcome on every machine of the same floating point.
+/// Simulates `setup`. The same setup and seed give the same outcome on every machine of the same
+/// floating point.
 ///
 /// # Errors
 /// A setup that cannot be.
@@ -263,7 +264,8 @@ impl<'a> Simulator<'a> {
         true
     }
 
-    /// A request is complete as far as the kernel goes. Returns the cycles for waking its thread, if it sleeps.
+    /// A request is complete as far as the kernel goes. Returns the cycles for waking its thread,
+    /// if it sleeps.
     fn complete(&mut self, request: u32, cpu: u32) -> f64 {
         let Request { call: place, ios, .. } = *self.requests.get(request);
         self.requests.give_back(request);
@@ -272,7 +274,8 @@ impl<'a> Simulator<'a> {
         self.part_done(place, ios, cpu)
     }
 
-    /// So many parts of a call are done: its I/Os, and its submission. Returns the cycles for waking its thread.
+    /// So many parts of a call are done: its I/Os, and its submission. Returns the cycles for
+    /// waking its thread.
     fn part_done(&mut self, place: u32, parts: u32, cpu: u32) -> f64 {
         let call = self.calls.get_mut(place);
         let thread = call.thread;

@@ -199,8 +199,8 @@ fn submit_nvme(builder: &mut Builder, setup: &Setup, group: std::ops::Range<u8>)
     }
 }
 
-/// The multi-queue block layer: a software queue a core, hardware queues, and for SCSI the counters of host and
-/// volume, which are atomic.
+/// The multi-queue block layer: a software queue a core, hardware queues, and for SCSI the counters
+/// of host and volume, which are atomic.
 fn submit_mq(builder: &mut Builder, setup: &Setup, group: std::ops::Range<u8>) {
     let costs = &setup.costs;
     let scsi = setup.stack == Stack::MqScsi;
@@ -231,7 +231,8 @@ fn submit_uring(builder: &mut Builder, setup: &Setup, group: std::ops::Range<u8>
     }
 }
 
-/// A scheduler with one lock a volume: a batch is inserted under it, each request dispatched under it.
+/// A scheduler with one lock a volume: a batch is inserted under it, each request dispatched under
+/// it.
 fn submit_scheduler(
     builder: &mut Builder,
     setup: &Setup,

@@ -66,7 +66,8 @@ fn a_cpu_is_m_m_1() {
     }
 }
 
-/// Throughput of `machines` that work for `think` and are repaired one at a time for `repair`, both exponential.
+/// Throughput of `machines` that work for `think` and are repaired one at a time for `repair`, both
+/// exponential.
 fn machine_repairman(machines: u32, think: f64, repair: f64) -> f64 {
     let mut weights = vec![1.0];
     for failed in 0..machines {
@@ -173,8 +174,8 @@ fn setups() -> impl Strategy<Value = Setup> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever is simulated: no CPU is busy for longer than there is time, I/Os are done, at no more than the rate that
-    /// was asked for, and locks that are switched off cost nothing.
+    /// Whatever is simulated: no CPU is busy for longer than there is time, I/Os are done, at no
+    /// more than the rate that was asked for, and locks that are switched off cost nothing.
     #[test]
     fn time_and_ios_add_up(setup in setups(), seed in 0..1000u64) {
         let outcome = run(&setup, seed).unwrap();

@@ -19,7 +19,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x02");
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
 
-/// Bytes of the counters at the start of the memory file: [`Counters`], which holds nothing but 64-bit words.
+/// Bytes of the counters at the start of the memory file: [`Counters`], which holds nothing but
+/// 64-bit words.
 pub const BYTES: usize = size_of::<Counters>();
 
 /// All that the memory file holds.
@@ -166,7 +167,8 @@ counters! {
     retries,
     /// Forks of the process.
     forks,
-    /// Bytes of address space that had been paged and no longer are (protected, locked, mapped over).
+    /// Bytes of address space that had been paged and no longer are (protected, locked, mapped
+    /// over).
     released_bytes,
     /// Bytes read and written through bounce buffers.
     bounced_bytes,

@@ -91,7 +91,8 @@ impl RegionCounters {
         other.start.store(0, Relaxed);
     }
 
-    /// Takes over what a region is from the same of another process; nothing has happened to it here yet.
+    /// Takes over what a region is from the same of another process; nothing has happened to it
+    /// here yet.
     pub fn inherit(&self, other: &RegionCounters) {
         let same = other.name.iter().zip(&self.name);
         let whole = [

@@ -26,8 +26,9 @@ pub struct Files {
 }
 
 impl Files {
-    /// A store of slots of `block` bytes over `paths`: directories, empty files, or block
-    /// devices (`docs/configuration.md`). With `limit` its bytes are taken at once, and are all that it ever takes.
+    /// A store of slots of `block` bytes over `paths`: directories, empty files, or block devices
+    /// (`docs/configuration.md`). With `limit` its bytes are taken at once, and are all that it
+    /// ever takes.
     ///
     /// # Errors
     /// A path that is something else, or cannot be opened or written; no room for `limit`.

@@ -63,16 +63,18 @@ pub trait Store: Send {
     /// [`Error::Full`] where there is none.
     fn grow(&mut self) -> Result<(), Error>;
 
-    /// Whether `slot`, the first of an extent, lies right behind the slot before it, so that one operation may have both.
+    /// Whether `slot`, the first of an extent, lies right behind the slot before it, so that one
+    /// operation may have both.
     fn goes_on(&self, _slot: u32) -> bool {
         false
     }
 
-    /// Begins to read the slots from `slot` on into `pieces`: no more than [`EXTENT`] bytes, across the edge of an extent only where it
-    /// [goes on](Self::goes_on).
+    /// Begins to read the slots from `slot` on into `pieces`: no more than [`EXTENT`] bytes, across
+    /// the edge of an extent only where it [goes on](Self::goes_on).
     ///
     /// # Safety
-    /// The pieces and their memory stay valid and untouched until the end has been taken from the ring.
+    /// The pieces and their memory stay valid and untouched until the end has been taken from the
+    /// ring.
     unsafe fn read(
         &mut self,
         ring: &mut Ring,
@@ -81,7 +83,8 @@ pub trait Store: Send {
         tag: u64,
     ) -> terapage_sys::Result<()>;
 
-    /// Begins to write `pieces` to the slots from `slot` on, as many as may be [read](Self::read) at once.
+    /// Begins to write `pieces` to the slots from `slot` on, as many as may be [read](Self::read)
+    /// at once.
     ///
     /// # Safety
     /// As for [`read`](Self::read), but that others may read the memory.

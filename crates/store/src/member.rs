@@ -1,8 +1,9 @@
 //! One file or device of a store.
 //!
-//! The bytes of a directory's store lie in a file without a name there, those of a regular file's in one beside it:
-//! the kernel gives them back with the last descriptor, however the process ends. The file that was named stays
-//! empty. So SIGKILL leaves nothing, and programs that name the same file do not get in each other's way.
+//! The bytes of a directory's store lie in a file without a name there, those of a regular file's
+//! in one beside it: the kernel gives them back with the last descriptor, however the process ends.
+//! The file that was named stays empty. So SIGKILL leaves nothing, and programs that name the same
+//! file do not get in each other's way.
 
 use crate::{EXTENT, Error, signature};
 use std::fs::{File, Metadata};
@@ -12,7 +13,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use terapage_sys::file::{self, Opened};
 
-/// Bytes that a file is grown by: as many as it has, within these. Of a program's many children each needs little.
+/// Bytes that a file is grown by: as many as it has, within these. Of a program's many children
+/// each needs little.
 const STEPS: [u64; 2] = [8 << 20, 64 << 20];
 
 /// The next step of a file that has so many bytes.
@@ -99,7 +101,8 @@ fn beside(path: &Path, found: &Metadata) -> Result<PathBuf, String> {
     }
 }
 
-/// Refuses a device that has a file system or the like. One that cannot be read is refused when it is opened.
+/// Refuses a device that has a file system or the like. One that cannot be read is refused when it
+/// is opened.
 fn no_signature(path: &Path) -> Result<(), String> {
     let Ok(mut device) = File::open(path) else { return Ok(()) };
     let size = device.seek(SeekFrom::End(0)).unwrap_or(0);
@@ -111,7 +114,8 @@ fn no_signature(path: &Path) -> Result<(), String> {
     }
 }
 
-/// The directory in which the bytes of a store lie, `path` being a directory or an empty file; `None` for a device.
+/// The directory in which the bytes of a store lie, `path` being a directory or an empty file;
+/// `None` for a device.
 ///
 /// # Errors
 /// The path cannot be a store.

@@ -1,6 +1,7 @@
 //! What a block device holds already, by the signatures that file systems and others leave on it.
 //!
-//! A device that has none can be a store. One that a store was on before has none, but by chance: its first bytes are a program's.
+//! A device that has none can be a store. One that a store was on before has none, but by chance:
+//! its first bytes are a program's.
 
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
@@ -31,7 +32,8 @@ const SIGNATURES: [(u64, &[u8], &str); 19] = [
 /// How a superblock of md begins, of versions 1.0 to 1.2.
 const MD: &[u8] = &0xa92b_4efc_u32.to_le_bytes();
 
-/// What a device of `size` bytes holds, as in "has ...". `read` reads bytes from an offset on, and says how many.
+/// What a device of `size` bytes holds, as in "has ...". `read` reads bytes from an offset on, and
+/// says how many.
 pub(crate) fn found(size: u64, read: impl Fn(&mut [u8], u64) -> usize) -> Option<&'static str> {
     let at = |offset: u64, wanted: &[u8]| {
         let mut bytes = [0; 16];
@@ -40,7 +42,8 @@ pub(crate) fn found(size: u64, read: impl Fn(&mut [u8], u64) -> usize) -> Option
     };
     let known = SIGNATURES.iter().find(|(offset, wanted, _)| at(*offset, wanted)).map(|(.., what)| *what);
     known.or_else(|| {
-        // Version 1.0 has its superblock at the end: 8 KiB before it or a little more, at a multiple of 4 KiB.
+        // Version 1.0 has its superblock at the end: 8 KiB before it or a little more, at a
+        // multiple of 4 KiB.
         let last = (size / SECTOR).checked_sub(16).map(|sector| sector / 8 * 8 * SECTOR);
         if last.is_some_and(|offset| at(offset, MD)) {
             return Some("a member of a RAID (md)");
@@ -54,14 +57,16 @@ pub(crate) fn found(size: u64, read: impl Fn(&mut [u8], u64) -> usize) -> Option
     })
 }
 
-/// Whether this is a superblock of ext2, ext3 or ext4: its two bytes of signature alone are met by chance.
+/// Whether this is a superblock of ext2, ext3 or ext4: its two bytes of signature alone are met by
+/// chance.
 fn is_ext(block: &[u8; 1024]) -> bool {
     let word = |at: usize| u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
     let (inodes, blocks, block_shift, revision) = (word(0), word(4), word(24), word(76));
     block[56..58] == [0x53, 0xef] && inodes > 0 && blocks > 0 && block_shift <= 6 && revision <= 1
 }
 
-/// Whether this is a sector of a PC's partition table that names a partition. The same two bytes end other sectors as well.
+/// Whether this is a sector of a PC's partition table that names a partition. The same two bytes
+/// end other sectors as well.
 fn is_partitioned(sector: &[u8; SECTOR as usize]) -> bool {
     let mut entries = sector[446..510].chunks_exact(16);
     let is_one = |entry: &[u8]| matches!(entry[0], 0 | 0x80);

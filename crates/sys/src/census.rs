@@ -1,7 +1,9 @@
-//! How many threads of a process are the pager's, whoever began them: `terapage run` loads one copy of this crate, and the program may have linked or loaded others.
+//! How many threads of a process are the pager's, whoever began them: `terapage run` loads one copy
+//! of this crate, and the program may have linked or loaded others.
 //!
-//! Each copy counts its own, in a place of the census that all of them find: that of the first library, in the loader's order, which gives it out as
-//! `terapage_census`. A place is never given back; a copy for which there is none counts alone.
+//! Each copy counts its own, in a place of the census that all of them find: that of the first
+//! library, in the loader's order, which gives it out as `terapage_census`. A place is never given
+//! back; a copy for which there is none counts alone.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Copies that have a place.
 const PLACES: usize = 16;
 
-/// Where copies count. Another version of this crate may read it: what changes here changes the name of [`NAME`].
+/// Where copies count. Another version of this crate may read it: what changes here changes the
+/// name of [`NAME`].
 #[repr(C)]
 #[derive(Debug)]
 pub struct Census {
@@ -50,7 +53,8 @@ pub fn own() -> &'static Census {
     &OWN
 }
 
-/// Finds the process's census, if that was not done before: at load, when no lock is held that the loader could wait for.
+/// Finds the process's census, if that was not done before: at load, when no lock is held that the
+/// loader could wait for.
 pub fn join() -> &'static (&'static Census, &'static AtomicUsize) {
     JOINED.get_or_init(|| {
         let census = found().unwrap_or(&OWN);
@@ -60,7 +64,8 @@ pub fn join() -> &'static (&'static Census, &'static AtomicUsize) {
 }
 
 fn found() -> Option<&'static Census> {
-    // SAFETY: the name ends in a zero byte. What goes by it is the function of this type, whose census lasts as long as its library: that is not unloaded.
+    // SAFETY: the name ends in a zero byte. What goes by it is the function of this type, whose
+    // census lasts as long as its library: that is not unloaded.
     unsafe {
         let at = libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr());
         if at.is_null() {

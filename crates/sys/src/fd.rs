@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Where the numbers begin, if the limit on open files allows.
 const HIGH: RawFd = 700;
 
-/// A bit for each number: a process with many forked children has a pipe for each. Higher numbers than these are not known as ours.
+/// A bit for each number: a process with many forked children has a pipe for each. Higher numbers
+/// than these are not known as ours.
 const NUMBERS: usize = 1 << 16;
 static OURS: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
@@ -35,7 +36,8 @@ pub fn ours_sorted() -> Vec<RawFd> {
 /// How many a pager opens when it begins, with some to spare.
 const NEEDED: u64 = 32;
 
-/// Room for a pager's descriptors while it lives, though the program have opened all that it may: for so long it may open more.
+/// Room for a pager's descriptors while it lives, though the program have opened all that it may:
+/// for so long it may open more.
 #[derive(Debug)]
 pub struct Room {
     /// The limit on open files as it was, and as it is.
@@ -78,7 +80,8 @@ impl Drop for Room {
 fn open_files(new: Option<&libc::rlimit>) -> Result<libc::rlimit> {
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: one limit is read, if there is one, and one written. (The C library's function may be the program's, or ours.)
+    // SAFETY: one limit is read, if there is one, and one written. (The C library's function may be
+    // the program's, or ours.)
     check("prlimit64(RLIMIT_NOFILE)", unsafe {
         libc::syscall(libc::SYS_prlimit64, 0_i64, i64::from(libc::RLIMIT_NOFILE), new, &raw mut old)
     })?;
@@ -143,7 +146,8 @@ impl Fd {
     /// Adds one to an event counter.
     pub fn signal(&self) {
         let one = 1u64;
-        // SAFETY: eight bytes are read from `one`. A counter that is full is signalled all the same.
+        // SAFETY: eight bytes are read from `one`. A counter that is full is signalled all the
+        // same.
         let written = unsafe { libc::syscall(libc::SYS_write, self.raw(), &raw const one, 8) };
         if written < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
             // The other side would never hear of it.

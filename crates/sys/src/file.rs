@@ -76,8 +76,9 @@ pub fn device(path: &Path) -> Result<Opened> {
 /// Makes sure that the file has room for the bytes from `from` to `from + len`.
 /// A file system without the call answers EOPNOTSUPP.
 ///
-/// Beyond the limit on the size of files (`RLIMIT_FSIZE`) it fails with EFBIG, and no more: the signal that comes with it would end a
-/// program that did not write that file, though there be room enough without.
+/// Beyond the limit on the size of files (`RLIMIT_FSIZE`) it fails with EFBIG, and no more: the
+/// signal that comes with it would end a program that did not write that file, though there be room
+/// enough without.
 pub fn allocate(fd: &Fd, from: u64, len: u64) -> Result<()> {
     within_limit(Error::errno, || {
         loop {
@@ -91,7 +92,8 @@ pub fn allocate(fd: &Fd, from: u64, len: u64) -> Result<()> {
     })
 }
 
-/// Writes all of `bytes` to a file of the program's, from `offset` on. Beyond the limit on the size of files it fails in the same way.
+/// Writes all of `bytes` to a file of the program's, from `offset` on. Beyond the limit on the size
+/// of files it fails in the same way.
 pub fn write_all(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
     within_limit(
         |error: &std::io::Error| error.raw_os_error().unwrap_or(0),
@@ -99,7 +101,8 @@ pub fn write_all(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> 
     )
 }
 
-/// Does what may go beyond the limit on the size of files, and takes the signal away that comes with EFBIG.
+/// Does what may go beyond the limit on the size of files, and takes the signal away that comes
+/// with EFBIG.
 fn within_limit<E>(
     errno: impl FnOnce(&E) -> i32,
     work: impl FnOnce() -> std::result::Result<(), E>,
@@ -119,7 +122,8 @@ pub fn size(fd: &Fd) -> Result<u64> {
     check("lseek", unsafe { libc::lseek64(fd.raw(), 0, libc::SEEK_END) }).map(|size| size as u64)
 }
 
-/// A memory file called `name`, of `len` zero bytes, mapped for reading and writing by all who open it.
+/// A memory file called `name`, of `len` zero bytes, mapped for reading and writing by all who open
+/// it.
 pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
     // SAFETY: the name ends in a zero byte.
     let raw = check("memfd_create", unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) }.into())?;
@@ -133,8 +137,9 @@ pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
     if at == -1 { Err(Error::last("mmap")) } else { Ok((fd, at as *mut u8)) }
 }
 
-/// A file that is read by system calls alone, without memory: in a program's first moments another's `open`, not ready yet, may stand before the C library's;
-/// and where locks are held nothing may be allocated.
+/// A file that is read by system calls alone, without memory: in a program's first moments
+/// another's `open`, not ready yet, may stand before the C library's; and where locks are held
+/// nothing may be allocated.
 pub struct Early(i64);
 
 impl Early {

@@ -1,8 +1,10 @@
-//! The last thread: a process whose `main` has ended by `pthread_exit` ends when its last thread does.
+//! The last thread: a process whose `main` has ended by `pthread_exit` ends when its last thread
+//! does.
 //!
-//! The C library counts threads for this, and counts the pager's too: with those the count never comes to nothing, and the process would be there for
-//! good. So once the first thread has ended (which may be a fork's, in the child), one thread looks whether the program has others, and ends the process: one,
-//! though there may be several copies of this crate ([`census`]).
+//! The C library counts threads for this, and counts the pager's too: with those the count never
+//! comes to nothing, and the process would be there for good. So once the first thread has ended
+//! (which may be a fork's, in the child), one thread looks whether the program has others, and ends
+//! the process: one, though there may be several copies of this crate ([`census`]).
 
 use crate::{census, thread};
 use std::fs::{DirEntry, File};
@@ -10,20 +12,24 @@ use std::io::Read;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How long it sleeps before it looks again, at first and at most: few programs end so, and they may live long before.
+/// How long it sleeps before it looks again, at first and at most: few programs end so, and they
+/// may live long before.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(32);
 
 /// How the kernel calls threads that work for a ring: behind it comes whose it is.
 const WORKER: &[u8] = b"iou-wrk-";
 
-/// What the C library calls [`ended`] for, in a thread that ends and has a value here: the process's first.
+/// What the C library calls [`ended`] for, in a thread that ends and has a value here: the
+/// process's first.
 static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
 
-/// What [`look`] is asked through once more, where the program has opened all the files that it may.
+/// What [`look`] is asked through once more, where the program has opened all the files that it
+/// may.
 static AGAIN: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// Asks to be told of the first thread's end: it is the calling one. (A library may be loaded by another; then nothing is told.)
+/// Asks to be told of the first thread's end: it is the calling one. (A library may be loaded by
+/// another; then nothing is told.)
 pub fn open(again: fn() -> bool) {
     census::join();
     if thread::id() != std::process::id() {
@@ -89,7 +95,8 @@ pub fn look() -> std::io::Result<bool> {
     let mut stat = [0; 1024];
     let len = File::open("/proc/self/stat")?.read(&mut stat)?;
     let stat = String::from_utf8_lossy(&stat[..len]);
-    // The name, in brackets, may hold anything; after it come the first thread's state and, 17 fields on, the number of threads (proc(5)).
+    // The name, in brackets, may hold anything; after it come the first thread's state and, 17
+    // fields on, the number of threads (proc(5)).
     let Some((_, fields)) = stat.rsplit_once(')') else { return Ok(false) };
     let mut fields = fields.split_ascii_whitespace();
     let has_ended = fields.next() == Some("Z");
@@ -105,8 +112,10 @@ pub fn has_one_thread() -> bool {
     is_one().unwrap_or(false) || is_one().unwrap_or(false)
 }
 
-/// Whether there is one thread, apart from the library's and the kernel's: those work for the pager's ring where a file system knows no other way (an overlay,
-/// in containers), and the last of them stays when there is nothing to do. Where one of the library's begins or ends meanwhile there may seem to be more.
+/// Whether there is one thread, apart from the library's and the kernel's: those work for the
+/// pager's ring where a file system knows no other way (an overlay, in containers), and the last of
+/// them stays when there is nothing to do. Where one of the library's begins or ends meanwhile
+/// there may seem to be more.
 fn is_one() -> std::io::Result<bool> {
     let before = thread::ours();
     let tasks = std::fs::read_dir("/proc/self/task")?;
@@ -114,7 +123,8 @@ fn is_one() -> std::io::Result<bool> {
         let name = std::fs::read(task.path().join("comm")).unwrap_or_default();
         !name.starts_with(WORKER) && !name.starts_with(thread::FOR_NOW.to_bytes())
     };
-    // No more names are read than it takes: a program may have thousands of threads. One that ends just now counts.
+    // No more names are read than it takes: a program may have thousands of threads. One that ends
+    // just now counts.
     let tasks = tasks.filter_map(Result::ok).filter(is_other).take(2 + before).count();
     Ok(tasks <= 1 + before.min(thread::ours()))
 }

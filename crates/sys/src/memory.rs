@@ -19,15 +19,17 @@ pub fn reserved() -> usize {
     RESERVED.load(Relaxed)
 }
 
-/// Reserves `len` bytes of private anonymous memory, readable and writable, without
-/// promising that they can all be used at once. A core dump leaves it out, and it gets no huge pages unless they are asked for.
+/// Reserves `len` bytes of private anonymous memory, readable and writable, without promising that
+/// they can all be used at once. A core dump leaves it out, and it gets no huge pages unless they
+/// are asked for.
 pub fn reserve(len: usize) -> Result<*mut u8> {
     // SAFETY: the kernel chooses the place; nothing is replaced.
     let at = unsafe { map(std::ptr::null_mut(), len, libc::MAP_NORESERVE) }?;
     RESERVED.fetch_add(len, Relaxed);
     // Of terabytes it would look at each page.
     advise(at as usize, len, libc::MADV_DONTDUMP);
-    // Books are touched here and there: where the kernel gives huge pages to all, each touch would cost 2 MiB.
+    // Books are touched here and there: where the kernel gives huge pages to all, each touch would
+    // cost 2 MiB.
     advise(at as usize, len, MADV_NOHUGEPAGE);
     Ok(at)
 }
@@ -53,8 +55,9 @@ unsafe fn put_over(at: *mut u8, len: usize, prot: i32) -> Result<()> {
         if error.errno() != libc::ENOMEM {
             return Err(error);
         }
-        // A process with all the mappings that it may have (vm.max_map_count) gets none, though this takes the place of others: they go first.
-        // SAFETY: as above. What another thread maps there meanwhile stays, and this fails.
+        // A process with all the mappings that it may have (vm.max_map_count) gets none, though
+        // this takes the place of others: they go first. SAFETY: as above. What another thread maps
+        // there meanwhile stays, and this fails.
         unsafe {
             check("munmap", libc::syscall(libc::SYS_munmap, at, len))?;
             map_with(at, len, prot, libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE)
@@ -103,7 +106,8 @@ pub fn has_room_for_mappings(more: usize) -> bool {
     has_room
 }
 
-/// Whether the process locks what it maps (`mlockall` with `MCL_FUTURE`): all that it reserves would be in memory at once.
+/// Whether the process locks what it maps (`mlockall` with `MCL_FUTURE`): all that it reserves
+/// would be in memory at once.
 pub fn is_locked_when_mapped() -> Result<bool> {
     // SAFETY: the kernel chooses the place; nothing is replaced.
     let at = unsafe { map(std::ptr::null_mut(), crate::PAGE, libc::MAP_NORESERVE) }?;
@@ -115,8 +119,8 @@ pub fn is_locked_when_mapped() -> Result<bool> {
     }
 }
 
-/// Whether a thread's personality (`personality(2)`) was changed so that what it maps to be read has other rights than before, and whether it could be
-/// executed before.
+/// Whether a thread's personality (`personality(2)`) was changed so that what it maps to be read
+/// has other rights than before, and whether it could be executed before.
 static CHANGED: AtomicBool = AtomicBool::new(false);
 static EXECUTABLE: AtomicBool = AtomicBool::new(false);
 
@@ -130,7 +134,8 @@ pub fn personality_changed(was: i64, is: i64) {
     }
 }
 
-/// Maps memory, or changes its rights, as by the personality that the process had at first: pages move only between memory of the same rights.
+/// Maps memory, or changes its rights, as by the personality that the process had at first: pages
+/// move only between memory of the same rights.
 pub fn alike<T>(change: impl FnOnce() -> T) -> T {
     if !CHANGED.load(Relaxed) {
         return change();
@@ -161,7 +166,8 @@ pub unsafe fn unmap(at: *mut u8, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes a whole mapping `new_len` bytes long, here or elsewhere, with the bytes that both have; others are zero.
+/// Makes a whole mapping `new_len` bytes long, here or elsewhere, with the bytes that both have;
+/// others are zero.
 ///
 /// # Safety
 /// The mapping is the caller's alone, and nobody uses its old place any more.
@@ -174,7 +180,8 @@ pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> Result<*mut u8> 
     Ok(at as *mut u8)
 }
 
-/// Frees the pages of a range of private anonymous memory; it reads as zeros, or faults, from then on.
+/// Frees the pages of a range of private anonymous memory; it reads as zeros, or faults, from then
+/// on.
 ///
 /// # Safety
 /// Nobody may rely on the bytes.
@@ -183,14 +190,14 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
     unsafe { drop_bytes(at, len, libc::MADV_DONTNEED) }
 }
 
-/// The same, of several ranges: an address and bytes each. Other processors are interrupted once for all of them where the kernel can
-/// (Linux 6.16), and once for each elsewhere.
+/// The same, of several ranges: an address and bytes each. Other processors are interrupted once
+/// for all of them where the kernel can (Linux 6.16), and once for each elsewhere.
 ///
 /// # Safety
 /// Nobody may rely on the bytes.
 pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
-    /// The calling thread, whose memory is meant, without a descriptor (Linux 6.15, `linux/pidfd.h`). The process would not do: its first
-    /// thread may have ended.
+    /// The calling thread, whose memory is meant, without a descriptor (Linux 6.15,
+    /// `linux/pidfd.h`). The process would not do: its first thread may have ended.
     const PIDFD_SELF_THREAD: i32 = -10000;
     /// Ranges of one call.
     const MOST: usize = 1024;
@@ -222,7 +229,8 @@ pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
     Ok(())
 }
 
-/// The same, of any memory, by the advice that says how (`MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`).
+/// The same, of any memory, by the advice that says how (`MADV_DONTNEED`, `MADV_FREE`,
+/// `MADV_REMOVE`).
 ///
 /// # Safety
 /// Nobody may rely on the bytes.
@@ -262,10 +270,11 @@ pub unsafe fn make_exclusive(at: usize) {
     }
 }
 
-/// Has the kernel split the huge page that the page at `at` is one of, if any, into single ones; as far as it can.
+/// Has the kernel split the huge page that the page at `at` is one of, if any, into single ones; as
+/// far as it can.
 ///
-/// `UFFDIO_MOVE` asks whether the first page of a huge page is this process's alone, whichever it is to move: where a fork has had that
-/// one copied, the others would never go (Linux 6.18).
+/// `UFFDIO_MOVE` asks whether the first page of a huge page is this process's alone, whichever it
+/// is to move: where a fork has had that one copied, the others would never go (Linux 6.18).
 pub fn part(at: usize) {
     // A huge page of which a part is to be reclaimed first is split.
     advise(at, crate::PAGE, libc::MADV_COLD);
@@ -283,7 +292,8 @@ pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
 /// Pieces of one call at most: the kernel's own limit (`IOV_MAX`).
 pub const PIECES: usize = 1024;
 
-/// Copies `len` bytes that a program says to have; `false` where they cannot all be read. The kernel looks, as it does in a system call.
+/// Copies `len` bytes that a program says to have; `false` where they cannot all be read. The
+/// kernel looks, as it does in a system call.
 ///
 /// # Safety
 /// There is room for the bytes at `to`.
@@ -293,7 +303,8 @@ pub unsafe fn copy_what_is_there(to: *mut u8, from: *const u8, len: usize) -> bo
         let piece =
             |at: usize| libc::iovec { iov_base: (at + done) as *mut libc::c_void, iov_len: len - done };
         let (into, there) = (piece(to as usize), piece(from as usize));
-        // SAFETY: the kernel writes where there is room, by the caller's promise, and says what it cannot read.
+        // SAFETY: the kernel writes where there is room, by the caller's promise, and says what it
+        // cannot read.
         let got = unsafe {
             libc::syscall(
                 libc::SYS_process_vm_readv,

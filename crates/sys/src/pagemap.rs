@@ -15,7 +15,8 @@ const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const EXCLUSIVE: u64 = 1 << 56;
 
-/// `/proc/self/pagemap`, held open. By the name of the calling thread: the process's own file is its first thread's, which may have ended.
+/// `/proc/self/pagemap`, held open. By the name of the calling thread: the process's own file is
+/// its first thread's, which may have ended.
 #[derive(Debug)]
 pub struct Pagemap(Fd);
 
@@ -43,8 +44,8 @@ impl Pagemap {
         Ok(Pagemap(Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as i32) })?))
     }
 
-    /// Calls `each` with every range of pages in this one that are there. The time goes by what is there, not by how much could be.
-    /// Whether the kernel can tell (Linux 6.7).
+    /// Calls `each` with every range of pages in this one that are there. The time goes by what is
+    /// there, not by how much could be. Whether the kernel can tell (Linux 6.7).
     ///
     /// # Errors
     /// None but where the range is not page aligned.
@@ -82,13 +83,14 @@ impl Pagemap {
         Ok(true)
     }
 
-    /// For each page from `at` on, whether it holds bytes: present, in swap, or on its way between places.
+    /// For each page from `at` on, whether it holds bytes: present, in swap, or on its way between
+    /// places.
     pub fn present(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         self.each_word(at, pages, |word| word & (PRESENT | SWAPPED) != 0)
     }
 
-    /// For each page from `at` on, whether it is there and others have it too: relatives by a fork, or, where it was only read, the kernel with its
-    /// page of zeros.
+    /// For each page from `at` on, whether it is there and others have it too: relatives by a fork,
+    /// or, where it was only read, the kernel with its page of zeros.
     pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         self.each_word(at, pages, |word| word & (PRESENT | EXCLUSIVE) == PRESENT)
     }

@@ -78,7 +78,8 @@ fn build(entries: u32) -> std::io::Result<IoUring> {
 }
 
 impl Ring {
-    /// A ring for `entries` operations at once, or for as many as the user may lock memory for: more begin when those have been handed over.
+    /// A ring for `entries` operations at once, or for as many as the user may lock memory for:
+    /// more begin when those have been handed over.
     pub fn new(entries: u32) -> Result<Ring> {
         let is_short = |error: &std::io::Error| error.raw_os_error() == Some(libc::ENOMEM);
         let mut size = entries;
@@ -147,7 +148,8 @@ impl Ring {
         self.push(opcode::Nop::new().build().user_data(tag))
     }
 
-    /// Tells when `fd` becomes readable or hangs up: once, or, `again`, each time while it has [`Done::more`].
+    /// Tells when `fd` becomes readable or hangs up: once, or, `again`, each time while it has
+    /// [`Done::more`].
     pub fn poll(&mut self, fd: RawFd, again: bool, tag: u64) -> Result<()> {
         let events = (libc::POLLIN | libc::POLLHUP) as u32;
         self.push(opcode::PollAdd::new(types::Fd(fd), events).multi(again).build().user_data(tag))
@@ -178,7 +180,8 @@ impl Ring {
                     }
                 }
                 Err(error) if matches!(error.errno(), libc::EINTR) => {}
-                // Too many ends untaken, or no memory for now: the caller takes ends and comes again.
+                // Too many ends untaken, or no memory for now: the caller takes ends and comes
+                // again.
                 Err(error) if matches!(error.errno(), libc::EAGAIN | libc::EBUSY) => return Ok(()),
                 Err(error) => return Err(error),
             }

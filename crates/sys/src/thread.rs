@@ -3,8 +3,10 @@
 use crate::{Result, census, check};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Threads that are the pager's, or do its work for a while: what they allocate must not be paged memory. Two are for good. There may be as many others as
-/// the program has threads that end, grow mappings of its own and so on at one time; who finds no place waits for one, which takes no longer than a file of `/proc`.
+/// Threads that are the pager's, or do its work for a while: what they allocate must not be paged
+/// memory. Two are for good. There may be as many others as the program has threads that end, grow
+/// mappings of its own and so on at one time; who finds no place waits for one, which takes no
+/// longer than a file of `/proc`.
 static INTERNAL: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 const PLACES: usize = 64;
 
@@ -25,7 +27,8 @@ pub fn is_internal(thread: usize) -> bool {
     INTERNAL[..USED.load(Relaxed).min(INTERNAL.len())].iter().any(|slot| slot.load(Relaxed) == thread)
 }
 
-/// The calling thread does the pager's work until this is dropped; no signal's handler runs in it, and it is not cancelled.
+/// The calling thread does the pager's work until this is dropped; no signal's handler runs in it,
+/// and it is not cancelled.
 pub struct Internal(Option<(&'static AtomicUsize, Signals)>);
 
 impl Internal {
@@ -57,8 +60,8 @@ impl Drop for Internal {
     }
 }
 
-/// How many threads of this process were begun by [`spawn`] and [`spawn_quiet`], of this copy of the crate or another; one that just begins or ends may not be
-/// counted.
+/// How many threads of this process were begun by [`spawn`] and [`spawn_quiet`], of this copy of
+/// the crate or another; one that just begins or ends may not be counted.
 pub fn ours() -> usize {
     census::threads()
 }
@@ -87,16 +90,20 @@ type CreateSimply = unsafe extern "C" fn(
     *mut libc::c_void,
 ) -> libc::c_int;
 
-/// What begins threads, if it was looked for: the C library's `pthread_create`, or its `thrd_create`. 0 otherwise.
+/// What begins threads, if it was looked for: the C library's `pthread_create`, or its
+/// `thrd_create`. 0 otherwise.
 static CREATE: AtomicUsize = AtomicUsize::new(0);
 static CREATE_SIMPLY: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds what begins threads. A program (Firefox) or a library may have a `pthread_create`, which takes the program's memory and waits for the new thread: it
-/// would wait for the pager that it is to become. So the one that comes after this library's object is taken if it is the C library's, and else
-/// `thrd_create`, which nobody stands in for. Without this call, threads are begun by whichever the loader has first. From then on, threads whose signals are
-/// blocked are not cancelled either.
+/// Finds what begins threads. A program (Firefox) or a library may have a `pthread_create`, which
+/// takes the program's memory and waits for the new thread: it would wait for the pager that it is
+/// to become. So the one that comes after this library's object is taken if it is the C library's,
+/// and else `thrd_create`, which nobody stands in for. Without this call, threads are begun by
+/// whichever the loader has first. From then on, threads whose signals are blocked are not
+/// cancelled either.
 pub fn find() {
-    // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are a value, and ours to write to.
+    // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are a
+    // value, and ours to write to.
     unsafe {
         let cancel = libc::dlsym(libc::RTLD_NEXT, c"pthread_setcancelstate".as_ptr());
         SET_CANCEL_STATE.store(cancel as usize, Relaxed);
@@ -124,8 +131,9 @@ unsafe fn create(
     argument: *mut libc::c_void,
 ) -> libc::c_int {
     let mut thread: libc::pthread_t = 0;
-    // SAFETY: the functions found are of these types, but that `thrd_create`'s returns a number: what is returned, in the same register, nobody
-    // reads. The attributes are ours; the rest is the caller's promise.
+    // SAFETY: the functions found are of these types, but that `thrd_create`'s returns a number:
+    // what is returned, in the same register, nobody reads. The attributes are ours; the rest is
+    // the caller's promise.
     unsafe {
         let simply = CREATE_SIMPLY.load(Relaxed);
         if simply != 0 {
@@ -152,7 +160,8 @@ unsafe fn create(
 
 /// Starts a thread that no signal of the program's reaches.
 ///
-/// The standard library's threads allocate by `malloc`, which may be the one that pages; this one does not.
+/// The standard library's threads allocate by `malloc`, which may be the one that pages; this one
+/// does not.
 pub fn spawn(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
     spawn_quiet(name, move || {
         let _internal = Internal::enter();
@@ -160,7 +169,8 @@ pub fn spawn(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static
     })
 }
 
-/// The same for a thread that never allocates: it need not be [`Internal`], of which there can be few.
+/// The same for a thread that never allocates: it need not be [`Internal`], of which there can be
+/// few.
 ///
 /// # Errors
 /// As for [`spawn`].
@@ -176,7 +186,8 @@ pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + '
 /// What a thread is called that is there for a moment, by which others know it.
 pub const FOR_NOW: &std::ffi::CStr = c"terapage-fork";
 
-/// The same for a thread that ends at once. It is not among [`ours`]: who counts threads after that would take it for another.
+/// The same for a thread that ends at once. It is not among [`ours`]: who counts threads after that
+/// would take it for another.
 ///
 /// # Errors
 /// As for [`spawn`].
@@ -225,8 +236,8 @@ pub fn id() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-/// `pthread_setcancelstate`, if it was looked for; 0 otherwise. A sanitizer has one of its own, which is not ready for each moment: where there is one it is not
-/// looked for.
+/// `pthread_setcancelstate`, if it was looked for; 0 otherwise. A sanitizer has one of its own,
+/// which is not ready for each moment: where there is one it is not looked for.
 static SET_CANCEL_STATE: AtomicUsize = AtomicUsize::new(0);
 
 /// `PTHREAD_CANCEL_DISABLE`, for which the libc crate has no name.
@@ -245,8 +256,9 @@ fn set_cancel_state(state: libc::c_int) -> Option<libc::c_int> {
     Some(old)
 }
 
-/// Signals, a bit for each: the kernel's own form. (The C library's functions on its form may be others' by the same name, and not ready for each moment.)
-/// And whether the thread could be cancelled.
+/// Signals, a bit for each: the kernel's own form. (The C library's functions on its form may be
+/// others' by the same name, and not ready for each moment.) And whether the thread could be
+/// cancelled.
 #[derive(Clone, Copy)]
 pub struct Signals(u64, Option<libc::c_int>);
 
@@ -254,13 +266,14 @@ const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// Not blocked: a fault of the pager's own must stop the process, not repeat for ever; and the C library has 32 and 33 to itself, to cancel threads and to
-/// change all threads' user.
+/// Not blocked: a fault of the pager's own must stop the process, not repeat for ever; and the C
+/// library has 32 and 33 to itself, to cancel threads and to change all threads' user.
 const NEVER: u64 =
     bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE) | bit(32) | bit(33);
 
-/// Blocks every signal in the calling thread; says which were blocked before. Nor is the thread cancelled: the library opens and reads files, where one that is
-/// to end would end, with the locks that it holds.
+/// Blocks every signal in the calling thread; says which were blocked before. Nor is the thread
+/// cancelled: the library opens and reads files, where one that is to end would end, with the locks
+/// that it holds.
 pub fn block_signals() -> Signals {
     let mut old = 0;
     change_signals(!NEVER, &raw mut old);
@@ -275,7 +288,8 @@ pub fn restore_signals(old: &Signals) {
     change_signals(old.0, std::ptr::null_mut());
 }
 
-/// The calling thread is not cancelled while this is there: it would end in the middle of a call, with the locks that it holds.
+/// The calling thread is not cancelled while this is there: it would end in the middle of a call,
+/// with the locks that it holds.
 #[derive(Debug)]
 pub struct Uncancelled(libc::c_int);
 
@@ -349,9 +363,11 @@ pub fn used_ns() -> u64 {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Nanoseconds of processor time that another thread of this process has used; `None`: there is no such thread.
+/// Nanoseconds of processor time that another thread of this process has used; `None`: there is no
+/// such thread.
 pub fn used_by(thread: u32) -> Option<u64> {
-    // What pthread_getcpuclockid makes of a thread's id (CPUCLOCK_PERTHREAD and CPUCLOCK_SCHED of <linux/posix-timers.h>).
+    // What pthread_getcpuclockid makes of a thread's id (CPUCLOCK_PERTHREAD and CPUCLOCK_SCHED of
+    // <linux/posix-timers.h>).
     let clock = !(thread as libc::clockid_t) << 3 | 4 | 2;
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` has room.
@@ -377,7 +393,8 @@ pub fn say(line: &str) {
 /// cannot do without, and no handler of its own may run on.
 pub fn stop(line: &str) -> ! {
     say(line);
-    // SAFETY: a zeroed action is SIG_DFL with no flags; the signal is unblocked for this thread, then raised.
+    // SAFETY: a zeroed action is SIG_DFL with no flags; the signal is unblocked for this thread,
+    // then raised.
     unsafe {
         let action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGABRT, &action, std::ptr::null_mut());

@@ -53,7 +53,8 @@ pub struct Userfaultfd {
     features: u64,
 }
 
-/// Wakes threads that wait for a userfaultfd. Once that is closed it wakes nobody: what has its number then does not know the call, or nobody waits there.
+/// Wakes threads that wait for a userfaultfd. Once that is closed it wakes nobody: what has its
+/// number then does not know the call, or nobody waits there.
 #[derive(Clone, Copy, Debug)]
 pub struct Waker(RawFd);
 
@@ -145,7 +146,8 @@ impl Userfaultfd {
         self.fd.raw()
     }
 
-    /// From now on faults in the range come here. `protect`: write protection will be asked for too.
+    /// From now on faults in the range come here. `protect`: write protection will be asked for
+    /// too.
     pub fn register(&self, at: usize, len: usize, protect: bool) -> Result<()> {
         let mode = raw::UFFDIO_REGISTER_MODE_MISSING | if protect { raw::UFFDIO_REGISTER_MODE_WP } else { 0 };
         let mut register = raw::uffdio_register { range: range(at, len), mode: mode.into(), ioctls: 0 };
@@ -274,8 +276,9 @@ impl Userfaultfd {
     }
 }
 
-/// Goes on with a call that may stop part way until all of `len` is done. `step` begins after `done` bytes, and
-/// gives its answer and the kernel's count. EAGAIN is tried again up to `patience` times.
+/// Goes on with a call that may stop part way until all of `len` is done. `step` begins after
+/// `done` bytes, and gives its answer and the kernel's count. EAGAIN is tried again up to
+/// `patience` times.
 fn in_steps(
     len: usize,
     mut patience: u32,

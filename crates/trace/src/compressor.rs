@@ -26,8 +26,8 @@ impl Compressor {
         // SAFETY: a pure function.
         let bytes = unsafe { zstd_sys::ZSTD_estimateCCtxSize(LEVEL) };
         let mut memory = vec![0u128; bytes.div_ceil(size_of::<u128>())];
-        // SAFETY: the memory is aligned to 16 bytes, as long as said, and lives as long as the context; moving
-        // the vector does not move its bytes.
+        // SAFETY: the memory is aligned to 16 bytes, as long as said, and lives as long as the
+        // context; moving the vector does not move its bytes.
         let context = unsafe {
             zstd_sys::ZSTD_initStaticCCtx(memory.as_mut_ptr().cast(), memory.len() * size_of::<u128>())
         };

@@ -49,8 +49,8 @@ pub enum Event {
         /// The block.
         block: u32,
     },
-    /// A block that had left the address space, but not memory, was put back with a neighbour that was touched. Not
-    /// known to be touched.
+    /// A block that had left the address space, but not memory, was put back with a neighbour that
+    /// was touched. Not known to be touched.
     PutBack {
         /// The block.
         block: u32,

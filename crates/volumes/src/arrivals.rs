@@ -2,9 +2,10 @@
 
 use crate::random::{Random, threshold};
 
-/// Bursts: times between requests are hyper-exponential with two phases of balanced means, the distribution that
-/// fitted storage traces best in "Analyzing the distribution fit for storage workload and Internet traffic traces"
-/// (Wajahat, Yele, Estro, Gandhi, Zadok; Performance Evaluation 142, 2020).
+/// Bursts: times between requests are hyper-exponential with two phases of balanced means, the
+/// distribution that fitted storage traces best in "Analyzing the distribution fit for storage
+/// workload and Internet traffic traces" (Wajahat, Yele, Estro, Gandhi, Zadok; Performance
+/// Evaluation 142, 2020).
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
     /// How likely the short phase is, for 32 random bits.

@@ -46,11 +46,12 @@ pub enum Layers {
     Scm,
 }
 
-/// A simulation, but for its workload. [`Case::default`] is what the paper is taken to have simulated: each of its
-/// values is a parameter, see [`settings`](crate::settings).
+/// A simulation, but for its workload. [`Case::default`] is what the paper is taken to have
+/// simulated: each of its values is a parameter, see [`settings`](crate::settings).
 #[derive(Clone, Debug, Serialize)]
 pub struct Case {
-    /// The flash; its capacity is that of the workload, unless [`Case::capacity_bytes`] says otherwise.
+    /// The flash; its capacity is that of the workload, unless [`Case::capacity_bytes`] says
+    /// otherwise.
     pub ssd: Config,
     /// The capacity of the flash; `None` is what the workload reaches, at least 256 MiB.
     pub capacity_bytes: Option<u64>,
@@ -62,8 +63,9 @@ pub struct Case {
     pub scm: Amount,
     /// When requests are sent.
     pub load: Load,
-    /// Bytes that a generator's requests read and write together, those of the warm-up too. SCM fills with bytes: so each
-    /// volume comes as far, whatever the size of its requests. Traces are simulated as a whole.
+    /// Bytes that a generator's requests read and write together, those of the warm-up too. SCM
+    /// fills with bytes: so each volume comes as far, whatever the size of its requests. Traces are
+    /// simulated as a whole.
     pub traffic_bytes: u64,
     /// Simulate exactly so many requests of any workload; a shorter one gives what it has.
     pub requests: Option<u64>,
@@ -82,8 +84,8 @@ impl Case {
         // The paper compares SSDs, not links: the time of requests is that of SCM and flash.
         ssd.front = Front::instant();
         ssd.over_provisioning = 0.25;
-        // Every page was written once, in order: reads find what they look for, and there is room before blocks must be
-        // cleaned. What the paper's simulation began with is not known.
+        // Every page was written once, in order: reads find what they look for, and there is room
+        // before blocks must be cleaned. What the paper's simulation began with is not known.
         ssd.preconditioning = Precondition::Sequential { filled: 1.0 };
         Case {
             ssd,
@@ -141,8 +143,8 @@ impl Case {
         Setup { ssd, storage, load: self.load, warm_up, wrap: self.capacity_bytes.is_some() }
     }
 
-    /// About how many bytes of this machine's memory a simulation with `workload` takes: tables of pages, blocks and
-    /// lines, and the generator's objects.
+    /// About how many bytes of this machine's memory a simulation with `workload` takes: tables of
+    /// pages, blocks and lines, and the generator's objects.
     ///
     /// # Errors
     /// If the workload cannot be had.

@@ -5,14 +5,15 @@
 pub struct Uncertainty {
     /// Its standard error; infinite if the data say nothing of it.
     pub standard_error: f64,
-    /// Half of the interval that holds the true value with a probability of 95 %, if the model is right and near enough
-    /// to a linear one.
+    /// Half of the interval that holds the true value with a probability of 95 %, if the model is
+    /// right and near enough to a linear one.
     pub half_interval: f64,
 }
 
-/// Uncertainties of parameters and their correlations, from the residuals of a least-squares fit and its Jacobian: by
-/// residual, then by parameter. The variance of the data is taken from the residuals, and is at least `floor` squared
-/// (what rounding alone would do). `None` if the data cannot tell the parameters apart at all.
+/// Uncertainties of parameters and their correlations, from the residuals of a least-squares fit
+/// and its Jacobian: by residual, then by parameter. The variance of the data is taken from the
+/// residuals, and is at least `floor` squared (what rounding alone would do). `None` if the data
+/// cannot tell the parameters apart at all.
 pub fn uncertainties(
     jacobian: &[Vec<f64>],
     residuals: &[f64],
@@ -31,8 +32,9 @@ pub fn uncertainties(
     Some((uncertainties.collect(), correlations.collect()))
 }
 
-/// The change of the parameters that takes the residuals (model less data) to their least sum of squares, if the model is
-/// linear: a step of Gauss and Newton. `None` if the data cannot tell the parameters apart.
+/// The change of the parameters that takes the residuals (model less data) to their least sum of
+/// squares, if the model is linear: a step of Gauss and Newton. `None` if the data cannot tell the
+/// parameters apart.
 pub fn least_squares_step(jacobian: &[Vec<f64>], residuals: &[f64]) -> Option<Vec<f64>> {
     let (inverse, lengths) = inverse_normal(jacobian)?;
     let downhill: Vec<f64> = (0..lengths.len())
@@ -44,8 +46,8 @@ pub fn least_squares_step(jacobian: &[Vec<f64>], residuals: &[f64]) -> Option<Ve
     Some((0..lengths.len()).map(step).collect())
 }
 
-/// The inverse of the normal matrix of a Jacobian whose columns are brought to length 1 first, since parameters differ in
-/// size, and those lengths.
+/// The inverse of the normal matrix of a Jacobian whose columns are brought to length 1 first,
+/// since parameters differ in size, and those lengths.
 fn inverse_normal(jacobian: &[Vec<f64>]) -> Option<(Vec<Vec<f64>>, Vec<f64>)> {
     let parameters = jacobian.first()?.len();
     let lengths: Vec<f64> =
@@ -103,7 +105,8 @@ mod tests {
         let residuals = [0.1, -0.2, 0.1, 0.2, -0.2];
         let (found, correlations) = uncertainties(&jacobian, &residuals, 0.0).unwrap();
         let variance: f64 = residuals.iter().map(|r| r * r).sum::<f64>() / 3.0;
-        // Var b = s2 / Sxx = s2 / 10; Var a = s2 (1/5 + 4/10); corr = -xbar / sqrt(mean x2) = -2 / sqrt 6.
+        // Var b = s2 / Sxx = s2 / 10; Var a = s2 (1/5 + 4/10); corr = -xbar / sqrt(mean x2) = -2 /
+        // sqrt 6.
         assert!((found[1].standard_error - (variance / 10.0).sqrt()).abs() < 1e-12);
         assert!((found[0].standard_error - (variance * 0.6).sqrt()).abs() < 1e-12);
         assert!((correlations[0][1] + 2.0 / 6.0f64.sqrt()).abs() < 1e-12);

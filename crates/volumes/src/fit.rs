@@ -23,8 +23,8 @@ pub struct Unknown {
     pub start: f64,
 }
 
-/// The unknowns: the size of the SCM, and three properties of 3D CT TLC. The others of that chip are its profile's, and 2D
-/// FG MLC is its profile.
+/// The unknowns: the size of the SCM, and three properties of 3D CT TLC. The others of that chip
+/// are its profile's, and 2D FG MLC is its profile.
 pub const UNKNOWNS: [Unknown; 4] = [
     Unknown { name: "SCM / NAND", setting: "scm", unit: "%", bounds: (1.0, 10.0), start: 5.0 },
     Unknown {
@@ -58,7 +58,8 @@ pub struct Plan {
     pub structures: Vec<Structure>,
     /// Calls for each structure at first.
     pub calls_first: usize,
-    /// Seeds for the best one: its gains are means over them, since single ones jump by tenths of a percentage point.
+    /// Seeds for the best one: its gains are means over them, since single ones jump by tenths of a
+    /// percentage point.
     pub seeds: u64,
     /// Threads that simulate.
     pub threads: usize,
@@ -84,8 +85,8 @@ impl Plan {
 /// What a fit found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fit {
-    /// Each structure with the sum of the squared residuals, in squared percentage points, at first; gains of the
-    /// wrong sign count more.
+    /// Each structure with the sum of the squared residuals, in squared percentage points, at
+    /// first; gains of the wrong sign count more.
     pub structures: Vec<(Structure, f64)>,
     /// The best of them.
     pub structure: Structure,
@@ -126,8 +127,8 @@ const READING_STEPS: usize = 9;
 /// Where that search looks, in microseconds.
 const READING_US: (f64, f64) = (700.0, 6000.0);
 
-/// Fits [`UNKNOWNS`] and a [`Structure`] to [`GAINS`]. `workloads` are its volumes, in its order. `progress` is called after
-/// each simulation.
+/// Fits [`UNKNOWNS`] and a [`Structure`] to [`GAINS`]. `workloads` are its volumes, in its order.
+/// `progress` is called after each simulation.
 ///
 /// # Errors
 /// The first simulation that fails.
@@ -190,8 +191,8 @@ fn total_cost(gains: &[f64]) -> f64 {
     gains.iter().zip(GAINS).map(|(gain, target)| cost(*gain, target.percent)).sum()
 }
 
-/// The squared residual. Signs are published as well: a gain of the wrong sign costs half a squared percentage point more,
-/// and its square counts twenty times.
+/// The squared residual. Signs are published as well: a gain of the wrong sign costs half a squared
+/// percentage point more, and its square counts twenty times.
 fn cost(gain: f64, published: f64) -> f64 {
     let square = (gain - published).powi(2);
     if gain * published > 0.0 { square } else { 0.5 + 20.0 * square }
@@ -201,8 +202,8 @@ fn cost(gain: f64, published: f64) -> f64 {
 const ROUNDING: f64 = 0.029;
 
 impl Fit {
-    /// Whether the data determine an unknown: its interval is less than half of the range that was searched, and its
-    /// value is not at the end of that.
+    /// Whether the data determine an unknown: its interval is less than half of the range that was
+    /// searched, and its value is not at the end of that.
     pub fn is_determined(&self, unknown: usize) -> bool {
         let (low, high) = UNKNOWNS[unknown].bounds;
         let value = self.values[unknown];
@@ -265,7 +266,8 @@ impl Model<'_> {
         case
     }
 
-    /// A better point and its gains, towards where the least sum of squares would be if the gains were linear.
+    /// A better point and its gains, towards where the least sum of squares would be if the gains
+    /// were linear.
     fn step(
         &mut self,
         structure: Structure,
@@ -291,8 +293,8 @@ impl Model<'_> {
         None
     }
 
-    /// By central differences, over an eighth of each range: less is lost in what the gains jump when a request
-    /// comes before another.
+    /// By central differences, over an eighth of each range: less is lost in what the gains jump
+    /// when a request comes before another.
     fn jacobian(&mut self, structure: Structure, point: &[f64]) -> Vec<Vec<f64>> {
         let mut columns = Vec::new();
         for (number, unknown) in UNKNOWNS.iter().enumerate() {
@@ -310,7 +312,8 @@ impl Model<'_> {
         (0..columns[0].len()).map(|row| columns.iter().map(|column| column[row]).collect()).collect()
     }
 
-    /// The program times of 3D FG TLC that both readings ask for, by bisection: slower programs, fewer IOPS.
+    /// The program times of 3D FG TLC that both readings ask for, by bisection: slower programs,
+    /// fewer IOPS.
     fn readings(&mut self, structure: Structure, point: &[f64]) -> Vec<Reading> {
         let texts =
             [("falls by 54 % at most", -FG_TLC_PERCENT), ("falls to 54 % at most", FG_TLC_PERCENT - 100.0)];

@@ -5,8 +5,9 @@ use crate::parallel::in_parallel;
 use crate::workload::Workload;
 use terapage_hybrid::Outcome;
 
-/// Simulates each case with each workload on `threads` threads: outcomes by workload, then by case. Traces have no seeds:
-/// cases with a seed other than the first one's are left out for them. `progress` is called after each.
+/// Simulates each case with each workload on `threads` threads: outcomes by workload, then by case.
+/// Traces have no seeds: cases with a seed other than the first one's are left out for them.
+/// `progress` is called after each.
 ///
 /// # Errors
 /// The first that fails.
@@ -74,8 +75,8 @@ pub fn flash_read_share(outcome: &Outcome) -> f64 {
     })
 }
 
-/// Of all pairs of values, how many are in the same order in both lists, and how many pairs there are. Pairs that are
-/// equal in `published` are left out.
+/// Of all pairs of values, how many are in the same order in both lists, and how many pairs there
+/// are. Pairs that are equal in `published` are left out.
 pub fn pairs_in_order(published: &[f64], simulated: &[f64]) -> (usize, usize) {
     let (mut agree, mut all) = (0, 0);
     for first in 0..published.len() {

@@ -10,11 +10,11 @@ use terapage_blocktrace::{Kind, Request};
 /// The smallest number of objects of a stream, however small the scale.
 const OBJECTS_MIN: u64 = 8;
 
-/// Synthetic requests of a volume. The same volume, seed and scale give the same requests on every machine. It needs
-/// about 16 bytes an object, whatever the number of requests.
+/// Synthetic requests of a volume. The same volume, seed and scale give the same requests on every
+/// machine. It needs about 16 bytes an object, whatever the number of requests.
 ///
-/// It never ends: take as many requests as you want. A trace that is shorter than the volume's has touched fewer of its
-/// objects.
+/// It never ends: take as many requests as you want. A trace that is shorter than the volume's has
+/// touched fewer of its objects.
 #[derive(Clone, Debug)]
 pub struct Generator {
     random: Random,
@@ -33,8 +33,9 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Requests of `volume`; other seeds give others of the same kind. `scale` (more than 0) multiplies the number of
-    /// objects, for short runs with caches that are as much smaller; 1 is the volume as it is.
+    /// Requests of `volume`; other seeds give others of the same kind. `scale` (more than 0)
+    /// multiplies the number of objects, for short runs with caches that are as much smaller; 1 is
+    /// the volume as it is.
     pub fn new(volume: &Volume, seed: u64, scale: f64) -> Generator {
         let mut random = Random::new(seed);
         let objects = |share: f64| ((volume.objects.value as f64 * scale * share) as u64).max(OBJECTS_MIN);
@@ -45,7 +46,8 @@ impl Generator {
         let (writes, end) = Layout::new(&volume.writes, &write_sizes, objects_written, 0, &mut random);
         let written = writes.expected_popular(volume.writes.zipf_exponent.value);
         let read_written = volume.reads_of_written.value;
-        // Reads of what was written have the sizes of writes; the others make up for it, as far as their sizes allow.
+        // Reads of what was written have the sizes of writes; the others make up for it, as far as
+        // their sizes allow.
         let mean = volume.reads.mean_bytes.value;
         let own = (mean - read_written * written.bytes / written.requests) / (1.0 - read_written);
         let shape = &volume.reads.sizes.value;

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 /// Objects of a run at most.
 const RUN_OBJECTS_MAX: f64 = 64.0;
-/// Runs begin at multiples of this, and one such block lies unused between two of them, so that the end of one is not
-/// the beginning of the next.
+/// Runs begin at multiples of this, and one such block lies unused between two of them, so that the
+/// end of one is not the beginning of the next.
 const BLOCK_SECTORS: u64 = 8;
 /// So many popular runs decide about the mean size: the others are many, and even out.
 const WEIGHED_RUNS: usize = 2048;
-/// Low-discrepancy steps for sizes and for lengths of runs: the golden ratio's and that of the square root of 2.
+/// Low-discrepancy steps for sizes and for lengths of runs: the golden ratio's and that of the
+/// square root of 2.
 const STEPS: [f64; 2] = [0.618_033_988_749_895, 0.414_213_562_373_095_1];
 
 /// Objects that are asked for one after the other.

@@ -5,9 +5,9 @@ use hashbrown::HashTable;
 
 const NONE: u32 = u32::MAX;
 
-/// Counts the hits of an LRU cache whose unit is the object: what begins at one byte, with the size it was last asked
-/// for. Objects that it has evicted are remembered, so that first touches can be told from other misses: about 40 bytes
-/// an object.
+/// Counts the hits of an LRU cache whose unit is the object: what begins at one byte, with the size
+/// it was last asked for. Objects that it has evicted are remembered, so that first touches can be
+/// told from other misses: about 40 bytes an object.
 #[derive(Debug)]
 pub struct ObjectLru {
     size: CacheSize,
@@ -69,7 +69,8 @@ impl ObjectLru {
         self.objects.len() as u64
     }
 
-    /// Bytes of all objects that have ever been asked for, each with the size that it was last asked for with.
+    /// Bytes of all objects that have ever been asked for, each with the size that it was last
+    /// asked for with.
     pub fn known_bytes(&self) -> u64 {
         self.objects.iter().map(|object| u64::from(object.bytes)).sum()
     }

@@ -34,8 +34,9 @@ pub struct Properties {
     pub first_share: f64,
 }
 
-/// Measures `requests`; `caches` are filled by them from empty, and counted after the first `warm_up` ones (the rest of
-/// the properties are of all of them). Trims count as neither reads nor writes.
+/// Measures `requests`; `caches` are filled by them from empty, and counted after the first
+/// `warm_up` ones (the rest of the properties are of all of them). Trims count as neither reads nor
+/// writes.
 pub fn measure(requests: impl Iterator<Item = Request>, caches: &[CacheSize], warm_up: u64) -> Properties {
     let mut lrus: Vec<ObjectLru> = caches.iter().map(|&size| ObjectLru::new(size)).collect();
     if lrus.is_empty() {

@@ -13,9 +13,10 @@ pub struct Minimum {
     pub converged: bool,
 }
 
-/// Searches for the least value of `function` within `bounds` from `start`, by the simplex method of Nelder and Mead
-/// (Computer Journal 7(4), 1965); points beyond the bounds are moved to them. The first simplex reaches `reach` (0..1)
-/// of each range. It ends after `calls_max` calls, or when no coordinate differs by more than `tolerance` of its range.
+/// Searches for the least value of `function` within `bounds` from `start`, by the simplex method
+/// of Nelder and Mead (Computer Journal 7(4), 1965); points beyond the bounds are moved to them.
+/// The first simplex reaches `reach` (0..1) of each range. It ends after `calls_max` calls, or when
+/// no coordinate differs by more than `tolerance` of its range.
 pub fn minimum(
     bounds: &[(f64, f64)],
     start: &[f64],

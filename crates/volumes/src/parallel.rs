@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Does `work` on each of `jobs`, on as many threads as `threads` says (at least 1), and gives each result to `done` as it
-/// comes, with the number of its job. It ends early, with that error, when `done` fails; work under way is finished.
+/// Does `work` on each of `jobs`, on as many threads as `threads` says (at least 1), and gives each
+/// result to `done` as it comes, with the number of its job. It ends early, with that error, when
+/// `done` fails; work under way is finished.
 ///
 /// # Errors
 /// The first of `done`.
@@ -31,7 +32,8 @@ pub fn in_parallel<J: Sync, R: Send, E>(
             });
         }
         drop(sender);
-        // Moved in, so that it is gone when this ends early: threads see that, and take no further job.
+        // Moved in, so that it is gone when this ends early: threads see that, and take no further
+        // job.
         let receiver = receiver;
         receiver.iter().try_for_each(|(number, result)| done(number, result))
     })

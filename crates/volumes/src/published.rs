@@ -1,4 +1,5 @@
-//! What Fukuchi, Sakaki, Matsui and Takeuchi printed (performance of SCM/NAND hybrid SSDs with four kinds of NAND).
+//! What Fukuchi, Sakaki, Matsui and Takeuchi printed (performance of SCM/NAND hybrid SSDs with four
+//! kinds of NAND).
 
 /// One volume of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +33,8 @@ pub const NANDS: [&str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"
 /// The text on Figure 5: at most so many percent of IOPS are lost or won by the latency.
 pub const LATENCY_PERCENT_MAX: f64 = 6.0;
 
-/// The text on Figure 3: 3D FG TLC falls "最大54%まで", which can be read as by 54 %, or to 54 %, at most.
+/// The text on Figure 3: 3D FG TLC falls "最大54%まで", which can be read as by 54 %, or to 54 %, at
+/// most.
 pub const FG_TLC_PERCENT: f64 = 54.0;
 
 /// The source, as tables cite it.

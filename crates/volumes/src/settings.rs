@@ -36,8 +36,8 @@ pub struct Parameter {
     apply: fn(&mut Case, &str) -> Result<(), String>,
 }
 
-/// All parameters. They take effect in this order, whatever the order in which they are given: a chip's name comes before
-/// the changes to that chip.
+/// All parameters. They take effect in this order, whatever the order in which they are given: a
+/// chip's name comes before the changes to that chip.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "nand",
@@ -378,7 +378,8 @@ pub fn known() -> Vec<&'static str> {
 /// Gives `case` the values of `settings`, pairs of name and text.
 ///
 /// # Errors
-/// Names the parameter, the value and what it should be; for a name that is not known, those that are.
+/// Names the parameter, the value and what it should be; for a name that is not known, those that
+/// are.
 pub fn apply(case: &mut Case, settings: &[(String, String)]) -> Result<(), SettingError> {
     let unknown = settings.iter().find(|(name, _)| !known().contains(&name.as_str()));
     if let Some((name, _)) = unknown {

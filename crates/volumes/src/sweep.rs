@@ -57,7 +57,8 @@ pub struct Row<'a> {
     pub outcome: &'a Outcome,
 }
 
-/// The combinations of all axes (names and their values), the last axis varying first. `workloads` are names and paths.
+/// The combinations of all axes (names and their values), the last axis varying first. `workloads`
+/// are names and paths.
 ///
 /// # Errors
 /// If an axis is there twice or is empty.

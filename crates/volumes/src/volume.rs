@@ -45,11 +45,11 @@ pub enum VolumeError {
     },
 }
 
-/// A volume of the MSR Cambridge traces (Narayanan, Donnelly, Rowstron: Write Off-Loading, FAST 2008) as the generator
-/// imitates it.
+/// A volume of the MSR Cambridge traces (Narayanan, Donnelly, Rowstron: Write Off-Loading, FAST
+/// 2008) as the generator imitates it.
 ///
-/// Its unit of locality is the object: the bytes from one first byte on, always asked for whole. Objects that lie one
-/// after the other form a run; a run is asked for in order.
+/// Its unit of locality is the object: the bytes from one first byte on, always asked for whole.
+/// Objects that lie one after the other form a run; a run is asked for in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Volume {
@@ -67,7 +67,8 @@ pub struct Volume {
     pub duration_s: Sourced<f64>,
     /// Coefficient of variation of the times between requests; at least 1.
     pub inter_arrival_cv: Sourced<f64>,
-    /// Mean bytes of all requests, where that is what is known; else it follows from reads and writes.
+    /// Mean bytes of all requests, where that is what is known; else it follows from reads and
+    /// writes.
     pub mean_bytes: Option<Sourced<f64>>,
     /// Which part of the reads ask for what the popular writes wrote, 0..1.
     pub reads_of_written: Sourced<f64>,
@@ -87,7 +88,8 @@ pub struct Stream {
     pub mean_bytes: Sourced<f64>,
     /// Sizes in bytes and their weights; the weights are tilted until the mean is met.
     pub sizes: Sourced<Vec<(u32, f64)>>,
-    /// Which part of the volume's objects are its own, 0..1; that of reads and that of writes add up to 1.
+    /// Which part of the volume's objects are its own, 0..1; that of reads and that of writes add
+    /// up to 1.
     pub object_share: Sourced<f64>,
     /// Which part of its objects are popular, 0..1.
     pub popular_share: Sourced<f64>,

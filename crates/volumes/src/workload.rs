@@ -22,7 +22,8 @@ enum Source {
     Trace { path: PathBuf, requests: u64, placement: Arc<Placement>, synthetic: bool },
 }
 
-/// The generators that were made last, with their seeds and scales: to lay out objects takes longer than a short simulation.
+/// The generators that were made last, with their seeds and scales: to lay out objects takes longer
+/// than a short simulation.
 type Made = Arc<Mutex<VecDeque<(u64, f64, Generator)>>>;
 /// How many of them are kept.
 const MADE_MAX: usize = 4;
@@ -40,7 +41,8 @@ impl Workload {
         Ok(Workload { name: name.to_owned(), source: Source::Synthetic { volume, made: Made::default() } })
     }
 
-    /// A trace, called `name`. It is read once, to see what it touches: pieces of 1 MiB that nothing touches take no room.
+    /// A trace, called `name`. It is read once, to see what it touches: pieces of 1 MiB that
+    /// nothing touches take no room.
     ///
     /// # Errors
     /// What is wrong with the trace.
@@ -91,8 +93,8 @@ impl Workload {
         }
     }
 
-    /// The requests with which a generator reads and writes `bytes` in the mean, at most those of its volume. A trace has as
-    /// many as it has.
+    /// The requests with which a generator reads and writes `bytes` in the mean, at most those of
+    /// its volume. A trace has as many as it has.
     pub fn requests_for(&self, bytes: u64) -> u64 {
         match &self.source {
             Source::Synthetic { volume, .. } => {
@@ -110,8 +112,8 @@ impl Workload {
         }
     }
 
-    /// Its requests from the first one on, and the bytes of a device that holds them. A generator takes its `seed` and
-    /// `scale` (see [`Generator::new`]) and never ends; a trace takes neither.
+    /// Its requests from the first one on, and the bytes of a device that holds them. A generator
+    /// takes its `seed` and `scale` (see [`Generator::new`]) and never ends; a trace takes neither.
     ///
     /// # Errors
     /// If the trace cannot be opened any more.

@@ -26,7 +26,8 @@ fn reduced_traces_are_like_their_volumes() {
             near("bytes read", measured.read_bytes, volume.reads.mean_bytes.value);
             near("bytes written", measured.write_bytes, volume.writes.mean_bytes.value);
             let rate = volume.requests.value as f64 / volume.duration_s.value;
-            // The mean of n times with variation cv is off by cv / sqrt(n); five of these are allowed.
+            // The mean of n times with variation cv is off by cv / sqrt(n); five of these are
+            // allowed.
             let spread = 5.0 * volume.inter_arrival_cv.value / (REQUESTS as f64).sqrt();
             assert!((measured.rate / rate - 1.0).abs() < spread, "{name}: {} requests/s", measured.rate);
         }

@@ -1,7 +1,10 @@
-/* What the walks of random system calls share: pages that several threads use by calls of all kinds, with a timer's signals and forks in between, and
- * are checked against a model, which lies outside.
+/* What the walks of random system calls share: pages that several threads use by calls of all
+ * kinds, with a timer's signals and forks in between, and are checked against a model, which lies
+ * outside.
  *
- * usage of such a program: CALLS [THREADS [SEED [KINDS]]]     the seed is printed; KINDS: bits of the program's kinds of calls, and TIMER
+ * usage of such a program: CALLS [THREADS [SEED [KINDS]]]     the seed is printed; KINDS: bits of
+ *                                                             the program's kinds of calls, and
+ *                                                             TIMER
  */
 #ifndef CALL_WALK_H
 #define CALL_WALK_H

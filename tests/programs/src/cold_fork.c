@@ -1,5 +1,6 @@
-/* Forks while what the C library and the loader keep in small objects has long left memory: streams, the locale, users' names, lists of
- * libraries and of threads' variables. A fork's child, and who forks, use them before the child has a pager. */
+/* Forks while what the C library and the loader keep in small objects has long left memory:
+ * streams, the locale, users' names, lists of libraries and of threads' variables. A fork's
+ * child, and who forks, use them before the child has a pager. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <locale.h>
@@ -35,7 +36,8 @@ static void *presses(void *unused) {
     return unused + (sum == 0);
 }
 
-/* Flushes all streams at once: it holds the lock of their list, and waits for pages of their buffers. */
+/* Flushes all streams at once: it holds the lock of their list, and waits for pages of their
+ * buffers. */
 static void *flushes(void *unused) {
     enum { FILES = 16, BUFFER = 1 << 20 };
     FILE *files[FILES];

@@ -1,4 +1,5 @@
-/* Fills MIB of memory that may be executed, as a just-in-time compiler's or a Lisp's heap: it is not paged.
+/* Fills MIB of memory that may be executed, as a just-in-time compiler's or a Lisp's heap: it is
+ * not paged.
  *
  * executable MIB
  */

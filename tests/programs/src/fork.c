@@ -1,4 +1,5 @@
-/* Children of a process with paged memory: each sees memory as it was at the fork, whoever writes afterwards. */
+/* Children of a process with paged memory: each sees memory as it was at the fork, whoever
+ * writes afterwards. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -175,7 +176,8 @@ static void others_start(char *self) {
     puts("exec, posix_spawn, vfork, system, popen: ok");
 }
 
-/* Memory is mapped and unmapped between forks, so that a child's regions differ from the first ones. */
+/* Memory is mapped and unmapped between forks, so that a child's regions differ from the first
+ * ones. */
 static void mappings_change(void) {
     char *more = mmap(NULL, bytes / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(more != MAP_FAILED);
@@ -197,7 +199,8 @@ static void mappings_change(void) {
     puts("mappings change: ok");
 }
 
-/* More children than a process has descriptors in a small table, all of which close what they did not open, as daemons do. */
+/* More children than a process has descriptors in a small table, all of which close what they
+ * did not open, as daemons do. */
 static void children_close() {
     enum { CHILDREN = 80 };
     pid_t children[CHILDREN];
@@ -252,7 +255,8 @@ static void few_files() {
     puts("few files: ok");
 }
 
-/* All that may be open is: a fork needs none of it, and leaves the limit as it was. Where the pager cannot have more either, it fails, and stops nobody. */
+/* All that may be open is: a fork needs none of it, and leaves the limit as it was. Where the
+ * pager cannot have more either, it fails, and stops nobody. */
 static void no_files() {
     for (int may_raise = 0; may_raise < 2; may_raise++) {
         pid_t child = fork();
@@ -299,7 +303,8 @@ static void *forks_on(void *limit) {
     return limit;
 }
 
-/* The same by two threads at a time: no child has the limit that the other's fork needs for a moment. */
+/* The same by two threads at a time: no child has the limit that the other's fork needs for a
+ * moment. */
 static void no_files_for_two() {
     pid_t child = fork();
     CHECK(child >= 0);
@@ -339,7 +344,8 @@ static void *opens(void *unused) {
     return unused;
 }
 
-/* A signal comes during a fork, and its handler forks: then another thread opens a stream, for which it takes a lock that a fork takes too. */
+/* A signal comes during a fork, and its handler forks: then another thread opens a stream, for
+ * which it takes a lock that a fork takes too. */
 static void handlers_fork() {
     struct sigaction old, action = {.sa_handler = forks_in_handler, .sa_flags = SA_RESTART};
     CHECK(sigaction(SIGALRM, &action, &old) == 0);
@@ -381,7 +387,8 @@ static void *cancelled_exits(void *unused) {
     exit(5);
 }
 
-/* A thread that is to be cancelled forks, and ends the process: neither is where it may be cancelled. */
+/* A thread that is to be cancelled forks, and ends the process: neither is where it may be
+ * cancelled. */
 static void cancelled() {
     pthread_t thread;
     void *answer;
@@ -445,7 +452,8 @@ static void *outlives_main(void *first) {
 
 static void says_so() { puts("the process ends with its last thread: ok"); }
 
-/* In a program of its own: `main` has ended before anything is paged, and the process ends with the other thread. */
+/* In a program of its own: `main` has ended before anything is paged, and the process ends with
+ * the other thread. */
 static void main_ends() {
     static pthread_t first;
     first = pthread_self();
@@ -466,7 +474,8 @@ static void main_ends_first(char *program) {
     CHECK(ended(child) == 0);
 }
 
-/* In a program of its own: the child, whose memory is its parent's, grows before anything is paged. */
+/* In a program of its own: the child, whose memory is its parent's, grows before anything is
+ * paged. */
 static void vfork_grows() {
     static char *volatile grown;
     pid_t child = vfork();

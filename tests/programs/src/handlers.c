@@ -1,4 +1,5 @@
-/* Handlers of signals that come while the program allocates: they map memory, fork, and end the process. All that is allowed in one.
+/* Handlers of signals that come while the program allocates: they map memory, fork, and end the
+ * process. All that is allowed in one.
  *
  * usage: handlers MIB
  */
@@ -16,7 +17,8 @@
 static volatile sig_atomic_t handled;
 static long period_us;
 
-/* The next signal, which a handler asks for when it ends: one that takes longer than the period leaves the program time all the same. */
+/* The next signal, which a handler asks for when it ends: one that takes longer than the period
+ * leaves the program time all the same. */
 static void next(void)
 {
     struct itimerval timer = {{0, 0}, {0, period_us}};

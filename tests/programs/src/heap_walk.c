@@ -1,6 +1,8 @@
-/* Random calls of the malloc family by several threads, against a model: where each object lies, and what it holds.
+/* Random calls of the malloc family by several threads, against a model: where each object lies,
+ * and what it holds.
  *
- * Objects go from thread to thread, threads end and others go on with what they had, and children are forked at any moment, which go on by themselves.
+ * Objects go from thread to thread, threads end and others go on with what they had, and children
+ * are forked at any moment, which go on by themselves.
  *
  * usage: heap_walk CALLS [SEED]     the seed is printed
  */

@@ -1,5 +1,6 @@
-/* Memory that was huge pages before paging began leaves the program also after a fork, during which the first page of each huge page
- * was written: the kernel refuses to move what is left of a huge page without its first page, until it is split.
+/* Memory that was huge pages before paging began leaves the program also after a fork, during
+ * which the first page of each huge page was written: the kernel refuses to move what is left of
+ * a huge page without its first page, until it is split.
  * usage: huge_fork MIB     of all that is touched; a third of it before the fork */
 #define _GNU_SOURCE
 #include <fcntl.h>

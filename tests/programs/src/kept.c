@@ -1,4 +1,5 @@
-/* A process that is not paged yet, and frees large blocks again and again: what its malloc keeps of them counts.
+/* A process that is not paged yet, and frees large blocks again and again: what its malloc keeps of
+ * them counts.
  *
  * usage: kept MIB     what it may have in memory at most
  */
@@ -22,7 +23,8 @@ static long peak(void) {
 
 int main(int argc, char **argv) {
     long most = argc > 1 ? strtol(argv[1], NULL, 10) : 48;
-    /* Less than half of the budget, so that there is no pager, and zero each time, so that nothing kept will do. */
+    /* Less than half of the budget, so that there is no pager, and zero each time, so that
+     * nothing kept will do. */
     size_t size = (size_t)(most - 32) * 3 / 8 << 20;
     for (int round = 0; round < 12; round++) {
         char *at = calloc(1, size);

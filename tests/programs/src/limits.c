@@ -1,4 +1,5 @@
-/* A program that limits its own addresses and data: argument 1 is the limit in MiB. What it asks for beyond that it does not get, and goes on. */
+/* A program that limits its own addresses and data: argument 1 is the limit in MiB. What it asks
+ * for beyond that it does not get, and goes on. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
@@ -56,7 +57,8 @@ static void holds(rlim_t soft) {
     give_back(bytes);
 }
 
-/* Small pieces that move are all that counts: as many as would fill the limit, if each left a rest. */
+/* Small pieces that move are all that counts: as many as would fill the limit, if each left a
+ * rest. */
 static void small_moves(rlim_t soft) {
     for (size_t i = 0; i < soft / 8192 + 1000;) {
         char *all = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

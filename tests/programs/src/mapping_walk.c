@@ -1,7 +1,8 @@
-/* Random calls of the mmap family on one range, against a model: what each page may do, and what it holds.
+/* Random calls of the mmap family on one range, against a model: what each page may do, and what it
+ * holds.
  *
- * With a size, the range is a part of so much that is reserved: some of it near either end, some in the middle. Then there are calls
- * for all of the reservation, too, and for what lies between.
+ * With a size, the range is a part of so much that is reserved: some of it near either end, some in
+ * the middle. Then there are calls for all of the reservation, too, and for what lies between.
  *
  * usage: mapping_walk CALLS [GIB [SEED]]     the seed is printed
  */

@@ -1,4 +1,5 @@
-/* The mmap family on paged memory: parts unmapped, moved, protected, dropped, and handed to the kernel. */
+/* The mmap family on paged memory: parts unmapped, moved, protected, dropped, and handed to the
+ * kernel. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -126,7 +127,8 @@ static void protect(size_t bytes) {
     puts("mprotect: ok");
 }
 
-/* Dropped pages read as zeros, those around them stay; pieces are smaller than a block and cross blocks. */
+/* Dropped pages read as zeros, those around them stay; pieces are smaller than a block and cross
+ * blocks. */
 static void drop(size_t bytes) {
     char *at = map(bytes, 0);
     fill(at, bytes, 10);
@@ -330,12 +332,14 @@ static void *stands_for_itself(void *descriptor) {
     return NULL;
 }
 
-/* What a process asks of its own memory, through a descriptor of itself. Kernels differ in what they allow: what is not done must not seem to be. */
+/* What a process asks of its own memory, through a descriptor of itself. Kernels differ in what
+ * they allow: what is not done must not seem to be. */
 static void advise_oneself(size_t bytes) {
     int process = syscall(SYS_pidfd_open, getpid(), 0);
     CHECK(process >= 0);
     advise_by(process, bytes);
-    /* PIDFD_SELF_THREAD, PIDFD_SELF_THREAD_GROUP as it was and as it is: EBADF where the kernel does not know them. */
+    /* PIDFD_SELF_THREAD, PIDFD_SELF_THREAD_GROUP as it was and as it is: EBADF where the kernel
+     * does not know them. */
     advise_by(-10000, bytes);
     advise_by(-10001, bytes);
     advise_by(-20000, bytes);
@@ -437,7 +441,8 @@ static void remap_wiped(size_t bytes) {
 
 #define REFUSED(call, number) CHECK((errno = 0, (call)) && errno == (number))
 
-/* Lengths that no range has: refused, also where rounding them up to pages makes nothing of them. */
+/* Lengths that no range has: refused, also where rounding them up to pages makes nothing of
+ * them. */
 static void too_long(size_t bytes) {
     char *at = map(bytes, 0);
     fill(at, bytes, 24);
@@ -460,7 +465,8 @@ static void too_long(size_t bytes) {
 
 static char arrays[4 * MIB];
 
-/* Parts of static arrays are unmapped, moved, and to be empty in a child. In a child each, since what goes is not paged from then on. */
+/* Parts of static arrays are unmapped, moved, and to be empty in a child. In a child each, since
+ * what goes is not paged from then on. */
 static void static_arrays(size_t bytes) {
     char *at = arrays + MIB - (uintptr_t)arrays % PAGE;
     for (int way = 0; way < 3; way++) {

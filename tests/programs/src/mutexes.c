@@ -1,4 +1,5 @@
-/* Mutexes that the kernel writes to itself: those that lend priority, and robust ones. They lie among data that exceeds the budget.
+/* Mutexes that the kernel writes to itself: those that lend priority, and robust ones. They lie
+ * among data that exceeds the budget.
  *
  * usage: mutexes MIB
  */
@@ -35,7 +36,8 @@ static void make(pthread_mutex_t *mutex, int protocol, int robust) {
     CHECK(pthread_mutexattr_destroy(&attributes) == 0);
 }
 
-/* What the C library asks of the kernel where threads contend. The mutex's first word is the futex. */
+/* What the C library asks of the kernel where threads contend. The mutex's first word is the
+ * futex. */
 static void kernel_locks(pthread_mutex_t *mutex) {
     make(mutex, PTHREAD_PRIO_INHERIT, PTHREAD_MUTEX_STALLED);
     press();

@@ -1,4 +1,5 @@
-/* Processes whose children get a namespace of processes of their own, as those that begin containers do: they grow and fork, and so do the children.
+/* Processes whose children get a namespace of processes of their own, as those that begin
+ * containers do: they grow and fork, and so do the children.
  *
  * usage: namespaces MIB
  */

@@ -1,6 +1,6 @@
-/* Random calls on many objects by several threads, against a model: what each page may do, what it holds, and what a
- * child is to find there. Objects are grown, split, moved, mapped over in part, locked and handed from thread to
- * thread; children check theirs and go on for a while.
+/* Random calls on many objects by several threads, against a model: what each page may do, what it
+ * holds, and what a child is to find there. Objects are grown, split, moved, mapped over in part,
+ * locked and handed from thread to thread; children check theirs and go on for a while.
  *
  * usage: object_walk STEPS [THREADS [SEED]]     the seed is printed
  */

@@ -1,4 +1,5 @@
-/* Static arrays (bss) shared by the threads of OpenMP. All values are integers, so sums do not depend on order. */
+/* Static arrays (bss) shared by the threads of OpenMP. All values are integers, so sums do not
+ * depend on order. */
 #include <stdint.h>
 #include <stdio.h>
 

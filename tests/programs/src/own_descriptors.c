@@ -1,4 +1,5 @@
-/* Takes descriptors of its own by a direct system call, and forks: the child must not see what the parent writes then. */
+/* Takes descriptors of its own by a direct system call, and forks: the child must not see what
+ * the parent writes then. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>

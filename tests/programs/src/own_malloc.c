@@ -1,7 +1,9 @@
-/* A program with a malloc of its own, which maps memory while it holds its lock, as jemalloc and others do: then whoever serves
- * that map must not need memory from it. Like tcmalloc it has the C library's inner names, too.
+/* A program with a malloc of its own, which maps memory while it holds its lock, as jemalloc and
+ * others do: then whoever serves that map must not need memory from it. Like tcmalloc it has the C
+ * library's inner names, too.
  *
- * usage: own_malloc MIB. With -DLIBRARY only the malloc, to be linked to a program (-DPROGRAM) that has none.
+ * usage: own_malloc MIB. With -DLIBRARY only the malloc, to be linked to a program (-DPROGRAM) that
+ * has none.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* A program that asks, before it grows, that what it may read may be executed too: the library's own memory is mapped afterwards.
- * What gets new rights meanwhile may be executed, and is not paged until it gets others: a part of fixed size.
+/* A program that asks, before it grows, that what it may read may be executed too: the library's
+ * own memory is mapped afterwards. What gets new rights meanwhile may be executed, and is not paged
+ * until it gets others: a part of fixed size.
  *
  * usage: personality MIB, 8 or more
  */

@@ -1,7 +1,9 @@
-/* A library that the program loads with RTLD_DEEPBIND, so that it would see the C library's own malloc and free and not
- * those that stand in for them: as PHP and others load their extensions. Both hand memory to one another.
+/* A library that the program loads with RTLD_DEEPBIND, so that it would see the C library's own
+ * malloc and free and not those that stand in for them: as PHP and others load their extensions.
+ * Both hand memory to one another.
  *
- * usage: plugin MIB. The library, built from the same source with -DPLUGIN, lies beside it and is found by $ORIGIN.
+ * usage: plugin MIB. The library, built from the same source with -DPLUGIN, lies beside it and is
+ * found by $ORIGIN.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

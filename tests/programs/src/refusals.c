@@ -1,4 +1,5 @@
-/* What the kernel refuses, or does in part: the same answers, and no other bytes, on paged memory. */
+/* What the kernel refuses, or does in part: the same answers, and no other bytes, on paged
+ * memory. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +81,8 @@ static void map_anew(void) {
     }
 }
 
-/* Calls over what was unmapped are refused; what lies before it is changed, and nothing of that is found in a mapping made later. */
+/* Calls over what was unmapped are refused; what lies before it is changed, and nothing of that
+ * is found in a mapping made later. */
 static void holes(void) {
     int ways[] = {PROT_NONE, PROT_READ};
     for (int way = 0; way < 2; way++) {
@@ -177,7 +179,8 @@ static void no_room(size_t bytes) {
     printf("no room: %s\n", full ? "ok" : "no limit met");
 }
 
-/* A file's page that was mapped into a part of a block: once it is unmapped, the file can be sealed. */
+/* A file's page that was mapped into a part of a block: once it is unmapped, the file can be
+ * sealed. */
 static void unmap_a_page(void) {
     char *at = mmap(NULL, MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(at != MAP_FAILED);
@@ -236,7 +239,8 @@ static void *forks(void *unused) {
     return unused;
 }
 
-/* Descriptors of one's own: children that are made then find their memory, while the parent goes on. */
+/* Descriptors of one's own: children that are made then find their memory, while the parent goes
+ * on. */
 static void own_descriptors(void) {
     for (int way = 0; way < 2; way++) {
         CHECK(way == 0 ? unshare(CLONE_FILES) == 0 : close_range(1000, 1001, CLOSE_RANGE_UNSHARE) == 0);

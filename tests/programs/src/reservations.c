@@ -1,4 +1,5 @@
-/* Reservations by the terabyte of which parts are opened, as runtimes make them: each way that they have, with data beyond the budget.
+/* Reservations by the terabyte of which parts are opened, as runtimes make them: each way that they
+ * have, with data beyond the budget.
  *
  * usage: reservations MIB     data of each way
  */
@@ -53,7 +54,8 @@ static void in_a_child(void (*checks)(char *, size_t), char *at, size_t bytes)
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* GHC: a terabyte; blocks of a megabyte are opened by MAP_FIXED, given back by MADV_DONTNEED, closed by a mapping over them. */
+/* GHC: a terabyte; blocks of a megabyte are opened by MAP_FIXED, given back by MADV_DONTNEED,
+ * closed by a mapping over them. */
 static void megablocks(char *at, size_t bytes)
 {
     for (size_t index = 0; index < bytes / MIB; index++) {
@@ -86,7 +88,8 @@ static void by_mapping(size_t bytes)
     CHECK(munmap(at, TIB + MIB) == 0);
 }
 
-/* .NET: parts are opened by mprotect, in order and by the page, and closed again by mprotect once they are dropped. */
+/* .NET: parts are opened by mprotect, in order and by the page, and closed again by mprotect
+ * once they are dropped. */
 static void in_order(char *at, size_t bytes)
 {
     CHECK(differing(at, bytes / 2, 1) == 0 && is_closed(at + bytes / 2));
@@ -126,7 +129,8 @@ static void at_the_end(size_t bytes)
     CHECK(munmap(at, bytes) == 0 && munmap(at + bytes + TIB, TIB - bytes) == 0);
 }
 
-/* JavaScript: more than is wanted is reserved, and its ends are given back, so that it lies on a multiple of something. */
+/* JavaScript: more than is wanted is reserved, and its ends are given back, so that it lies on a
+ * multiple of something. */
 static void aligned(size_t bytes)
 {
     size_t large = (size_t)4 << 30, whole = TIB + large;
@@ -192,7 +196,8 @@ struct worker {
     int number;
 };
 
-/* Every fourth slot is this thread's. Slots end within blocks: neighbours are opened and closed by others meanwhile. */
+/* Every fourth slot is this thread's. Slots end within blocks: neighbours are opened and closed
+ * by others meanwhile. */
 static void *opens_and_closes(void *argument)
 {
     struct worker *worker = argument;

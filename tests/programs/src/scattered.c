@@ -1,5 +1,5 @@
-/* Pages that lie alone, each in a block that holds nothing else: these blocks are many times the budget, when paging begins and when
- * memory that was protected by then is made writable.
+/* Pages that lie alone, each in a block that holds nothing else: these blocks are many times the
+ * budget, when paging begins and when memory that was protected by then is made writable.
  * usage: scattered MIB     of pages */
 #include <sys/mman.h>
 

@@ -1,10 +1,15 @@
-/* A paged program that comes to the limits of what a process may have. What fails fails as it would without Terapage, and nothing else does.
+/* A paged program that comes to the limits of what a process may have. What fails fails as it would
+ * without Terapage, and nothing else does.
  *
  * short mappings         as many mappings as there may be (vm.max_map_count)
- * short processes USER   each limit on processes (RLIMIT_NPROC), as a user who has no others; begins as root
- * short locked USER      what a user may lock (RLIMIT_MEMLOCK) is enough for few rings of the usual size
- * short rights USER      rights that no memory has, keys and files that there are not, and little that may be locked: all is paged still
- * short pinned BLOCKS    blocks of 2 MiB that the kernel holds for io_uring; the budget is four more
+ * short processes USER   each limit on processes (RLIMIT_NPROC), as a user who has no others;
+ *                        begins as root
+ * short locked USER      what a user may lock (RLIMIT_MEMLOCK) is enough for few rings of the usual
+ *                        size
+ * short rights USER      rights that no memory has, keys and files that there are not, and little
+ *                        that may be locked: all is paged still
+ * short pinned BLOCKS    blocks of 2 MiB that the kernel holds for io_uring; the budget is four
+ *                        more
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

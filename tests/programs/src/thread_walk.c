@@ -1,4 +1,5 @@
-/* Threads that begin, wait and are cancelled, stacks in paged memory, signals, and children, at random: what each page holds is checked against a model. */
+/* Threads that begin, wait and are cancelled, stacks in paged memory, signals, and children, at
+ * random: what each page holds is checked against a model. */
 #define _GNU_SOURCE
 #include "call_walk.h"
 
@@ -21,7 +22,8 @@ struct scratch {
     uint64_t counter;
 };
 
-/* In paged memory: for a thread, and for another thread of control of a walker's, which is `elsewhere` then. */
+/* In paged memory: for a thread, and for another thread of control of a walker's, which is
+ * `elsewhere` then. */
 static char *stacks[THREADS], *other_stacks[THREADS];
 static int is_elsewhere[THREADS];
 

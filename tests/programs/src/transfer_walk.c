@@ -1,4 +1,5 @@
-/* Random system calls that move bytes from and to paged memory, by several threads: what each page holds is checked against a model. */
+/* Random system calls that move bytes from and to paged memory, by several threads: what each
+ * page holds is checked against a model. */
 #define _GNU_SOURCE
 #include "call_walk.h"
 
@@ -290,7 +291,8 @@ static int operate(struct ring *ring, struct io_uring_sqe entry)
     return result;
 }
 
-/* Where pages are copied, what the kernel writes to those that it keeps may be lost (docs/pager.md). */
+/* Where pages are copied, what the kernel writes to those that it keeps may be lost
+ * (docs/pager.md). */
 static int pages_stay(void)
 {
     const char *mechanism = getenv("TERAPAGE_MECHANISM");

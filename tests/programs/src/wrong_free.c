@@ -1,6 +1,7 @@
 /* Gives `free` or `realloc` what is no allocation, while it pages.
  *
- * wrong_free twice BYTES | inside BYTES | resize BYTES       it is to be stopped before the last line
+ * wrong_free twice BYTES | inside BYTES | resize BYTES       it is to be stopped before the last
+ *                                                            line
  */
 #include "check.h"
 

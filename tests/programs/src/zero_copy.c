@@ -1,5 +1,6 @@
-/* Memory that the kernel sends without copying it: a pipe that was filled by vmsplice, and a socket with MSG_ZEROCOPY, hold the
- * very pages, without pinning them. They must carry the bytes that were there, though the blocks have long left memory.
+/* Memory that the kernel sends without copying it: a pipe that was filled by vmsplice, and a socket
+ * with MSG_ZEROCOPY, hold the very pages, without pinning them. They must carry the bytes that were
+ * there, though the blocks have long left memory.
  *
  * usage: zero_copy MIB
  */
@@ -19,7 +20,8 @@ enum { PIPE_BYTES = 1 << 20, SOCKET_BYTES = 4 << 20 };
 static char *data;
 static size_t size;
 
-/* Touches everything but the part that is on its way: it is the kernel's to read until it has arrived. */
+/* Touches everything but the part that is on its way: it is the kernel's to read until it has
+ * arrived. */
 static void press(const char *part, size_t length)
 {
     for (int round = 0; round < 2; round++)

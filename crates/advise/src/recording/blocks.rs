@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 /// Recorded blocks that keep their neighbours, as a power of two: 64 GiB of the usual ones.
 const GROUP: u32 = 22;
 
-/// Recorded numbers without the gaps between them: a program may reserve terabytes and open little of them, and arrays by number are made here.
+/// Recorded numbers without the gaps between them: a program may reserve terabytes and open little
+/// of them, and arrays by number are made here.
 pub struct Groups {
     /// By recorded number, without its lower bits: the new one.
     new: BTreeMap<u32, u32>,

@@ -141,7 +141,8 @@ impl<'a> Pager<'a> {
         us
     }
 
-    /// Whether the pager's thread looks for more work before it sleeps: as long as that mostly pays.
+    /// Whether the pager's thread looks for more work before it sleeps: as long as that mostly
+    /// pays.
     fn tries(&self) -> bool {
         self.luck > LUCK_MAX / 2 || self.sleeps.is_multiple_of(32)
     }

@@ -1,9 +1,10 @@
 //! What `blkparse` prints: `8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]`.
 //!
-//! Device, processor, sequence number, time in seconds, process, action, kind (RWBS), first sector, `+`, sectors, the
-//! process's name. One action is read, `Q` unless another is asked for; the others are counted. In the kind, a D is a
-//! discard, an R a read, a W a write; flushes have no sectors. The summary at the end is not read. The manual page of
-//! blkparse(1), "OUTPUT DESCRIPTION AND FORMATTING".
+//! Device, processor, sequence number, time in seconds, process, action, kind (RWBS), first sector,
+//! `+`, sectors, the process's name. One action is read, `Q` unless another is asked for; the
+//! others are counted. In the kind, a D is a discard, an R a read, a W a write; flushes have no
+//! sectors. The summary at the end is not read. The manual page of blkparse(1), "OUTPUT DESCRIPTION
+//! AND FORMATTING".
 
 use crate::fault::{Checked, field};
 use crate::format::sectors;

@@ -1,7 +1,8 @@
 //! DiskSim's ASCII format: `7961.833 0 20228336 8 0`.
 //!
-//! Time in milliseconds, device, first block, blocks of 512 bytes, flags whose lowest bit is set for a read. Bucy et
-//! al.: "The DiskSim Simulation Environment Version 4.0 Reference Manual", CMU-PDL-08-101.
+//! Time in milliseconds, device, first block, blocks of 512 bytes, flags whose lowest bit is set
+//! for a read. Bucy et al.: "The DiskSim Simulation Environment Version 4.0 Reference Manual",
+//! CMU-PDL-08-101.
 
 use crate::fault::Checked;
 use crate::format::{kind_of_bit, sectors};

@@ -1,9 +1,10 @@
 //! fio's I/O log, versions 2 and 3: `204 /dev/sdb read 8192 4096`.
 //!
-//! The first line is `fio version 2 iolog` or `fio version 3 iolog`. Then version 3 has a time in microseconds, a
-//! file, an action, an offset and a length in bytes; version 2 the same without times, and the action `wait`, whose
-//! offset is microseconds after the wait before. The actions `add`, `open`, `close`, `sync` and `datasync` are no
-//! requests for data. fio's manual, "Trace file format".
+//! The first line is `fio version 2 iolog` or `fio version 3 iolog`. Then version 3 has a time in
+//! microseconds, a file, an action, an offset and a length in bytes; version 2 the same without
+//! times, and the action `wait`, whose offset is microseconds after the wait before. The actions
+//! `add`, `open`, `close`, `sync` and `datasync` are no requests for data. fio's manual, "Trace
+//! file format".
 
 use crate::fault::{Checked, field};
 use crate::gate::{Gate, Record};

@@ -1,8 +1,9 @@
 //! MSR Cambridge: `128166385295514663,hm,0,Write,9056014336,2048,2833`.
 //!
-//! Time as a FILETIME (units of 100 ns), host, disk, `Read` or `Write`, offset and length in bytes, response time in
-//! units of 100 ns. Narayanan, Donnelly, Rowstron: "Write Off-Loading", FAST 2008; the SNIA IOTTA repository's trace
-//! set 388. A line of column names may come first. The response time is not used: the replaying device has its own.
+//! Time as a FILETIME (units of 100 ns), host, disk, `Read` or `Write`, offset and length in bytes,
+//! response time in units of 100 ns. Narayanan, Donnelly, Rowstron: "Write Off-Loading", FAST 2008;
+//! the SNIA IOTTA repository's trace set 388. A line of column names may come first. The response
+//! time is not used: the replaying device has its own.
 
 use crate::fault::{Checked, field};
 use crate::gate::{Gate, Record};

@@ -1,10 +1,11 @@
 //! libCacheSim's `oracleGeneral`: records of 24 bytes, little-endian, packed.
 //!
-//! Time in seconds u32, object u64, size in bytes u32, the number of the next request for the same object i64 (the
-//! first request has number 1; -1 if there is none). There are no kinds: all requests are taken for reads. The object
-//! is taken for an address in units of 512 bytes, unless another unit is given: that is so in the CloudPhysics traces,
-//! whose objects are sectors; others have bytes, blocks or hashes, and the files do not say. Records of size 0 are
-//! passed over, as libCacheSim does.
+//! Time in seconds u32, object u64, size in bytes u32, the number of the next request for the same
+//! object i64 (the first request has number 1; -1 if there is none). There are no kinds: all
+//! requests are taken for reads. The object is taken for an address in units of 512 bytes, unless
+//! another unit is given: that is so in the CloudPhysics traces, whose objects are sectors; others
+//! have bytes, blocks or hashes, and the files do not say. Records of size 0 are passed over, as
+//! libCacheSim does.
 
 use crate::fault::Checked;
 use crate::format::vscsi::{int, long};
@@ -40,7 +41,8 @@ impl RecordParser for Parser {
     }
 }
 
-/// Whether a file can begin like this. There is no magic: times must not fall, and next requests must lie ahead.
+/// Whether a file can begin like this. There is no magic: times must not fall, and next requests
+/// must lie ahead.
 pub(crate) fn fits(head: &[u8]) -> bool {
     let mut time = 0;
     let mut records = 0;
@@ -71,7 +73,8 @@ impl Writer {
         Ok(Writer { spool: tempfile::tempfile()?, records: 0, volume: None })
     }
 
-    /// From the last chunk to the first: the next request for each object is the one that was seen last.
+    /// From the last chunk to the first: the next request for each object is the one that was seen
+    /// last.
     fn complete(&mut self) -> io::Result<()> {
         let mut next: HashMap<u64, u64> = HashMap::new();
         let mut chunk = Vec::new();

@@ -1,8 +1,9 @@
 //! The Storage Performance Council's: `0,20941264,8192,W,0.551706`.
 //!
-//! Application storage unit, first block of 512 bytes, length in bytes, `R` or `W`, time in seconds. "SPC Trace File
-//! Format Specification", revision 1.0.1, 2002; it allows blanks in fields, and further fields, which are not used. The
-//! UMass traces (Financial1, WebSearch1 and so on) are in this format.
+//! Application storage unit, first block of 512 bytes, length in bytes, `R` or `W`, time in
+//! seconds. "SPC Trace File Format Specification", revision 1.0.1, 2002; it allows blanks in
+//! fields, and further fields, which are not used. The UMass traces (Financial1, WebSearch1 and so
+//! on) are in this format.
 
 use crate::fault::{Checked, field};
 use crate::gate::{Gate, Record};

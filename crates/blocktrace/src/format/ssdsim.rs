@@ -1,7 +1,8 @@
 //! SSDSim's and MQSim's: `938513000 4 264719034 16 0`.
 //!
-//! Time in nanoseconds, device, first sector, sectors of 512 bytes, 0 for a write or 1 for a read. Hu et al.:
-//! "Performance impact and interplay of SSD parallelism", ICS 2011; Tavakkol et al.: "MQSim", FAST 2018.
+//! Time in nanoseconds, device, first sector, sectors of 512 bytes, 0 for a write or 1 for a read.
+//! Hu et al.: "Performance impact and interplay of SSD parallelism", ICS 2011; Tavakkol et al.:
+//! "MQSim", FAST 2018.
 
 use crate::fault::{Checked, field};
 use crate::format::{kind_of_bit, sectors};

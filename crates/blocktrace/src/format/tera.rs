@@ -1,7 +1,9 @@
-//! Terapage's own format: frames of up to 16,384 requests, each compressed and with a checksum of its own.
+//! Terapage's own format: frames of up to 16,384 requests, each compressed and with a checksum of
+//! its own.
 //!
-//! The layout in bytes is in `docs/block-traces.md`. A frame needs no other, but for the volumes' names. Where a
-//! request goes on from the last one of its volume, at the same length, a byte and its time are enough.
+//! The layout in bytes is in `docs/block-traces.md`. A frame needs no other, but for the volumes'
+//! names. Where a request goes on from the last one of its volume, at the same length, a byte and
+//! its time are enough.
 
 mod frame;
 mod header;
@@ -106,7 +108,8 @@ impl Reader {
         if !plausible || lengths.requests > FRAME_REQUESTS {
             return stop(field("a frame's lengths", &head[..12]));
         }
-        // 1. The bytes as they are in the file, after the lengths, so that the checksum covers both.
+        // 1. The bytes as they are in the file, after the lengths, so that the checksum covers
+        //    both.
         let mut packed = std::mem::take(&mut self.packed);
         self.bytes.exact(lengths.packed, &mut packed)?;
         self.packed = packed;

@@ -1,9 +1,10 @@
 //! CloudPhysics' records of VMware's vscsi trace, versions 1 and 2, little-endian.
 //!
-//! Version 1, 32 bytes: serial number u32, length in bytes u32, scatter-gather elements u32, command u16, version u16,
-//! first sector u64, time in microseconds u64. Version 2, 40 bytes: command u16, version u16, serial number u32, length
-//! u32, elements u32, first sector u64, time u64, response time u64. The version's high byte is 1 or 2. Waldspurger et
-//! al.: "Efficient MRC Construction with SHARDS", FAST 2015; libCacheSim, which publishes such traces, reads them so.
+//! Version 1, 32 bytes: serial number u32, length in bytes u32, scatter-gather elements u32,
+//! command u16, version u16, first sector u64, time in microseconds u64. Version 2, 40 bytes:
+//! command u16, version u16, serial number u32, length u32, elements u32, first sector u64, time
+//! u64, response time u64. The version's high byte is 1 or 2. Waldspurger et al.: "Efficient MRC
+//! Construction with SHARDS", FAST 2015; libCacheSim, which publishes such traces, reads them so.
 
 use crate::fault::{Checked, field};
 use crate::gate::{Gate, Record};
@@ -82,7 +83,8 @@ impl RecordParser for Parser {
     }
 }
 
-/// SCSI's operation codes for data: READ and WRITE of 6, 10, 12 and 16 bytes, WRITE AND VERIFY, WRITE ATOMIC.
+/// SCSI's operation codes for data: READ and WRITE of 6, 10, 12 and 16 bytes, WRITE AND VERIFY,
+/// WRITE ATOMIC.
 #[inline]
 fn kind_of(command: u16) -> Option<Kind> {
     match command {

@@ -1,7 +1,7 @@
 //! Histograms with buckets that grow with the values.
 
-/// Counts of values. Up to 16 each value has a bucket of its own, above each power of two has 16 of equal width: a
-/// value is known within a sixteenth.
+/// Counts of values. Up to 16 each value has a bucket of its own, above each power of two has 16 of
+/// equal width: a value is known within a sixteenth.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[serde(into = "Vec<(u64, u64)>")]
 pub struct Histogram {
@@ -38,7 +38,8 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }
 
-    /// Their standard deviation, in means: 1 for gaps of requests that come at random, more for those in bursts.
+    /// Their standard deviation, in means: 1 for gaps of requests that come at random, more for
+    /// those in bursts.
     pub fn variation(&self) -> f64 {
         let mean = self.mean();
         if mean == 0.0 {
@@ -66,8 +67,8 @@ impl Histogram {
         filled.map(|(bucket, count)| (low_of(bucket), *count))
     }
 
-    /// The powers of two up to each of which there are values, and the counts of those in its upper half: 4096 stands
-    /// for 2049 to 4096.
+    /// The powers of two up to each of which there are values, and the counts of those in its upper
+    /// half: 4096 stands for 2049 to 4096.
     pub fn powers(&self) -> Vec<(u64, u64)> {
         let mut powers: Vec<(u64, u64)> = Vec::new();
         for (low, count) in self.buckets() {

@@ -1,11 +1,12 @@
 //! Reuse distances and what an LRU cache would miss.
 //!
-//! The distance of a reference is the number of distinct blocks since the last one to the same block (Mattson et al.:
-//! "Evaluation techniques for storage hierarchies", 1970), counted with a tree of sums over the order of last use
-//! (Fenwick, 1994). It is exact as long as the blocks can be followed one by one. Beyond that only blocks whose hash is
-//! below a limit are followed, and the limit is halved whenever there are too many: SHARDS with a fixed number of
-//! samples (Waldspurger et al.: "Efficient MRC Construction with SHARDS", FAST 2015, sections 3.2 and 3.3), with its
-//! correction for the references that the sample has too few or too many of (SHARDS_adj).
+//! The distance of a reference is the number of distinct blocks since the last one to the same
+//! block (Mattson et al.: "Evaluation techniques for storage hierarchies", 1970), counted with a
+//! tree of sums over the order of last use (Fenwick, 1994). It is exact as long as the blocks can
+//! be followed one by one. Beyond that only blocks whose hash is below a limit are followed, and
+//! the limit is halved whenever there are too many: SHARDS with a fixed number of samples
+//! (Waldspurger et al.: "Efficient MRC Construction with SHARDS", FAST 2015, sections 3.2 and 3.3),
+//! with its correction for the references that the sample has too few or too many of (SHARDS_adj).
 
 use super::histogram::{bucket_of, low_of};
 use std::collections::HashMap;
@@ -106,7 +107,8 @@ impl Reuse {
         }
     }
 
-    /// Follows half of the blocks from now on; what was counted so far counts half, as SHARDS has it.
+    /// Follows half of the blocks from now on; what was counted so far counts half, as SHARDS has
+    /// it.
     fn thin_out(&mut self) {
         while self.seen.len() > self.tracked_max && self.halvings < 63 {
             self.halvings += 1;
@@ -153,20 +155,23 @@ impl Reuse {
         }
     }
 
-    /// Sizes in blocks, each the least of a bucket, and the references that came back after so many blocks.
+    /// Sizes in blocks, each the least of a bucket, and the references that came back after so many
+    /// blocks.
     pub fn distances(&self) -> Vec<(f64, f64)> {
         let scale = 1.0 / self.rate();
         let filled = self.distances.iter().enumerate().filter(|(_, count)| **count > 0.0);
         filled.map(|(bucket, count)| (low_of(bucket) as f64, count * scale)).collect()
     }
 
-    /// Cache sizes in blocks, rising, and what an LRU cache of that size misses, as a share of all references.
+    /// Cache sizes in blocks, rising, and what an LRU cache of that size misses, as a share of all
+    /// references.
     pub fn miss_ratios(&self) -> Vec<(f64, f64)> {
         if self.references == 0 {
             return Vec::new();
         }
-        // A distance d is a hit in a cache of more than d blocks. What the sample has too few or too many references
-        // of, against its share, is of the blocks that are used most: they hit in any cache.
+        // A distance d is a hit in a cache of more than d blocks. What the sample has too few or
+        // too many references of, against its share, is of the blocks that are used most: they hit
+        // in any cache.
         let expected = self.references as f64 * self.rate();
         let seen = self.distances.iter().sum::<f64>() + self.first_touches;
         let mut hits = expected - seen;
@@ -181,8 +186,9 @@ impl Reuse {
     }
 }
 
-/// Blocks in the order of their last use: a slot is a bit, set if the block there was not used since. Chunks of 512 bits
-/// are counted in a Fenwick tree, so that all of it stays in the processor's cache.
+/// Blocks in the order of their last use: a slot is a bit, set if the block there was not used
+/// since. Chunks of 512 bits are counted in a Fenwick tree, so that all of it stays in the
+/// processor's cache.
 #[derive(Default)]
 struct Order {
     bits: Vec<u64>,
@@ -201,7 +207,8 @@ impl Order {
         self.next as usize == self.tree.len() * CHUNK_SLOTS
     }
 
-    /// The first `count` slots are marked from now on, and there is room for three times as many more.
+    /// The first `count` slots are marked from now on, and there is room for three times as many
+    /// more.
     fn restart(&mut self, count: usize) {
         let chunks = (4 * count).div_ceil(CHUNK_SLOTS).max(2);
         self.tree.clear();
@@ -274,7 +281,8 @@ impl Order {
     }
 }
 
-/// A block of a volume, as a key. Sixteen neighbours have neighbouring places in the table: traces run along them.
+/// A block of a volume, as a key. Sixteen neighbours have neighbouring places in the table: traces
+/// run along them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     block: u64,

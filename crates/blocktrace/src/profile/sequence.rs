@@ -25,7 +25,8 @@ impl Default for Ends {
 }
 
 impl Sequence {
-    /// Whether the request begins where the last one ended, and whether where one of the last 32 did.
+    /// Whether the request begins where the last one ended, and whether where one of the last 32
+    /// did.
     pub fn add(&mut self, request: &Request) -> (bool, bool) {
         let volume = usize::from(request.volume);
         if self.volumes.len() <= volume {

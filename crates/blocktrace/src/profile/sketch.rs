@@ -6,8 +6,8 @@ const REGISTERS: usize = 1 << REGISTERS_LOG;
 /// The standard error of an estimate: `1.04 / sqrt(registers)`.
 pub(super) const ERROR: f64 = 0.01625;
 
-/// A set whose size can be estimated, and that can be united with others. Flajolet et al.: "HyperLogLog", 2007, with
-/// its correction for small sets.
+/// A set whose size can be estimated, and that can be united with others. Flajolet et al.:
+/// "HyperLogLog", 2007, with its correction for small sets.
 #[derive(Clone)]
 pub(super) struct Sketch(Box<[u8; REGISTERS]>);
 

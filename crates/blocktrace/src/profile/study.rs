@@ -264,7 +264,8 @@ impl Profile {
         }
     }
 
-    /// What an LRU cache of so many blocks misses, as a share of the references; within a sixteenth of the size.
+    /// What an LRU cache of so many blocks misses, as a share of the references; within a sixteenth
+    /// of the size.
     pub fn miss_ratio(&self, blocks: f64) -> f64 {
         let smaller = self.lru_miss_ratios.iter().take_while(|(size, _)| *size <= blocks);
         smaller.last().map_or(1.0, |(_, ratio)| *ratio)
@@ -372,7 +373,8 @@ impl Profile {
     }
 }
 
-/// The share of values at most as large as each, in percent; no point at 0, which a logarithmic axis lacks.
+/// The share of values at most as large as each, in percent; no point at 0, which a logarithmic
+/// axis lacks.
 fn cumulative(histogram: &Histogram, unit: f64) -> Vec<(f64, f64)> {
     let mut sum = 0;
     let points = histogram.buckets().map(|(low, count)| {

@@ -7,7 +7,8 @@ use super::{ACCESSES, Cache, Event, Flight, Run, Waiting, append};
 use crate::directory::Left;
 
 impl<D: Device> Cache<D> {
-    /// Lets lines leave while the free ones are at or under the low-water mark, until the high-water mark is reached.
+    /// Lets lines leave while the free ones are at or under the low-water mark, until the
+    /// high-water mark is reached.
     pub(super) fn make_room(&mut self, now: Nanos) {
         if self.free_lines() > self.marks.low {
             return;
@@ -22,8 +23,9 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Writes what is dirty in the unit of `line` below. Its neighbours stay, and are clean. `lines` is 1 if the line has
-    /// left the directory and its room is free when this ends, 0 if it stays.
+    /// Writes what is dirty in the unit of `line` below. Its neighbours stay, and are clean.
+    /// `lines` is 1 if the line has left the directory and its room is free when this ends, 0 if it
+    /// stays.
     fn write_back(&mut self, now: Nanos, line: Left, lines: usize) {
         self.collect(line);
         let (mut sectors, mut dirty) = (0, 0);

@@ -39,11 +39,13 @@ pub struct CacheCounters {
     pub evicted: u64,
     /// Lines that left clean: nothing was written for them.
     pub dropped: u64,
-    /// Lines that were written below with a neighbour that left, or because they had been dirty long enough.
+    /// Lines that were written below with a neighbour that left, or because they had been dirty
+    /// long enough.
     pub cleaned: u64,
     /// Commands that waited for room.
     pub waited: u64,
-    /// Dirty sectors, here or on their way below, now. In a volatile cache these are lost with the power.
+    /// Dirty sectors, here or on their way below, now. In a volatile cache these are lost with the
+    /// power.
     pub unsafe_sectors: u64,
     /// The most there were.
     pub unsafe_sectors_max: u64,

@@ -13,9 +13,11 @@ pub enum CacheKind {
     NvWb,
     /// Only writes go to it; reads find what was written.
     WriteOnly,
-    /// As [`NvWb`](Self::NvWb), but what is read is copied only while more than [`CacheOptions::copy_above`] is free.
+    /// As [`NvWb`](Self::NvWb), but what is read is copied only while more than
+    /// [`CacheOptions::copy_above`] is free.
     Space,
-    /// As [`NvWb`](Self::NvWb), but volatile: what is dirty goes below after [`CacheOptions::flush_after_ns`].
+    /// As [`NvWb`](Self::NvWb), but volatile: what is dirty goes below after
+    /// [`CacheOptions::flush_after_ns`].
     Dram,
 }
 
@@ -26,13 +28,14 @@ pub struct CacheOptions {
     pub kind: CacheKind,
     /// Its size; rounded down to whole lines.
     pub bytes: u64,
-    /// Bytes of a line, a power of two from 512 to 16384. Lines are found, and leave, as a whole; which of their sectors
-    /// are valid and dirty is known for each.
+    /// Bytes of a line, a power of two from 512 to 16384. Lines are found, and leave, as a whole;
+    /// which of their sectors are valid and dirty is known for each.
     pub line_bytes: u32,
-    /// Dirty lines of one aligned unit of this many bytes go below together; a multiple of `line_bytes`.
+    /// Dirty lines of one aligned unit of this many bytes go below together; a multiple of
+    /// `line_bytes`.
     pub evict_bytes: u32,
-    /// Whether clean sectors that the cache holds are written with dirty neighbours of the same unit, so that fewer
-    /// pages are written in part.
+    /// Whether clean sectors that the cache holds are written with dirty neighbours of the same
+    /// unit, so that fewer pages are written in part.
     pub pad: bool,
     /// Whether a read that misses brings the whole line, not only the sectors that are asked for.
     pub whole_lines: bool,

@@ -20,7 +20,8 @@ fn mask(first: u32, count: u32) -> u32 {
     (u32::MAX >> (32 - count)) << first
 }
 
-/// The lines of 2^`shift` sectors that a command touches, each with the sectors of it that are meant, as bits.
+/// The lines of 2^`shift` sectors that a command touches, each with the sectors of it that are
+/// meant, as bits.
 pub(crate) fn pieces(sector: u64, sectors: u32, shift: u32) -> impl Iterator<Item = (u32, u32)> {
     let end = sector + u64::from(sectors);
     let mut at = sector;
@@ -42,7 +43,8 @@ pub(crate) fn cover(bits: u32) -> u32 {
     mask(first, 32 - bits.leading_zeros() - first)
 }
 
-/// Appends the runs of `bits`, sectors from `first` on, of which `dirty` are dirty. Neighbours are joined.
+/// Appends the runs of `bits`, sectors from `first` on, of which `dirty` are dirty. Neighbours are
+/// joined.
 pub(crate) fn append(runs: &mut Vec<Run>, first: u64, bits: u32, dirty: u32) {
     let mut left = bits;
     while left != 0 {

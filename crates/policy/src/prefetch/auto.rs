@@ -1,5 +1,5 @@
-//! The default: sequential and strided streams, with less zeal when reads are wasted; and neighbourhoods that
-//! are touched all over in no order.
+//! The default: sequential and strided streams, with less zeal when reads are wasted; and
+//! neighbourhoods that are touched all over in no order.
 
 use super::dense::Dense;
 use super::recent::Recent;

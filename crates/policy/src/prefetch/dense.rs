@@ -1,20 +1,22 @@
 //! Neighbourhoods that are touched in no order, but soon all over: they are read as a whole.
 //!
-//! A program that goes over a part of its data at random touches every block of it before long. Where that
-//! part fits into memory, one large read of a neighbourhood saves many small ones, each of which a thread
-//! would wait for. Whether it fits is estimated by how many neighbourhoods are touched in a while, and seen by how soon they
-//! have to be read again.
+//! A program that goes over a part of its data at random touches every block of it before long.
+//! Where that part fits into memory, one large read of a neighbourhood saves many small ones, each
+//! of which a thread would wait for. Whether it fits is estimated by how many neighbourhoods are
+//! touched in a while, and seen by how soon they have to be read again.
 
 use super::Ahead;
 
-/// Touches of a neighbourhood after which the rest of it is read: at first, and once such reads have lasted.
+/// Touches of a neighbourhood after which the rest of it is read: at first, and once such reads
+/// have lasted.
 const TOUCHES: u8 = 4;
 const TOUCHES_PROVEN: u8 = 2;
 
 /// Neighbourhoods read as a whole by which it is judged whether that pays.
 const JUDGED: u32 = 64;
 
-/// Whiles in which a neighbourhood that was read should not have to be read again: one and a half of memory's turnover.
+/// Whiles in which a neighbourhood that was read should not have to be read again: one and a half
+/// of memory's turnover.
 const LASTS: u32 = 12;
 
 /// Whiles for which nothing is read where most did not last.

@@ -58,8 +58,9 @@ pub enum Follow {
     Unknown,
 }
 
-/// Streams, each with a window that doubles up to the length of a run, and no further ahead of the program than it needs:
-/// what waits long in memory takes the place of something that is in use. (Gill, Bathen, "AMP", FAST 2007, for the idea.)
+/// Streams, each with a window that doubles up to the length of a run, and no further ahead of the
+/// program than it needs: what waits long in memory takes the place of something that is in use.
+/// (Gill, Bathen, "AMP", FAST 2007, for the idea.)
 pub struct Streams {
     run_max: u32,
     ahead_max: u32,
@@ -145,8 +146,8 @@ impl Streams {
         Follow::Known(step, self.ask(index))
     }
 
-    /// One more run of the stream touched last, once its window has its full length: so the distance
-    /// ahead grows to what is allowed, a run at each touch.
+    /// One more run of the stream touched last, once its window has its full length: so the
+    /// distance ahead grows to what is allowed, a run at each touch.
     pub fn more(&mut self) -> Option<Ahead> {
         let index = self.current.take()?;
         if self.streams[index].window < self.run { None } else { self.ask(index) }

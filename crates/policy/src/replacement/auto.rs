@@ -1,19 +1,23 @@
 //! The default: neighbours are judged together, by samples.
 //!
-//! A pager sees a touch only where it costs a fault, so to learn which of many blocks are in use is dear. But blocks
-//! that lie next to one another are mostly used alike. So blocks are grouped to *extents* of up to 64 neighbours, and a
-//! watched block tells about all of them: it leaves the address space, but not memory, for as long as the extent waits
-//! for its turn. If it is touched in that time it proves the extent to be in use, at the cost of one fault.
+//! A pager sees a touch only where it costs a fault, so to learn which of many blocks are in use is
+//! dear. But blocks that lie next to one another are mostly used alike. So blocks are grouped to
+//! *extents* of up to 64 neighbours, and a watched block tells about all of them: it leaves the
+//! address space, but not memory, for as long as the extent waits for its turn. If it is touched in
+//! that time it proves the extent to be in use, at the cost of one fault.
 //!
-//! - Newcomers wait in their own queue, so that a scan drives out newcomers only; others in an LRU list. The
-//!   older part of each is watched. An extent that proves to be in use goes to the new end of the LRU list.
-//! - The newcomers' share follows ARC: it grows when one comes back that was gone, and shrinks when another one does.
-//! - The blocks of an extent leave together, in order: one write takes many. A block that was touched on its way out is
-//!   spared the next time, if others of its extent can go; when a second one is touched, all that are still in memory come back.
+//! - Newcomers wait in their own queue, so that a scan drives out newcomers only; others in an LRU
+//!   list. The older part of each is watched. An extent that proves to be in use goes to the new
+//!   end of the LRU list.
+//! - The newcomers' share follows ARC: it grows when one comes back that was gone, and shrinks when
+//!   another one does.
+//! - The blocks of an extent leave together, in order: one write takes many. A block that was
+//!   touched on its way out is spared the next time, if others of its extent can go; when a second
+//!   one is touched, all that are still in memory come back.
 //!
-//! Sources: Park, Lee, Yeom, "Profiling Dynamic Data Access Patterns with Controlled Overhead and Quality" (DAMON),
-//! Middleware Industry 2019, for samples; Johnson, Shasha, "2Q", VLDB 1994; Megiddo, Modha, "ARC", FAST 2003. `docs/policies.md` has what it
-//! makes of traces.
+//! Sources: Park, Lee, Yeom, "Profiling Dynamic Data Access Patterns with Controlled Overhead and
+//! Quality" (DAMON), Middleware Industry 2019, for samples; Johnson, Shasha, "2Q", VLDB 1994;
+//! Megiddo, Modha, "ARC", FAST 2003. `docs/policies.md` has what it makes of traces.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -35,8 +39,9 @@ const EXTENT_MAX: usize = 64;
 const EXTENTS_MIN: usize = 512;
 /// Frames to each watched block at least.
 const FRAMES_PER_SAMPLE: usize = 50;
-/// Blocks that come in for each that is chosen to be watched, at least. Where all is in use, each is touched at once, and the next one chosen:
-/// without a price they would cost a fault each and tell nothing new.
+/// Blocks that come in for each that is chosen to be watched, at least. Where all is in use, each
+/// is touched at once, and the next one chosen: without a price they would cost a fault each and
+/// tell nothing new.
 const SAMPLE_PRICE: usize = 4;
 
 /// Blocks of an extent that are touched on their way out before the others are kept as well.
@@ -50,7 +55,8 @@ const NEW_MIN: usize = 5;
 const NEW_MAX: usize = 90;
 /// Extents that are left in each younger part, and of each kind, as long as there are others.
 const YOUNG_MIN: usize = 2;
-/// Blocks by which that share changes when an extent comes back: so many, or this part of the extent.
+/// Blocks by which that share changes when an extent comes back: so many, or this part of the
+/// extent.
 const STEP: usize = 4;
 const STEP_PART: usize = 4;
 
@@ -73,8 +79,8 @@ impl Extent {
     }
 }
 
-/// A share of the frames. Several threads may have asked for a newcomer each: even of few frames, some are theirs until
-/// they have run.
+/// A share of the frames. Several threads may have asked for a newcomer each: even of few frames,
+/// some are theirs until they have run.
 fn share(frames: usize, percent: usize) -> usize {
     (frames * percent / 100).max(frames.min(8) / 2)
 }
@@ -169,8 +175,8 @@ impl Auto {
         self.blocks[usize::from(NEW)] + self.blocks[usize::from(NEW_OLD)]
     }
 
-    /// As long as there is room for all, newcomers beyond their share are kept: the first that came, and not the last, are what a program that
-    /// goes over everything again will find.
+    /// As long as there is room for all, newcomers beyond their share are kept: the first that
+    /// came, and not the last, are what a program that goes over everything again will find.
     fn settle(&mut self) {
         while !self.short && self.new_len() > self.new_share && self.lists.len(NEW) > YOUNG_MIN {
             let extent = self.lists.oldest(NEW).expect("a list with extents has an oldest");
@@ -232,7 +238,8 @@ impl Auto {
             true => news > YOUNG_MIN || kepts <= YOUNG_MIN,
             false => kepts <= YOUNG_MIN && (news > YOUNG_MIN || kepts == 0),
         };
-        // Blocks that I/O holds come back at once, and could be all that one kind has: then it is the other's turn.
+        // Blocks that I/O holds come back at once, and could be all that one kind has: then it is
+        // the other's turn.
         let stuck = self.given > self.frames / 4 + 64 && (self.given / 64).is_multiple_of(2);
         let new = (new != stuck || kepts == 0) && news > 0;
         let (lists, kind) = if new { ([NEW_OLD, NEW], NEW) } else { ([KEPT_OLD, KEPT], KEPT) };
@@ -253,7 +260,8 @@ impl Auto {
         }
     }
 
-    /// Blocks that left from list `left` are needed after all: their kind should have more of the frames.
+    /// Blocks that left from list `left` are needed after all: their kind should have more of the
+    /// frames.
     fn regret(&mut self, left: u8) {
         let step = STEP.max((1 << self.shift) / STEP_PART);
         self.new_share = match left {
@@ -262,7 +270,8 @@ impl Auto {
         };
     }
 
-    /// An extent that was gone comes back: what that says of the newcomers' share. Whether it is to be kept.
+    /// An extent that was gone comes back: what that says of the newcomers' share. Whether it is to
+    /// be kept.
     fn returned(&mut self, extent: u32) -> bool {
         let Extent { left, gone_at, .. } = self.extents[extent];
         if left == 0 || self.inserted - gone_at > self.frames as u64 {

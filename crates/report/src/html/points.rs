@@ -8,7 +8,8 @@ use maud::{Markup, html};
 /// A longer table is cut: all data are in the CSV.
 const MOST_ROWS: usize = 400;
 
-/// A plot's data, in the study's units: a column for each series where all have the same places, else a row for each point.
+/// A plot's data, in the study's units: a column for each series where all have the same places,
+/// else a row for each point.
 pub fn table(view: &View) -> Markup {
     let plot = view.plot;
     let (heads, rows) = if places_are_shared(&plot.series) { beside(view) } else { below(view) };

@@ -79,7 +79,8 @@ impl Page {
         wrap(text.trim(), columns.max(2)).into_iter().map(|line| line.into_owned()).collect()
     }
 
-    /// A text in one line of at most so many columns, with a sign in its middle where it was cut: its end may tell it apart.
+    /// A text in one line of at most so many columns, with a sign in its middle where it was cut:
+    /// its end may tell it apart.
     pub fn cut(&self, text: &str, columns: usize) -> String {
         let text = self.clean(text);
         let text = text.trim();

@@ -81,7 +81,8 @@ fn table(bench: &Bench, gains: &[MeanGain]) -> Table {
     }
 }
 
-/// Published gains beside those that were simulated; synthetic and real ones are series of their own.
+/// Published gains beside those that were simulated; synthetic and real ones are series of their
+/// own.
 pub(super) fn plot(bench: &Bench, gains: &[f64]) -> Plot {
     let named = |name: &str, value: f64| (X::Name(name.to_owned()), value);
     let published = GAINS.iter().map(|gain| named(gain.volume, gain.percent)).collect();

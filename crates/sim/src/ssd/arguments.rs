@@ -14,10 +14,12 @@ use crate::quantity::{CacheSize, Share, Time};
 use crate::show::Show;
 use crate::trace::ReadArgs;
 
-/// The profiles that `--nand all` compares: the four of the paper, the one that others are compared with first.
+/// The profiles that `--nand all` compares: the four of the paper, the one that others are compared
+/// with first.
 pub const PAPER: [&str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
 
-/// The least capacity of an SSD that takes it from the trace: below, its dies would have a handful of blocks.
+/// The least capacity of an SSD that takes it from the trace: below, its dies would have a handful
+/// of blocks.
 const CAPACITY_MIN: u64 = 1 << 30;
 
 /// What is between the host and the flash.
@@ -75,8 +77,8 @@ pub enum PreconditionArgument {
     Fresh,
 }
 
-/// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM: IOPS, latencies, hits, what reaches
-/// the flash.
+/// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM: IOPS, latencies,
+/// hits, what reaches the flash.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   terapage sim ssd --nand all hm_0.csv.gz
@@ -86,16 +88,19 @@ pub enum PreconditionArgument {
 
 docs/sim-ssd.md says what is simulated, and where each default is from.")]
 pub struct Ssd {
-    /// Block traces, compressed or not; - is standard input, which is kept in memory (24 bytes a request)
+    /// Block traces, compressed or not; - is standard input, which is kept in memory (24 bytes a
+    /// request)
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// The chips: a profile's name, a .toml file, several with commas, or all for the four of the paper
+    /// The chips: a profile's name, a .toml file, several with commas, or all for the four of the
+    /// paper
     #[arg(long, value_name = "NAME", default_value = "3d-ct-tlc", value_delimiter = ',')]
     pub nand: Vec<String>,
     /// What is between host and flash
     #[arg(long, value_enum, default_value = "nv-wb")]
     pub cache: CacheArgument,
-    /// Size of the cache: 5% of the bytes that the trace touches, 5%nand of the capacity, or bytes (64M); 0 for none
+    /// Size of the cache: 5% of the bytes that the trace touches, 5%nand of the capacity, or bytes
+    /// (64M); 0 for none
     #[arg(long, value_name = "SIZE", default_value = "10%")]
     pub scm: CacheSize,
     /// Time of the cache for 512 bytes

@@ -14,7 +14,8 @@ use cases::{Case, Figure, cases};
 /// Requests of MSR Cambridge's largest volume, prxy_1.
 const PRXY_1: f64 = 168.6e6;
 
-/// Measure the SSD simulators on this machine: requests simulated a second, on one core, in memory and from a file.
+/// Measure the SSD simulators on this machine: requests simulated a second, on one core, in memory
+/// and from a file.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "Examples:
   terapage sim speed

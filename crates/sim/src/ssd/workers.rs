@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Does `work` for each of `items`, on as many threads as there are processors. The first error in the order of items
-/// is what comes back, and work that has not begun by then is left.
+/// Does `work` for each of `items`, on as many threads as there are processors. The first error in
+/// the order of items is what comes back, and work that has not begun by then is left.
 ///
 /// # Errors
 /// Those of `work`.

@@ -12,8 +12,8 @@ use terapage_stack::{Costs, Experiment, Mechanism, Origin as CostOrigin, Sourced
 /// What is simulated, and for how long.
 #[derive(Args, Clone)]
 pub struct Options {
-    /// Switch mechanisms off: queue-lock, host-lock, plugging, cache-transfer, waiter-storm, smt, remote-completion,
-    /// coalescing, call-sharing, front-end.
+    /// Switch mechanisms off: queue-lock, host-lock, plugging, cache-transfer, waiter-storm, smt,
+    /// remote-completion, coalescing, call-sharing, front-end.
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     pub without: Vec<Mechanism>,
     /// Seeds for each point, for the spread of the results [default: 3; for mechanisms 1].

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use terapage_event::Nanos;
 use terapage_ssd::{Command, Device, Done, Operation, Profile};
 
-/// A chip of one plane with 4 KiB pages, a fast bus and no time for commands: closed forms are simple.
+/// A chip of one plane with 4 KiB pages, a fast bus and no time for commands: closed forms are
+/// simple.
 pub fn plain_chip() -> Profile {
     let mut chip = Profile::by_name("2d-fg-mlc").unwrap();
     (chip.planes, chip.page_bytes, chip.pages_per_block) = (1, 4096, 64);
@@ -13,7 +14,8 @@ pub fn plain_chip() -> Profile {
     chip
 }
 
-/// Keeps `depth` commands in the device until `commands` have been submitted; gives the time of the last end.
+/// Keeps `depth` commands in the device until `commands` have been submitted; gives the time of the
+/// last end.
 pub fn closed_loop(
     device: &mut impl Device,
     depth: u64,

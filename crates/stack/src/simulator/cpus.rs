@@ -35,7 +35,8 @@ impl Simulator<'_> {
         self.threads.len() as u32 + cpu
     }
 
-    /// The device is done with a request: a CPU is interrupted, or the thread that polls will see it.
+    /// The device is done with a request: a CPU is interrupted, or the thread that polls will see
+    /// it.
     pub(super) fn done(&mut self, request: u32) {
         let state = *self.requests.get(request);
         if self.setup.stack.polls() {
@@ -52,8 +53,8 @@ impl Simulator<'_> {
         }
     }
 
-    /// A CPU for an interrupt that any may have. Those without a thread come first: the scheduler keeps threads away
-    /// from CPUs that interrupts keep busy.
+    /// A CPU for an interrupt that any may have. Those without a thread come first: the scheduler
+    /// keeps threads away from CPUs that interrupts keep busy.
     fn any_cpu(&mut self) -> u32 {
         let (threads, cpus) = (self.threads.len(), self.cpus.len());
         let first = if threads < cpus { threads } else { 0 };
@@ -97,7 +98,8 @@ impl Simulator<'_> {
         self.next_completion(task, cpu)
     }
 
-    /// The next request is completed, by this interrupt or by one more; or the CPU does something else.
+    /// The next request is completed, by this interrupt or by one more; or the CPU does something
+    /// else.
     fn next_completion(&mut self, task: u32, cpu: u32) -> bool {
         let here = self.tasks[task as usize].stage == Stage::Interrupt
             || self.setup.mechanisms.has(Mechanism::Coalescing);

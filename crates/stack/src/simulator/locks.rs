@@ -14,8 +14,8 @@ fn hw_queues(setup: &Setup) -> u32 {
     }
 }
 
-/// All locks, free. Those of the volumes come first (queue, scheduler, counter), then those of the hosts (lock, counter)
-/// and of their hardware queues (lock, tags).
+/// All locks, free. Those of the volumes come first (queue, scheduler, counter), then those of the
+/// hosts (lock, counter) and of their hardware queues (lock, tags).
 pub(super) fn all(setup: &Setup) -> Vec<Lock> {
     let kind = setup.machine.lock;
     let of_volume = [kind, kind, Kind::Queued];

@@ -198,8 +198,9 @@ impl Simulator<'_> {
         }
     }
 
-    /// All I/Os of a call are done. Returns the cycles for waking the thread from `cpu`, if it sleeps until then: a
-    /// thread that sleeps until its next call is due takes the results when its timer wakes it.
+    /// All I/Os of a call are done. Returns the cycles for waking the thread from `cpu`, if it
+    /// sleeps until then: a thread that sleeps until its next call is due takes the results when
+    /// its timer wakes it.
     pub(super) fn call_done(&mut self, thread: u32, cpu: u32) -> f64 {
         let state = &mut self.threads[thread as usize];
         if self.setup.stack.polls() {

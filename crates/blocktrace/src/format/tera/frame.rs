@@ -73,7 +73,8 @@ impl Encoder {
         self.pending.len()
     }
 
-    /// Names of volumes that a request skipped count as well: a frame has no more of them than of requests.
+    /// Names of volumes that a request skipped count as well: a frame has no more of them than of
+    /// requests.
     pub fn is_full(&self) -> bool {
         self.pending.len() == FRAME_REQUESTS || self.new_names.len() >= FRAME_REQUESTS / 2
     }
@@ -161,7 +162,8 @@ impl Decoder {
         Some(())
     }
 
-    /// The volume and the record of the next request; `None` if there is none, or it makes no sense.
+    /// The volume and the record of the next request; `None` if there is none, or it makes no
+    /// sense.
     #[inline]
     pub fn decode(&mut self, rest: &mut &[u8]) -> Option<(usize, Record)> {
         let (head, after) = rest.split_first()?;

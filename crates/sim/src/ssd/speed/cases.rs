@@ -1,5 +1,5 @@
-//! What is measured. Requests are made before the clock starts; the simulators are built after it has, but for those of
-//! flash alone, where that is another figure.
+//! What is measured. Requests are made before the clock starts; the simulators are built after it
+//! has, but for those of flash alone, where that is another figure.
 
 use crate::progress::Progress;
 use std::cell::Cell;
@@ -69,7 +69,8 @@ fn figure(count: usize, begin: Instant, note: String) -> Figure {
     Figure { per_second: count as f64 / begin.elapsed().as_secs_f64(), note }
 }
 
-/// 4 KiB each, a third of them reads, addresses by a power law with exponent 0.9, one a microsecond.
+/// 4 KiB each, a third of them reads, addresses by a power law with exponent 0.9, one a
+/// microsecond.
 fn power_law(count: usize) -> Vec<Request> {
     let mut random = SmallRng::seed_from_u64(1);
     let one = |number: usize| {
@@ -110,8 +111,8 @@ fn cached(count: usize, load: Load) -> anyhow::Result<Figure> {
     Ok(figure(count, begin, format!("{iops:.0} simulated IOPS")))
 }
 
-/// The whole engine: link, cache, flash. With `warm`, requests that find their lines alone are timed: all lines are
-/// written before.
+/// The whole engine: link, cache, flash. With `warm`, requests that find their lines alone are
+/// timed: all lines are written before.
 fn hybrid(count: usize, cache_bytes: u64, warm: bool) -> anyhow::Result<Figure> {
     let requests = power_law(count);
     let warm_up = if warm { LINES } else { 0 };
@@ -135,7 +136,8 @@ fn hybrid(count: usize, cache_bytes: u64, warm: bool) -> anyhow::Result<Figure> 
     Ok(figure(count, begin.get(), format!("hit ratio {:.2}", out.hit_ratio())))
 }
 
-/// 4 KiB at random places of a drive of 64 GiB that maps 16 KiB, MLC, in its steady state, 64 under way.
+/// 4 KiB at random places of a drive of 64 GiB that maps 16 KiB, MLC, in its steady state, 64 under
+/// way.
 fn flash(count: usize, over_provisioning: f64, reads: f64) -> anyhow::Result<Figure> {
     let mut config = Config::new(Profile::by_name("2d-fg-mlc")?, 64 << 30);
     config.over_provisioning = over_provisioning;
