@@ -7,7 +7,7 @@
 //!   on block devices pin the pages of direct I/O; NFS, Ceph and others only hold them. They would
 //!   read and write what is another block's by then.
 //!
-//! Only I/O that the caller waits for is seen here; `docs/pager.md` says what follows for other.
+//! Only I/O that the caller waits for is seen here; `docs/limits.md` says what follows for other.
 
 use crate::arena;
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
