@@ -37,7 +37,7 @@ check:
 	cargo fmt --all --check
 	tools/check-width
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
-	$(CARGO_TEST) --workspace --lib --bins
+	$(CARGO_TEST) --workspace --lib --bins --examples
 
 test:
 	cargo fmt --all --check
