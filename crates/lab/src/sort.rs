@@ -91,7 +91,7 @@ impl Sort {
         hash(&session, File::open(&text).with_context(|| text.display().to_string())?)?;
         let entrants = entrants(&session.contenders, &budgets);
         let expected = RefCell::new(None);
-        // Of those too that are recorded, which are in no table.
+        // Recorded runs are checked too, although no table shows them.
         let differs = Cell::new(false);
         let checked = |contender, limits: &Limits| {
             let mut run = sort(&session, contender, &text, limits)?;
@@ -103,8 +103,8 @@ impl Sort {
             }
             Ok(run.0)
         };
-        // What has to complete and no more takes minutes each time: by default once is enough, and
-        // no recording.
+        // A budget that only has to complete takes minutes: by default it runs once, and is not
+        // recorded.
         let by_default = self.memory.is_empty();
         let is_timed = |entrant: &Entrant| {
             let only_completes = goal(bytes, entrant.memory) == Some(None);

@@ -1,74 +1,78 @@
 //! Processors that are kept awake for threads that wait.
 //!
 //! A thread of the program that does little but wait for the store is woken once for each read,
-//! mostly on a processor that idles until then. To leave idleness takes a microsecond or two, in a
-//! virtual machine twenty: a third of a read. So where reads come one after the other, threads of
-//! the lowest priority keep those processors busy: they give way to everything at once. That is
-//! measured, read by read, and kept only while it pays.
+//! mostly on a processor that idles until then. To leave idleness takes 1 or 2 us, and 20 us in a
+//! virtual machine: a third of a read. So if reads come one after the other, threads of the lowest
+//! priority keep those processors busy. They yield to everything at once. `Judge` measures, read by
+//! read, whether that pays, and it goes on only while it does.
 //!
-//! They wake the threads that wait, too, whose pages the pager has put in place: on the processor
-//! where such a thread is to run that is a switch, from another it takes an interrupt, in a virtual
-//! machine ten microseconds more. They may lose their processor at any moment, so the pager looks
-//! whether it was done, and does it itself if not: to wake twice does no harm.
+//! These threads also wake the program's threads once the pager has installed their pages. From the
+//! processor where the waiting thread is to run, a wake-up is a switch; from another processor it
+//! takes an interrupt, 10 us more in a virtual machine. A thread of the lowest priority may lose
+//! its processor at any moment. So the pager checks whether the wake-up was done, and else does it
+//! itself: to wake twice does no harm.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use terapage_sys::thread::{self, Processors};
 use terapage_sys::userfaultfd::Waker;
 
-/// Reads that make a measurement, and those before them that do not count.
+/// Reads of one measurement.
 const READS: u32 = 256;
+/// Reads before a measurement, which do not count.
 const FIRST_READS: u32 = 32;
 
-/// Where a read takes longer than this, in the mean, with it and without, the program works
-/// meanwhile, ns. (On a virtual machine whose host is busy a read takes three times as long without
-/// it.)
+/// If a read takes longer than this in the mean, ns, the program works meanwhile: with awake
+/// processors, and (next) without. On a virtual machine whose host is busy, a read takes three
+/// times as long without.
 const MEAN_MAX_NS: u64 = 300_000;
 const MEAN_OFF_MAX_NS: u64 = 1_000_000;
 
-/// After one read this long what was measured does not count, ns: such a host may have stopped this
-/// machine. After this long all begins anew.
+/// After one read longer than this, ns, the measurement does not count: the host may have stopped
+/// this machine. After a gap longer than `ANEW_NS` everything is measured anew.
 const LONGEST_NS: u64 = 3_000_000;
 const ANEW_NS: u64 = 100_000_000;
 
-/// As many other things is such a read.
+/// Such a long read counts as this many other events.
 const LONG_COUNTS: u32 = OTHERS_MAX / 4;
 
-/// Other things that happen in one measurement, after which it does not count.
+/// After this many other events (first touches, soft faults, prefetch) a measurement does not
+/// count.
 const OTHERS_MAX: u32 = READS / 4;
 
-/// It pays if a read takes no more than this part of the time, in per cent: when it is tried, and
-/// later.
+/// Awake processors pay if a read takes no more than this share of the time, per cent: at the end
+/// of a try, and (next) later.
 const PAYS_PERCENT: u64 = 96;
 const STILL_PERCENT: u64 = 100;
 
-/// It is tried again at once where reads take this part, or more, of the time that they took with
-/// it, in per cent.
+/// They are tried again at once if reads take at least this share of the time that they took with
+/// them, per cent.
 const AGAIN_PERCENT: u64 = 125;
 
-/// Measurements that a try takes.
+/// Measurements of one try.
 const TRY: u32 = 3;
 
-/// The weight of a new measurement, one in this many: a store is not equally fast from one to the
-/// next.
+/// A new measurement has this weight in the mean, one in so many: the speed of a store varies from
+/// one measurement to the next.
 const WEIGHT: u64 = 3;
 
-/// Measurements for which it is kept before it is tried again whether it pays.
+/// After this many measurements with awake processors, one without is made, to compare.
 const KEPT: u32 = 32;
 
-/// Measurements until the next try after one that did not pay: doubled each time, up to the second.
+/// Measurements until the next try after one that did not pay; doubled each time, up to
+/// `PAUSE_MAX`.
 const PAUSE: u32 = 4;
 const PAUSE_MAX: u32 = 1 << 10;
 
-/// Processors that are kept awake at most.
+/// The most processors that are kept awake.
 const MOST: usize = 4;
 
-/// How long after a read began they are kept awake, ns.
+/// Processors are kept awake for this long after a read began, ns.
 const LINGER_NS: u64 = 300_000;
 
-/// A thread that was taken on to be woken is woken by the pager if it was not within this time, ns.
+/// If a wake-up that was ordered is not done after this time, ns, the pager does it itself.
 const LATE_NS: u64 = 10_000;
 
-/// Judges by the time that reads take.
+/// Decides by the time that reads take whether processors are kept awake.
 #[derive(Default)]
 struct Judge {
     on: bool,
@@ -76,14 +80,17 @@ struct Judge {
     others: u32,
     since_ns: u64,
     last_ns: u64,
-    /// What measurements took without and, since it was turned on last, with.
+    /// The mean time of a measurement without awake processors, ns.
     off_ns: u64,
+    /// The same with them, since they were turned on last, ns.
     on_ns: u64,
-    /// What they took with it when it was tried last; 0 for nothing known.
+    /// The time of a measurement with them at the last try, ns; 0 if not known.
     tried_ns: u64,
-    /// Measurements since the last change, and until the next.
+    /// Measurements since they were turned on or off.
     done: u32,
+    /// Measurements until they are tried again.
     left: u32,
+    /// Measurements until the try after the next, if that does not pay.
     pause: u32,
 }
 
@@ -92,7 +99,7 @@ impl Judge {
         Judge { left: 1, pause: PAUSE, ..Judge::default() }
     }
 
-    /// A read begins. Whether that ends a measurement.
+    /// A read begins at `now_ns`. Whether that ends a measurement.
     fn read(&mut self, now_ns: u64) -> bool {
         let gap_ns = now_ns.saturating_sub(std::mem::replace(&mut self.last_ns, now_ns));
         if gap_ns > LONGEST_NS {
@@ -156,8 +163,7 @@ impl Judge {
         self.turn(false);
     }
 
-    /// Something else than a read that a thread waits for: a first touch, a soft fault, a read
-    /// ahead.
+    /// An event that is no read that a thread waits for: a first touch, a soft fault, a prefetch.
     fn other(&mut self) {
         self.others(1);
     }
@@ -176,22 +182,26 @@ impl Judge {
     }
 }
 
-/// What a thread that keeps a processor awake looks at.
+/// What the pager's thread and the threads that keep processors awake share.
 struct Shared {
     until_ns: AtomicU64,
     /// Counts calls; the threads sleep on it.
     bell: AtomicU32,
+    /// Threads that sleep.
     asleep: AtomicU32,
     /// The processor of each, one more than its number; 0 for none.
     processors: [AtomicU32; MOST],
-    /// How many they are.
+    /// The number of these threads.
     threads: u32,
-    /// Where threads wait that are to be woken, its bytes, and the number of that order; the last
-    /// that one of these threads has taken, and has done.
+    /// The range whose waiters are to be woken: its address.
     at: AtomicUsize,
+    /// Its bytes.
     len: AtomicUsize,
+    /// The number of the last wake-up that was ordered.
     ordered: AtomicU64,
+    /// The number of the last that one of these threads has taken on.
     taken: AtomicU64,
+    /// The number of the last that is done.
     done: AtomicU64,
     waker: Waker,
     ended: AtomicBool,
@@ -263,9 +273,9 @@ pub(crate) struct Awake {
     /// The processors that may be kept awake; none where there is no choice.
     home: Option<Processors>,
     shared: Option<&'static Shared>,
-    /// When the order was given that may not be done.
+    /// When the last wake-up was ordered, if it may not be done yet, ns.
     ordered_ns: Option<u64>,
-    /// Threads that waited last.
+    /// The threads that waited last.
     waited: [u32; MOST],
     next: usize,
 }
@@ -276,18 +286,18 @@ impl Awake {
         Awake { judge: Judge::new(), home: None, shared: None, ordered_ns: None, waited: [0; MOST], next: 0 }
     }
 
-    /// Where it pays, if the calling thread, the pager's, has more than one processor. To be called
-    /// while nothing is paged: the C library begins a thread with memory of the program's, which
-    /// the pager's thread cannot wait for.
+    /// Keeps processors awake where that pays, if the calling thread, the pager's, has more than
+    /// one processor. `waker` wakes the threads that wait for the program's memory.
     ///
-    /// `waker`: of the program's memory.
+    /// Call it while nothing is paged: the C library starts a thread with memory of the program's,
+    /// for which the pager's thread cannot wait.
     pub fn where_it_pays(waker: Waker) -> Awake {
         let home = Processors::of_this_thread().filter(|home| home.count() > 1);
         let shared = home.as_ref().and_then(|home| start(home, MOST.min(home.count() - 1), waker));
         Awake { home: home.filter(|_| shared.is_some()), shared, ..Awake::never() }
     }
 
-    /// A thread, or 0 for one unknown, waits for a read.
+    /// `thread` (0 if not known) waits for a read.
     pub fn read(&mut self, now_ns: u64, thread: u32) {
         if self.home.is_none() {
             return;
@@ -308,12 +318,12 @@ impl Awake {
         }
     }
 
-    /// Something else happens.
+    /// Another event than a read: see [`Judge::other`].
     pub fn other(&mut self) {
         self.judge.other();
     }
 
-    /// Says which processors are to be kept awake: those of the threads that waited, but for the
+    /// Chooses the processors that are kept awake: those of the threads that waited, without the
     /// pager's own.
     fn place(&mut self) {
         let Some(home) = &self.home else { return };
@@ -336,12 +346,13 @@ impl Awake {
         shared.ring();
     }
 
-    /// Whether [`wake`](Self::wake) is likely to be quicker than to wake here.
+    /// Whether [`wake`](Self::wake) is likely to be faster than a wake-up by this thread.
     pub fn can_wake(&self) -> bool {
         self.judge.on && self.shared.is_some_and(|shared| shared.asleep.load(SeqCst) < shared.threads)
     }
 
-    /// Has the threads woken that wait for pages at `at`, which are in place.
+    /// Orders a wake-up of the threads that wait for `len` bytes at `at`, whose pages are
+    /// installed.
     pub fn wake(&mut self, at: usize, len: usize) {
         self.settle();
         let Some(shared) = self.shared else { return };
@@ -351,7 +362,7 @@ impl Awake {
         self.ordered_ns = Some(thread::now_ns());
     }
 
-    /// Wakes who should have been woken by now: to be called often while an order may be open.
+    /// Does a wake-up that is late. Call it often while an order may be open.
     pub fn settle_late(&mut self) {
         let (Some(since_ns), Some(shared)) = (self.ordered_ns, self.shared) else { return };
         let ordered = shared.ordered.load(SeqCst);
@@ -361,7 +372,7 @@ impl Awake {
         }
     }
 
-    /// Wakes who has not been woken yet: to be called before the pager's thread waits for anything.
+    /// Does a wake-up that is not done yet. Call it before the pager's thread waits for anything.
     pub fn settle(&mut self) {
         let (Some(_), Some(shared)) = (self.ordered_ns.take(), self.shared) else { return };
         let ordered = shared.ordered.load(SeqCst);

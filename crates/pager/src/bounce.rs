@@ -47,7 +47,7 @@ pub(crate) struct Bounce {
 }
 
 impl Bounce {
-    /// What those would take that may take `most` bytes: none, where that is not enough for two.
+    /// Bytes of the buffers that fit into `most` bytes; 0 if not even two fit.
     pub fn total_bytes_of(most: usize) -> usize {
         (most / EXTENT).min(MOST) / 2 * 2 * EXTENT
     }

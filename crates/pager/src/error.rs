@@ -52,7 +52,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it may be no more in a moment.
+    /// Whether the error is temporary (EAGAIN).
     pub(crate) fn is_for_now(&self) -> bool {
         const EAGAIN: i32 = 11;
         matches!(self, Error::System(error) if error.errno() == EAGAIN)

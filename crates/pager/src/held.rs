@@ -2,26 +2,25 @@
 
 use std::collections::BTreeMap;
 
-/// A block that something else holds is not tried again for so long, ns: to find it held takes a
-/// millisecond, and interrupts the program.
+/// A block that something else holds is left alone for this long, ns: to find it held takes a
+/// millisecond and interrupts the program.
 const LEAST_NS: u64 = 1_000_000;
 /// The time is doubled each time, up to this.
 const MOST_NS: u64 = 64_000_000;
 
-/// So few blocks go in and out by turns before their threads have run.
+/// The most blocks of a round: blocks that go in and out by turns before their threads have run.
 const ROUND: usize = 4;
-/// Soft faults of one round after which its blocks stay.
+/// After this many soft faults of one round, its blocks stay.
 const IN_A_ROUND: u32 = 16;
 
 /// Blocks that something else holds (I/O of the program's, for one), and blocks that would go in
 /// and out without end.
 ///
-/// Where nearly all that is in the program is held, the policy has only the blocks to give that
-/// came last. A pager that is always ahead of their threads would take them out again before they
-/// are touched.
+/// If nearly all blocks in the program are held, the only victims left are those that came last. A
+/// pager that is always ahead of their threads would evict them again before they are touched.
 #[derive(Default)]
 pub struct Held {
-    /// Until when they are not tried, and how long that was, ns.
+    /// For each block: until when it is left alone, and how long that was, ns.
     until: BTreeMap<u32, (u64, u64)>,
     /// The last soft faults.
     last: [Option<u32>; ROUND],
@@ -30,7 +29,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether none is.
+    /// Whether no block is held.
     pub fn is_empty(&self) -> bool {
         self.until.is_empty()
     }
@@ -42,7 +41,8 @@ impl Held {
 
     /// A block stays for a while. No more than `limit` can be in the program.
     pub fn hold(&mut self, block: u32, limit: usize, now_ns: u64) {
-        // Those that were let go, or are not in use any more, were not heard of since.
+        // Blocks that were released, or are not in use any more, have old times: they are
+        // forgotten.
         if self.until.len() > limit {
             self.until.retain(|_, (until_ns, _)| *until_ns + MOST_NS > now_ns);
         }
@@ -52,8 +52,8 @@ impl Held {
         *until_ns = now_ns + *waited_ns;
     }
 
-    /// A soft fault. Whether the block goes in and out, alone or with few others, and nothing else
-    /// is touched so.
+    /// Notes a soft fault. Whether the block goes in and out, alone or with few others, while no
+    /// other block has a soft fault.
     pub fn goes_round(&mut self, block: u32) -> bool {
         self.again = if self.last.contains(&Some(block)) { self.again + 1 } else { 0 };
         self.last[self.at] = Some(block);

@@ -50,8 +50,7 @@ use terapage_sys::{file, thread};
 /// Makes the store of a process: its own, and its children's when it forks.
 pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
 
-/// Blocks that one range may have. They have numbers of 32 bits, some of which are others' (static
-/// arrays).
+/// The most blocks of one range. Block numbers have 32 bits and are shared with static arrays.
 pub const BLOCKS_MOST: usize = u32::MAX as usize / 16 * 15;
 
 /// Forks of forks that there may be.

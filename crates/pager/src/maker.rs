@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::{PAGE, thread};
 
-/// Stages that may wait ready.
+/// Huge pages that may wait ready: the thread's stages.
 const STAGES: u32 = 4;
 
-/// Fresh huge pages that fewer of need no thread.
+/// With fewer huge pages to make than this, no thread is started.
 const LEAST: usize = 16;
 
-/// Processor time that a huge page may take: longer than single ones would.
+/// A huge page that takes more processor time than this, ns, is slow: single pages would be faster.
 const SLOW_NS: u64 = 1_000_000;
 
-/// Huge pages that took longer, after which none are made.
+/// After this many slow huge pages, no more are made.
 const SLOW_MAX: u32 = 2;
 
 /// Makes a huge page at `stage`, aligned and nobody else's: 1 in the first byte of each page, else
@@ -68,7 +68,7 @@ impl Shared {
         loop {
             let bell = self.bell.load(SeqCst);
             if self.ended.load(SeqCst) {
-                // SAFETY: who has said that it is the end takes none any more.
+                // SAFETY: the pager's thread takes no stage after it has set `ended`.
                 unsafe { memory::unmap(self.area as *mut u8, STAGES as usize * HUGE) }.ok();
                 return;
             }
@@ -92,16 +92,16 @@ impl Shared {
     }
 }
 
-/// Where huge pages come from, if from anywhere.
+/// The source of huge pages.
 pub(crate) struct Maker {
     thread: Option<&'static Shared>,
     /// The pager's thread makes its own here where the other one has none ready; 0 where there are
     /// to be none.
     stage: usize,
     slow: u32,
-    /// The one taken last is the thread's.
+    /// The huge page taken last is one of the thread's.
     lent: bool,
-    /// They were too slow.
+    /// Huge pages were given up because they were too slow.
     was_slow: bool,
 }
 

@@ -112,7 +112,7 @@ impl Mover {
         self.moves
     }
 
-    /// While it is quiet nobody is woken whose page comes: who makes it so wakes whom it will.
+    /// While `quiet`, installing a page wakes nobody: the caller wakes the waiters itself.
     pub fn be_quiet(&self, quiet: bool) {
         self.quiet.store(quiet, SeqCst);
     }

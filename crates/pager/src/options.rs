@@ -1,8 +1,8 @@
-//! How a pager is to be.
+//! Options of a pager.
 
 use std::path::PathBuf;
 
-/// How a pager is to be.
+/// Options of a pager.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of a block: a power of two, 4 KiB to 2 MiB.

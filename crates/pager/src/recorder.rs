@@ -31,7 +31,7 @@ const RING: usize = 1 << 16;
 /// The writing thread is woken each time that so many words have been added.
 const WAKE: usize = RING / 2;
 
-/// Words after which the room they leave is given back.
+/// The reader returns the room of this many words at once.
 const PORTION: usize = 4096;
 
 /// A frame is written when it is so old.

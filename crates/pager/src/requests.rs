@@ -116,7 +116,7 @@ impl Engine {
         self.table.reserved = untouched.end;
         loose.for_each(|(from, to)| self.note_loose(from, to));
         for (at, to) in self.table.parts(first, end, false) {
-            // Once it is registered no page appears but by this thread.
+            // Once the range is registered, only this thread makes pages appear in it.
             self.mover.register(self.table.address(at), (to - at) as usize * block)?;
             self.adopt(at, to.min(untouched.start))?;
             self.forget(at.max(untouched.start), to.min(untouched.end))?;
@@ -372,7 +372,7 @@ impl Engine {
         let less = self.table.parts(first, end.min(self.table.reserved), true);
         self.counters.released_bytes.fetch_sub(self.bytes_of(&less), Relaxed);
         for (from, to) in self.table.parts(first, end, true) {
-            // Once it is registered no page appears but by this thread.
+            // Once the range is registered, only this thread makes pages appear in it.
             self.mover.register(self.table.address(from), (to - from) as usize * self.block)?;
             self.table.loose.remove(from as usize, to as usize);
             self.adopt(from, to)?;

@@ -140,9 +140,10 @@ fn refuse(errno: c_int) -> libc::pid_t {
 /// Mappings that a child's pager makes, with some to spare.
 const MAPPINGS: usize = 20;
 
-/// Whether there is a pager, and a fork would stop it, or the child's, for want of what: the pipe
-/// between them, and what the latter opens before it closes its parent's; mappings; a number of its
-/// own.
+/// The error for which a fork must be refused, because the pager, or the child's, would lack
+/// something: descriptors (the pipe between them, and those that the child opens before it closes
+/// its parent's), mappings, or a number of its own. `None` if nothing is lacking, or if there is no
+/// pager.
 fn lacks() -> Option<c_int> {
     // Under the lock, as wherever room is made: another thread's fork would give its child the
     // limit as it is for that moment.

@@ -118,9 +118,10 @@ fn special_parts(from: usize, to: usize, mappings: &[(usize, usize)]) -> Vec<(us
     special.iter().flat_map(within).collect()
 }
 
-/// Moves these parts of a range one by one, so that they stay what they are, and copies the rest,
-/// as far as it may be anything but zero: where it goes is. The pages at `from` stay mapped. What
-/// has moved in part cannot be told to the program, which is stopped then.
+/// Moves the given parts of a range one by one, so that they keep their properties, and copies the
+/// rest. Ranges that must be zero are not copied, since the destination is zero. The pages at
+/// `from` stay mapped. If a part has moved only partly, `mremap` has no way to say so, and the
+/// program is stopped.
 ///
 /// # Safety
 /// Both ranges are the program's, and apart.

@@ -36,8 +36,8 @@ pub fn ours_sorted() -> Vec<RawFd> {
 /// How many a pager opens when it begins, with some to spare.
 const NEEDED: u64 = 32;
 
-/// Room for a pager's descriptors while it lives, though the program have opened all that it may:
-/// for so long it may open more.
+/// Makes room for a pager's descriptors, even if the program has opened as many as it may: the
+/// limit on open files is higher while this value lives.
 #[derive(Debug)]
 pub struct Room {
     /// The limit on open files as it was, and as it is.

@@ -137,9 +137,9 @@ pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
     if at == -1 { Err(Error::last("mmap")) } else { Ok((fd, at as *mut u8)) }
 }
 
-/// A file that is read by system calls alone, without memory: in a program's first moments
-/// another's `open`, not ready yet, may stand before the C library's; and where locks are held
-/// nothing may be allocated.
+/// A file that is read by system calls alone and without allocating. In a program's first moments
+/// another library's `open` may replace the C library's and not be ready yet; and while locks are
+/// held, nothing may be allocated.
 pub struct Early(i64);
 
 impl Early {

@@ -4,9 +4,9 @@ use crate::{Result, census, check};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Threads that are the pager's, or do its work for a while: what they allocate must not be paged
-/// memory. Two are for good. There may be as many others as the program has threads that end, grow
-/// mappings of its own and so on at one time; who finds no place waits for one, which takes no
-/// longer than a file of `/proc`.
+/// memory. Two places are taken for good. The others are for threads of the program that end, grow
+/// mappings and so on at one time. A thread that finds no free place waits for one, no longer than
+/// it takes to read a file of `/proc`.
 static INTERNAL: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 const PLACES: usize = 64;
 

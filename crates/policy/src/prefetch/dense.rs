@@ -15,11 +15,11 @@ const TOUCHES_PROVEN: u8 = 2;
 /// Neighbourhoods read as a whole by which it is judged whether that pays.
 const JUDGED: u32 = 64;
 
-/// Whiles in which a neighbourhood that was read should not have to be read again: one and a half
-/// of memory's turnover.
+/// A neighbourhood that was read as a whole has paid if it need not be read again for this many
+/// whiles: one and a half times the time in which memory is filled anew.
 const LASTS: u32 = 12;
 
-/// Whiles for which nothing is read where most did not last.
+/// Nothing is read as a whole for this many whiles once most such reads did not pay.
 const REST: u32 = 32;
 
 /// The least blocks of a neighbourhood: of fewer, those that are touched anyway are most.

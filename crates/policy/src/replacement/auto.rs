@@ -35,7 +35,8 @@ const LEAVING: u8 = 5;
 
 /// Blocks of an extent at most: the bits of a word.
 const EXTENT_MAX: usize = 64;
-/// Of so many extents the frames make more than half, at least, so that there is a choice.
+/// Extents are made smaller until more than half of the frames make at least this many, so that
+/// there is a choice of victims.
 const EXTENTS_MIN: usize = 512;
 /// Frames to each watched block at least.
 const FRAMES_PER_SAMPLE: usize = 50;

@@ -40,7 +40,7 @@ impl Source {
         layout: Layout,
         progress: &Progress,
     ) -> anyhow::Result<Source> {
-        // Its text has its cause in it.
+        // The text of the error names its cause already.
         let mut reader = open(path, options).map_err(|error| anyhow!("{error}"))?;
         let stdin = path == Path::new("-");
         let mut reading = progress.reading();
