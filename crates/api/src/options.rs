@@ -64,14 +64,18 @@ impl Options {
             if store.as_os_str().is_empty() {
                 return Err(Error::Argument("store: it is empty".to_owned()));
             }
-            given.stores = Some(vec![terapage_config::StorePath(store.clone())]);
+            given.stores = Some(vec![terapage_config::StoreSpec::File(store.clone())]);
         }
         let get = |name: &str| std::env::var_os(name);
         // These are for `terapage run`, and do nothing here.
         let not_ours = ["TERAPAGE_STATS", "TERAPAGE_TRACE", "TERAPAGE_VERBOSE"];
         let ours = |name: &str| get(name).filter(|_| !not_ours.contains(&name));
-        let settings =
-            given.or(Partial::from_variables(ours)?).resolve(replacement::NAMES, prefetch::NAMES, get)?;
+        let settings = given.or(Partial::from_variables(ours)?).resolve(
+            replacement::NAMES,
+            prefetch::NAMES,
+            &terapage_store::Shelf::default(),
+            get,
+        )?;
         if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
             let why = format!("memory: {} is more than the {all} that there are", settings.memory);
             return Err(Error::Argument(why));

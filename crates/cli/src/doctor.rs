@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use terapage_config::{Settings, Size, memory_bytes};
+use terapage_config::{Settings, Size, StoreSpec, memory_bytes};
 
 /// The arguments of `terapage doctor`.
 #[derive(Args)]
@@ -111,7 +111,8 @@ impl Doctor {
         match Options::with_stores(self.store).settings() {
             Ok(settings) => {
                 checks.push(memory(&settings));
-                checks.extend(settings.stores.iter().map(|store| check_store(&store.0, settings.memory)));
+                let paths = settings.stores.iter().flat_map(StoreSpec::paths);
+                checks.extend(paths.map(|path| check_store(path, settings.memory)));
             }
             Err(error) => checks.push(Check::of("settings", &format!("{error:#}"), "correct the setting")),
         }

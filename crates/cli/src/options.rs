@@ -81,7 +81,12 @@ impl Options {
             Some(path) => Partial::from_file(path).context("--config")?,
             None => Partial::from_default_files(get)?,
         };
-        Ok(flags.or(variables).or(files).resolve(replacement::NAMES, prefetch::NAMES, get)?)
+        Ok(flags.or(variables).or(files).resolve(
+            replacement::NAMES,
+            prefetch::NAMES,
+            &terapage_store::Shelf::default(),
+            get,
+        )?)
     }
 
     fn flags(&self) -> anyhow::Result<Partial> {

@@ -86,7 +86,7 @@ fn set(partial: &mut Partial, name: &str, value: &Value) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Heap, Memory, Placement, Size, StorePath};
+    use crate::{Heap, Memory, Placement, Size, StoreSpec};
 
     fn read(text: &str) -> Result<Partial, String> {
         Partial::from_toml(text, Path::new("a.toml")).map_err(|e| e.to_string())
@@ -104,7 +104,7 @@ mod tests {
             partial,
             Partial {
                 memory: Some(Memory::Percent(25.0)),
-                stores: Some(vec![StorePath("/a".into()), StorePath("/b".into())]),
+                stores: Some(vec![StoreSpec::File("/a".into()), StoreSpec::File("/b".into())]),
                 placement: Some(Placement::RoundRobin),
                 store_size: Some(Some(Size(1 << 30))),
                 block: Some(Some(Size(65536))),

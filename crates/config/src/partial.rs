@@ -1,6 +1,6 @@
 //! Settings as one layer gives them, and what becomes of the layers.
 
-use crate::{Error, Heap, Placement, Settings, Size, StorePath, machine, store};
+use crate::{Error, Heap, Placement, Settings, Size, StoreSpec, Stores, machine, store};
 use rustix::fs::{Access, access};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;
@@ -62,7 +62,7 @@ pub struct Partial {
     /// Bytes of frames.
     pub memory: Option<Memory>,
     /// Stores.
-    pub stores: Option<Vec<StorePath>>,
+    pub stores: Option<Vec<StoreSpec>>,
     /// How blocks spread over them.
     pub placement: Option<Placement>,
     /// Bytes that the store may take; `Some(None)` is `auto`.
@@ -129,9 +129,9 @@ impl Partial {
         Ok(())
     }
 
-    /// Adds a store to those set so far, from `file:PATH` or `PATH`.
+    /// Adds a store to those set so far, as [`StoreSpec::parse`] reads it.
     pub fn add_store(&mut self, text: &OsStr) -> Result<(), String> {
-        self.stores.get_or_insert_default().push(StorePath::parse(text)?);
+        self.stores.get_or_insert_default().push(StoreSpec::parse(text)?);
         Ok(())
     }
 
@@ -167,26 +167,29 @@ impl Partial {
     }
 
     /// Fills in the defaults and checks what can only be checked now: that the policies'
-    /// names are among `policies` and `prefetches`, and that stores can be used. Paths
-    /// become absolute. `get` reads the environment, for the default store.
+    /// names are among `policies` and `prefetches`, and that stores can be used, as `stores` knows.
+    /// Paths become absolute. `get` reads the environment, for the default store.
     pub fn resolve(
         self,
         policies: &[&str],
         prefetches: &[&str],
+        stores: &dyn Stores,
         get: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Settings, Error> {
-        let mut settings = self.with_defaults(&get)?;
+        let mut settings = self.with_defaults(stores, &get)?;
         one_of("policy", &settings.policy, policies)?;
         one_of("prefetch", &settings.prefetch, prefetches)?;
-        for store in &mut settings.stores {
-            store.check()?;
-            store.0 = absolute("store", &store.0)?;
+        for store in &settings.stores {
+            stores.check(store).map_err(|why| Error::Value { name: "store".to_owned(), why })?;
         }
+        let specs = settings.stores.into_iter();
+        let mut whole = |path: PathBuf| absolute("store", &path);
+        settings.stores = specs.map(|spec| spec.map_paths(&mut whole)).collect::<Result<_, _>>()?;
         if let Some(block) = settings.block {
             check_block(settings.memory, block)?;
         }
         if let Some(size) = settings.store_size {
-            store::check_room(&settings.stores, size)?;
+            store::check_room(stores, &settings.stores, size)?;
         }
         for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
             if let Some(path) = file {
@@ -206,14 +209,18 @@ impl Partial {
     }
 
     /// Fills in the defaults.
-    pub(crate) fn with_defaults(self, get: &impl Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
+    pub(crate) fn with_defaults(
+        self,
+        known: &dyn Stores,
+        get: &impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Settings, Error> {
         let memory = match self.memory.unwrap_or(Memory::Percent(50.0)) {
             Memory::Bytes(size) => size,
             Memory::Percent(percent) => share_of_machine(percent)?,
         };
         let stores = match self.stores {
             Some(stores) if !stores.is_empty() => stores,
-            _ => vec![store::default_store(get)?],
+            _ => vec![store::default_store(known, get)?],
         };
         Ok(Settings {
             memory,
@@ -383,6 +390,7 @@ fn boolean(text: &str) -> Result<bool, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::tests::AnyStore;
 
     #[test]
     fn nonsense_is_refused_in_one_line() {
@@ -423,7 +431,7 @@ mod tests {
         let mut lower = Partial::default();
         lower.set("memory", OsStr::new("3M")).unwrap();
         lower.set("block", OsStr::new("64K")).unwrap();
-        let settings = upper.or(lower).resolve(&["auto"], &["auto"], |_| None).unwrap();
+        let settings = upper.or(lower).resolve(&["auto"], &["auto"], &AnyStore, |_| None).unwrap();
         assert_eq!(settings.memory, Size(2 << 20));
         assert_eq!(settings.block, Some(Size(65536)));
         assert_eq!((settings.threads, settings.verify, settings.heap), (1, true, Heap::All));
@@ -435,7 +443,7 @@ mod tests {
         let mut partial = Partial::default();
         partial.set("stats", stats.as_os_str()).unwrap();
         partial.set("trace", trace.as_os_str()).unwrap();
-        let why = partial.resolve(&["auto"], &["auto"], |_| None).unwrap_err().to_string();
+        let why = partial.resolve(&["auto"], &["auto"], &AnyStore, |_| None).unwrap_err().to_string();
         assert!(!why.contains('\n'), "{why}");
         why
     }
@@ -467,13 +475,14 @@ mod tests {
     fn names_of_policies_are_checked() {
         let mut partial = Partial::default();
         partial.set("policy", OsStr::new("best")).unwrap();
-        let error = partial.resolve(&["auto", "lru"], &["auto"], |_| None).unwrap_err().to_string();
+        let error =
+            partial.resolve(&["auto", "lru"], &["auto"], &AnyStore, |_| None).unwrap_err().to_string();
         assert_eq!(error, "policy: 'best' is unknown (one of auto, lru)");
     }
 
     #[test]
     fn the_default_budget_is_half_of_the_machine() {
-        let settings = Partial::default().resolve(&["auto"], &["auto"], |_| None).unwrap();
+        let settings = Partial::default().resolve(&["auto"], &["auto"], &AnyStore, |_| None).unwrap();
         assert_eq!(settings.memory.0, machine::memory_bytes().unwrap() / 2);
     }
 }

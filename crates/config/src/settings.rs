@@ -1,6 +1,6 @@
 //! The settings themselves.
 
-use crate::{Partial, Size, store};
+use crate::{Partial, Size, StoreSpec, Stores, store};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -51,17 +51,13 @@ impl Placement {
     }
 }
 
-/// Where a store lies: a directory, a file or a block device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StorePath(pub PathBuf);
-
 /// All settings, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes of frames.
     pub memory: Size,
     /// Stores; never empty.
-    pub stores: Vec<StorePath>,
+    pub stores: Vec<StoreSpec>,
     /// How blocks spread over them.
     pub placement: Placement,
     /// Bytes that the store may take; grown as needed where absent.
@@ -155,8 +151,11 @@ impl Settings {
     /// default.
     ///
     /// Names of policies and usability of stores are not checked: that is for those who have them.
-    pub fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
-        Partial::from_variables(&get)?.with_defaults(&get)
+    pub fn from_variables(
+        stores: &dyn Stores,
+        get: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Settings, Error> {
+        Partial::from_variables(&get)?.with_defaults(stores, &get)
     }
 }
 
@@ -164,6 +163,7 @@ impl Settings {
 mod tests {
     use super::*;
     use crate::KEYS;
+    use crate::store::tests::AnyStore;
     use proptest::prelude::*;
     use proptest::sample::select;
     use std::collections::HashMap;
@@ -176,10 +176,18 @@ mod tests {
         ]
     }
 
+    fn store() -> impl Strategy<Value = StoreSpec> {
+        let leaf = prop_oneof![
+            path().prop_map(StoreSpec::File),
+            "valkey://[a-z+:/@0-9]{0,20}".prop_map(StoreSpec::Url),
+        ];
+        prop_oneof![leaf.clone(), proptest::collection::vec(leaf, 2..4).prop_map(StoreSpec::Mirror),]
+    }
+
     prop_compose! {
         fn settings()(
             memory in (1u64 << 20)..1 << 62,
-            stores in proptest::collection::vec(path().prop_map(StorePath), 1..5),
+            stores in proptest::collection::vec(store(), 1..5),
             placement in select(&Placement::ALL),
             store_size in proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)),
             block in proptest::option::of((12u32..=21).prop_map(|shift| Size(1 << shift))),
@@ -202,14 +210,14 @@ mod tests {
         fn variables_carry_all_settings(settings in settings()) {
             let variables: HashMap<_, _> = settings.to_variables().into_iter().collect();
             prop_assert!(variables.keys().all(|name| KEYS.iter().any(|key| key.variable == *name)));
-            let read = Settings::from_variables(|name| variables.get(name).cloned());
+            let read = Settings::from_variables(&AnyStore, |name| variables.get(name).cloned());
             prop_assert_eq!(read.unwrap(), settings);
         }
 
         #[test]
         fn any_text_is_taken_or_refused_in_one_line(at in 0..KEYS.len(), text in proptest::collection::vec(1u8.., 0..60)) {
             let text = OsString::from_vec(text);
-            if let Err(error) = Settings::from_variables(|name| (name == KEYS[at].variable).then(|| text.clone())) {
+            if let Err(error) = Settings::from_variables(&AnyStore, |name| (name == KEYS[at].variable).then(|| text.clone())) {
                 prop_assert!(!error.to_string().contains('\n'), "{}", error);
             }
         }
@@ -217,7 +225,7 @@ mod tests {
 
     #[test]
     fn absent_variables_get_defaults() {
-        let settings = Settings::from_variables(|_| None).unwrap();
+        let settings = Settings::from_variables(&AnyStore, |_| None).unwrap();
         assert_eq!((&*settings.policy, &*settings.prefetch, settings.block), ("auto", "auto", None));
         assert_eq!(settings.memory.0, crate::memory_bytes().unwrap() / 2);
     }

@@ -42,6 +42,8 @@ pub struct Done {
     pub result: i32,
     /// A poll that goes on.
     pub more: bool,
+    /// The completion's flags: none here.
+    pub flags: u32,
 }
 
 impl Done {
@@ -58,6 +60,8 @@ pub(crate) enum Medium {
     Store(usize),
     /// A real file, by its simulated number; only read.
     File(i32),
+    /// None: a timeout.
+    Time,
 }
 
 /// A read or write of a store.
@@ -80,6 +84,12 @@ pub(crate) struct Poll {
 
 /// What the pager's thread ends by, when the program has ended.
 struct Ended;
+
+/// Where a socket connects to: there are none here.
+pub struct Address;
+
+/// What goes to a socket: there are none here.
+pub struct Message;
 
 /// A submission and a completion queue.
 #[derive(Default)]
@@ -112,6 +122,110 @@ impl Ring {
         let (medium, offset) = (Medium::File(fd), offset as usize);
         self.push(Operation { medium, offset, pieces: pieces.to_vec(), write: false, tag });
         Ok(())
+    }
+
+    /// There are no such files here.
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Safety
+    /// It does nothing.
+    ///
+    /// # Panics
+    /// Always.
+    pub unsafe fn write(&mut self, _: i32, _: &[Piece], _: u64, _: u64) -> Result<()> {
+        unreachable!("files are only read here")
+    }
+
+    /// There are no sockets here.
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Safety
+    /// It does nothing.
+    ///
+    /// # Panics
+    /// Always.
+    pub unsafe fn send(&mut self, _: i32, _: Piece, _: bool, _: u64) -> Result<()> {
+        unreachable!("there are no sockets here")
+    }
+
+    /// There are no sockets here.
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Safety
+    /// It does nothing.
+    ///
+    /// # Panics
+    /// Always.
+    pub unsafe fn recv(&mut self, _: i32, _: Piece, _: bool, _: u64) -> Result<()> {
+        unreachable!("there are no sockets here")
+    }
+
+    /// There are no sockets here.
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Safety
+    /// It does nothing.
+    ///
+    /// # Panics
+    /// Always.
+    pub unsafe fn send_message(&mut self, _: i32, _: &Message, _: bool, _: u64) -> Result<()> {
+        unreachable!("there are no sockets here")
+    }
+
+    /// There are no sockets here.
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Safety
+    /// It does nothing.
+    ///
+    /// # Panics
+    /// Always.
+    pub unsafe fn recv_message(&mut self, _: i32, _: &mut Message, _: bool, _: u64) -> Result<()> {
+        unreachable!("there are no sockets here")
+    }
+
+    /// There are no sockets here.
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Safety
+    /// It does nothing.
+    ///
+    /// # Panics
+    /// Always.
+    pub unsafe fn connect(&mut self, _: i32, _: &Address, _: u64) -> Result<()> {
+        unreachable!("there are no sockets here")
+    }
+
+    /// Ends some time: when the disk's thread comes to it.
+    ///
+    /// # Errors
+    /// None; the real one has some.
+    pub fn timeout(&mut self, _ns: u64, tag: u64) -> Result<()> {
+        self.push(Operation { medium: Medium::Time, offset: 0, pieces: Vec::new(), write: false, tag });
+        Ok(())
+    }
+
+    /// There is nothing here that is cancelled.
+    ///
+    /// # Errors
+    /// None.
+    ///
+    /// # Panics
+    /// Always.
+    pub fn cancel(&mut self, _of: u64, _tag: u64) -> Result<()> {
+        unreachable!("nothing is cancelled here")
     }
 
     /// Tells when `fd` becomes readable or hangs up: once or, `again`, each time.
@@ -174,7 +288,7 @@ impl Ring {
                     let poll = &mut machine.polls[index];
                     poll.pending = false;
                     let more = poll.again && stays;
-                    let done = Done { tag: poll.tag, result: 1, more };
+                    let done = Done { tag: poll.tag, result: 1, more, flags: 0 };
                     if !more {
                         machine.polls.swap_remove(index);
                     }
@@ -208,7 +322,7 @@ pub fn disk() {
         let index = choose(count);
         let operation = with(|machine| machine.operations.swap_remove(index));
         let result = transfer(&operation);
-        with(|machine| machine.ends.push_back(Done { tag: operation.tag, result, more: false }));
+        with(|machine| machine.ends.push_back(Done { tag: operation.tag, result, more: false, flags: 0 }));
         bells.ends.ring();
     }
 }
@@ -216,6 +330,10 @@ pub fn disk() {
 /// Does one operation, or fails it, three times in a row at most; its result.
 fn transfer(operation: &Operation) -> i32 {
     const EIO: i32 = 5;
+    const ETIME: i32 = 62;
+    if matches!(operation.medium, Medium::Time) {
+        return -ETIME;
+    }
     let tag = operation.tag;
     let lost = operation.write && has(Canary::LosesWrites);
     let fails = trouble(1) && with(|machine| *machine.failures.entry(tag).or_default() < 3);
@@ -239,6 +357,7 @@ fn transfer(operation: &Operation) -> i32 {
                     }
                     return;
                 }
+                Medium::Time => return,
             };
             result += piece.len;
             let slots = &mut machine.slots[store][from..from + piece.len];

@@ -55,6 +55,9 @@ mod pageout;
 mod pool;
 #[path = "../../pager/src/requests.rs"]
 mod requests;
+#[path = "../../store/src/shelf.rs"]
+#[allow(dead_code, reason = "the stores use all of it")]
+mod shelf;
 #[path = "../../pager/src/slots.rs"]
 mod slots;
 #[path = "../../pager/src/spans.rs"]
@@ -76,11 +79,13 @@ use std::sync::Arc;
 use table::State;
 use terapage_model::fd::Fd;
 use terapage_model::machine::{self, Behaviour, Canary, choose};
+use terapage_model::ring::Done;
 use terapage_model::store::Disk;
 use terapage_model::{PAGE, memory, program, ring};
 use twox_hash::XxHash3_128;
 
-pub(crate) use terapage_model::store::{EXTENT, Error as StoreError, Store};
+pub(crate) use shelf::{Ended, Error as StoreError, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+pub(crate) use terapage_model::store::EXTENT;
 pub(crate) use terapage_model::sync;
 
 /// What asks: the program's side of the pager.
@@ -272,6 +277,48 @@ fn assert_met() {
     assert!(all.iter().all(|count| *count > 0), "something was never met: {all:?}");
 }
 
+/// The pager's store: a disk of the machine's.
+struct DiskStore {
+    disk: Disk,
+    under_way: Notes<usize>,
+}
+
+impl DiskStore {
+    fn new() -> DiskStore {
+        DiskStore { disk: Disk::new(BLOCK), under_way: Notes::default() }
+    }
+}
+
+impl Store for DiskStore {
+    fn name(&self) -> String {
+        "the simulated disk".to_owned()
+    }
+
+    fn slots(&self) -> u32 {
+        self.disk.slots()
+    }
+
+    fn grow(&mut self) -> Result<(), StoreError> {
+        self.disk.grow();
+        Ok(())
+    }
+
+    fn joins(&self, slot: u32) -> bool {
+        self.disk.joins(slot)
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, _ended: &mut Vec<Ended>) {
+        let tag = ring.tag(u64::from(op.id));
+        self.disk.begin(ring.ring(), op.slot, op.pieces, op.kind == OpKind::Write, tag);
+        self.under_way.put(op.id, op.bytes());
+    }
+
+    fn event(&mut self, _ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        let wanted = self.under_way.take(done.tag as u32).unwrap();
+        ended.push(Ended::by_result(done.tag as u32, done.result, wanted));
+    }
+}
+
 /// One run of a program under the pager.
 fn run(plan: Plan) {
     // A page that is copied instead of moved is there twice for a moment, one in each thread. One
@@ -299,7 +346,7 @@ fn run(plan: Plan) {
     };
     let mailbox = Mailbox::new().unwrap();
     let engine =
-        Engine::new(options, Box::new(Disk::new(BLOCK)), COUNTERS.with(|shared| *shared), mailbox).unwrap();
+        Engine::new(options, Box::new(DiskStore::new()), COUNTERS.with(|shared| *shared), mailbox).unwrap();
     let engine = Shared(Box::into_raw(Box::new(engine)));
     let pager = shuttle::thread::spawn(move || {
         // SAFETY: this thread's, but for a fork, which parks it.

@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use terapage_pager::{Error, MakeStore, Options, Pager};
-use terapage_store::{Files, Placement, Ram, Store};
+use terapage_store::{FileStore, Ram, Store};
 use terapage_sys::memory;
 use terapage_trace::Reader;
 
@@ -70,7 +70,7 @@ fn make_store(directory: Option<&Path>) -> Box<MakeStore> {
     Box::new(move || {
         let store: Box<dyn Store> = match &directory {
             None => Box::new(Ram::new(BLOCK, 2 * DATA)),
-            Some(path) => Box::new(Files::open(std::slice::from_ref(path), Placement::Simple, BLOCK, None)?),
+            Some(path) => Box::new(FileStore::open(path, BLOCK, None)?),
         };
         Ok(store)
     })

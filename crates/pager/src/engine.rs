@@ -23,19 +23,26 @@ use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::soft::SoftFrames;
 use terapage_policy::turns::Turns;
 use terapage_stats::{Counters, Shared};
-use terapage_store::{EXTENT, Store};
+use terapage_store::{EXTENT, Ended, Failure, Op, OpKind, Store, StoreRing};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
 use terapage_sys::ring::{Done, Piece, Ring};
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
 
-/// Tags in the ring that are no operation's number.
-pub(crate) const FAULTS: u64 = u64::MAX;
-pub(crate) const REQUESTS: u64 = u64::MAX - 1;
-pub(crate) const CARRIED: u64 = u64::MAX - 2;
-/// A child's end: the tag less its number.
-pub(crate) const CHILDREN: u64 = u64::MAX / 2;
+/// What an end in the ring is about: the upper byte of its tag. Below it is a number: a child's, a
+/// transfer's, or a store's, in the next byte, and that one's own token.
+pub(crate) const FAULTS: u64 = 1 << TOPIC_SHIFT;
+pub(crate) const REQUESTS: u64 = 2 << TOPIC_SHIFT;
+pub(crate) const CARRIED: u64 = 3 << TOPIC_SHIFT;
+pub(crate) const CHILDREN: u64 = 4 << TOPIC_SHIFT;
+/// The pause before a transfer is tried again is over.
+const PAUSES: u64 = 5 << TOPIC_SHIFT;
+const STORES: u64 = 6 << TOPIC_SHIFT;
+const TOPIC_SHIFT: u32 = 56;
+const NUMBER: u64 = (1 << TOPIC_SHIFT) - 1;
+/// Bits of a store's own token.
+const TOKEN_BITS: u32 = 48;
 
 /// Operations that the ring takes at once.
 const ENTRIES: u32 = 512;
@@ -46,8 +53,11 @@ const ENTRIES_OF_CHILD: u32 = 128;
 /// Looks for work that pay, less twice those that do not, are counted up to this.
 const LUCK_MAX: u32 = 16;
 
-/// Tries of an operation that fails.
+/// Tries of an operation that fails, one right after the other.
 const TRIES: u32 = 4;
+
+/// Pauses, ms, between tries of an operation whose failure may pass: each is twice the one before.
+const PAUSES_MS: [u64; 2] = [10, 1000];
 
 /// What an operation of the store is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +87,10 @@ pub(crate) struct Transfer {
     pub origin: u8,
     /// When the thread that waits for it came, or 0.
     pub since_ns: u64,
+    /// Tries that have failed.
     pub tries: u32,
+    /// When the first of them failed.
+    pub failing_since_ns: u64,
     /// What the bytes go through.
     pub buffer: Option<Buffer>,
     /// Blocks that were read but stay out of the program, to see them touched.
@@ -95,6 +108,7 @@ impl Transfer {
             origin: 0,
             since_ns: 0,
             tries: 0,
+            failing_since_ns: 0,
             buffer: None,
             left_out: Vec::new(),
         }
@@ -162,7 +176,9 @@ pub(crate) struct Engine {
     pub ring: Option<Ring>,
     pub transfers: Vec<Option<Transfer>>,
     /// Ends of them that were not yet handled.
-    pub finished: VecDeque<Done>,
+    pub finished: VecDeque<Ended>,
+    /// Empty but while a store is called.
+    pub ended: Vec<Ended>,
     pub queue: VecDeque<Fault>,
     pub faults_ready: bool,
     pub requests_ready: bool,
@@ -240,6 +256,7 @@ impl Engine {
             ring: None,
             transfers: Vec::new(),
             finished: VecDeque::new(),
+            ended: Vec::new(),
             queue: VecDeque::new(),
             faults_ready: false,
             requests_ready: false,
@@ -281,7 +298,10 @@ impl Engine {
             self.arm(CARRIED);
         }
         for index in 0..self.children.len() {
-            self.arm(CHILDREN - u64::from(self.children[index].0));
+            self.arm(CHILDREN | u64::from(self.children[index].0));
+        }
+        for origin in 0..self.stores.len() {
+            self.with_store(origin as u8, |store, ring, ended| store.open(ring, ended));
         }
         // From here on the ring holds what it polls: where a program closes the files of others its
         // memory does not become the kernel's.
@@ -394,7 +414,7 @@ impl Engine {
             FAULTS => self.mover.program.raw(),
             REQUESTS => self.mailbox.event.raw(),
             CARRIED => self.carriers.event().expect("there are carriers").raw(),
-            _ => match self.children.iter().find(|(id, _)| CHILDREN - u64::from(*id) == tag) {
+            _ => match self.children.iter().find(|(id, _)| CHILDREN | u64::from(*id) == tag) {
                 Some((_, fd)) => fd.raw(),
                 None => return,
             },
@@ -432,40 +452,59 @@ impl Engine {
 
     /// Handles the end of one operation, if one has ended: first of those that a thread waits for.
     fn handle_end(&mut self) {
-        let waited_for = |done: &Done| {
-            let transfer = self.transfers[done.tag as usize].as_ref();
+        let waited_for = |end: &Ended| {
+            let transfer = self.transfers[end.id as usize].as_ref();
             transfer.is_some_and(|transfer| transfer.since_ns > 0)
         };
         let index = self.finished.iter().position(waited_for).unwrap_or(0);
-        if let Some(done) = self.finished.remove(index) {
-            self.ended(done);
+        if let Some(end) = self.finished.remove(index) {
+            self.ended(end);
         }
     }
 
     pub fn take_ends(&mut self) {
         while let Some(done) = self.ring().done() {
-            match done.tag {
-                FAULTS | REQUESTS | CARRIED => {
-                    match (done.tag, self.carriers.event()) {
-                        (FAULTS, _) => self.faults_ready = true,
-                        (REQUESTS, _) => self.requests_ready = true,
-                        (_, event) => event.into_iter().for_each(Fd::clear),
-                    }
-                    if !done.more {
-                        self.arm(done.tag);
-                    }
+            let (topic, number) = (done.tag & !NUMBER, done.tag & NUMBER);
+            match topic {
+                STORES => {
+                    let done = Done { tag: number & ((1 << TOKEN_BITS) - 1), ..done };
+                    let origin = (number >> TOKEN_BITS) as u8;
+                    self.with_store(origin, |store, ring, ended| store.event(ring, done, ended));
                 }
-                tag if tag > u64::from(u32::MAX) => {
+                PAUSES => self.begin_again(number as usize),
+                CHILDREN => {
                     if !done.is_hang_up() {
                         // To take it for the end would give the child bytes that the parent has
                         // written since.
                         self.stop("a forked child cannot be seen to end: the thread that forked does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES)");
                     }
-                    self.child_ended(tag);
+                    self.child_ended(number as u32);
                 }
-                _ => self.finished.push_back(done),
+                _ => {
+                    match (topic, self.carriers.event()) {
+                        (FAULTS, _) => self.faults_ready = true,
+                        (REQUESTS, _) => self.requests_ready = true,
+                        (_, event) => event.into_iter().for_each(Fd::clear),
+                    }
+                    if !done.more {
+                        self.arm(topic);
+                    }
+                }
             }
         }
+    }
+
+    /// Calls a store, with the ring as it is to have it, and notes what has ended by that.
+    fn with_store(
+        &mut self,
+        origin: u8,
+        call: impl FnOnce(&mut dyn Store, &mut StoreRing<'_>, &mut Vec<Ended>),
+    ) {
+        let ring = self.ring.as_mut().expect("the thread runs");
+        let prefix = STORES | u64::from(origin) << TOKEN_BITS;
+        let mut ring = StoreRing::new(ring, prefix, TOKEN_BITS);
+        call(&mut *self.stores[usize::from(origin)], &mut ring, &mut self.ended);
+        self.finished.extend(self.ended.drain(..));
     }
 
     fn take_faults(&mut self) {
@@ -547,35 +586,59 @@ impl Engine {
     }
 
     /// The end of an operation of a store.
-    fn ended(&mut self, mut done: Done) {
-        let index = done.tag as usize;
+    fn ended(&mut self, end: Ended) {
+        let index = end.id as usize;
         let mut transfer = self.transfers[index].take().expect("an operation under way");
-        self.stores[usize::from(transfer.origin)].ended(&mut done);
-        let bytes = transfer.blocks.len() * self.block;
-        let whole = done.result == bytes as i32;
-        match transfer.purpose {
-            Purpose::PageIn if whole => self.arrived(index, transfer),
-            Purpose::PageOut if whole => {
+        match (transfer.purpose, end.result) {
+            (Purpose::PageIn, Ok(())) => self.arrived(index, transfer),
+            (Purpose::PageOut, Ok(())) => {
                 self.put_buffer(&mut transfer);
                 self.paged_out(transfer);
             }
-            _ => self.try_again(index, transfer, done.result, whole),
+            (_, Err(failure)) => self.try_again(index, transfer, &failure),
+            (Purpose::TakeOut, Ok(())) => unreachable!("a load, not an operation"),
         }
     }
 
-    /// An operation that failed, `whole` or not, is begun again.
-    pub fn try_again(&mut self, index: usize, mut transfer: Transfer, result: i32, whole: bool) {
+    /// Bytes that were read have been compared with their hashes: their store hears of it.
+    pub fn judge(&mut self, transfer: &Transfer, good: bool) {
+        let slots = transfer.slot..transfer.slot + transfer.blocks.len() as u32;
+        self.with_store(transfer.origin, |store, ring, ended| store.judge(ring, slots, good, ended));
+    }
+
+    /// An operation that failed is begun again: at once a few times, or, if waiting may help, with
+    /// pauses until its time is up.
+    pub fn try_again(&mut self, index: usize, mut transfer: Transfer, failure: &Failure) {
         transfer.tries += 1;
-        if transfer.tries < TRIES {
+        let now_ns = self.now();
+        if transfer.tries == 1 {
+            transfer.failing_since_ns = now_ns;
+        }
+        let failing_ms = (now_ns - transfer.failing_since_ns) / 1_000_000;
+        if failure.passing && failing_ms < self.options.patience_ms {
+            let [first, most] = PAUSES_MS;
+            let pause_ms = (first << (transfer.tries - 1).min(16)).min(most);
+            self.transfers[index] = Some(transfer);
+            if let Err(error) = self.ring().timeout(pause_ms * 1_000_000, PAUSES | index as u64) {
+                self.stop(&error.to_string());
+            }
+            return;
+        }
+        if !failure.passing && transfer.tries < TRIES {
             self.begin(transfer, Some(index));
             return;
         }
         let wanted = |block: &&u32| self.table.get(**block).has(WANTED);
         let wanted = transfer.blocks.iter().filter(wanted).count();
         if transfer.purpose != Purpose::PageIn || wanted == transfer.blocks.len() {
-            self.give_up(&transfer, result, whole);
+            self.give_up(&transfer, failure, failing_ms);
         }
         self.forgo(transfer);
+    }
+
+    fn begin_again(&mut self, index: usize) {
+        let transfer = self.transfers[index].take().expect("a transfer that pauses stays");
+        self.begin(transfer, Some(index));
     }
 
     /// Has a load carried, here or by a carrier, and handles what comes of it: now or later.
@@ -609,38 +672,38 @@ impl Engine {
         }
     }
 
-    fn give_up(&self, transfer: &Transfer, result: i32, whole: bool) -> ! {
+    fn give_up(&self, transfer: &Transfer, failure: &Failure, failing_ms: u64) -> ! {
         let store = self.stores[usize::from(transfer.origin)].name();
         let doing = match transfer.purpose {
             Purpose::PageIn => "reading from",
             Purpose::PageOut | Purpose::TakeOut => "writing to",
         };
-        let why = match (whole, result) {
-            (true, _) => "the bytes are not those that were written".to_owned(),
-            (false, 0..) => format!("only {result} bytes went"),
-            (false, _) => std::io::Error::from_raw_os_error(-result).to_string(),
+        let how_long = match failure.passing {
+            true => format!("for {} s", failing_ms / 1000),
+            false => format!("{TRIES} times"),
         };
-        self.stop(&format!("{doing} store {store} failed {TRIES} times: {why}"))
+        self.stop(&format!("{doing} store {store} failed {how_long}: {}", failure.why))
     }
 
     /// Begins an operation, in a number of its own or one that is being tried again.
     pub fn begin(&mut self, transfer: Transfer, again: Option<usize>) {
         let index = again.unwrap_or_else(|| self.free_number());
-        let transfer = self.transfers[index].insert(transfer);
-        let store = &mut self.stores[usize::from(transfer.origin)];
-        let ring = self.ring.as_mut().expect("the thread runs");
-        // SAFETY: the transfer holds the pieces until its end is taken, and its blocks' states
-        // (Reading, Writing) keep everybody off their places until then.
-        let begun = unsafe {
-            match transfer.purpose {
-                Purpose::PageIn => store.read(ring, transfer.slot, &transfer.pieces, index as u64),
-                Purpose::PageOut => store.write(ring, transfer.slot, &transfer.pieces, index as u64),
-                Purpose::TakeOut => unreachable!("a load, not an operation"),
-            }
+        let kind = match transfer.purpose {
+            Purpose::PageIn => OpKind::Read,
+            Purpose::PageOut => OpKind::Write,
+            Purpose::TakeOut => unreachable!("a load, not an operation"),
         };
-        if let Err(error) = begun {
-            self.stop(&error.to_string());
-        }
+        let (slot, origin, urgent) = (transfer.slot, transfer.origin, transfer.since_ns > 0);
+        // Its pieces' array lies beside it and stays where it is.
+        let pieces: *const [Piece] = &*self.transfers[index].insert(transfer).pieces;
+        self.with_store(origin, |store, ring, ended| {
+            // SAFETY: the transfer keeps the array of pieces until its end has been handled, and its
+            // blocks' states (Reading, Writing) keep everybody off their places until then.
+            unsafe {
+                let op = Op { id: index as u32, kind, slot, pieces: &*pieces, urgent };
+                store.begin(ring, op, ended);
+            }
+        });
     }
 
     /// Whether the operation that begins with slot `first`, and has all up to `next`, may have that
@@ -648,8 +711,7 @@ impl Engine {
     pub fn is_one(&self, origin: u8, first: u32, next: u32) -> bool {
         let per_extent = (EXTENT / self.block) as u32;
         let edge = next.is_multiple_of(per_extent);
-        next - first < per_extent
-            && (next == first || !edge || self.stores[usize::from(origin)].goes_on(next))
+        next - first < per_extent && (next == first || !edge || self.stores[usize::from(origin)].joins(next))
     }
 
     /// A number that no transfer has.

@@ -12,13 +12,12 @@ use crate::engine::Engine;
 use crate::look;
 use crate::table::State;
 use crate::{Error, Pager, Request, StoreError};
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use terapage_store::{EXTENT, Store};
+use terapage_store::{EXTENT, Ended, Notes, Op, OpKind, Store, StoreRing};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory;
-use terapage_sys::ring::{Done, Piece, Ring};
+use terapage_sys::ring::{Done, Piece};
 
 /// The hash of a block whose bytes in its file were never read.
 pub(crate) const UNKNOWN: u128 = 0;
@@ -51,19 +50,25 @@ pub(crate) struct Mapped {
 }
 
 /// A file, read from `offset` on; what follows its first `bytes` reads as zeros.
-struct FileStore {
+struct DataFile {
     fd: Fd,
     offset: u64,
     bytes: u64,
     block: usize,
-    /// Reads that go past the end, by tag: their pieces, and the bytes that the file has.
-    past_end: HashMap<u64, (Vec<Piece>, usize)>,
+    under_way: Notes<DataRead>,
+}
+
+/// A read of a file that is under way.
+struct DataRead {
+    wanted: usize,
+    /// Of one that goes past the end: its pieces, and the bytes that the file has.
+    past_end: Option<(Vec<Piece>, usize)>,
 }
 
 /// In the place of a file that is mapped no more.
 struct Gone;
 
-impl Store for FileStore {
+impl Store for DataFile {
     fn name(&self) -> String {
         let link = format!("/proc/thread-self/fd/{}", self.fd.raw());
         let path = std::fs::read_link(link).unwrap_or_default();
@@ -78,45 +83,47 @@ impl Store for FileStore {
         Err(StoreError::Full { name: self.name(), why: "it is only read".to_owned() })
     }
 
-    fn goes_on(&self, _slot: u32) -> bool {
+    fn joins(&self, _slot: u32) -> bool {
         true
     }
 
-    unsafe fn read(
-        &mut self,
-        ring: &mut Ring,
-        slot: u32,
-        pieces: &[Piece],
-        tag: u64,
-    ) -> terapage_sys::Result<()> {
-        let at = u64::from(slot) * self.block as u64;
-        let wanted: usize = pieces.iter().map(Piece::len).sum();
-        if at + wanted as u64 > self.bytes {
-            let has = self.bytes.saturating_sub(at) as usize;
-            self.past_end.insert(tag, (pieces.to_vec(), has));
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        assert!(op.kind == OpKind::Read, "page-outs go to the pager's own store");
+        let (at, wanted) = (u64::from(op.slot) * self.block as u64, op.bytes());
+        // SAFETY: the caller's promise is the ring's.
+        let begun = unsafe { ring.read(self.fd.raw(), op.pieces, self.offset + at, u64::from(op.id)) };
+        if let Err(error) = begun {
+            return ended.push(Ended::unbegun(op.id, &error));
         }
-        // SAFETY: the caller's promise.
-        unsafe { ring.read(self.fd.raw(), pieces, self.offset + at, tag) }
+        let past_end = (at + wanted as u64 > self.bytes)
+            .then(|| (op.pieces.to_vec(), self.bytes.saturating_sub(at) as usize));
+        self.under_way.put(op.id, DataRead { wanted, past_end });
     }
 
-    unsafe fn write(&mut self, _: &mut Ring, _: u32, _: &[Piece], _: u64) -> terapage_sys::Result<()> {
-        unreachable!("page-outs go to the pager's own store")
+    fn event(&mut self, _: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        let id = done.tag as u32;
+        let read = self.under_way.take(id).expect("a read under way");
+        let mut result = done.result;
+        if let Some((pieces, has)) = read.past_end
+            && result >= has as i32
+        {
+            // The file may have grown beyond what was mapped: zeros follow all the same.
+            let mut at = 0;
+            for piece in pieces {
+                let keep = has.saturating_sub(at).min(piece.len());
+                // SAFETY: the read has ended, and until the engine hears of it nobody uses its
+                // pieces.
+                unsafe { memory::bytes(piece.at() + keep, piece.len() - keep) }.fill(0);
+                at += piece.len();
+            }
+            result = at as i32;
+        }
+        ended.push(Ended::by_result(id, result, read.wanted));
     }
 
-    fn ended(&mut self, done: &mut Done) {
-        let Some((pieces, has)) = self.past_end.remove(&done.tag) else { return };
-        if done.result < has as i32 {
-            return;
-        }
-        // The file may have grown beyond what was mapped: zeros follow all the same.
-        let mut at = 0;
-        for piece in pieces {
-            let keep = has.saturating_sub(at).min(piece.len());
-            // SAFETY: the read has ended, and until the engine hears of it nobody uses its pieces.
-            unsafe { memory::bytes(piece.at() + keep, piece.len() - keep) }.fill(0);
-            at += piece.len();
-        }
-        done.result = at as i32;
+    fn inherit(&mut self) -> Result<(), StoreError> {
+        self.under_way.clear();
+        Ok(())
     }
 }
 
@@ -133,12 +140,12 @@ impl Store for Gone {
         Err(StoreError::Full { name: self.name(), why: "it is gone".to_owned() })
     }
 
-    unsafe fn read(&mut self, _: &mut Ring, _: u32, _: &[Piece], _: u64) -> terapage_sys::Result<()> {
+    unsafe fn begin(&mut self, _: &mut StoreRing<'_>, _: Op<'_>, _: &mut Vec<Ended>) {
         unreachable!("no block refers to it")
     }
 
-    unsafe fn write(&mut self, _: &mut Ring, _: u32, _: &[Piece], _: u64) -> terapage_sys::Result<()> {
-        unreachable!("no block refers to it")
+    fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {
+        unreachable!("it has begun nothing")
     }
 }
 
@@ -156,12 +163,12 @@ impl Engine {
         let fd = fd
             .try_clone_to_owned()
             .map_err(|source| terapage_sys::Error { call: "fcntl(F_DUPFD_CLOEXEC)", source })?;
-        let store = FileStore {
+        let store = DataFile {
             fd: Fd::adopt(fd)?,
             offset: part.offset,
             bytes: part.bytes,
             block: self.block,
-            past_end: HashMap::new(),
+            under_way: Notes::default(),
         };
         let slots = store.slots();
         // Nothing fails any more: the number is used.

@@ -48,7 +48,7 @@ impl Engine {
         self.holds = self.holds.saturating_sub(1);
         self.queue.extend(others);
         if let Some(&(id, _)) = self.children.last().filter(|&&(id, _)| Some(id) != last) {
-            self.arm(CHILDREN - u64::from(id));
+            self.arm(CHILDREN | u64::from(id));
         }
     }
 
@@ -79,10 +79,11 @@ impl Engine {
     }
 
     /// All that came of a fork has ended.
-    pub(crate) fn child_ended(&mut self, tag: u64) {
-        let id = (CHILDREN - tag) as u32;
+    pub(crate) fn child_ended(&mut self, id: u32) {
         self.children.retain(|&(child, _)| child != id);
-        self.slots.thaw(id);
+        let own = usize::from(self.own);
+        let store = &mut self.stores[own];
+        self.slots.thaw(id, |slots| store.forget(slots));
     }
 
     /// In the child, the only thread: makes the state this process's own.
@@ -93,6 +94,7 @@ impl Engine {
         mailbox: &'static Mailbox,
     ) -> Result<(), Error> {
         use std::sync::atomic::Ordering::Relaxed;
+        self.stores.iter_mut().try_for_each(|store| store.inherit())?;
         let counters = &shared.counters;
         self.table.usage.inherit(&shared.regions);
         self.mover = Arc::new(self.mover.reopen()?);

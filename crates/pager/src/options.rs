@@ -33,6 +33,9 @@ pub struct Options {
     pub long_run: usize,
     /// The part of the budget, one in so many, that bounce buffers may take.
     pub bounce_part: usize,
+    /// Milliseconds that an operation whose failure may pass is tried again for: a server that does
+    /// not answer.
+    pub patience_ms: u64,
     /// Do without UFFDIO_MOVE.
     pub copy: bool,
     /// Record the program's block references in this file, with the process's number for each `%p`.
@@ -56,6 +59,7 @@ impl Default for Options {
             bounce: None,
             long_run: 128 << 10,
             bounce_part: 32,
+            patience_ms: 30_000,
             copy: false,
             trace: None,
         }

@@ -8,6 +8,7 @@ use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
 use terapage_policy::prefetch::Ahead;
 use terapage_stats::Counters;
+use terapage_store::{Failure, Why};
 
 /// Blocks installed ahead of a first touch at most, in bytes.
 const FRESH_BYTES: usize = 2 << 20;
@@ -367,10 +368,12 @@ impl Engine {
 
     /// Blocks that were read have been checked; if they are right, they are in the program.
     pub(crate) fn checked(&mut self, index: usize, mut transfer: Transfer, load: &LoadIn) {
+        if load.verify {
+            self.judge(&transfer, load.good);
+        }
         if !load.good {
             self.unplan(&load.runs);
-            let bytes = transfer.blocks.len() * self.block;
-            self.try_again(index, transfer, bytes as i32, true);
+            self.try_again(index, transfer, &Failure::lasting(Why::Wrong));
             return;
         }
         for run in load.runs.iter().filter(|run| run.quiet) {

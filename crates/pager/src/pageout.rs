@@ -245,8 +245,8 @@ impl Engine {
         let entry = self.table.get_mut(block);
         if let Some(slot) = entry.slot() {
             entry.set_slot(None);
-            if entry.origin == own {
-                self.slots.free(slot);
+            if entry.origin == own && self.slots.free(slot) {
+                self.stores[usize::from(own)].forget(slot..slot + 1);
             }
         }
     }

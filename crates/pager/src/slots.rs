@@ -1,5 +1,7 @@
 //! Which slots of the store are in use, and which a forked child still reads.
 
+use std::ops::Range;
+
 /// A bit for each slot.
 #[derive(Clone, Default)]
 struct Bits(Vec<u64>);
@@ -16,6 +18,19 @@ impl Bits {
         }
         let bit = 1 << (slot % 64);
         if on { self.0[word] |= bit } else { self.0[word] &= !bit }
+    }
+
+    /// The slots whose bits are set, ascending.
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        let set = |(index, &word): (usize, &u64)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(index as u32 * 64 + bit)
+            })
+        };
+        self.0.iter().enumerate().flat_map(set)
     }
 
     fn join(&mut self, other: &Bits) {
@@ -115,11 +130,12 @@ impl Slots {
         None
     }
 
-    /// The owner needs the slot no more.
-    pub fn free(&mut self, slot: u32) {
+    /// The owner needs the slot no more. Whether nobody does: no child reads it.
+    pub fn free(&mut self, slot: u32) -> bool {
         debug_assert!(self.owned.get(slot));
         self.owned.set(slot, false);
         self.count -= 1;
+        !self.frozen(slot)
     }
 
     /// A child is about to be made: what is in use now stays as it is until [`thaw`](Self::thaw).
@@ -137,9 +153,24 @@ impl Slots {
         }
     }
 
-    /// That child, and all that came of it, have ended.
-    pub fn thaw(&mut self, id: u32) {
-        self.snapshots.retain(|snapshot| snapshot.id != id);
+    /// That child, and all that came of it, have ended. `forget` is told of slots that nobody needs
+    /// any more.
+    pub fn thaw(&mut self, id: u32, mut forget: impl FnMut(Range<u32>)) {
+        let Some(index) = self.snapshots.iter().position(|snapshot| snapshot.id == id) else { return };
+        let gone = self.snapshots.remove(index);
+        let mut run = 0..0;
+        for slot in gone.bits.iter().filter(|&slot| self.is_free(slot)) {
+            if slot != run.end {
+                if !run.is_empty() {
+                    forget(run.clone());
+                }
+                run.start = slot;
+            }
+            run.end = slot + 1;
+        }
+        if !run.is_empty() {
+            forget(run);
+        }
     }
 }
 
@@ -162,6 +193,23 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_needs_any_more_is_told() {
+        let mut slots = Slots::new(64);
+        slots.grown(128);
+        slots.take(64);
+        slots.take(64);
+        let (one, two) = (slots.freeze(), slots.freeze());
+        for slot in [3, 4, 60, 64, 65, 127] {
+            assert!(!slots.free(slot), "a child reads it");
+        }
+        slots.thaw(one, |slots| panic!("{slots:?} are the second child's still"));
+        let mut forgotten = Vec::new();
+        slots.thaw(two, |slots| forgotten.push(slots));
+        assert_eq!(forgotten, [3..5, 60..61, 64..66, 127..128]);
+        assert!(slots.free(5));
+    }
+
+    #[test]
     fn what_a_child_reads_is_not_given_out_again() {
         let mut slots = Slots::new(4);
         slots.grown(4);
@@ -173,7 +221,9 @@ mod tests {
         assert_eq!(slots.take(1), None);
         slots.freeze_more();
         assert!(!slots.may_write(0) && !slots.may_write(3));
-        slots.thaw(child);
+        let mut forgotten = Vec::new();
+        slots.thaw(child, |slots| forgotten.push(slots));
+        assert_eq!(forgotten, vec![0..1]);
         assert_eq!(slots.take(4), Some((0, 1)));
         assert!(slots.may_write(1));
     }

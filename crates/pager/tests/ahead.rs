@@ -1,7 +1,7 @@
 //! What is read ahead where frames are scarce.
 
 use terapage_pager::{Error, Options, Pager};
-use terapage_store::{Files, Placement, Store};
+use terapage_store::{FileStore, Store};
 use terapage_sys::memory;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
 
@@ -16,7 +16,7 @@ const TRIES: usize = 3;
 
 fn store() -> Result<Box<dyn Store>, Error> {
     let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    Ok(Box::new(Files::open(&[path], Placement::Simple, BLOCK, None)?))
+    Ok(Box::new(FileStore::open(&path, BLOCK, None)?))
 }
 
 /// Adds to a word of each block from `start` on, in order, pass after pass: all that is read has to

@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use terapage_pager::{Error, Options, Pager};
-use terapage_store::{Files, Placement, Store};
+use terapage_store::{FileStore, Store};
 use terapage_sys::memory;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
 
@@ -24,7 +24,7 @@ fn can_page() -> bool {
 
 fn store() -> Result<Box<dyn Store>, Error> {
     let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    Ok(Box::new(Files::open(&[path], Placement::Simple, BLOCK, None)?))
+    Ok(Box::new(FileStore::open(&path, BLOCK, None)?))
 }
 
 /// A pager with a budget of 16 blocks, and the start of a range of `blocks`.

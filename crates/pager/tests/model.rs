@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 use terapage_pager::{Options, Pager};
 use terapage_stats::Snapshot;
-use terapage_store::{Faults, Faulty, Files, Placement, Ram, Store};
+use terapage_store::{Faults, Faulty, FileStore, Ram, Store};
 use terapage_sys::memory;
 
 fn seed() -> u64 {
@@ -35,7 +35,7 @@ fn can_page() -> bool {
 
 fn files(block: usize) -> Result<Box<dyn Store>, terapage_pager::Error> {
     let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    Ok(Box::new(Files::open(&[path], Placement::Simple, block, None)?))
+    Ok(Box::new(FileStore::open(&path, block, None)?))
 }
 
 struct Arena {

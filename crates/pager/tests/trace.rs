@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use terapage_pager::{Error, Options, Pager};
 use terapage_policy::belady::belady;
 use terapage_stats::Snapshot;
-use terapage_store::{Files, Placement, Store};
+use terapage_store::{FileStore, Store};
 use terapage_sys::memory;
 use terapage_trace::{Event, PageOut, Reader, Record, references};
 
@@ -50,7 +50,7 @@ impl Drop for TraceFile {
 fn start(options: Options) -> Result<Pager, Error> {
     let files = |block| -> Result<Box<dyn Store>, Error> {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        Ok(Box::new(Files::open(&[path], Placement::Simple, block, None)?))
+        Ok(Box::new(FileStore::open(&path, block, None)?))
     };
     Pager::start(options, Box::new(move || files(BLOCK)))
 }

@@ -66,7 +66,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         stand_back();
         return;
     }
-    let settings = match Settings::from_variables(variable) {
+    let settings = match Settings::from_variables(&terapage_store::Shelf::default(), variable) {
         Ok(settings) => settings,
         Err(error) => fail(&error.to_string()),
     };
@@ -181,12 +181,12 @@ pub fn start_pager() -> Pager {
         ..Options::default()
     };
     let start = |trace| {
-        let open = terapage_config::opener(settings, block);
+        let open = terapage_store::Shelf::default().opener(settings, block);
         let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
-            let files = open()?;
+            let store = open()?;
             Ok(match HIDDEN.get().and_then(|hidden| hidden.faults) {
-                Some(faults) => Box::new(terapage_store::Faulty::new(files, faults, 1)),
-                None => Box::new(files),
+                Some(faults) => Box::new(terapage_store::Faulty::new(store, faults, 1)),
+                None => store,
             })
         };
         Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))

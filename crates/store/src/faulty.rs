@@ -1,9 +1,9 @@
 //! A store that fails by a seed: errors, short transfers, flipped bits, for tests.
 
-use crate::{Error, Store, bytes};
-use std::collections::HashMap;
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use std::ops::Range;
 use terapage_sys::memory;
-use terapage_sys::ring::{Done, Piece, Ring};
+use terapage_sys::ring::Done;
 
 /// EIO.
 const EIO: i32 = 5;
@@ -44,13 +44,20 @@ pub struct Faulty<S> {
     inner: S,
     faults: Faults,
     state: u64,
-    reads: HashMap<u64, (usize, usize)>,
+    under_way: Notes<Note>,
+}
+
+/// An operation under way.
+struct Note {
+    bytes: usize,
+    /// Memory that a read fills first: where, and how much.
+    read: Option<(usize, usize)>,
 }
 
 impl<S: Store> Faulty<S> {
     /// `inner`, going wrong as `faults` says, the same way for the same `seed`.
     pub fn new(inner: S, faults: Faults, seed: u64) -> Self {
-        Faulty { inner, faults, state: seed ^ 0x9E37_79B9_7F4A_7C15, reads: HashMap::new() }
+        Faulty { inner, faults, state: seed ^ 0x9E37_79B9_7F4A_7C15, under_way: Notes::default() }
     }
 
     fn random(&mut self) -> u64 {
@@ -60,6 +67,30 @@ impl<S: Store> Faulty<S> {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
+    }
+
+    /// Spoils what has ended in the inner store.
+    fn spoil(&mut self, ended: &mut [Ended]) {
+        for end in ended {
+            let Some(note) = self.under_way.take(end.id) else { continue };
+            if end.result.is_err() {
+                continue;
+            }
+            if self.happens(self.faults.errors) {
+                end.result = Err(Failure::lasting(Why::Errno(EIO)));
+            } else if self.happens(self.faults.short) {
+                let bytes = (self.random() % note.bytes as u64) as usize;
+                end.result = Err(Failure::lasting(Why::Short(bytes)));
+            } else if let Some((at, len)) = note.read
+                && self.happens(self.faults.flips)
+            {
+                let bit = self.random() as usize % (len * 8);
+                // SAFETY: the read has ended, and until the caller hears of it nobody else uses its
+                // memory.
+                let read = unsafe { memory::bytes(at, len) };
+                read[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
     }
 
     fn happens(&mut self, per_million: u32) -> bool {
@@ -80,52 +111,53 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.grow()
     }
 
-    fn goes_on(&self, slot: u32) -> bool {
-        self.inner.goes_on(slot)
+    fn joins(&self, slot: u32) -> bool {
+        self.inner.joins(slot)
     }
 
-    unsafe fn read(
-        &mut self,
-        ring: &mut Ring,
-        slot: u32,
-        pieces: &[Piece],
-        tag: u64,
-    ) -> terapage_sys::Result<()> {
-        if let Some(piece) = pieces.first() {
-            self.reads.insert(tag, (piece.at(), bytes(&pieces[..1])));
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.read(ring, slot, pieces, tag) }
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let first = op.pieces.first().filter(|_| op.kind == OpKind::Read);
+        let read = first.map(|piece| (piece.at(), piece.len()));
+        self.under_way.put(op.id, Note { bytes: op.bytes(), read });
+        let before = ended.len();
+        // SAFETY: the caller's promise is the one that the inner store asks for.
+        unsafe { self.inner.begin(ring, op, ended) };
+        self.spoil(&mut ended[before..]);
     }
 
-    unsafe fn write(
-        &mut self,
-        ring: &mut Ring,
-        slot: u32,
-        pieces: &[Piece],
-        tag: u64,
-    ) -> terapage_sys::Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.write(ring, slot, pieces, tag) }
+    // There is one inner store and nothing of this one's own in the ring, so tokens need no parting.
+    fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        let before = ended.len();
+        self.inner.event(ring, done, ended);
+        self.spoil(&mut ended[before..]);
     }
 
-    fn ended(&mut self, done: &mut Done) {
-        self.inner.ended(done);
-        let read = self.reads.remove(&done.tag);
-        if done.result <= 0 {
-            return;
-        }
-        if self.happens(self.faults.errors) {
-            done.result = -EIO;
-        } else if self.happens(self.faults.short) {
-            done.result = (self.random() % done.result as u64) as i32;
-        } else if let Some((at, len)) = read
-            && self.happens(self.faults.flips)
-        {
-            let bit = self.random() as usize % (len * 8);
-            // SAFETY: the read has ended and its memory is still the caller's to keep valid.
-            let read = unsafe { memory::bytes(at, len) };
-            read[bit / 8] ^= 1 << (bit % 8);
-        }
+    fn judge(&mut self, ring: &mut StoreRing<'_>, slots: Range<u32>, good: bool, ended: &mut Vec<Ended>) {
+        let before = ended.len();
+        self.inner.judge(ring, slots, good, ended);
+        self.spoil(&mut ended[before..]);
+    }
+
+    fn forget(&mut self, slots: Range<u32>) {
+        self.inner.forget(slots);
+    }
+
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.under_way.clear();
+        self.inner.inherit()
+    }
+
+    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        let before = ended.len();
+        self.inner.open(ring, ended);
+        self.spoil(&mut ended[before..]);
+    }
+
+    fn close(&mut self) {
+        self.inner.close();
+    }
+
+    fn condition(&self) -> Option<String> {
+        self.inner.condition()
     }
 }

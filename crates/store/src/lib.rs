@@ -1,106 +1,80 @@
 //! Where blocks live that have no frame.
 //!
-//! A [`Store`] holds blocks in numbered slots. Its reads and writes begin in the caller's
-//! [`Ring`] and end there, so that one thread waits for faults and for all stores in one place. A
-//! store that is no file (memory, a network) ends an operation by an empty
-//! one in the ring and says in [`Store::ended`] what came of it.
+//! A [`Store`] holds blocks in numbered slots. Its operations begin in the caller's ring, and what
+//! ends there comes back to the store, so that one thread waits for faults and for all stores in
+//! one place. Stores stack: [`Striped`] spreads over any others, [`Faulty`] fails on purpose.
 
+mod check;
 mod faulty;
-mod files;
+mod file;
 mod member;
+mod open;
 mod ram;
+mod shelf;
 mod signature;
+mod striped;
 
 pub use faulty::{Faults, Faulty};
-pub use files::{Files, Placement};
-pub use member::{directory_of, takes_direct_io};
+pub use file::FileStore;
+pub use member::takes_direct_io;
+pub use open::{Elsewhere, Shelf, Terms};
 pub use ram::Ram;
-use terapage_sys::ring::{Done, Piece, Ring};
+pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+pub use striped::{Placement, Striped};
 
 /// Bytes that lie together in a store at least, and the most that one operation moves.
 pub const EXTENT: usize = 2 << 20;
 
-/// Why a store cannot be had or cannot grow.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The operating system refused.
-    #[error("store {name}: {source}")]
-    System {
-        /// The store's name.
-        name: String,
-        /// The call and its answer.
-        source: terapage_sys::Error,
-    },
-    /// There is no room.
-    #[error("store {name} is full: {why}")]
-    Full {
-        /// The store's name.
-        name: String,
-        /// How full, and what to do.
-        why: String,
-    },
-    /// The path cannot be a store.
-    #[error("store {name} {why}")]
-    Unfit {
-        /// The path.
-        name: String,
-        /// What is wrong and what to do.
-        why: String,
-    },
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terapage_sys::memory;
+    use terapage_sys::ring::{Piece, Ring};
 
-/// A place for blocks, in slots of one size.
-pub trait Store: Send {
-    /// What people call it.
-    fn name(&self) -> String;
-
-    /// Slots that can be written now.
-    fn slots(&self) -> u32;
-
-    /// Makes room for more slots, in a step of the store's choice.
-    ///
-    /// # Errors
-    /// [`Error::Full`] where there is none.
-    fn grow(&mut self) -> Result<(), Error>;
-
-    /// Whether `slot`, the first of an extent, lies right behind the slot before it, so that one
-    /// operation may have both.
-    fn goes_on(&self, _slot: u32) -> bool {
-        false
+    /// A store, a ring and memory for its operations.
+    pub(crate) struct Rig<S> {
+        pub store: S,
+        ring: Ring,
+        at: usize,
+        len: usize,
     }
 
-    /// Begins to read the slots from `slot` on into `pieces`: no more than [`EXTENT`] bytes, across
-    /// the edge of an extent only where it [goes on](Self::goes_on).
-    ///
-    /// # Safety
-    /// The pieces and their memory stay valid and untouched until the end has been taken from the
-    /// ring.
-    unsafe fn read(
-        &mut self,
-        ring: &mut Ring,
-        slot: u32,
-        pieces: &[Piece],
-        tag: u64,
-    ) -> terapage_sys::Result<()>;
+    impl<S: Store> Rig<S> {
+        /// Memory of `len` bytes; `None` where there is no io_uring.
+        pub(crate) fn new(store: S, len: usize) -> Option<Rig<S>> {
+            let ring = match Ring::new(8) {
+                Ok(ring) => ring,
+                Err(error) => {
+                    eprintln!("SKIPPED: no io_uring: {error}");
+                    return None;
+                }
+            };
+            let at = memory::reserve(len).unwrap() as usize;
+            let mut rig = Rig { store, ring, at, len };
+            rig.store.open(&mut StoreRing::new(&mut rig.ring, 0, 48), &mut Vec::new());
+            Some(rig)
+        }
 
-    /// Begins to write `pieces` to the slots from `slot` on, as many as may be [read](Self::read)
-    /// at once.
-    ///
-    /// # Safety
-    /// As for [`read`](Self::read), but that others may read the memory.
-    unsafe fn write(
-        &mut self,
-        ring: &mut Ring,
-        slot: u32,
-        pieces: &[Piece],
-        tag: u64,
-    ) -> terapage_sys::Result<()>;
+        /// The memory.
+        pub(crate) fn memory(&mut self) -> &mut [u8] {
+            // SAFETY: mapped in `new`, never given back, and this rig's alone.
+            unsafe { memory::bytes(self.at, self.len) }
+        }
 
-    /// What came of an operation of this store that has ended in the ring: its last word on it.
-    fn ended(&mut self, _done: &mut Done) {}
-}
-
-/// Bytes in `pieces`.
-fn bytes(pieces: &[Piece]) -> usize {
-    pieces.iter().map(Piece::len).sum()
+        /// One operation, from its beginning to its end, with the first `len` bytes of the memory.
+        pub(crate) fn operate(&mut self, kind: OpKind, slot: u32, len: usize) -> Result<(), Failure> {
+            let (pieces, mut ended) = ([Piece::new(self.at, len)], Vec::new());
+            let op = Op { id: 3, kind, slot, pieces: &pieces, urgent: true };
+            // SAFETY: the pieces and their memory stay until the end has come, below.
+            unsafe { self.store.begin(&mut StoreRing::new(&mut self.ring, 0, 48), op, &mut ended) };
+            while ended.is_empty() {
+                self.ring.enter(1).unwrap();
+                while let Some(done) = self.ring.done() {
+                    self.store.event(&mut StoreRing::new(&mut self.ring, 0, 48), done, &mut ended);
+                }
+            }
+            assert_eq!((ended.len(), ended[0].id), (1, 3));
+            ended.remove(0).result
+        }
+    }
 }

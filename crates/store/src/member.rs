@@ -119,7 +119,7 @@ fn no_signature(path: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// The path cannot be a store.
-pub fn directory_of(path: &Path) -> Result<Option<PathBuf>, Error> {
+pub(crate) fn directory_of(path: &Path) -> Result<Option<PathBuf>, Error> {
     Ok(match Kind::of(path)? {
         Kind::Directory => Some(path.to_owned()),
         Kind::File(directory) => Some(directory),

@@ -1,27 +1,20 @@
 //! Blocks in ordinary memory, for tests.
 
-use crate::{EXTENT, Error, Store, bytes};
-use std::collections::HashMap;
+use crate::{EXTENT, Ended, Error, Op, OpKind, Store, StoreRing};
 use terapage_sys::memory;
-use terapage_sys::ring::{Done, Piece, Ring};
+use terapage_sys::ring::Done;
 
 /// A store in memory, with a limit.
 pub struct Ram {
     bytes: Vec<u8>,
     block: usize,
     limit: usize,
-    ends: HashMap<u64, i32>,
 }
 
 impl Ram {
     /// Slots of `block` bytes, `limit` bytes in all.
     pub fn new(block: usize, limit: usize) -> Ram {
-        Ram { bytes: Vec::new(), block, limit, ends: HashMap::new() }
-    }
-
-    fn end(&mut self, ring: &mut Ring, pieces: &[Piece], tag: u64) -> terapage_sys::Result<()> {
-        self.ends.insert(tag, bytes(pieces) as i32);
-        ring.nothing(tag)
+        Ram { bytes: Vec::new(), block, limit }
     }
 }
 
@@ -46,47 +39,24 @@ impl Store for Ram {
         Ok(())
     }
 
-    fn goes_on(&self, _slot: u32) -> bool {
+    fn joins(&self, _slot: u32) -> bool {
         true
     }
 
-    unsafe fn read(
-        &mut self,
-        ring: &mut Ring,
-        slot: u32,
-        pieces: &[Piece],
-        tag: u64,
-    ) -> terapage_sys::Result<()> {
-        let mut from = slot as usize * self.block;
-        for piece in pieces {
-            // SAFETY: the caller's promise.
-            unsafe { memory::bytes(piece.at(), piece.len()) }
-                .copy_from_slice(&self.bytes[from..from + piece.len()]);
-            from += piece.len();
+    unsafe fn begin(&mut self, _ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let mut at = op.slot as usize * self.block;
+        for piece in op.pieces {
+            // SAFETY: the caller keeps the piece's memory valid, and from others, until the end.
+            let memory = unsafe { memory::bytes(piece.at(), piece.len()) };
+            let slots = &mut self.bytes[at..at + piece.len()];
+            match op.kind {
+                OpKind::Read => memory.copy_from_slice(slots),
+                OpKind::Write => slots.copy_from_slice(memory),
+            }
+            at += piece.len();
         }
-        self.end(ring, pieces, tag)
+        ended.push(Ended::well(op.id));
     }
 
-    unsafe fn write(
-        &mut self,
-        ring: &mut Ring,
-        slot: u32,
-        pieces: &[Piece],
-        tag: u64,
-    ) -> terapage_sys::Result<()> {
-        let mut to = slot as usize * self.block;
-        for piece in pieces {
-            // SAFETY: the caller's promise.
-            self.bytes[to..to + piece.len()]
-                .copy_from_slice(unsafe { memory::bytes(piece.at(), piece.len()) });
-            to += piece.len();
-        }
-        self.end(ring, pieces, tag)
-    }
-
-    fn ended(&mut self, done: &mut Done) {
-        if let Some(result) = self.ends.remove(&done.tag) {
-            done.result = result;
-        }
-    }
+    fn event(&mut self, _ring: &mut StoreRing<'_>, _done: Done, _ended: &mut Vec<Ended>) {}
 }

@@ -6,6 +6,7 @@ use crate::fd::Fd;
 use crate::{Error, Result, check};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// A piece of memory, as readv and writev take it.
@@ -47,6 +48,8 @@ pub struct Done {
     pub result: i32,
     /// A poll that goes on.
     pub more: bool,
+    /// The completion's flags, as the kernel gives them.
+    pub flags: u32,
 }
 
 impl Done {
@@ -56,16 +59,114 @@ impl Done {
     }
 }
 
+/// Where a socket connects to.
+pub struct Address {
+    storage: libc::sockaddr_storage,
+    len: libc::socklen_t,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(to: SocketAddr) -> Address {
+        let mut address = Address::none();
+        let at = (&raw mut address.storage).cast::<libc::c_void>();
+        match to {
+            SocketAddr::V4(to) => {
+                let v4 = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: to.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to.ip().octets()) },
+                    sin_zero: [0; 8],
+                };
+                // SAFETY: the storage is large and aligned enough for any address, and ours.
+                unsafe { at.cast::<libc::sockaddr_in>().write(v4) };
+                address.len = size_of_val(&v4) as libc::socklen_t;
+            }
+            SocketAddr::V6(to) => {
+                let v6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: to.port().to_be(),
+                    sin6_flowinfo: to.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: to.ip().octets() },
+                    sin6_scope_id: to.scope_id(),
+                };
+                // SAFETY: as above.
+                unsafe { at.cast::<libc::sockaddr_in6>().write(v6) };
+                address.len = size_of_val(&v6) as libc::socklen_t;
+            }
+        }
+        address
+    }
+}
+
+impl Address {
+    fn none() -> Address {
+        // SAFETY: an address of zeros is a valid one, of no family.
+        Address { storage: unsafe { std::mem::zeroed() }, len: 0 }
+    }
+
+    /// A socket in the file system; `None`: the path is too long for an address.
+    pub fn unix(path: &std::path::Path) -> Option<Address> {
+        use std::os::unix::ffi::OsStrExt;
+        let mut address = Address::none();
+        let path = path.as_os_str().as_bytes();
+        // SAFETY: the storage is large and aligned enough for any address, and zeros are one.
+        let unix = unsafe { &mut *(&raw mut address.storage).cast::<libc::sockaddr_un>() };
+        if path.len() >= unix.sun_path.len() || path.contains(&0) {
+            return None;
+        }
+        unix.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        for (to, from) in unix.sun_path.iter_mut().zip(path) {
+            *to = *from as libc::c_char;
+        }
+        address.len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        Some(address)
+    }
+
+    /// Its family: AF_INET, AF_INET6 or AF_UNIX.
+    pub fn family(&self) -> i32 {
+        i32::from(self.storage.ss_family)
+    }
+}
+
+/// Several pieces that go to a socket, or come from it, together.
+pub struct Message(libc::msghdr);
+
+// SAFETY: a message is an address and a length; who may touch what is there is decided where it is
+// used.
+unsafe impl Send for Message {}
+
+impl Message {
+    /// These pieces, whose array must stay where it is while the message is in use.
+    pub fn new(pieces: &[Piece]) -> Message {
+        // SAFETY: a message of zeros is a valid one: without an address, pieces and control data.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = pieces.as_ptr().cast_mut().cast();
+        header.msg_iovlen = pieces.len() as _;
+        Message(header)
+    }
+}
+
 /// A submission and a completion queue.
 pub struct Ring {
     // Its descriptor lives on under another number, so it must not close its own.
     ring: ManuallyDrop<IoUring>,
     fd: Fd,
     unsubmitted: u32,
+    /// Times of timeouts that the kernel has not been told of.
+    times: Vec<Box<types::Timespec>>,
 }
 
 /// The smallest ring that there is: one page for the operations, one or two for the queues.
 const LEAST_ENTRIES: u32 = 16;
+
+/// A send of a program that ignores no SIGPIPE must not raise one.
+fn send_flags(whole: bool) -> i32 {
+    libc::MSG_NOSIGNAL | if whole { libc::MSG_WAITALL } else { 0 }
+}
+
+fn recv_flags(whole: bool) -> i32 {
+    if whole { libc::MSG_WAITALL } else { 0 }
+}
 
 fn build(entries: u32) -> std::io::Result<IoUring> {
     IoUring::builder()
@@ -100,7 +201,7 @@ impl Ring {
         // SAFETY: the IoUring is never dropped and never used to enter the kernel, so its
         // descriptor is ours to move.
         let fd = Fd::adopt(unsafe { OwnedFd::from_raw_fd(ring.as_raw_fd()) })?;
-        Ok(Ring { ring, fd, unsubmitted: 0 })
+        Ok(Ring { ring, fd, unsubmitted: 0, times: Vec::new() })
     }
 
     fn push(&mut self, entry: squeue::Entry) -> Result<()> {
@@ -143,9 +244,78 @@ impl Ring {
         )
     }
 
-    /// Ends at once: for a store that has done its work otherwise.
-    pub fn nothing(&mut self, tag: u64) -> Result<()> {
-        self.push(opcode::Nop::new().build().user_data(tag))
+    /// Sends a piece to a socket: as much as it takes at once, or, `whole`, all of it. A peer that
+    /// is gone is an error, not a signal.
+    ///
+    /// # Safety
+    /// The memory stays valid, and nobody writes to it, until the end of the operation has been
+    /// taken.
+    pub unsafe fn send(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
+        let at = piece.at() as *const u8;
+        let entry = opcode::Send::new(types::Fd(fd), at, piece.len() as u32).flags(send_flags(whole));
+        self.push(entry.build().user_data(tag))
+    }
+
+    /// Receives into a piece from a socket: what has come, or, `whole`, as much as fits.
+    ///
+    /// # Safety
+    /// The memory stays valid, and nobody else touches it, until the end of the operation has been
+    /// taken.
+    pub unsafe fn recv(&mut self, fd: RawFd, piece: Piece, whole: bool, tag: u64) -> Result<()> {
+        let at = piece.at() as *mut u8;
+        let entry = opcode::Recv::new(types::Fd(fd), at, piece.len() as u32).flags(recv_flags(whole));
+        self.push(entry.build().user_data(tag))
+    }
+
+    /// Sends several pieces to a socket, all of them if `whole`.
+    ///
+    /// # Safety
+    /// The message, its pieces' array and their memory stay valid, and nobody writes to them, until
+    /// the end of the operation has been taken.
+    pub unsafe fn send_message(&mut self, fd: RawFd, message: &Message, whole: bool, tag: u64) -> Result<()> {
+        let entry = opcode::SendMsg::new(types::Fd(fd), &raw const message.0);
+        self.push(entry.flags(send_flags(whole) as u32).build().user_data(tag))
+    }
+
+    /// Receives into several pieces from a socket, as much as fits if `whole`.
+    ///
+    /// # Safety
+    /// The message, its pieces' array and their memory stay valid, and nobody else touches them,
+    /// until the end of the operation has been taken.
+    pub unsafe fn recv_message(
+        &mut self,
+        fd: RawFd,
+        message: &mut Message,
+        whole: bool,
+        tag: u64,
+    ) -> Result<()> {
+        let entry = opcode::RecvMsg::new(types::Fd(fd), &raw mut message.0);
+        self.push(entry.flags(recv_flags(whole) as u32).build().user_data(tag))
+    }
+
+    /// Connects a socket.
+    ///
+    /// # Safety
+    /// The address stays valid until the end of the operation has been taken.
+    pub unsafe fn connect(&mut self, fd: RawFd, address: &Address, tag: u64) -> Result<()> {
+        let at = (&raw const address.storage).cast();
+        self.push(opcode::Connect::new(types::Fd(fd), at, address.len).build().user_data(tag))
+    }
+
+    /// Ends after `ns` nanoseconds, with ETIME.
+    pub fn timeout(&mut self, ns: u64, tag: u64) -> Result<()> {
+        const SECOND: u64 = 1_000_000_000;
+        let time = types::Timespec::new().sec(ns / SECOND).nsec((ns % SECOND) as u32);
+        let time = Box::new(time);
+        let entry = opcode::Timeout::new(&raw const *time).build().user_data(tag);
+        // The kernel reads it when it is told of the timeout.
+        self.times.push(time);
+        self.push(entry)
+    }
+
+    /// Cancels the operation that bears the tag `of`, if it is under way still. Both end.
+    pub fn cancel(&mut self, of: u64, tag: u64) -> Result<()> {
+        self.push(opcode::AsyncCancel::new(of).build().user_data(tag))
     }
 
     /// Tells when `fd` becomes readable or hangs up: once, or, `again`, each time while it has
@@ -175,6 +345,9 @@ impl Ring {
             match check("io_uring_enter", answer) {
                 Ok(taken) => {
                     self.unsubmitted -= (taken as u32).min(self.unsubmitted);
+                    if self.unsubmitted == 0 {
+                        self.times.clear();
+                    }
                     if self.unsubmitted == 0 || wanted > 0 {
                         return Ok(());
                     }
@@ -201,8 +374,9 @@ impl Ring {
     /// Takes the end of an operation, if one has ended.
     pub fn done(&mut self) -> Option<Done> {
         let entry = self.ring.completion().next()?;
-        let more = io_uring::cqueue::more(entry.flags());
-        Some(Done { tag: entry.user_data(), result: entry.result(), more })
+        let flags = entry.flags();
+        let more = io_uring::cqueue::more(flags);
+        Some(Done { tag: entry.user_data(), result: entry.result(), more, flags })
     }
 
     /// Whether the ring's descriptor is `fd`.

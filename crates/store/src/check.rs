@@ -1,0 +1,146 @@
+//! Where a store may lie.
+
+use crate::member::{directory_of, takes_direct_io};
+use crate::{Error, Shelf};
+use rustix::fs::{Access, access, stat, statfs, statvfs};
+use std::path::{Path, PathBuf};
+use terapage_config::{StoreSpec, Stores};
+
+/// File systems whose files are memory: tmpfs, ramfs, hugetlbfs.
+const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+const OVERLAY: u64 = 0x794c_7630;
+
+impl Stores for Shelf {
+    fn check(&self, store: &StoreSpec) -> Result<(), String> {
+        match store {
+            StoreSpec::File(path) => check_path(path),
+            StoreSpec::Mirror(copies) => copies.iter().try_for_each(|copy| self.check(copy)),
+            StoreSpec::Url(url) => (self.elsewhere.check)(url),
+        }
+    }
+
+    fn room(&self, stores: &[StoreSpec]) -> Option<u64> {
+        let (mut room, mut seen) = (0_u64, Vec::new());
+        for store in stores {
+            let StoreSpec::File(path) = store else { return None };
+            if !path.is_dir() && !path.is_file() {
+                // A device has the size that it has.
+                return None;
+            }
+            // Several may share a file system.
+            let device = stat(path).map_or(0, |found| found.st_dev);
+            if !seen.contains(&device) {
+                seen.push(device);
+                let free = statvfs(path).map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
+                room = room.saturating_add(free);
+            }
+        }
+        Some(room)
+    }
+}
+
+/// Checks that blocks can be kept there: in a directory, or beside an empty file, that can be
+/// written and does not lie in memory; or on a block device.
+fn check_path(path: &Path) -> Result<(), String> {
+    let no = |why: &str| format!("{} {why}", path.display());
+    let directory = directory_of(path).map_err(|error| match error {
+        Error::Unfit { why, .. } => no(&why),
+        other => no(&other.to_string()),
+    })?;
+    let denied = |at: &Path, error| match at == path {
+        true => no(&format!("cannot be written: {error} (name another --store)")),
+        false => no(&format!(
+            "is in a directory that cannot be written, {}: {error} (name another --store)",
+            at.display()
+        )),
+    };
+    let Some(directory) = directory else {
+        return access(path, Access::READ_OK | Access::WRITE_OK).map_err(|error| denied(path, error));
+    };
+    access(&directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| denied(&directory, error))?;
+    if in_memory(&directory) {
+        return Err(no("lies in memory (tmpfs), which saves none (name a directory on a disk)"));
+    }
+    // It is opened as for use, and closed: the program is not to find out when it has grown.
+    takes_direct_io(path).map(drop).map_err(|error| match error {
+        Error::Unfit { why, .. } => no(&why),
+        Error::System { source, .. } => no(&format!("cannot be opened: {source} (name another --store)")),
+        other => no(&other.to_string()),
+    })
+}
+
+/// Whether what is written under `path` stays in memory. An overlay counts by its upper
+/// layer, where this process can see that.
+fn in_memory(path: &Path) -> bool {
+    let kind = |path: &Path| statfs(path).map(|found| found.f_type as u64);
+    match kind(path) {
+        Ok(OVERLAY) => {
+            upper_layer(path).is_some_and(|upper| kind(&upper).is_ok_and(|k| IN_MEMORY.contains(&k)))
+        }
+        Ok(found) => IN_MEMORY.contains(&found),
+        Err(_) => false,
+    }
+}
+
+/// The directory that takes what is written to the overlay which `path` lies on.
+fn upper_layer(path: &Path) -> Option<PathBuf> {
+    let device = stat(path).ok()?.st_dev;
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&*device))?;
+    let options = line.split(' ').next_back()?;
+    options.split(',').find_map(|option| option.strip_prefix("upperdir=")).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terapage_config::default_store;
+
+    fn check(path: &str) -> Result<(), String> {
+        Shelf::default().check(&StoreSpec::File(path.into()))
+    }
+
+    #[test]
+    fn memory_is_no_store() {
+        if in_memory(Path::new("/dev/shm")) {
+            let error = check("/dev/shm").unwrap_err();
+            assert!(error.contains("tmpfs") && !error.contains('\n'), "{error}");
+        } else {
+            println!("SKIPPED: /dev/shm is no tmpfs here");
+        }
+        assert!(check("/nonexistent").is_err());
+        assert!(check("/dev/null").is_err());
+        assert_eq!(
+            check("/proc").unwrap_err(),
+            "/proc is on a file system that cannot hold a store (name a directory on a disk)"
+        );
+    }
+
+    #[test]
+    fn each_copy_of_a_mirror_is_checked() {
+        let place = tempfile::tempdir().unwrap();
+        let mirror =
+            |other: &str| StoreSpec::Mirror([place.path().into(), other.into()].map(StoreSpec::File).into());
+        let why = Shelf::default().check(&mirror("/nonexistent")).unwrap_err();
+        assert!(why.starts_with("/nonexistent does not exist"), "{why}");
+        if !in_memory(place.path()) {
+            Shelf::default().check(&mirror(place.path().to_str().unwrap())).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_lies_elsewhere_needs_somebody_who_knows_it() {
+        let why = Shelf::default().check(&StoreSpec::Url("nfs://host/x".to_owned())).unwrap_err();
+        assert!(why.contains("'nfs:'") && !why.contains('\n'), "{why}");
+    }
+
+    #[test]
+    fn the_default_store_passes_over_memory() {
+        let get = |name: &str| (name == "TMPDIR").then(|| "/dev/shm".into());
+        match default_store(&Shelf::default(), &get) {
+            Ok(store) => assert!(store.paths().iter().all(|path| !in_memory(path)), "{store:?}"),
+            Err(error) => println!("SKIPPED: {error}"),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A local SSD: one file or device, past the page cache.
+
+use crate::member::{Member, step};
+use crate::{EXTENT, Ended, Error, Notes, Op, OpKind, Store, StoreRing};
+use std::path::Path;
+use terapage_sys::ring::Done;
+
+/// One file or device.
+pub struct FileStore {
+    member: Member,
+    extents: usize,
+    block: usize,
+    limit: Option<u64>,
+    /// Bytes of each operation under way.
+    under_way: Notes<usize>,
+}
+
+impl FileStore {
+    /// A store of slots of `block` bytes at `path`: a directory, an empty file, or a block device
+    /// (`docs/configuration.md`). With `limit` its bytes are taken at once, and are all that it
+    /// ever takes.
+    ///
+    /// # Errors
+    /// A path that is something else, or cannot be opened or written; no room for `limit`.
+    pub fn open(path: &Path, block: usize, limit: Option<u64>) -> Result<FileStore, Error> {
+        let member = Member::open(path)?;
+        let mut store = FileStore { member, extents: 0, block, limit, under_way: Notes::default() };
+        if let Some(limit) = limit {
+            for _ in 0..extents_of(limit) {
+                store.add_extent()?;
+            }
+        }
+        Ok(store)
+    }
+
+    fn add_extent(&mut self) -> Result<(), Error> {
+        room_for_numbers(self.extents, self.block, || self.name())?;
+        match self.member.take()? {
+            // Extents follow one another.
+            Some(offset) => {
+                debug_assert_eq!(offset, (self.extents * EXTENT) as u64);
+                self.extents += 1;
+                Ok(())
+            }
+            None => Err(full(self.name(), self.extents, self.member.is_limited())),
+        }
+    }
+}
+
+/// Extents of a store of a given size: one at least.
+pub(crate) fn extents_of(limit: u64) -> u64 {
+    (limit / EXTENT as u64).max(1)
+}
+
+/// Extents by which a store grows that has so many.
+pub(crate) fn extents_to_add(has: usize) -> usize {
+    step((has * EXTENT) as u64) as usize / EXTENT
+}
+
+/// Refuses an extent whose slots would have no numbers: those have 32 bits, and one of them says
+/// that there is none.
+pub(crate) fn room_for_numbers(
+    extents: usize,
+    block: usize,
+    name: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    if (extents + 1) * (EXTENT / block) < u32::MAX as usize {
+        return Ok(());
+    }
+    let mib = (extents * EXTENT) >> 20;
+    let why = format!("no more than {mib} MiB can be used in blocks of this size; make --block larger");
+    Err(Error::Full { name: name(), why })
+}
+
+/// There is no room after so many extents; `limited`: by a quota or a limit, not for want of space.
+pub(crate) fn full(name: String, extents: usize, limited: bool) -> Error {
+    let mib = (extents * EXTENT) >> 20;
+    let why = match limited {
+        true => format!(
+            "no more than {mib} MiB is allowed (by a quota, or the limit on the size of files: ulimit -f)"
+        ),
+        false => format!("no space left after {mib} MiB; free some, or give --store another place"),
+    };
+    Error::Full { name, why }
+}
+
+/// All that a store of a given size may have is in use.
+pub(crate) fn used_up(name: String, limit: u64) -> Error {
+    Error::Full { name, why: format!("all of --store-size ({} MiB) is in use", limit >> 20) }
+}
+
+impl Store for FileStore {
+    fn name(&self) -> String {
+        self.member.name()
+    }
+
+    fn slots(&self) -> u32 {
+        (self.extents * (EXTENT / self.block)) as u32
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        if let Some(limit) = self.limit {
+            return Err(used_up(self.name(), limit));
+        }
+        let more = extents_to_add(self.extents);
+        self.add_extent()?;
+        for _ in 1..more {
+            if self.add_extent().is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn joins(&self, slot: u32) -> bool {
+        slot > 0 && slot < self.slots()
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let (fd, offset) = (self.member.raw(), u64::from(op.slot) * self.block as u64);
+        // SAFETY: the caller's promise is the ring's.
+        let begun = unsafe {
+            match op.kind {
+                OpKind::Read => ring.read(fd, op.pieces, offset, u64::from(op.id)),
+                OpKind::Write => ring.write(fd, op.pieces, offset, u64::from(op.id)),
+            }
+        };
+        match begun {
+            Ok(()) => self.under_way.put(op.id, op.bytes()),
+            Err(error) => ended.push(Ended::unbegun(op.id, &error)),
+        }
+    }
+
+    fn event(&mut self, _ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        let id = done.tag as u32;
+        let wanted = self.under_way.take(id).expect("an operation under way");
+        ended.push(Ended::by_result(id, done.result, wanted));
+    }
+
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.under_way.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Rig;
+
+    const BLOCK: usize = 1 << 20;
+
+    #[test]
+    fn extents_of_one_file_lie_together() {
+        let place = tempfile::tempdir().unwrap();
+        let store = FileStore::open(place.path(), BLOCK, Some(3 * EXTENT as u64)).unwrap();
+        let edges: Vec<_> = (0..8).step_by(2).map(|slot| store.joins(slot)).collect();
+        assert_eq!(edges, [false, true, true, false], "none is before the first, and there is no fourth");
+    }
+
+    #[test]
+    fn one_operation_goes_across_the_edge_of_extents_that_lie_together() {
+        let place = tempfile::tempdir().unwrap();
+        let store = FileStore::open(place.path(), BLOCK, Some(2 * EXTENT as u64)).unwrap();
+        let Some(mut rig) = Rig::new(store, EXTENT) else { return };
+        rig.memory()[..BLOCK].fill(1);
+        rig.memory()[BLOCK..].fill(2);
+        rig.operate(OpKind::Write, 1, EXTENT).unwrap();
+        for (slot, byte) in [(1, 1), (2, 2)] {
+            rig.memory().fill(0);
+            rig.operate(OpKind::Read, slot, BLOCK).unwrap();
+            assert!(rig.memory()[..BLOCK].iter().all(|&found| found == byte), "slot {slot}");
+        }
+    }
+}

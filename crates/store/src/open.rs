@@ -1,0 +1,120 @@
+//! Stores, opened as the settings name them.
+
+use crate::member::directory_of;
+use crate::{Error, FileStore, Placement, Store, Striped};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terapage_config::{Settings, StoreSpec, default_store};
+
+/// What is the same for all parts of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Bytes of a slot.
+    pub block: usize,
+    /// Bytes that it takes at once, and are all that it ever takes; `None`: it grows.
+    pub limit: Option<u64>,
+}
+
+/// What knows stores that lie elsewhere, by their URLs.
+#[derive(Clone, Copy)]
+pub struct Elsewhere {
+    /// Why the store cannot be, in one line that begins with its name.
+    pub check: fn(&str) -> Result<(), String>,
+    /// Opens it.
+    pub open: fn(&str, Terms) -> Result<Box<dyn Store>, Error>,
+}
+
+/// All kinds of stores that there are.
+#[derive(Clone, Copy)]
+pub struct Shelf {
+    /// What knows the others.
+    pub elsewhere: Elsewhere,
+}
+
+impl Default for Shelf {
+    /// With nothing elsewhere.
+    fn default() -> Shelf {
+        Shelf {
+            elsewhere: Elsewhere {
+                check: |url| Err(format!("{url} {}", unknown(url))),
+                open: |url, _| Err(Error::Unfit { name: url.to_owned(), why: unknown(url) }),
+            },
+        }
+    }
+}
+
+fn unknown(url: &str) -> String {
+    let kind = url.split(':').next().unwrap_or_default();
+    format!("cannot be used: stores of kind '{kind}:' are unknown (name a directory on a disk)")
+}
+
+impl Shelf {
+    /// Opens a store.
+    ///
+    /// # Errors
+    /// It cannot be had, or has no room for the limit.
+    pub fn open(&self, spec: &StoreSpec, terms: Terms) -> Result<Box<dyn Store>, Error> {
+        Ok(match spec {
+            StoreSpec::File(path) => Box::new(FileStore::open(path, terms.block, terms.limit)?),
+            StoreSpec::Mirror(_) => {
+                let why = "cannot be used yet: there are no mirrors".to_owned();
+                return Err(Error::Unfit { name: "mirror".to_owned(), why });
+            }
+            StoreSpec::Url(url) => (self.elsewhere.open)(url, terms)?,
+        })
+    }
+
+    /// Opens several stores as one.
+    fn open_all(
+        &self,
+        specs: &[StoreSpec],
+        placement: Placement,
+        terms: Terms,
+    ) -> Result<Box<dyn Store>, Error> {
+        if let [spec] = specs {
+            return self.open(spec, terms);
+        }
+        let each = Terms { limit: None, ..terms };
+        let stores = specs.iter().map(|spec| self.open(spec, each)).collect::<Result<_, _>>()?;
+        Ok(Box::new(Striped::new(stores, placement, terms.block, terms.limit)?))
+    }
+
+    /// What opens the stores of a process in blocks of `block` bytes, and then those of its forked
+    /// children: a device is the parent's alone, and they keep their blocks in its other stores'
+    /// directories, or in the default one.
+    pub fn opener(
+        self,
+        settings: &Settings,
+        block: usize,
+    ) -> impl Fn() -> Result<Box<dyn Store>, Error> + Send + Sync + use<> {
+        let placement = match settings.placement {
+            terapage_config::Placement::Simple => Placement::Simple,
+            terapage_config::Placement::RoundRobin => Placement::RoundRobin,
+        };
+        let terms = Terms { block, limit: settings.store_size.map(|size| size.0) };
+        let specs = settings.stores.clone();
+        let for_children: Vec<_> = specs.iter().filter_map(of_child).collect();
+        let first = AtomicBool::new(true);
+        move || {
+            if first.swap(false, Relaxed) {
+                return self.open_all(&specs, placement, terms);
+            }
+            let mut specs = for_children.clone();
+            if specs.is_empty() {
+                specs.extend(default_store(&self, &|_: &str| None).ok());
+            }
+            self.open_all(&specs, placement, terms)
+        }
+    }
+}
+
+/// Where the children of forks keep what their parent keeps in this store.
+fn of_child(spec: &StoreSpec) -> Option<StoreSpec> {
+    match spec {
+        StoreSpec::File(path) => Some(StoreSpec::File(directory_of(path).ok().flatten()?)),
+        StoreSpec::Mirror(copies) => {
+            let mut copies: Vec<_> = copies.iter().filter_map(of_child).collect();
+            if copies.len() > 1 { Some(StoreSpec::Mirror(copies)) } else { copies.pop() }
+        }
+        StoreSpec::Url(url) => Some(StoreSpec::Url(url.clone())),
+    }
+}

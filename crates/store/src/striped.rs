@@ -1,0 +1,227 @@
+//! Several stores as one: extents spread over them.
+
+use crate::file::{extents_of, extents_to_add, room_for_numbers, used_up};
+use crate::{EXTENT, Ended, Error, Op, Store, StoreRing};
+use std::ops::Range;
+use terapage_sys::ring::Done;
+
+/// How extents spread over several stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Fill one, then the next.
+    Simple,
+    /// Take turns.
+    RoundRobin,
+}
+
+/// One of them.
+struct Part {
+    store: Box<dyn Store>,
+    /// Its extents that are in use here.
+    used: u32,
+}
+
+/// Several stores as one.
+pub struct Striped {
+    parts: Vec<Part>,
+    /// For each extent, its part and its first slot there.
+    extents: Vec<(u16, u32)>,
+    placement: Placement,
+    next: usize,
+    per_extent: u32,
+    block: usize,
+    limit: Option<u64>,
+}
+
+impl Striped {
+    /// A store of slots of `block` bytes over `stores`, which have slots of the same size. With
+    /// `limit` its bytes are taken at once, and are all that it ever takes.
+    ///
+    /// # Errors
+    /// No room for `limit`; more stores than there may be.
+    pub fn new(
+        stores: Vec<Box<dyn Store>>,
+        placement: Placement,
+        block: usize,
+        limit: Option<u64>,
+    ) -> Result<Striped, Error> {
+        let per_extent = (EXTENT / block) as u32;
+        let parts: Vec<_> = stores.into_iter().map(|store| Part { store, used: 0 }).collect();
+        let mut striped =
+            Striped { parts, extents: Vec::new(), placement, next: 0, per_extent, block, limit };
+        if striped.parts.is_empty() || striped.parts.len() > StoreRing::INNER_MOST {
+            let why = format!("are {} (1 to {} are possible)", striped.parts.len(), StoreRing::INNER_MOST);
+            return Err(Error::Unfit { name: "stores".to_owned(), why });
+        }
+        for _ in 0..limit.map_or(0, extents_of) {
+            striped.add_extent()?;
+        }
+        Ok(striped)
+    }
+
+    fn add_extent(&mut self) -> Result<(), Error> {
+        room_for_numbers(self.extents.len(), self.block, || self.name())?;
+        let mut full = None;
+        for _ in 0..self.parts.len() {
+            let index = self.next;
+            match self.parts[index].take(self.per_extent) {
+                Ok(slot) => {
+                    self.extents.push((index as u16, slot));
+                    if self.placement == Placement::RoundRobin {
+                        self.next = (index + 1) % self.parts.len();
+                    }
+                    return Ok(());
+                }
+                Err(Error::Full { why, .. }) => {
+                    self.next = (index + 1) % self.parts.len();
+                    full = Some(why);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Err(Error::Full { name: self.name(), why: full.unwrap_or_default() })
+    }
+
+    /// Which part has a slot, and under what number.
+    fn locate(&self, slot: u32) -> (usize, u32) {
+        let (part, first) = self.extents[(slot / self.per_extent) as usize];
+        (usize::from(part), first + slot % self.per_extent)
+    }
+
+    /// Does something with each run of slots that lie in one extent: with its part, that one's
+    /// number, and the slots there.
+    fn each(&mut self, slots: Range<u32>, mut act: impl FnMut(&mut dyn Store, usize, Range<u32>)) {
+        let mut slot = slots.start;
+        while slot < slots.end {
+            let end = (slot / self.per_extent + 1) * self.per_extent;
+            let (part, first) = self.locate(slot);
+            let count = end.min(slots.end) - slot;
+            act(&mut *self.parts[part].store, part, first..first + count);
+            slot += count;
+        }
+    }
+}
+
+impl Part {
+    /// One more extent of this store: its first slot.
+    fn take(&mut self, per_extent: u32) -> Result<u32, Error> {
+        let slot = self.used * per_extent;
+        if self.store.slots() < slot + per_extent {
+            self.store.grow()?;
+        }
+        self.used += 1;
+        Ok(slot)
+    }
+}
+
+impl Store for Striped {
+    fn name(&self) -> String {
+        let names: Vec<_> = self.parts.iter().map(|part| part.store.name()).collect();
+        names.join(", ")
+    }
+
+    fn slots(&self) -> u32 {
+        self.extents.len() as u32 * self.per_extent
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        if let Some(limit) = self.limit {
+            return Err(used_up(self.name(), limit));
+        }
+        let more = extents_to_add(self.extents.len());
+        self.add_extent()?;
+        for _ in 1..more {
+            if self.add_extent().is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn joins(&self, slot: u32) -> bool {
+        if slot == 0 || slot >= self.slots() {
+            return false;
+        }
+        let ((before, last), (part, first)) = (self.locate(slot - 1), self.locate(slot));
+        before == part && first == last + 1 && self.parts[part].store.joins(first)
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let (part, slot) = self.locate(op.slot);
+        // Slots that join do so in their part, too.
+        // SAFETY: the caller's promise is the one that the part asks for.
+        unsafe { self.parts[part].store.begin(&mut ring.inner(part), Op { slot, ..op }, ended) }
+    }
+
+    fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        let (part, done) = ring.inner_of(done).expect("only parts have something in the ring");
+        self.parts[part].store.event(&mut ring.inner(part), done, ended);
+    }
+
+    fn judge(&mut self, ring: &mut StoreRing<'_>, slots: Range<u32>, good: bool, ended: &mut Vec<Ended>) {
+        self.each(slots, |store, part, slots| store.judge(&mut ring.inner(part), slots, good, ended));
+    }
+
+    fn forget(&mut self, slots: Range<u32>) {
+        self.each(slots, |store, _, slots| store.forget(slots));
+    }
+
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.parts.iter_mut().try_for_each(|part| part.store.inherit())
+    }
+
+    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        for (index, part) in self.parts.iter_mut().enumerate() {
+            part.store.open(&mut ring.inner(index), ended);
+        }
+    }
+
+    fn close(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.store.close());
+    }
+
+    fn condition(&self) -> Option<String> {
+        let conditions: Vec<_> = self.parts.iter().filter_map(|part| part.store.condition()).collect();
+        (!conditions.is_empty()).then(|| conditions.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Rig;
+    use crate::{FileStore, OpKind, Ram};
+
+    const BLOCK: usize = 1 << 20;
+
+    #[test]
+    fn extents_of_two_stores_do_not_lie_together() {
+        let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let files = places.iter().map(|place| FileStore::open(place.path(), BLOCK, None).unwrap());
+        let files = files.map(|file| Box::new(file) as Box<dyn Store>).collect();
+        let store = Striped::new(files, Placement::RoundRobin, BLOCK, Some(4 * EXTENT as u64)).unwrap();
+        let edges: Vec<_> = (0..8).step_by(2).map(|slot| store.joins(slot)).collect();
+        assert_eq!(edges, [false; 4]);
+    }
+
+    #[test]
+    fn what_is_spread_over_stores_of_different_sizes_comes_back() {
+        for placement in [Placement::Simple, Placement::RoundRobin] {
+            let sizes = [1, 3, 2].map(|extents| extents * EXTENT);
+            let parts = sizes.map(|size| Box::new(Ram::new(BLOCK, size)) as Box<dyn Store>);
+            let mut store = Striped::new(parts.into(), placement, BLOCK, None).unwrap();
+            while store.grow().is_ok() {}
+            assert_eq!(store.slots(), 12);
+            assert!(store.grow().unwrap_err().to_string().contains("full"), "{placement:?}");
+            let Some(mut rig) = Rig::new(store, BLOCK) else { return };
+            for slot in 0..12 {
+                rig.memory().fill(slot as u8 + 1);
+                rig.operate(OpKind::Write, slot, BLOCK).unwrap();
+            }
+            for slot in 0..12 {
+                rig.operate(OpKind::Read, slot, BLOCK).unwrap();
+                assert!(rig.memory().iter().all(|&byte| byte == slot as u8 + 1), "slot {slot}");
+            }
+        }
+    }
+}
