@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes: `4096`, `64K`, `4KiB`, `1.5G`, `10MB`.
+/// A number of bytes: `4096`, `64K`, `4KiB`, `4Gi`, `1.5G`, `10MB`, `1e9`.
 ///
-/// `K`, `M`, `G`, `T` and `KiB`, ... are powers of 1024; `KB`, `MB`, ... powers of 1000, as dd has
-/// them.
+/// `K`, `M`, `G`, `T` and `Ki`, `KiB`, ... are powers of 1024; `KB`, `MB`, ... powers of 1000, as
+/// dd has them. `e` and digits after a number are a power of ten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
@@ -21,6 +21,21 @@ pub struct ParseSizeError {
     why: &'static str,
 }
 
+/// Bytes at the front of a text that are its number: digits, a point, `e` and digits behind it.
+fn number_len(text: &str) -> usize {
+    let run = |from: usize, wanted: fn(char) -> bool| {
+        text[from..].find(|c| !wanted(c)).map_or(text.len(), |at| from + at)
+    };
+    let digits = run(0, |c| c.is_ascii_digit() || c == '.');
+    match text[digits..].chars().next() {
+        Some('e' | 'E') if digits > 0 => match run(digits + 1, |c| c.is_ascii_digit()) {
+            end if end > digits + 1 => end,
+            _ => digits,
+        },
+        _ => digits,
+    }
+}
+
 impl FromStr for Size {
     type Err = ParseSizeError;
 
@@ -30,7 +45,7 @@ impl FromStr for Size {
         if trimmed.starts_with('-') {
             return Err(no("it is negative"));
         }
-        let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+        let digits = number_len(trimmed);
         let (number, unit) = trimmed.split_at(digits);
         if number.is_empty() {
             return Err(no("it does not begin with a number"));
@@ -43,13 +58,13 @@ impl FromStr for Size {
                 let mut letters = unit.chars();
                 let power = letters.next().and_then(power).ok_or_else(|| no("its unit is unknown"))?;
                 match letters.as_str() {
-                    "" | "ib" => 1024u64.pow(power),
+                    "" | "i" | "ib" => 1024u64.pow(power),
                     "b" => 1000u64.pow(power),
                     _ => return Err(no("its unit is unknown")),
                 }
             }
         };
-        if !number.contains('.') {
+        if !number.contains(['.', 'e', 'E']) {
             // Exact, where a float has 53 bits.
             let whole = number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
             return whole.filter(|&n| n < LIMIT).map(Size).ok_or_else(|| no("it is too large"));
@@ -92,11 +107,32 @@ mod tests {
             ("10MB", 10_000_000),
             ("1.5G", 3 << 29),
             ("2 GiB", 2 << 30),
+            ("4Gi", 4 << 30),
+            ("4gi", 4 << 30),
+            ("4GiB", 4 << 30),
+            ("1e9", 1_000_000_000),
+            ("1.5E3 K", 1500 << 10),
             ("4611686018427387903", (1 << 62) - 1),
         ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
-        for text in ["", "-5M", "G", "1X", "1.2.3", "99999999P", "4611686018427387904", ".", "5KK", "nan"] {
+        for text in [
+            "",
+            "-5M",
+            "G",
+            "1X",
+            "1.2.3",
+            "99999999P",
+            "4611686018427387904",
+            ".",
+            "5KK",
+            "nan",
+            "1e",
+            "e9",
+            "1e99",
+            "5i",
+            "1e9e9",
+        ] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }

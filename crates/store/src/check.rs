@@ -54,12 +54,13 @@ fn check_path(path: &Path) -> Result<(), String> {
             at.display()
         )),
     };
-    let Some(directory) = directory else {
-        return access(path, Access::READ_OK | Access::WRITE_OK).map_err(|error| denied(path, error));
-    };
-    access(&directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| denied(&directory, error))?;
-    if in_memory(&directory) {
-        return Err(no("lies in memory (tmpfs), which saves none (name a directory on a disk)"));
+    if let Some(directory) = directory {
+        access(&directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| denied(&directory, error))?;
+        if in_memory(&directory) {
+            return Err(no("lies in memory (tmpfs), which saves none (name a directory on a disk)"));
+        }
+    } else {
+        access(path, Access::READ_OK | Access::WRITE_OK).map_err(|error| denied(path, error))?;
     }
     // It is opened as for use, and closed: the program is not to find out when it has grown.
     takes_direct_io(path).map(drop).map_err(|error| match error {

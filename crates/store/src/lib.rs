@@ -8,6 +8,7 @@ mod check;
 mod faulty;
 mod file;
 mod member;
+mod mounts;
 mod open;
 mod ram;
 mod shelf;

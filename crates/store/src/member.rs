@@ -5,7 +5,7 @@
 //! The file that was named stays empty. So SIGKILL leaves nothing, and programs that name the same
 //! file do not get in each other's way.
 
-use crate::{EXTENT, Error, signature};
+use crate::{EXTENT, Error, mounts, signature};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::fd::RawFd;
@@ -108,9 +108,12 @@ fn no_signature(path: &Path) -> Result<(), String> {
     let size = device.seek(SeekFrom::End(0)).unwrap_or(0);
     match signature::found(size, |bytes, offset| device.read_at(bytes, offset).unwrap_or(0)) {
         None => Ok(()),
-        Some(what) => {
-            Err(format!("has {what} (empty it with wipefs -a {}, or name another)", path.display()))
-        }
+        Some(what) => Err(match mounts::place_of(path) {
+            Some(place) => format!("has {what}, mounted at {place} (name another device, or a directory)"),
+            None => {
+                format!("has {what}, not mounted, which would be lost (name another device, or a directory)")
+            }
+        }),
     }
 }
 
