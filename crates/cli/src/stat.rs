@@ -70,6 +70,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("process", format!("{} ({name})", now.pid)),
         ("budget", bytes(now.budget_bytes)),
         ("resident", format!("{} (at most {})", bytes(now.resident_bytes), bytes(now.resident_peak_bytes))),
+        ("beside the budget", beside(now)),
         ("paged", if now.region_bytes == 0 { "-".to_owned() } else { bytes(now.region_bytes) }),
         ("no longer paged", bytes(now.released_bytes)),
         ("store", bytes(now.store_bytes)),
@@ -77,6 +78,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("first touches", count(now.first_touches)),
         ("hard faults", count(now.hard_faults)),
         ("soft faults", count(now.soft_faults)),
+        ("hard fault wait", format!("{:.1} s", now.hard_wait_us as f64 / 1e6)),
         ("hard fault latency", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
         ("demand page-ins", format!("{} blocks", now.demand_blocks)),
         ("prefetched", format!("{} blocks", now.prefetched_blocks)),
@@ -97,6 +99,12 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         let _ = writeln!(text, "{what:<20}{value}");
     }
     text
+}
+
+/// What is in memory beside the budget, how much of that is shared, and the most that there was.
+fn beside(now: &Snapshot) -> String {
+    let [all, shared, most] = [now.beside_bytes, now.shared_bytes, now.beside_peak_bytes].map(Size);
+    format!("{all}, of which {shared} shared (at most {most})")
 }
 
 /// A percentile of the latency: under so many microseconds.

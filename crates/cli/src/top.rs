@@ -34,6 +34,7 @@ Keys:
   q quits.
 
 Columns:
+  RESIDENT counts for the budget, BESIDE is memory that does not: shared, executable, stacks.
   HIT% and WASTE% are the shares of prefetched runs that were of use and that were not, DIRTY% the
   share of blocks that had to be written when they left; P50 and P99 how long hard faults took.
 
@@ -150,11 +151,11 @@ impl Top {
 
 const HEAD: &str = concat!(
     "    PID NAME            ",
-    "    BUDGET   RESIDENT  HARD/s  SOFT/s IN MB/s OUT MB/s  HIT% WASTE% DIRTY%      P50      P99\n"
+    "    BUDGET   RESIDENT     BESIDE  HARD/s  SOFT/s IN MB/s OUT MB/s  HIT% WASTE% DIRTY%      P50      P99\n"
 );
 
-/// Characters of a row before the column of prefetch hits, where rows are folded that do not fit.
-const FOLD: usize = 78;
+/// Characters of a row before the column of page-ins, where rows are folded that do not fit.
+const FOLD: usize = 72;
 
 /// Where there are no `rows`, `hidden` says whether there are processes that may not be looked
 /// into.
@@ -211,9 +212,10 @@ fn row(pid: u32, name: &str, now: &Snapshot, rates: Option<&Rates>) -> String {
     let mut row = String::new();
     let _ = writeln!(
         row,
-        "{pid:>7} {name:<15} {:>10} {:>10} {:>7} {:>7} {:>7} {:>8} {:>5} {:>6} {:>6} {:>8} {:>8}",
+        "{pid:>7} {name:<15} {:>10} {:>10} {:>10} {:>7} {:>7} {:>7} {:>8} {:>5} {:>6} {:>6} {:>8} {:>8}",
         Size(now.budget_bytes).to_string(),
         Size(now.resident_bytes).to_string(),
+        Size(now.beside_bytes).to_string(),
         rate(|s| s.hard_faults, 1.0),
         rate(|s| s.soft_faults, 1.0),
         rate(|s| s.page_in_bytes, 1e6),
@@ -291,6 +293,7 @@ mod tests {
         let old = Snapshot { budget_bytes: 4 << 30, ..Snapshot::default() };
         let mut now = Snapshot {
             resident_bytes: 3 << 30,
+            beside_bytes: 64 << 20,
             hard_faults: 200,
             page_in_bytes: 4_000_000,
             prefetched_blocks: 10_000,
@@ -303,16 +306,16 @@ mod tests {
         now.hard_latency_us[7] = 1;
         let row = row(42, "simulation", &now, Some(&Rates { old, seconds: 2.0 }));
         let narrow = frame(std::slice::from_ref(&row), 80, true);
-        let frame = frame(std::slice::from_ref(&row), 116, false);
+        let frame = frame(std::slice::from_ref(&row), 127, false);
         let fields: Vec<_> = row.split_whitespace().collect();
-        let wanted = "42 simulation 4 GiB 3 GiB 100 0 2 0 90 10 25 <128 us <128 us";
+        let wanted = "42 simulation 4 GiB 3 GiB 64 MiB 100 0 2 0 90 10 25 <128 us <128 us";
         assert_eq!(fields.join(" "), wanted, "{frame}");
         let widths: Vec<_> = frame.lines().map(|line| line.chars().count()).collect();
-        assert_eq!(widths, [116, 116], "{frame}");
+        assert_eq!(widths, [127, 127], "{frame}");
         let widths: Vec<_> = narrow.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths, [FOLD; 4], "{narrow}");
         assert_eq!(
-            narrow.split_whitespace().collect::<Vec<_>>()[10..16].join(" "),
+            narrow.split_whitespace().collect::<Vec<_>>()[11..17].join(" "),
             "HIT% WASTE% DIRTY% P50 P99 42"
         );
     }
@@ -322,6 +325,6 @@ mod tests {
         let row = row(1, "x", &Snapshot::default(), None);
         assert!(row.contains(" - "), "{row}");
         assert!(frame(&[], 80, false).contains("no process is paged (start"));
-        assert!(frame(&[], 116, true).contains("that may be looked into"));
+        assert!(frame(&[], 127, true).contains("that may be looked into"));
     }
 }

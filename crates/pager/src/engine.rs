@@ -39,6 +39,7 @@ pub(crate) const CHILDREN: u64 = 4 << TOPIC_SHIFT;
 /// The pause before a transfer is tried again is over.
 const PAUSES: u64 = 5 << TOPIC_SHIFT;
 const STORES: u64 = 6 << TOPIC_SHIFT;
+const SECONDS: u64 = 7 << TOPIC_SHIFT;
 const TOPIC_SHIFT: u32 = 56;
 const NUMBER: u64 = (1 << TOPIC_SHIFT) - 1;
 /// Bits of a store's own token.
@@ -182,6 +183,9 @@ pub(crate) struct Engine {
     pub queue: VecDeque<Fault>,
     pub faults_ready: bool,
     pub requests_ready: bool,
+    /// What tells that a second has passed, if somebody wants to know, and whether one has.
+    pub seconds: Option<Fd>,
+    pub second_passed: bool,
     /// Children that still read this process's slots: the pipe that they hold, the snapshot.
     pub children: Vec<(u32, Fd)>,
     /// Blocks that are touched in no order, by the program's word.
@@ -260,6 +264,8 @@ impl Engine {
             queue: VecDeque::new(),
             faults_ready: false,
             requests_ready: false,
+            seconds: None,
+            second_passed: false,
             children: Vec::new(),
             random: Vec::new(),
             counters: &shared.counters,
@@ -297,6 +303,7 @@ impl Engine {
         if self.carriers.event().is_some() {
             self.arm(CARRIED);
         }
+        self.begin_seconds();
         for index in 0..self.children.len() {
             self.arm(CHILDREN | u64::from(self.children[index].0));
         }
@@ -333,6 +340,9 @@ impl Engine {
             }
             self.read_postponed();
             self.publish();
+            if std::mem::take(&mut self.second_passed) {
+                self.tell_second();
+            }
             if std::mem::take(&mut self.requests_ready) {
                 self.mailbox.event.clear();
                 self.serve_request();
@@ -345,6 +355,21 @@ impl Engine {
             } else if !self.faults_ready {
                 self.sleep();
             }
+        }
+    }
+
+    /// Begins to count seconds, where somebody wants to know. Without a timer nobody is told.
+    fn begin_seconds(&mut self) {
+        if self.options.each_second.is_some() {
+            self.seconds = Fd::each_second().ok();
+            self.arm(SECONDS);
+            self.tell_second();
+        }
+    }
+
+    fn tell_second(&mut self) {
+        if let Some(each_second) = self.options.each_second {
+            each_second(self.counters, self.table.usage.books_bytes() as u64);
         }
     }
 
@@ -414,12 +439,16 @@ impl Engine {
             FAULTS => self.mover.program.raw(),
             REQUESTS => self.mailbox.event.raw(),
             CARRIED => self.carriers.event().expect("there are carriers").raw(),
+            SECONDS => match &self.seconds {
+                Some(timer) => timer.raw(),
+                None => return,
+            },
             _ => match self.children.iter().find(|(id, _)| CHILDREN | u64::from(*id) == tag) {
                 Some((_, fd)) => fd.raw(),
                 None => return,
             },
         };
-        let again = matches!(tag, FAULTS | REQUESTS | CARRIED);
+        let again = matches!(tag, FAULTS | REQUESTS | CARRIED | SECONDS);
         if let Err(error) = self.ring().poll(fd, again, tag) {
             self.stop(&error.to_string());
         }
@@ -482,6 +511,10 @@ impl Engine {
                 }
                 _ => {
                     match (topic, self.carriers.event()) {
+                        (SECONDS, _) => {
+                            self.seconds.iter().for_each(Fd::clear);
+                            self.second_passed = true;
+                        }
                         (FAULTS, _) => self.faults_ready = true,
                         (REQUESTS, _) => self.requests_ready = true,
                         (_, event) => event.into_iter().for_each(Fd::clear),

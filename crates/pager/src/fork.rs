@@ -114,6 +114,8 @@ impl Engine {
         self.postponed.clear();
         self.faults_ready = false;
         self.requests_ready = false;
+        self.second_passed = false;
+        self.seconds = None;
         self.children.clear();
         // A number that a mapped file has left, if there is one.
         if let Some(origin) = self.free_origins.pop() {

@@ -1,6 +1,7 @@
 //! Options of a pager.
 
 use std::path::PathBuf;
+use terapage_stats::Counters;
 
 /// Options of a pager.
 #[derive(Clone, Debug)]
@@ -38,6 +39,9 @@ pub struct Options {
     pub patience_ms: u64,
     /// Do without UFFDIO_MOVE.
     pub copy: bool,
+    /// What the pager's thread calls when it begins, and each second: with the counters, and the
+    /// bytes of books that come out of the budget. It may not wait for the program.
+    pub each_second: Option<fn(&'static Counters, u64)>,
     /// Record the program's block references in this file, with the process's number for each `%p`.
     /// `docs/trace-format.md` tells what is seen. A forked child records nothing.
     pub trace: Option<PathBuf>,
@@ -61,6 +65,7 @@ impl Default for Options {
             bounce_part: 32,
             patience_ms: 30_000,
             copy: false,
+            each_second: None,
             trace: None,
         }
     }

@@ -414,7 +414,9 @@ impl Engine {
         self.installed(&blocks, runs);
         if transfer.since_ns > 0 {
             self.demands -= 1;
-            self.counters.hard_latency.add(self.now() - transfer.since_ns);
+            let waited_ns = self.now() - transfer.since_ns;
+            self.counters.hard_latency.add(waited_ns);
+            Counters::add(&self.counters.hard_wait_us, waited_ns / 1000);
         }
     }
 }

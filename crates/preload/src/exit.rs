@@ -2,13 +2,10 @@
 //! till then.
 
 use crate::arena::ARENA;
-use crate::process;
+use crate::{beside, process, summary};
 use std::ffi::{c_int, c_uint};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use terapage_config::Heap;
 use terapage_sys::{fd, last};
 
 /// The process that the library began in: a child of a fork writes under a name of its own.
@@ -59,43 +56,12 @@ fn finish() {
     {
         terapage_sys::thread::say(&format!("terapage: {error}\n"));
     }
+    beside::look_last();
     write_stats();
-    if let Some(line) = not_kept() {
+    if let Some(line) = beside::last_line() {
         terapage_sys::thread::say(&line);
     }
-}
-
-/// What is promised about the budget beside it: a hundredth, and this much.
-const BESIDE: u64 = 32 << 20;
-
-/// Says so where more is in memory than was promised, since it is not paged.
-fn not_kept() -> Option<String> {
-    let budget = process::settings()?.memory.0;
-    let mut status = [0; 4096];
-    let len = File::open("/proc/thread-self/status").and_then(|mut file| file.read(&mut status)).ok()?;
-    let status = String::from_utf8_lossy(&status[..len]);
-    let (name, anonymous) = (field(&status, "Name:")?, field(&status, "RssAnon:")?);
-    let anonymous = anonymous.strip_suffix(" kB")?.parse::<u64>().ok()? << 10;
-    if anonymous <= budget + budget / 100 + BESIDE {
-        return None;
-    }
-    let paged = ARENA.lock().pager.as_ref().map_or(0, |pager| pager.counters().snapshot().resident_bytes);
-    let heap = match process::settings()?.heap {
-        Heap::All => "",
-        Heap::Large => "objects below 128 KiB (--heap large), ",
-        Heap::Off => "all that malloc gave (--heap off), ",
-    };
-    Some(format!(
-        "terapage: {name}: {} MiB of its memory at the end are not paged, so --memory did not hold ({} MiB): {heap}executable or locked \
-         memory, stacks, mappings for which the arena has no room, or mapped past the C library\n",
-        anonymous.saturating_sub(paged) >> 20,
-        budget >> 20
-    ))
-}
-
-/// A line of `/proc/thread-self/status`.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    summary::finish(ROOT.load(SeqCst) == std::process::id());
 }
 
 /// Where a file goes that each process of a run writes: the first to come has the name itself,
@@ -110,6 +76,18 @@ pub fn with_number(path: &Path) -> PathBuf {
     beside.into()
 }
 
+/// The counters of a process that has had no pager.
+pub fn never_paged() -> terapage_stats::Snapshot {
+    let mut counters = terapage_stats::Snapshot {
+        pid: std::process::id().into(),
+        budget_bytes: process::settings().map_or(0, |settings| settings.memory.0),
+        block_bytes: process::block() as u64,
+        ..Default::default()
+    };
+    beside::fill(&mut counters);
+    counters
+}
+
 fn write_stats() {
     let Some(path) = process::settings().and_then(|settings| settings.stats.as_ref()) else { return };
     let first = FIRST.load(SeqCst) == std::process::id();
@@ -117,12 +95,7 @@ fn write_stats() {
         Some(pager) => pager.counters().snapshot(),
         // It never grew large enough to be paged, and says so, unless another process of the run
         // has more to say.
-        None if ROOT.load(SeqCst) == std::process::id() && !path.exists() => terapage_stats::Snapshot {
-            pid: std::process::id().into(),
-            budget_bytes: process::settings().map_or(0, |settings| settings.memory.0),
-            block_bytes: process::block() as u64,
-            ..Default::default()
-        },
+        None if ROOT.load(SeqCst) == std::process::id() && !path.exists() => never_paged(),
         None => return,
     };
     let Ok(json) = counters.to_json() else { return };

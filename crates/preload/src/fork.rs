@@ -89,6 +89,7 @@ pub fn open() {
 /// As the C library has it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> libc::pid_t {
+    crate::beside::passes_by();
     let signals = thread::block_signals();
     let child = rehearsed_fork();
     thread::restore_signals(&signals);
@@ -329,6 +330,8 @@ unsafe extern "C" fn in_child() {
         arena.set_forkable(false);
         arena.count_in_use();
     }
+    crate::beside::in_child(arena.pager.as_ref().map(|pager| pager.counters()));
+    crate::summary::in_child();
     drop(internal);
     last::is_first();
     after(heaps, &signals);

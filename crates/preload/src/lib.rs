@@ -6,6 +6,7 @@
 //! The library's own allocations come from a heap of its own, which nothing pages.
 
 mod arena;
+mod beside;
 mod callers;
 mod direct;
 mod dlopen;
@@ -30,6 +31,7 @@ mod remap;
 mod sanitizers;
 mod shm;
 mod statics;
+mod summary;
 
 #[global_allocator]
 static GLOBAL: own::Own = own::Own;

@@ -2,7 +2,7 @@
 //! arena; on ranges of the arena the calls do what the kernel would, seen from the program.
 
 use crate::arena::{self, ARENA};
-use crate::{limits, process, set_errno, statics};
+use crate::{beside, limits, process, set_errno, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
@@ -123,6 +123,9 @@ pub unsafe fn map(
         && let Some(at) = ARENA.lock().take(from, PAGE, true)
     {
         return at as *mut c_void;
+    }
+    if fd < 0 || flags & MAP_PRIVATE == 0 {
+        beside::moves(len);
     }
     // SAFETY: the caller's promise.
     unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) }
@@ -282,6 +285,7 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
         if !is_beyond && let Err(error) = leave_static(from, len) {
             return refuse(error.errno());
         }
+        beside::moves(len);
         // SAFETY: the caller's promise.
         return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
     }
@@ -401,6 +405,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
     let kernel = || unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int };
     let of_arena = arena::overlaps(from, len);
     if len == 0 || !(of_arena || statics::meets(from, len) && is_served()) {
+        beside::moves(len);
         return kernel();
     }
     if !from.is_multiple_of(PAGE) {

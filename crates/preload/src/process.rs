@@ -85,6 +85,8 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     let heap = settings.heap;
     SETTINGS.set(settings).ok();
     limits::begin();
+    crate::beside::begin();
+    crate::summary::begin(variable("TERAPAGE_SUMMARY"));
     statics::find(block());
     crate::direct::find();
     thread::find();
@@ -172,6 +174,7 @@ pub fn start_pager() -> Pager {
         threads: settings.threads as usize,
         trace: None,
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
+        each_second: Some(crate::beside::each_second),
         turns: !HIDDEN.get().is_some_and(|hidden| hidden.no_turns),
         soft_per_mille: HIDDEN
             .get()
@@ -207,6 +210,7 @@ pub fn start_pager() -> Pager {
             }),
     };
     let pager = or_fail(pager);
+    crate::beside::is_paged(pager.counters());
     if settings.verbose {
         thread::say(&format!(
             "terapage: paging within {} in blocks of {}\n",

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const FILE_NAME: &str = "terapage-stats";
 
 /// "TERASTA" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x02");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x03");
 
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
@@ -172,6 +172,16 @@ counters! {
     released_bytes,
     /// Bytes read and written through bounce buffers.
     bounced_bytes,
+    /// Microseconds that threads waited for hard faults, all threads together.
+    hard_wait_us,
+    /// Bytes in memory that the budget does not count: private ones, and shared ones.
+    beside_bytes,
+    /// The most that `beside_bytes` was found to be.
+    beside_peak_bytes,
+    /// Bytes of shared memory among `beside_bytes`.
+    shared_bytes,
+    /// The most that `shared_bytes` was found to be.
+    shared_peak_bytes,
 }
 
 impl Counters {
@@ -212,7 +222,7 @@ mod tests {
         let snapshot = Snapshot::from_bytes(&bytes).unwrap();
         assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
-        assert_eq!((snapshot.released_bytes, snapshot.bounced_bytes), (names - 1, names));
+        assert_eq!((snapshot.shared_bytes, snapshot.shared_peak_bytes), (names - 1, names));
         assert_eq!(snapshot.hard_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
     }
 

@@ -27,6 +27,13 @@ pub fn is_ours(fd: RawFd) -> bool {
     place(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
 }
 
+/// Notes a descriptor as the pager's, under the number that it has.
+pub fn note(fd: RawFd) {
+    if let Some((word, bit)) = place(fd) {
+        word.fetch_or(bit, Relaxed);
+    }
+}
+
 /// The pager's descriptors, in order.
 pub fn ours_sorted() -> Vec<RawFd> {
     let words = OURS.iter().zip((0..).step_by(64)).filter(|(word, _)| word.load(Relaxed) != 0);
@@ -118,9 +125,7 @@ impl Fd {
     /// Takes `fd` over: it is moved to a high number and noted as ours.
     pub fn adopt(fd: OwnedFd) -> Result<Fd> {
         let high = move_up(fd)?;
-        if let Some((word, bit)) = place(high.as_raw_fd()) {
-            word.fetch_or(bit, Relaxed);
-        }
+        note(high.as_raw_fd());
         Ok(Fd(high))
     }
 
@@ -131,6 +136,26 @@ impl Fd {
             check("eventfd", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())?;
         // SAFETY: made just now.
         Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })
+    }
+
+    /// A timer that can be read each second from now on (`timerfd`), non-blocking. [`clear`] sets
+    /// it back.
+    ///
+    /// [`clear`]: Fd::clear
+    pub fn each_second() -> Result<Fd> {
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: no memory is touched.
+        let raw =
+            check("timerfd_create", unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }.into())?;
+        // SAFETY: made just now.
+        let timer = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })?;
+        let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+        let times = libc::itimerspec { it_interval: second, it_value: second };
+        // SAFETY: the times are ours to read; the old ones are not asked for.
+        check("timerfd_settime", unsafe {
+            libc::timerfd_settime(timer.raw(), 0, &raw const times, std::ptr::null_mut()).into()
+        })?;
+        Ok(timer)
     }
 
     /// A pipe: its reading and its writing end.

@@ -1,0 +1,454 @@
+//! Memory beside the budget: what the process has in memory and no pager counts. It is private
+//! (executable, stacks, `brk`, mapped past the C library) or shared (MAP_SHARED, memory files,
+//! /dev/shm, System V).
+//!
+//! The kernel knows the sums (`/proc/self/status`), and a look at them costs some 20 us. The
+//! pager's thread looks each second. A process without a pager has no thread of the library's, and
+//! gets none: it looks where the program maps or unmaps much, where it forks, and at its end. So
+//! the most that there was is seen though it was given back before the end.
+
+use crate::arena::ARENA;
+use crate::{exit, process};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use terapage_config::Heap;
+use terapage_stats::Counters;
+use terapage_sys::fd::Fd;
+use terapage_sys::file::Early;
+use terapage_sys::thread;
+
+/// What is promised about the budget: a hundredth more, and so many bytes.
+const PROMISED: u64 = 32 << 20;
+
+/// What may be beside the budget before that is said while the program runs: a tenth, and so many
+/// bytes.
+const UNTOLD: u64 = 8 << 20;
+
+/// Mappings that are smaller are not looked at.
+const LEAST: usize = 64 << 10;
+
+/// A look is due where so many bytes were mapped or unmapped since the last one, and that was so
+/// long ago; or where it was a second ago.
+const STEP: usize = 4 << 20;
+const PAUSE_MS: u64 = 20;
+const LONG_MS: u64 = 1000;
+
+/// What was found by one look, or was the most by all, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Private memory that is neither in frames nor books.
+    pub private: u64,
+    /// Of that, at most: `brk`'s, and locked.
+    pub brk: u64,
+    pub locked: u64,
+    /// Shared memory.
+    pub shared: u64,
+}
+
+impl Beside {
+    pub fn total(&self) -> u64 {
+        self.private + self.shared
+    }
+}
+
+/// The same, for all threads.
+struct Cells {
+    private: AtomicU64,
+    brk: AtomicU64,
+    locked: AtomicU64,
+    shared: AtomicU64,
+}
+
+impl Cells {
+    const fn new() -> Cells {
+        Cells {
+            private: AtomicU64::new(0),
+            brk: AtomicU64::new(0),
+            locked: AtomicU64::new(0),
+            shared: AtomicU64::new(0),
+        }
+    }
+
+    fn set(&self, to: Beside) {
+        self.private.store(to.private, Relaxed);
+        self.brk.store(to.brk, Relaxed);
+        self.locked.store(to.locked, Relaxed);
+        self.shared.store(to.shared, Relaxed);
+    }
+
+    fn get(&self) -> Beside {
+        Beside {
+            private: self.private.load(Relaxed),
+            brk: self.brk.load(Relaxed),
+            locked: self.locked.load(Relaxed),
+            shared: self.shared.load(Relaxed),
+        }
+    }
+}
+
+/// What was found last, the most, the most that was shared; and what a forked child began with.
+static NOW: Cells = Cells::new();
+static MOST: Cells = Cells::new();
+static MOST_SHARED: AtomicU64 = AtomicU64::new(0);
+static BEGAN_WITH: AtomicU64 = AtomicU64::new(0);
+
+/// Whether more was in memory than was promised, at some time; and whether that was said.
+static BROKEN: AtomicBool = AtomicBool::new(false);
+static SAID: AtomicBool = AtomicBool::new(false);
+
+/// Bytes mapped and unmapped since the last look, and when that was.
+static MOVED: AtomicU64 = AtomicU64::new(0);
+static LOOKED_MS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether much was ever mapped or unmapped.
+static HAS_MUCH: AtomicBool = AtomicBool::new(false);
+
+/// The pager's counters, once there is one, and the bytes of its books.
+static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
+static BOOKS: AtomicU64 = AtomicU64::new(0);
+
+/// Where `brk` began.
+static BRK: AtomicU64 = AtomicU64::new(0);
+
+/// What standard error was when the library began: its device and its file.
+static ERRORS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// The file that is read, once it is open, and for which process that is.
+static STATUS: AtomicI32 = AtomicI32::new(-1);
+static STATUS_OF: AtomicU32 = AtomicU32::new(0);
+
+/// Room to read it into, for one thread at a time.
+struct Room {
+    taken: AtomicBool,
+    bytes: UnsafeCell<[u8; 4096]>,
+}
+
+// SAFETY: the bytes are used by who has set `taken`.
+unsafe impl Sync for Room {}
+
+static ROOM: Room = Room { taken: AtomicBool::new(false), bytes: UnsafeCell::new([0; 4096]) };
+
+/// The library begins.
+pub fn begin() {
+    BRK.store(brk(), Relaxed);
+    if let Some([device, file]) = standard_error() {
+        ERRORS[0].store(device, Relaxed);
+        ERRORS[1].store(file, Relaxed);
+    }
+    LOOKED_MS.store(now_ms(), Relaxed);
+}
+
+/// There is a pager, with these counters.
+pub fn is_paged(counters: &'static Counters) {
+    COUNTERS.store(std::ptr::from_ref(counters).cast_mut(), Relaxed);
+}
+
+/// In the child of a fork, the one thread.
+pub fn in_child(counters: Option<&'static Counters>) {
+    ROOM.taken.store(false, Relaxed);
+    COUNTERS.store(
+        counters.map_or(std::ptr::null_mut(), |counters| std::ptr::from_ref(counters).cast_mut()),
+        Relaxed,
+    );
+    BEGAN_WITH.store(NOW.get().total(), Relaxed);
+    MOST.set(NOW.get());
+    MOST_SHARED.store(NOW.get().shared, Relaxed);
+    BROKEN.store(false, Relaxed);
+    MOVED.store(0, Relaxed);
+}
+
+fn counters() -> Option<&'static Counters> {
+    // SAFETY: null, or counters that last as long as the process.
+    unsafe { COUNTERS.load(Relaxed).as_ref() }
+}
+
+/// The pager's thread calls this when it begins, and each second. It waits for nobody.
+pub fn each_second(counters: &'static Counters, books_bytes: u64) {
+    is_paged(counters);
+    BOOKS.store(books_bytes, Relaxed);
+    look();
+    crate::summary::watch(counters);
+}
+
+/// The program maps or unmaps so many bytes that are not paged.
+pub fn moves(len: usize) {
+    if len < LEAST || process::settings().is_none() || thread::is_internal(thread::own_name()) {
+        return;
+    }
+    let moved = MOVED.fetch_add(len as u64, Relaxed) + len as u64;
+    let since_ms = now_ms().saturating_sub(LOOKED_MS.load(Relaxed));
+    let much = moved >= STEP as u64 && (since_ms >= PAUSE_MS || len >= STEP);
+    if much || since_ms >= LONG_MS {
+        HAS_MUCH.fetch_or(much, Relaxed);
+        look();
+    }
+}
+
+/// The program forks, or does something else that takes long anyhow: a look is due if it has ever
+/// mapped much.
+pub fn passes_by() {
+    if HAS_MUCH.load(Relaxed) && process::settings().is_some() {
+        look();
+    }
+}
+
+/// The last look, of which the end says more.
+pub fn look_last() {
+    SAID.store(true, Relaxed);
+    look();
+}
+
+/// Looks, and says what is to be said, if anything. Does nothing where another thread looks just
+/// now.
+pub fn look() {
+    let Some(settings) = process::settings() else { return };
+    if !exit::is_owner() {
+        return;
+    }
+    let budget = settings.memory.0;
+    let counted = counted();
+    if ROOM.taken.swap(true, std::sync::atomic::Ordering::Acquire) {
+        return;
+    }
+    LOOKED_MS.store(now_ms(), Relaxed);
+    MOVED.store(0, Relaxed);
+    // SAFETY: the room is this thread's.
+    let bytes = unsafe { &mut *ROOM.bytes.get() };
+    let len = read_status(bytes);
+    if let Some((name, found, all)) = parse(&bytes[..len], counted) {
+        note(found);
+        if all > budget + budget / 100 + PROMISED {
+            BROKEN.store(true, Relaxed);
+            let is_much = found.total() > BEGAN_WITH.load(Relaxed) + budget / 10 + UNTOLD;
+            if is_much && !SAID.load(Relaxed) {
+                let line = format!(
+                    "terapage: {name}: {} are in memory beside the budget of {} MiB, not paged ({}): --memory does not hold (--enforce limits \
+                     all of it)\n",
+                    mib(found.total()),
+                    budget >> 20,
+                    kinds(&found)
+                );
+                SAID.store(say(&line), Relaxed);
+            }
+        }
+    }
+    ROOM.taken.store(false, std::sync::atomic::Ordering::Release);
+}
+
+/// Bytes in memory that count for the budget, or would if there were a pager.
+fn counted() -> u64 {
+    match counters() {
+        Some(counters) => counters.resident_bytes.load(Relaxed) + BOOKS.load(Relaxed),
+        None => {
+            let arena = ARENA.lock();
+            // Of blocks that are free in part, too: what is given back stays till there is a pager.
+            let rests = arena.ranges.block_bytes - arena.ranges.used_bytes;
+            (arena.in_use() + rests) as u64
+        }
+    }
+}
+
+/// The name, what is beside the budget, and all that is in memory of what a process has to itself
+/// or shares.
+fn parse(status: &[u8], counted: u64) -> Option<(&str, Beside, u64)> {
+    let field = |name: &str| {
+        let at = memchr::memmem::find(status, name.as_bytes())? + name.len();
+        let line = status[at..].split(|&byte| byte == b'\n').next()?;
+        std::str::from_utf8(line).ok().map(str::trim)
+    };
+    let bytes = |name| Some(field(name)?.strip_suffix(" kB")?.parse::<u64>().ok()? << 10);
+    let (anonymous, shared) = (bytes("\nRssAnon:")?, bytes("\nRssShmem:")?);
+    let private = anonymous.saturating_sub(counted);
+    let locked = bytes("\nVmLck:").unwrap_or(0).min(private);
+    let brk = brk().saturating_sub(BRK.load(Relaxed)).min(private);
+    Some((field("Name:")?, Beside { private, brk, locked, shared }, anonymous + shared))
+}
+
+fn note(found: Beside) {
+    NOW.set(found);
+    if found.total() > MOST.get().total() {
+        MOST.set(found);
+    }
+    MOST_SHARED.fetch_max(found.shared, Relaxed);
+    if let Some(counters) = counters() {
+        let most = MOST.get().total();
+        for (counter, value) in [
+            (&counters.beside_bytes, found.total()),
+            (&counters.beside_peak_bytes, most),
+            (&counters.shared_bytes, found.shared),
+            (&counters.shared_peak_bytes, MOST_SHARED.load(Relaxed)),
+        ] {
+            counter.store(value, Relaxed);
+        }
+    }
+}
+
+/// Puts what was found into the counters of a process that has no pager.
+pub fn fill(snapshot: &mut terapage_stats::Snapshot) {
+    snapshot.beside_bytes = NOW.get().total();
+    snapshot.beside_peak_bytes = MOST.get().total();
+    snapshot.shared_bytes = NOW.get().shared;
+    snapshot.shared_peak_bytes = MOST_SHARED.load(Relaxed);
+}
+
+/// What is said at the end: that more was in memory than was promised, since it is not paged. A
+/// forked child does not say it of what it began with.
+pub fn last_line() -> Option<String> {
+    let settings = process::settings()?;
+    let (most, began_with) = (MOST.get(), BEGAN_WITH.load(Relaxed));
+    if !BROKEN.load(Relaxed) || began_with > 0 && most.total() < began_with + UNTOLD {
+        return None;
+    }
+    let comm = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
+    let name = comm.trim_end();
+    let heap = match settings.heap {
+        Heap::All => "",
+        Heap::Large => "; objects below 128 KiB are not paged (--heap large)",
+        Heap::Off => "; what malloc gives is not paged (--heap off)",
+    };
+    Some(format!(
+        "terapage: {name}: {} of its memory at most were not paged, so --memory did not hold ({} MiB): {}{heap}\n",
+        mib(most.total()),
+        settings.memory.0 >> 20,
+        kinds(&most)
+    ))
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+/// What there is, in words.
+fn kinds(what: &Beside) -> String {
+    let rest = what.private.saturating_sub(what.brk + what.locked);
+    let mut parts = Vec::new();
+    for (bytes, kind) in [
+        (what.shared, "shared memory"),
+        (what.brk, "an allocator's by brk"),
+        (what.locked, "locked"),
+        (rest, "executable, stacks, or mapped past the arena"),
+    ] {
+        if bytes >= 1 << 20 {
+            parts.push(format!("{} {kind}", mib(bytes)));
+        }
+    }
+    parts.join(", ")
+}
+
+/// Reads the process's status: how many bytes. Where there is a pager, its thread opens the file,
+/// which stays open: the program may forbid itself to open more. (The process's first thread may
+/// have ended, and tells nothing then.)
+fn read_status(bytes: &mut [u8]) -> usize {
+    const NAME: &std::ffi::CStr = c"/proc/thread-self/status";
+    if counters().is_none() {
+        return Early::open(NAME).map_or(0, |file| file.read_at(bytes, 0));
+    }
+    let me = std::process::id();
+    if STATUS_OF.load(Relaxed) != me {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        // SAFETY: the path ends in a zero byte.
+        let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, NAME.as_ptr(), flags) };
+        if fd < 0 {
+            return 0;
+        }
+        let old = STATUS.load(Relaxed);
+        if old >= 0 {
+            // The parent's: its number stays ours. SAFETY: no memory is touched.
+            unsafe {
+                libc::syscall(libc::SYS_dup3, fd, i64::from(old), libc::O_CLOEXEC);
+                libc::syscall(libc::SYS_close, fd);
+            }
+        } else {
+            // SAFETY: made just now.
+            let fd = unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd as i32) };
+            let Ok(fd) = Fd::adopt(fd) else { return 0 };
+            STATUS.store(std::mem::ManuallyDrop::new(fd).raw(), Relaxed);
+        }
+        STATUS_OF.store(me, Relaxed);
+    }
+    // SAFETY: the kernel writes into the slice.
+    let got = unsafe {
+        libc::syscall(
+            libc::SYS_pread64,
+            i64::from(STATUS.load(Relaxed)),
+            bytes.as_mut_ptr(),
+            bytes.len(),
+            0i64,
+        )
+    };
+    usize::try_from(got).unwrap_or(0)
+}
+
+/// Says a line on standard error while the program runs: only where that takes it at once, since
+/// the pager may not wait for whoever reads there; and only where it is what it was in the
+/// beginning, since a program may have a file of its own under that number.
+pub fn say(line: &str) -> bool {
+    let began = [ERRORS[0].load(Relaxed), ERRORS[1].load(Relaxed)];
+    if standard_error() != Some(began) {
+        return false;
+    }
+    let mut poll = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: one descriptor is polled, without waiting; no signals are changed.
+    let ready = unsafe { libc::syscall(libc::SYS_ppoll, &raw mut poll, 1i64, &raw const now, 0i64, 8i64) };
+    let takes = ready == 1 && poll.revents == libc::POLLOUT;
+    if takes {
+        thread::say(line);
+    }
+    takes
+}
+
+/// The device and the file that standard error is.
+fn standard_error() -> Option<[u64; 2]> {
+    // SAFETY: plain data, for which zeros are a value.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` takes what is there.
+    let done = unsafe { libc::syscall(libc::SYS_fstat, 2i64, &raw mut found) };
+    (done == 0).then_some([found.st_dev, found.st_ino])
+}
+
+/// Where the kernel's heap of the process ends.
+fn brk() -> u64 {
+    // SAFETY: of 0 it only tells.
+    unsafe { libc::syscall(libc::SYS_brk, 0i64) as u64 }
+}
+
+fn now_ms() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` has room.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beside_is_what_nobody_counts() {
+        let status = b"Name:\ta b\nVmLck:\t    2048 kB\nRssAnon:\t  102400 kB\nRssFile:\t 1 kB\nRssShmem:\t  51200 kB\n";
+        let (name, found, all) = parse(status, 60 << 20).unwrap();
+        assert_eq!((name, found.private, found.shared, found.locked), ("a b", 40 << 20, 50 << 20, 2 << 20));
+        assert_eq!(all, 150 << 20);
+        assert_eq!(parse(status, 1 << 40).unwrap().1.total(), 50 << 20);
+        assert!(parse(b"Name:\tx\n", 0).is_none());
+    }
+
+    #[test]
+    fn kinds_are_named_where_there_are_some() {
+        let what = Beside { private: 30 << 20, brk: 10 << 20, locked: 1 << 10, shared: 5 << 20 };
+        let text = kinds(&what);
+        assert!(
+            text.starts_with("5 MiB shared memory, 10 MiB an allocator's by brk, 19 MiB executable"),
+            "{text}"
+        );
+        assert!(!text.contains("locked"), "{text}");
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        let mut bytes = [0; 4096];
+        let len = read_status(&mut bytes);
+        assert!(parse(&bytes[..len], 0).unwrap().1.private > 0);
+    }
+}
