@@ -5,6 +5,7 @@
 
 mod completions;
 mod doctor;
+mod enforce;
 mod library;
 mod manual;
 mod options;
@@ -15,6 +16,7 @@ mod ring;
 mod run;
 mod signals;
 mod stat;
+mod summary;
 mod top;
 mod userfaultfd;
 

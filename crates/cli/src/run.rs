@@ -1,6 +1,8 @@
 //! `terapage run`: hands its process over to the program, with the library loaded into it.
 
-use crate::{OWN_ERROR, complain, library, options::Options, program, ring, signals, userfaultfd};
+use crate::{
+    OWN_ERROR, complain, enforce, library, options::Options, program, ring, signals, summary, userfaultfd,
+};
 use anyhow::Context;
 use anyhow::bail;
 use clap::Args;
@@ -30,12 +32,35 @@ Exit status:
 pub struct Run {
     #[command(flatten)]
     options: Options,
+    /// Limit all memory of the program and its children, by a cgroup: to the budget, 1 % and 64
+    /// MiB, or to SIZE. What needs more is killed by the kernel
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    enforce: Option<String>,
+    /// Say at the end, on standard error, what the run has used, and what would help
+    #[arg(long)]
+    summary: bool,
     /// The program to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
 impl Run {
+    /// The limit that `--enforce` asks for, if it is there.
+    fn limit(&self, budget: Size) -> anyhow::Result<Option<Size>> {
+        let limit = match self.enforce.as_deref() {
+            None => return Ok(None),
+            Some("") => enforce::limit_of(budget),
+            Some(size) => size.parse().context("--enforce")?,
+        };
+        if limit < budget {
+            bail!(
+                "--enforce: {limit} is less than --memory, {budget} (the least that makes sense: {})",
+                enforce::limit_of(budget)
+            );
+        }
+        Ok(Some(limit))
+    }
+
     /// Returns only where the program could not be started.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let settings = self.options.settings()?;
@@ -71,6 +96,7 @@ impl Run {
             complain(&format!("warning: {shown} is {what}: it runs, but its memory is not paged"));
         }
 
+        let cage = self.limit(settings.memory)?.map(enforce::Cage::make).transpose()?;
         // What an earlier run wrote would be taken for this one's.
         for file in [&settings.stats, &settings.trace].into_iter().flatten().filter(|file| file.is_file()) {
             std::fs::remove_file(file).with_context(|| format!("{} cannot be replaced", file.display()))?;
@@ -82,7 +108,12 @@ impl Run {
             command.env_remove(key.variable);
         }
         command.envs(settings.to_variables()).env("TERAPAGE_ROOT", std::process::id().to_string());
+        command.env_remove(summary::VARIABLE);
+        if self.summary {
+            command.env(summary::VARIABLE, summary::prepare()?);
+        }
         signals::keep(&mut command);
+        cage.map(enforce::Cage::enter).transpose()?;
         let error = command.exec();
         complain(&match error.raw_os_error() {
             // The program itself was found.

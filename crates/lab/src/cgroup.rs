@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
+/// Which interface the memory controller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+pub enum Version {
+    /// A hierarchy of its own.
     One,
+    /// One hierarchy for all controllers.
     Two,
 }
 
@@ -81,13 +84,23 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The directory to make the cgroup in.
-fn parent() -> io::Result<(Version, PathBuf)> {
+/// The directory to make a memory cgroup in.
+///
+/// # Errors
+/// There is none; what to do about it.
+pub fn parent() -> io::Result<(Version, PathBuf)> {
+    let (version, directory, top) = own()?;
+    choose(version, &directory, &top).map(|parent| (version, parent))
+}
+
+/// The calling process's own directory, and where that hierarchy is mounted.
+///
+/// # Errors
+/// No hierarchy with the memory controller is mounted.
+pub fn own() -> io::Result<(Version, PathBuf, PathBuf)> {
     let own = fs::read_to_string("/proc/self/cgroup")?;
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let (version, directory, top) =
-        locate(&own, &mounts).ok_or_else(|| io::Error::other("no memory cgroup is mounted"))?;
-    choose(version, &directory, &top).map(|parent| (version, parent))
+    locate(&own, &mounts).ok_or_else(|| io::Error::other("no memory cgroup is mounted"))
 }
 
 /// The nearest of `directory` and those above it, up to `top`, that can have a child with a memory

@@ -3,7 +3,7 @@
 //! Each runs the same program in memory, on the kernel's swap, on a mapped file and on Terapage,
 //! in turns, beside what fio gets out of the device, and holds the figures against targets.
 
-mod cgroup;
+pub mod cgroup;
 mod fio;
 mod janitor;
 mod optimum;

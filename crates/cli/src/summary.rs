@@ -1,0 +1,35 @@
+//! `terapage run --summary`: what the library needs to sum up a run at its end.
+
+use anyhow::Context;
+use std::os::fd::{AsRawFd, IntoRawFd};
+
+/// Tells the library: who has the memory file in which processes leave their numbers, under which
+/// number, and when the run began.
+pub const VARIABLE: &str = "TERAPAGE_SUMMARY";
+
+/// Numbers from here on are out of most programs' way.
+const HIGH: i32 = 600;
+
+/// Makes the memory file, which the program and its children inherit, and says what the variable is
+/// to hold.
+pub fn prepare() -> anyhow::Result<String> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    let file = rustix::fs::memfd_create(c"terapage-summary", flags).context("--summary: memfd_create")?;
+    let low = file.as_raw_fd();
+    let inherited = [HIGH, 64, 16, 3].into_iter().find_map(|least| {
+        // SAFETY: no memory is touched.
+        let fd = unsafe { libc::fcntl(low, libc::F_DUPFD, least) };
+        (fd >= 0).then_some(fd)
+    });
+    // Without a higher number it has the one that it has.
+    let number = inherited.unwrap_or_else(|| {
+        // SAFETY: no memory is touched.
+        unsafe { libc::fcntl(low, libc::F_SETFD, 0) };
+        file.into_raw_fd()
+    });
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` has room.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    Ok(format!("{}:{number}:{now_ns}", std::process::id()))
+}
