@@ -262,7 +262,10 @@ impl Bench {
             if !budget.spin {
                 command.env("TERAPAGE_SPIN_US", "0");
             }
-            command.args(["run", "--memory", &budget.bytes.to_string()]).arg("--store").arg(&self.store);
+            command
+                .args(["run", "--require", "--memory", &budget.bytes.to_string()])
+                .arg("--store")
+                .arg(&self.store);
             command.args([
                 "--block",
                 &self.block_bytes.to_string(),

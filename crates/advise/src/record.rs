@@ -198,7 +198,14 @@ impl Program {
         let soft_per_mille = 1000 - (window * 1000 / budget).clamp(1, 900);
         let mut command = Command::new(&self.terapage);
         command.env("TERAPAGE_START_BYTES", "0").env("TERAPAGE_SOFT_PER_MILLE", soft_per_mille.to_string());
-        command.args(["run", "--memory", &budget.to_string(), "--block", &self.block_bytes.to_string()]);
+        command.args([
+            "run",
+            "--require",
+            "--memory",
+            &budget.to_string(),
+            "--block",
+            &self.block_bytes.to_string(),
+        ]);
         command.args(["--policy", RECORDING_POLICY, "--prefetch", "off", "--store"]).arg(&self.store);
         command.arg("--trace").arg(trace).arg("--").args(&self.command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.try_clone()?);

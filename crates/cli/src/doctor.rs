@@ -1,6 +1,8 @@
 //! `terapage doctor`: whether paging can work here, and what to do where it cannot.
 
-use crate::{library, options::Options, print, ring, userfaultfd};
+use crate::forecast::forecast;
+use crate::userfaultfd::{self, Refusal};
+use crate::{library, options::Options, print, ring};
 use clap::{Args, ValueHint};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
@@ -18,10 +20,11 @@ use terapage_config::{Settings, Size, StoreSpec, memory_bytes};
 Examples:
   terapage doctor
   terapage doctor --store /mnt/nvme0
+  terapage doctor -- java -XX:+UseZGC -jar server.jar
   terapage doctor --json | jq '.checks[] | select(.status != \"ok\")'
 
 Exit status:
-  0 where paging can work, 1 where it cannot.")]
+  0 where paging can work, for PROGRAM too; 1 where it cannot.")]
 pub struct Doctor {
     /// Check this store instead of the configured one
     #[arg(short, long, value_name = "[file:]PATH", value_hint = ValueHint::AnyPath)]
@@ -29,6 +32,9 @@ pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// A program and its arguments: says what of it will be paged, and does not run it
+    #[arg(last = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
 }
 
 /// How a check went.
@@ -53,7 +59,7 @@ impl Status {
 }
 
 /// One thing that was looked at.
-struct Check {
+pub struct Check {
     name: &'static str,
     status: Status,
     /// What was found, one line.
@@ -63,16 +69,25 @@ struct Check {
 }
 
 impl Check {
-    fn ok(name: &'static str, found: impl Into<String>) -> Check {
+    /// All is well.
+    pub fn ok(name: &'static str, found: impl Into<String>) -> Check {
         Check { name, status: Status::Ok, found: found.into(), fix: None }
     }
 
-    fn warning(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+    /// Something is less than it could be.
+    pub fn warning(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
         Check { name, status: Status::Warning, found: found.into(), fix: Some(fix.into()) }
     }
 
-    fn failure(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+    /// Paging cannot work.
+    pub fn failure(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
         Check { name, status: Status::Failure, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    /// What was found.
+    #[cfg(test)]
+    pub fn found(&self) -> &str {
+        &self.found
     }
 }
 
@@ -120,6 +135,7 @@ impl Doctor {
             Ok(path) => Check::ok("library", path.display().to_string()),
             Err(error) => Check::of("library", &format!("{error:#}"), "install terapage again"),
         });
+        checks.extend(forecast(&self.command));
         let works = checks.iter().all(|check| check.status != Status::Failure);
         print(&if self.json { to_json(&checks, works) } else { to_text(&checks, works) })?;
         Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -161,7 +177,10 @@ fn faults() -> Vec<Check> {
             };
             vec![Check::ok("userfaultfd", "page faults can be handled, the kernel's own too"), moves]
         }
-        Err(refusal) => vec![Check::failure("userfaultfd", refusal.what(), refusal.fix())],
+        Err(refusal) => {
+            let fix = if matches!(refusal, Refusal::Permission) { userfaultfd::WAYS } else { refusal.fix() };
+            vec![Check::failure("userfaultfd", refusal.what(), fix)]
+        }
     }
 }
 

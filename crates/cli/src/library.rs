@@ -65,6 +65,15 @@ pub fn preload(library: &Path, present: Option<&OsStr>) -> anyhow::Result<OsStri
     Ok(OsString::from_vec(all))
 }
 
+/// `LD_PRELOAD` without the library; `None` where nothing is left.
+pub fn without(library: &Path, present: Option<&OsStr>) -> Option<OsString> {
+    let name = library.file_name()?.as_bytes();
+    let is_other = |other: &&[u8]| !other.is_empty() && other.rsplit(|&b| b == b'/').next() != Some(name);
+    let others = present?.as_bytes().split(|b| b": ".contains(b)).filter(is_other);
+    let others = others.collect::<Vec<_>>().join(&b':');
+    (!others.is_empty()).then(|| OsString::from_vec(others))
+}
+
 /// `ASAN_OPTIONS` so that AddressSanitizer runs with a library loaded before its own; what is there
 /// already wins.
 pub fn sanitizer_options(present: Option<&OsStr>) -> OsString {
@@ -100,5 +109,8 @@ mod tests {
         assert_eq!(with(Some("a.so b.so")), "/l/t.so:a.so:b.so");
         assert_eq!(with(Some("a.so:/l/t.so")), "/l/t.so:a.so");
         assert!(preload(Path::new("/my libs/t.so"), None).is_err());
+        let without = |present: Option<&str>| without(Path::new("/l/t.so"), present.map(OsStr::new));
+        assert_eq!(without(Some("a.so /other/t.so:b.so")), Some("a.so:b.so".into()));
+        assert_eq!((without(Some("/l/t.so")), without(Some("")), without(None)), (None, None, None));
     }
 }

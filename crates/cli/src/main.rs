@@ -6,6 +6,7 @@
 mod completions;
 mod doctor;
 mod enforce;
+mod forecast;
 mod library;
 mod manual;
 mod options;

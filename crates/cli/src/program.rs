@@ -1,12 +1,11 @@
 //! The program to run: where it is, and whether it can be paged.
 
 use rustix::fs::{Access, access};
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::ffi::{CString, OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use terapage_sys::executable::{self, Why};
 
 /// Why a program cannot be run.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,72 +42,15 @@ pub fn find(program: &OsStr, path: Option<OsString>) -> Result<PathBuf, Missing>
     Err(missing)
 }
 
-/// Why the memory of the program at `path` could not be paged, if that can be seen. A script is
-/// judged by its interpreter.
-pub fn cannot_be_paged(path: &Path) -> Option<&'static str> {
-    let mut path = path.to_owned();
-    for _ in 0..4 {
-        let file = File::open(&path).ok()?;
-        let mut head = Vec::new();
-        (&file).take(256).read_to_end(&mut head).ok()?;
-        match interpreter(&head) {
-            Some(interpreter) => path = interpreter,
-            None => return unpageable(&head, &file).or_else(|| privileged(&path, &file)),
-        }
-    }
-    None
-}
-
-/// The interpreter that the first line of a script names.
-fn interpreter(head: &[u8]) -> Option<PathBuf> {
-    let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?.trim_ascii();
-    let path = line.split(|b| b" \t".contains(b)).next()?;
-    (!path.is_empty()).then(|| OsStr::from_bytes(path).into())
-}
-
-/// What of an executable's format keeps the library out.
-fn unpageable(head: &[u8], file: &File) -> Option<&'static str> {
-    if !head.starts_with(b"\x7fELF") {
-        return None;
-    }
-    match head.get(4) {
-        Some(1) => return Some("a 32-bit executable"),
-        Some(2) => {}
-        _ => return None,
-    }
-    let little = head.get(5) == Some(&1);
-    (little && !has_interpreter(head, file)?).then_some("a static executable")
-}
-
-/// Whether a 64-bit little-endian ELF file asks for the dynamic loader.
-fn has_interpreter(head: &[u8], file: &File) -> Option<bool> {
-    const PT_INTERP: u32 = 3;
-    let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
-    let table = u64::from_le_bytes(head.get(32..40)?.try_into().ok()?);
-    let (size, count) = (u64::from(half(54)?), u64::from(half(56)?));
-    for i in 0..count {
-        let mut kind = [0; 4];
-        file.read_exact_at(&mut kind, table.checked_add(i * size)?).ok()?;
-        if u32::from_le_bytes(kind) == PT_INTERP {
-            return Some(true);
-        }
-    }
-    Some(false)
-}
-
-/// Whether the loader will not load foreign libraries because the program gains rights.
-fn privileged(path: &Path, file: &File) -> Option<&'static str> {
-    let found = file.metadata().ok()?;
-    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
-    if found.mode() & libc::S_ISUID != 0 && found.uid() != user.as_raw() {
-        return Some("a set-user-id executable");
-    }
-    if found.mode() & libc::S_ISGID != 0 && found.gid() != group.as_raw() {
-        return Some("a set-group-id executable");
-    }
-    let mut value = [0u8; 64];
-    let capable = rustix::fs::getxattr(path, "security.capability", &mut value).is_ok();
-    (capable && !user.is_root()).then_some("an executable with file capabilities")
+/// Why the memory of the program at `path` could not be paged, if that can be seen, with the files
+/// by which that is judged: a script's interpreter, too.
+pub fn judge(path: &Path) -> (Option<Why>, Vec<PathBuf>) {
+    let mut files = Vec::new();
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return (None, files) };
+    let why = executable::cannot_be_paged(&path, &mut |file| {
+        files.push(OsStr::from_bytes(file.to_bytes()).into());
+    });
+    (why, files)
 }
 
 #[cfg(test)]
@@ -121,17 +63,6 @@ mod tests {
         std::fs::write(&path, bytes).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         path
-    }
-
-    /// An ELF file with one program header of kind `kind`.
-    fn elf(class: u8, kind: u32) -> Vec<u8> {
-        let mut bytes = vec![0; 64 + 56];
-        bytes[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1, 1]);
-        bytes[32] = 64;
-        bytes[54] = 56;
-        bytes[56] = 1;
-        bytes[64..68].copy_from_slice(&kind.to_le_bytes());
-        bytes
     }
 
     #[test]
@@ -152,19 +83,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_paged_is_told() {
+    fn a_script_is_judged_with_its_interpreter() {
         let here = tempfile::tempdir().unwrap();
-        let judge = |bytes: &[u8]| cannot_be_paged(&write(here.path(), "program", bytes));
-        assert_eq!(judge(&elf(2, 3)), None);
-        assert_eq!(judge(&elf(2, 1)), Some("a static executable"));
-        assert_eq!(judge(&elf(1, 3)), Some("a 32-bit executable"));
-        assert_eq!(judge(b"\x7fELF\x02\x01"), None);
-        assert_eq!(judge(b"echo"), None);
-        let interpreter = write(here.path(), "interpreter", &elf(2, 1));
-        let script = format!("#! {} -x\necho\n", interpreter.display());
-        assert_eq!(judge(script.as_bytes()), Some("a static executable"));
-        let itself = here.path().join("program");
-        assert_eq!(judge(format!("#!{}\n", itself.display()).as_bytes()), None);
-        assert_eq!(cannot_be_paged(Path::new("/nonexistent")), None);
+        let script = write(here.path(), "script", b"#!/no/such/interpreter\n");
+        assert_eq!(judge(&script), (None, vec![script, "/no/such/interpreter".into()]));
     }
 }

@@ -8,8 +8,10 @@ use anyhow::bail;
 use clap::Args;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use terapage_config::{KEYS, Size, memory_bytes};
+use terapage_config::{KEYS, Settings, Size, memory_bytes};
+use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
 
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -39,6 +41,9 @@ pub struct Run {
     /// Say at the end, on standard error, what the run has used, and what would help
     #[arg(long)]
     summary: bool,
+    /// Refuse with status 125 what would run and not be paged
+    #[arg(long)]
+    require: bool,
     /// The program to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -84,16 +89,14 @@ impl Run {
                 return Ok(ExitCode::from(NOT_EXECUTABLE));
             }
         };
-        if let Err(refusal) = userfaultfd::features() {
-            bail!("{} (try: {})", refusal.what(), refusal.fix());
-        }
-        if let Some(refusal) = ring::forbidden() {
-            bail!("{} (try: {})", refusal.what, refusal.fix);
-        }
         let library = library::find()?;
         let preload = library::preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
-        if let Some(what) = program::cannot_be_paged(&path) {
-            complain(&format!("warning: {shown} is {what}: it runs, but its memory is not paged"));
+        let unpaged = unpaged(&path, &shown.to_string());
+        if let Some(unpaged) = &unpaged {
+            if self.require {
+                bail!("{} (without --require it runs)", unpaged.why);
+            }
+            complain(&format!("warning: {}", unpaged.why));
         }
 
         let cage = self.limit(settings.memory)?.map(enforce::Cage::make).transpose()?;
@@ -102,15 +105,18 @@ impl Run {
             std::fs::remove_file(file).with_context(|| format!("{} cannot be replaced", file.display()))?;
         }
         let mut command = Command::new(&path);
-        command.arg0(name).args(arguments).env("LD_PRELOAD", preload);
-        command.env("ASAN_OPTIONS", library::sanitizer_options(std::env::var_os("ASAN_OPTIONS").as_deref()));
+        command.arg0(name).args(arguments).env_remove("TERAPAGE");
         for key in KEYS {
             command.env_remove(key.variable);
         }
-        command.envs(settings.to_variables()).env("TERAPAGE_ROOT", std::process::id().to_string());
         command.env_remove(summary::VARIABLE);
-        if self.summary {
-            command.env(summary::VARIABLE, summary::prepare()?);
+        if unpaged.is_some_and(|unpaged| unpaged.bars_library) {
+            without_library(&mut command, &library);
+        } else {
+            with_library(&mut command, &settings, preload);
+            if self.summary {
+                command.env(summary::VARIABLE, summary::prepare()?);
+            }
         }
         signals::keep(&mut command);
         cage.map(enforce::Cage::enter).transpose()?;
@@ -128,4 +134,55 @@ impl Run {
             _ => OWN_ERROR,
         }))
     }
+}
+
+/// Why a program is not paged.
+struct Unpaged {
+    /// A line.
+    why: String,
+    /// Neither it nor what it starts can use the library.
+    bars_library: bool,
+}
+
+/// Why the program at `path`, called `shown`, could not be paged, as far as that is known before it
+/// begins.
+fn unpaged(path: &Path, shown: &str) -> Option<Unpaged> {
+    let right = userfaultfd::features().err().map(|refusal| (refusal.what(), refusal.fix()));
+    let right = right.or_else(|| ring::forbidden().map(|refusal| (refusal.what, refusal.fix)));
+    if let Some((what, fix)) = right {
+        let why = format!("{shown} runs, but its memory is not paged: {what} (try: {fix})");
+        return Some(Unpaged { why, bars_library: true });
+    }
+    let (why, files) = program::judge(path);
+    let (why, judged) = (why?, files.last()?);
+    let why_not = match files.len() {
+        1 => format!("{shown} is {why}: it runs, but its memory is not paged"),
+        _ => format!(
+            "{shown}, whose interpreter {} is {why}, runs, but its memory is not paged",
+            judged.display()
+        ),
+    };
+    Some(Unpaged { why: why_not, bars_library: why.bars_library() })
+}
+
+/// The environment of a program that is paged.
+fn with_library(command: &mut Command, settings: &Settings, preload: OsString) {
+    command.env("LD_PRELOAD", preload);
+    command.env("ASAN_OPTIONS", library::sanitizer_options(std::env::var_os("ASAN_OPTIONS").as_deref()));
+    command.envs(settings.to_variables()).env("TERAPAGE_ROOT", std::process::id().to_string());
+    // For those who give up the rights of now: what is open stays open.
+    match userfaultfd::handed().or_else(hand_on) {
+        Some(handed) => command.env(DEVICE_VARIABLE, handed.to_string()),
+        None => command.env_remove(DEVICE_VARIABLE),
+    };
+}
+
+/// The environment of a program that cannot be. `TERAPAGE=off`: where this command is paged itself,
+/// what executes the program would put the library back.
+fn without_library(command: &mut Command, library: &Path) {
+    match library::without(library, std::env::var_os("LD_PRELOAD").as_deref()) {
+        Some(others) => command.env("LD_PRELOAD", others),
+        None => command.env_remove("LD_PRELOAD"),
+    };
+    command.env_remove(DEVICE_VARIABLE).env("TERAPAGE", "off");
 }

@@ -4,6 +4,7 @@ use linux::{IOC_NEW, UFFD_API, UFFDIO_API, UffdioApi};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use terapage_sys::userfaultfd::{DEVICE_VARIABLE, Handed};
 
 /// Why they cannot.
 pub enum Refusal {
@@ -28,12 +29,24 @@ impl Refusal {
     /// What mends it.
     pub fn fix(&self) -> &'static str {
         match self {
-            Refusal::Permission => "sudo sysctl vm.unprivileged_userfaultfd=1",
+            Refusal::Permission => {
+                "give a group the device /dev/userfaultfd, or the program CAP_SYS_PTRACE: terapage doctor says how"
+            }
             Refusal::Missing => "give the container the device: docker run --device /dev/userfaultfd ...",
             Refusal::Other(_) => "sudo chmod a+rw /dev/userfaultfd",
         }
     }
 }
+
+/// The ways to the right, the gentlest first.
+pub const WAYS: &str = "\
+    for a group, by a rule of udev: sudo groupadd -r userfaultfd; sudo usermod -aG userfaultfd $USER; \
+    echo 'KERNEL==\"userfaultfd\", GROUP=\"userfaultfd\", MODE=\"0660\"' | \
+    sudo tee /etc/udev/rules.d/70-userfaultfd.rules; sudo udevadm control --reload; \
+    sudo udevadm trigger /dev/userfaultfd; log in again. \
+    For one program: CAP_SYS_PTRACE, as in AmbientCapabilities=CAP_SYS_PTRACE of a systemd unit, or \
+    sudo setpriv --reuid $USER --init-groups --inh-caps +sys_ptrace --ambient-caps +sys_ptrace terapage run ... \
+    For everybody: sudo sysctl vm.unprivileged_userfaultfd=1";
 
 /// The kernel's `UFFD_FEATURE_MOVE`.
 pub const FEATURE_MOVE: u64 = 1 << 16;
@@ -65,7 +78,20 @@ pub fn features() -> Result<u64, Refusal> {
     if rc == 0 { Ok(api.features) } else { Err(Refusal::Other(io::Error::last_os_error())) }
 }
 
+/// What a `terapage run` that this one runs in has handed on.
+pub fn handed() -> Option<Handed> {
+    std::env::var(DEVICE_VARIABLE).ok()?.parse().ok().filter(Handed::is_there)
+}
+
 fn open() -> Result<OwnedFd, Refusal> {
+    if let Some(handed) = handed() {
+        // SAFETY: this call takes flags by value and no memory.
+        let fd = unsafe { libc::ioctl(handed.number(), IOC_NEW, libc::O_CLOEXEC) };
+        if fd >= 0 {
+            // SAFETY: the kernel just gave this descriptor, and nothing else owns it.
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
     if let Ok(device) = File::options().read(true).write(true).open("/dev/userfaultfd") {
         // SAFETY: this call takes flags by value and no memory.
         let fd = unsafe { libc::ioctl(device.as_raw_fd(), IOC_NEW, libc::O_CLOEXEC) };

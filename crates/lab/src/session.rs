@@ -356,7 +356,8 @@ impl Session {
             Ok(stats) => stats,
             Err(error) => return Ok(failed(Contender::Terapage, error.to_string())),
         };
-        let mut all: Vec<OsString> = vec!["run".into(), "--memory".into(), limits.memory.to_string().into()];
+        let mut all: Vec<OsString> =
+            vec!["run".into(), "--require".into(), "--memory".into(), limits.memory.to_string().into()];
         all.extend(["--store".into(), self.directory.clone().into()]);
         // The figures are Terapage's, not those of somebody's configuration file. Variables are
         // named in the report.

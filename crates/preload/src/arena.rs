@@ -194,7 +194,7 @@ impl Arena {
         self.count_in_use();
     }
 
-    /// Starts the pager.
+    /// Starts the pager, if this process may have one.
     pub fn start(&mut self) {
         self.start_at = usize::MAX;
         let _internal = thread::Internal::enter();
@@ -202,6 +202,7 @@ impl Arena {
         let room = Room::make();
         let pager = process::start_pager();
         drop(room);
+        let Some(pager) = pager else { return };
         // The arena comes last: blocks are numbered in this order, and policies keep arrays by
         // number.
         for (start, len) in statics::ranges() {

@@ -220,7 +220,7 @@ pub fn look() {
         if all > budget + budget / 100 + PROMISED {
             BROKEN.store(true, Relaxed);
             let is_much = found.total() > BEGAN_WITH.load(Relaxed) + budget / 10 + UNTOLD;
-            if is_much && !SAID.load(Relaxed) {
+            if is_much && !SAID.load(Relaxed) && !process::goes_unpaged() {
                 let line = format!(
                     "terapage: {name}: {} are in memory beside the budget of {} MiB, not paged ({}): --memory does not hold (--enforce limits \
                      all of it)\n",
@@ -295,6 +295,10 @@ pub fn fill(snapshot: &mut terapage_stats::Snapshot) {
 /// forked child does not say it of what it began with.
 pub fn last_line() -> Option<String> {
     let settings = process::settings()?;
+    // That it is not paged at all was said when it was found.
+    if process::goes_unpaged() {
+        return None;
+    }
     let (most, began_with) = (MOST.get(), BEGAN_WITH.load(Relaxed));
     if !BROKEN.load(Relaxed) || began_with > 0 && most.total() < began_with + UNTOLD {
         return None;

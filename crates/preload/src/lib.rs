@@ -10,6 +10,7 @@ mod beside;
 mod callers;
 mod direct;
 mod dlopen;
+mod exec;
 mod exit;
 mod fork;
 mod heap;

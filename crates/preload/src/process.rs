@@ -4,10 +4,12 @@ use crate::{arena, exit, heap, limits, sanitizers, statics};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Settings, Size};
 use terapage_pager::{Options, Pager};
 use terapage_sys::fd::Room;
-use terapage_sys::{last, thread};
+use terapage_sys::userfaultfd::{self, DEVICE_VARIABLE, Kind, Userfaultfd};
+use terapage_sys::{last, ring, thread};
 
 /// A block where `--block auto` leaves the choice: large enough that a scan runs at the device's
 /// speed, with neighbours moved together; small enough for random touches.
@@ -37,25 +39,17 @@ static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 
 extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
     crate::dlopen::find();
+    crate::exec::find();
     crate::fork::find();
     crate::mutexes::find();
     let variable = |name: &str| -> Option<OsString> {
-        let mut at = environment;
         // SAFETY: the environment is an array of texts that ends in a null pointer.
-        unsafe {
-            while !at.is_null() && !(*at).is_null() {
-                let entry = CStr::from_ptr(*at).to_bytes();
-                if let Some(value) =
-                    entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
-                {
-                    return Some(OsStr::from_bytes(value).to_owned());
-                }
-                at = at.add(1);
-            }
-        }
-        None
+        unsafe { crate::exec::texts(environment) }.find_map(|entry| {
+            let value = entry.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(OsStr::from_bytes(value).to_owned())
+        })
     };
-    if variable("TERAPAGE_MEMORY").is_none() {
+    if variable("TERAPAGE_MEMORY").is_none() || variable("TERAPAGE").is_some_and(|value| value == "off") {
         stand_back();
         return;
     }
@@ -84,6 +78,13 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     }
     let heap = settings.heap;
     SETTINGS.set(settings).ok();
+    // SAFETY: as above.
+    crate::exec::open(
+        unsafe { crate::exec::texts(environment) }.filter(is_setting).map(CStr::to_owned).collect(),
+    );
+    if let Some(handed) = variable(DEVICE_VARIABLE).and_then(|value| value.to_str()?.parse().ok()) {
+        userfaultfd::take(handed);
+    }
     limits::begin();
     crate::beside::begin();
     crate::summary::begin(variable("TERAPAGE_SUMMARY"));
@@ -111,6 +112,11 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         arena.start();
     }
     arena.start_if_due();
+}
+
+/// Whether a text of the environment is a setting of the library's.
+fn is_setting(text: &&CStr) -> bool {
+    text.to_bytes().starts_with(b"TERAPAGE_")
 }
 
 /// Leaves the process as it would be.
@@ -153,8 +159,55 @@ fn is_of_trace(error: &terapage_pager::Error) -> bool {
     matches!(error, terapage_pager::Error::Trace { .. })
 }
 
-/// Starts the pager, as the settings say.
-pub fn start_pager() -> Pager {
+/// The process has not the rights to page, and goes on without.
+static GOES_UNPAGED: AtomicBool = AtomicBool::new(false);
+
+/// Whether it was said that this process is not paged after all.
+pub fn goes_unpaged() -> bool {
+    GOES_UNPAGED.load(Relaxed)
+}
+
+/// Which right to page this process lacks: its user is not the one that `terapage run` was, or it
+/// has been confined since.
+fn lacking_right() -> Option<String> {
+    if let Err(error) = Userfaultfd::open(Kind::Waiting)
+        && error.is_forbidden()
+    {
+        return Some(format!("it may not handle page faults ({error})"));
+    }
+    ring::forbidden().map(|error| format!("it may have no ring of io_uring ({error})"))
+}
+
+/// Whether a pager could not start because its store is not for this process to open.
+fn is_shut_out(error: &terapage_pager::Error) -> bool {
+    match error {
+        terapage_pager::Error::Store(terapage_store::Error::System { source, .. }) => {
+            source.is_forbidden() || matches!(source.errno(), libc::EROFS | libc::ENOENT | libc::ENOTDIR)
+        }
+        _ => false,
+    }
+}
+
+/// The process goes on, and is not paged.
+fn go_unpaged(why: &str) {
+    GOES_UNPAGED.store(true, Relaxed);
+    // SAFETY: the name is a text that the C library made at the start.
+    let name = unsafe { CStr::from_ptr(program_invocation_short_name) }.to_string_lossy();
+    thread::say(&format!(
+        "terapage: {name} goes on, but its memory is not paged: {why} (terapage doctor says what mends that)\n"
+    ));
+}
+
+unsafe extern "C" {
+    static program_invocation_short_name: *const c_char;
+}
+
+/// Starts the pager, as the settings say; `None` where this process has not the rights to, which is
+/// said once.
+pub fn start_pager() -> Option<Pager> {
+    if goes_unpaged() {
+        return None;
+    }
     let Some(settings) = settings() else { fail("paging before the start") };
     let block = block();
     let frames = budget() / block;
@@ -164,6 +217,10 @@ pub fn start_pager() -> Pager {
             settings.memory,
             Size(block as u64)
         ));
+    }
+    if let Some(why) = lacking_right() {
+        go_unpaged(&why);
+        return None;
     }
     let options = Options {
         block,
@@ -209,7 +266,13 @@ pub fn start_pager() -> Pager {
                 start(None)
             }),
     };
-    let pager = or_fail(pager);
+    let pager = match pager {
+        Err(error) if is_shut_out(&error) => {
+            go_unpaged(&format!("{error}"));
+            return None;
+        }
+        other => or_fail(other),
+    };
     crate::beside::is_paged(pager.counters());
     if settings.verbose {
         thread::say(&format!(
@@ -218,5 +281,5 @@ pub fn start_pager() -> Pager {
             Size(block as u64)
         ));
     }
-    pager
+    Some(pager)
 }

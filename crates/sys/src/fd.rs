@@ -129,6 +129,14 @@ impl Fd {
         Ok(Fd(high))
     }
 
+    /// Takes `fd` over under the number that it has, and as it is on exec: others know it by that.
+    pub fn keep(fd: OwnedFd) -> Fd {
+        if let Some((word, bit)) = place(fd.as_raw_fd()) {
+            word.fetch_or(bit, Relaxed);
+        }
+        Fd(fd)
+    }
+
     /// An event counter (`eventfd`), non-blocking.
     pub fn event() -> Result<Fd> {
         // SAFETY: eventfd touches no memory.

@@ -4,6 +4,7 @@
 //! into programs stands in for `mmap` and its kin, and must not meet itself.
 
 pub mod census;
+pub mod executable;
 pub mod fd;
 pub mod file;
 pub mod last;
@@ -29,6 +30,12 @@ pub struct Error {
 impl Error {
     pub(crate) fn last(call: &'static str) -> Self {
         Error { call, source: std::io::Error::last_os_error() }
+    }
+
+    /// Whether it will not pass: this process, its user, its container or its kernel has not the
+    /// right.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.errno(), libc::EPERM | libc::EACCES | libc::ENOSYS)
     }
 
     /// The error number.

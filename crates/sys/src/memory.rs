@@ -34,6 +34,16 @@ pub fn reserve(len: usize) -> Result<*mut u8> {
     Ok(at)
 }
 
+/// `len` bytes that this process shares with its forks; zeros.
+pub fn share(len: usize) -> Result<*mut u8> {
+    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: the kernel chooses the place; nothing is replaced.
+    let at = unsafe {
+        libc::syscall(libc::SYS_mmap, 0_usize, len, i64::from(rights), i64::from(flags), -1_i64, 0_i64)
+    };
+    check("mmap", at).map(|at| at as *mut u8)
+}
+
 /// Reserves room for `len` bytes, like [`reserve`], that begins on a huge page's edge.
 pub fn reserve_huge(len: usize) -> Result<usize> {
     Ok((reserve(len + HUGE)? as usize).next_multiple_of(HUGE))

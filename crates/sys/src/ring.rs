@@ -178,6 +178,23 @@ fn build(entries: u32) -> std::io::Result<IoUring> {
         .or_else(|_| IoUring::builder().setup_clamp().setup_cqsize(entries * 4).build(entries))
 }
 
+/// Whether this process may have no ring at all: its kernel, its container or its user forbids it.
+/// For want of memory or descriptors it may have one later.
+pub fn forbidden() -> Option<Error> {
+    // As long as `struct io_uring_params`.
+    let mut parameters = [0_u32; 30];
+    // SAFETY: the kernel reads and writes the parameters, which are ours.
+    let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1_i64, parameters.as_mut_ptr()) };
+    match check("io_uring_setup", made) {
+        Ok(ring) => {
+            // SAFETY: made just now, and nobody's.
+            drop(unsafe { OwnedFd::from_raw_fd(ring as RawFd) });
+            None
+        }
+        Err(error) => error.is_forbidden().then_some(error),
+    }
+}
+
 impl Ring {
     /// A ring for `entries` operations at once, or for as many as the user may lock memory for:
     /// more begin when those have been handed over.

@@ -4,7 +4,9 @@ use crate::fd::Fd;
 use crate::{Error, Result, check};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::ioctl;
+use std::fmt;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 /// `UFFDIO_MOVE`, which the ioctl tables lack: `_IOWR(UFFDIO, _UFFDIO_MOVE, struct uffdio_move)`.
@@ -83,6 +85,92 @@ pub fn keep_device() {
     DEVICE.get_or_init(open_device);
 }
 
+/// The variable in which a process tells those that it executes where they have the device: by a
+/// [`Handed`].
+pub const DEVICE_VARIABLE: &str = "TERAPAGE_DEVICE";
+
+/// The device, open for whoever this process becomes: `NUMBER,MAJOR:MINOR` of a descriptor that
+/// stays open on exec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    number: RawFd,
+    device: (u32, u32),
+}
+
+impl fmt::Display for Handed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{},{}:{}", self.number, self.device.0, self.device.1)
+    }
+}
+
+impl FromStr for Handed {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Handed, ()> {
+        let (number, device) = text.split_once(',').ok_or(())?;
+        let (major, minor) = device.split_once(':').ok_or(())?;
+        let number = number.parse().map_err(|_| ())?;
+        Ok(Handed { number, device: (major.parse().map_err(|_| ())?, minor.parse().map_err(|_| ())?) })
+    }
+}
+
+impl Handed {
+    /// Whether the device is open under that number.
+    pub fn is_there(&self) -> bool {
+        self.number >= HANDED_LEAST && device_of(self.number) == Some(self.device)
+    }
+
+    /// The descriptor's number.
+    pub fn number(&self) -> RawFd {
+        self.number
+    }
+}
+
+/// The least number that is handed on: programs open and close lower ones by number.
+const HANDED_LEAST: RawFd = 64;
+
+/// The character device that a descriptor is open on.
+fn device_of(fd: RawFd) -> Option<(u32, u32)> {
+    // SAFETY: plain data, for which zeros are a value.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the answer is ours to write to.
+    let known = unsafe { libc::fstat(fd, &raw mut status) } == 0;
+    let is_device = known && status.st_mode & libc::S_IFMT == libc::S_IFCHR;
+    is_device.then(|| (libc::major(status.st_rdev), libc::minor(status.st_rdev)))
+}
+
+/// Opens the device, if this process may, to be handed on: it stays open on exec, and after the
+/// rights to open it are gone.
+pub fn hand_on() -> Option<Handed> {
+    let device = open_device()?;
+    // SAFETY: no memory is touched.
+    let made = unsafe { libc::syscall(libc::SYS_ioctl, device.raw(), 0xAA00, libc::O_CLOEXEC) };
+    if made < 0 {
+        return None;
+    }
+    // SAFETY: made just now, by this process.
+    drop(unsafe { OwnedFd::from_raw_fd(made as RawFd) });
+    let number = device.raw();
+    let handed = Handed { number, device: device_of(number)? };
+    // SAFETY: no memory is touched.
+    if number < HANDED_LEAST || unsafe { libc::fcntl(number, libc::F_SETFD, 0) } != 0 {
+        return None;
+    }
+    std::mem::forget(device);
+    Some(handed)
+}
+
+/// Takes what was handed on, if it is there still; from then on it is among the descriptors that
+/// are not for the program.
+pub fn take(handed: Handed) -> bool {
+    if !handed.is_there() {
+        return false;
+    }
+    // SAFETY: the number was opened to be handed to this process, and nobody else knows of it.
+    let device = Fd::keep(unsafe { OwnedFd::from_raw_fd(handed.number) });
+    DEVICE.set(Some(device)).is_ok()
+}
+
 impl Userfaultfd {
     /// Opens one, by the system call or, where that is refused, by `/dev/userfaultfd`.
     ///
@@ -111,7 +199,8 @@ impl Userfaultfd {
             if let Some(device) = device {
                 // SAFETY: USERFAULTFD_IOC_NEW (_IO(0xAA, 0)) takes flags.
                 let made = unsafe { libc::syscall(libc::SYS_ioctl, device.raw(), 0xAA00, flags) };
-                answer = check("ioctl(USERFAULTFD_IOC_NEW)", made);
+                // Else the first answer says what is wrong.
+                answer = if made < 0 { answer } else { Ok(made) };
             }
         }
         // SAFETY: made just now.
@@ -311,4 +400,33 @@ fn of_mappings(error: Error) -> Error {
 
 fn range(at: usize, len: usize) -> raw::uffdio_range {
     raw::uffdio_range { start: at as u64, len: len as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HANDED_LEAST, Handed, device_of, take};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    #[test]
+    fn what_is_handed_on_is_read_again() {
+        let handed = Handed { number: 700, device: (10, 257) };
+        assert_eq!(handed.to_string(), "700,10:257");
+        assert_eq!(handed.to_string().parse(), Ok(handed));
+        for text in ["", "700", "700,10", "700,10:", "x,10:257", "700,10:257 "] {
+            assert_eq!(text.parse::<Handed>(), Err(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn another_file_of_that_number_is_not_taken() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: no memory is touched.
+        let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HANDED_LEAST) };
+        assert_eq!(device_of(high), Some((1, 3)));
+        assert!(!take(Handed { number: high, device: (10, 257) }));
+        assert!(!take(Handed { number: file.as_raw_fd().min(HANDED_LEAST - 1), device: (1, 3) }));
+        // SAFETY: made above, and nobody's.
+        drop(unsafe { OwnedFd::from_raw_fd(high) });
+        assert!(!take(Handed { number: high, device: (1, 3) }));
+    }
 }

@@ -1,0 +1,702 @@
+//! Programs that the program executes: they get the library and its settings too, whatever
+//! environment they are given, unless that holds `TERAPAGE=off`.
+//!
+//! What cannot be paged is told once, and what cannot even load the library gets an environment
+//! without it.
+//!
+//! These functions are called in children of `vfork`, which have their parent's memory, and in
+//! handlers of signals. So they take no lock and no memory of a heap's: a new environment is made
+//! on the stack, or in a mapping of its own where it is large.
+
+use libc::{c_char, c_int, pid_t};
+use std::ffi::{CStr, CString, OsStr};
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use terapage_sys::executable::{self, Name, Why};
+use terapage_sys::{PAGE, memory, thread};
+
+type Texts = *const *const c_char;
+
+/// The library's file, by whose name it is known in `LD_PRELOAD`.
+const FILE: &[u8] = b"libterapage_preload.so";
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+const OFF: &[u8] = b"TERAPAGE=off";
+/// Where this one is, all settings are.
+const SETTINGS: &[u8] = b"TERAPAGE_MEMORY=";
+const SANITIZER: &[u8] = b"ASAN_OPTIONS=";
+const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
+
+/// What children get.
+struct Kept {
+    /// The path of the library.
+    library: Vec<u8>,
+    /// `TERAPAGE_*` as they were at the start.
+    settings: Vec<CString>,
+    /// The file that standard error was then.
+    errors: Option<(u64, u64)>,
+    /// The names of programs of which it was said that they are not paged, as numbers; this
+    /// process's and its forks'.
+    told: &'static [AtomicU64],
+}
+
+static KEPT: OnceLock<Kept> = OnceLock::new();
+
+/// The C library's functions.
+const NAMES: [&CStr; 7] =
+    [c"execvpe", c"fexecve", c"execveat", c"posix_spawn", c"posix_spawnp", c"system", c"popen"];
+static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+
+/// Finds them, before the loader's lock can be held.
+pub fn find() {
+    for (name, at) in NAMES.iter().zip(&REAL) {
+        // SAFETY: the name ends in a zero byte.
+        at.store(unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize, Relaxed);
+    }
+}
+
+/// Calls the function of that index in `NAMES`; where the C library has none, that is ENOSYS. To be
+/// used where its call is argued for.
+macro_rules! call_real {
+    ($index:literal, fn($($type:ty),*) -> $out:ty, ($($argument:expr),*), $lacking:expr) => {{
+        if REAL[$index].load(Relaxed) == 0 {
+            find();
+        }
+        match REAL[$index].load(Relaxed) {
+            0 => {
+                crate::set_errno(libc::ENOSYS);
+                $lacking
+            }
+            at => std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at)($($argument),*),
+        }
+    }};
+}
+
+/// Remembers what children are to get: from now on they do.
+pub fn open(settings: Vec<CString>) {
+    let Some(library) = own_path() else { return };
+    let told = memory::share(PAGE).map_or(&[][..], |at| {
+        // SAFETY: mapped just now, for good, and zeros are numbers.
+        unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), PAGE / size_of::<AtomicU64>()) }
+    });
+    KEPT.set(Kept { library, settings, errors: standard_error(), told }).ok();
+}
+
+/// The path of this library, as the loader was given it.
+fn own_path() -> Option<Vec<u8>> {
+    // SAFETY: the description is plain data, for which zeros are a value, and ours to write to; the
+    // name is the loader's, which keeps it.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(own_path as *const () as *const libc::c_void, &raw mut info) != 0;
+        if !found || info.dli_fname.is_null() {
+            return None;
+        }
+        let path = std::path::absolute(OsStr::from_bytes(CStr::from_ptr(info.dli_fname).to_bytes())).ok()?;
+        Some(path.into_os_string().into_encoded_bytes())
+    }
+}
+
+/// The file that standard error is.
+fn standard_error() -> Option<(u64, u64)> {
+    // SAFETY: plain data, for which zeros are a value; the answer is ours to write to.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        (libc::fstat(2, &raw mut status) == 0).then_some((status.st_dev, status.st_ino))
+    }
+}
+
+/// The texts of an environment. Null is an empty one.
+///
+/// # Safety
+/// It is an array of texts that ends in a null pointer, or null; it lives as long as is looked.
+pub unsafe fn texts<'a>(environment: Texts) -> impl Iterator<Item = &'a CStr> {
+    let mut at = environment;
+    std::iter::from_fn(move || {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if at.is_null() || (*at).is_null() {
+                return None;
+            }
+            let text = CStr::from_ptr(*at);
+            at = at.add(1);
+            Some(text)
+        }
+    })
+}
+
+/// The libraries that a value of `LD_PRELOAD` names.
+fn libraries(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    value.split(|b| b": ".contains(b)).filter(|name| !name.is_empty())
+}
+
+/// The name of a variable, with the sign behind it.
+fn name_of(text: &[u8]) -> &[u8] {
+    &text[..text.iter().position(|&b| b == b'=').map_or(text.len(), |at| at + 1)]
+}
+
+fn is_ours(library: &[u8]) -> bool {
+    library.rsplit(|&b| b == b'/').next() == Some(FILE)
+}
+
+/// What an environment says of the library.
+#[derive(Default)]
+struct Found<'a> {
+    off: bool,
+    settings: bool,
+    preload: Option<&'a [u8]>,
+    sanitizer: Option<&'a [u8]>,
+    count: usize,
+}
+
+impl<'a> Found<'a> {
+    /// # Safety
+    /// As for [`texts`].
+    unsafe fn of(environment: Texts) -> Found<'a> {
+        let mut found = Found::default();
+        // SAFETY: the caller's promise.
+        for text in unsafe { texts(environment) } {
+            let text = text.to_bytes();
+            found.off |= text == OFF;
+            found.settings |= text.starts_with(SETTINGS);
+            found.preload = found.preload.or(text.strip_prefix(PRELOAD));
+            found.sanitizer = found.sanitizer.or(text.strip_prefix(SANITIZER));
+            found.count += 1;
+        }
+        found
+    }
+
+    fn has_library(&self) -> bool {
+        self.preload.is_some_and(|value| libraries(value).any(is_ours))
+    }
+}
+
+/// Texts and their array, being made in memory that is given.
+struct Made<'a> {
+    texts: &'a mut [*const c_char],
+    count: usize,
+    bytes: &'a mut [u8],
+    used: usize,
+}
+
+impl Made<'_> {
+    fn add(&mut self, text: *const c_char) {
+        self.texts[self.count] = text;
+        self.count += 1;
+    }
+
+    /// Adds a text that is put together. It has no zero byte.
+    fn join<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) {
+        let from = self.used;
+        for part in parts.chain([&b"\0"[..]]) {
+            self.bytes[self.used..self.used + part.len()].copy_from_slice(part);
+            self.used += part.len();
+        }
+        let text = self.bytes[from..].as_ptr();
+        self.add(text.cast());
+    }
+
+    /// Adds `LD_PRELOAD` with these libraries; none where there are none.
+    fn preload<'p>(&mut self, libraries: impl Iterator<Item = &'p [u8]> + Clone) {
+        if libraries.clone().next().is_some() {
+            let parts = libraries.enumerate().flat_map(|(index, library)| {
+                let before = if index > 0 { &b":"[..] } else { b"" };
+                [before, library]
+            });
+            self.join([PRELOAD].into_iter().chain(parts));
+        }
+    }
+}
+
+/// Texts, and bytes of new ones, for which there is room on the stack.
+const TEXTS: usize = 384;
+const BYTES: usize = 3 << 10;
+
+/// Calls `execute` with the environment that the program at `path` gets for `environment`.
+///
+/// # Safety
+/// As for [`texts`].
+unsafe fn with_library<R>(path: Option<&CStr>, environment: Texts, execute: impl FnOnce(Texts) -> R) -> R {
+    // SAFETY: the caller's promise.
+    let found = unsafe { Found::of(environment) };
+    let Some(kept) = KEPT.get().filter(|_| !found.off) else { return execute(environment) };
+    let why = path.and_then(|path| look(kept, path));
+    let barred = why.is_some_and(|why| why.bars_library());
+    let is_fine = if barred { !found.has_library() } else { found.has_library() && found.settings };
+    if is_fine {
+        return execute(environment);
+    }
+    let preload = found.preload.unwrap_or_default().len() + kept.library.len();
+    let need =
+        (found.count + kept.settings.len() + 3, preload + found.sanitizer.unwrap_or_default().len() + 128);
+    if need.0 <= TEXTS && need.1 <= BYTES {
+        let (mut texts, mut bytes) = ([null(); TEXTS], [0; BYTES]);
+        // SAFETY: the caller's promise.
+        return execute(unsafe { make(kept, &found, environment, barred, &mut texts, &mut bytes) });
+    }
+    // A child of vfork leaves this to its parent if it succeeds: a few pages, where the environment
+    // is this large and was stripped.
+    let len = (need.0 * size_of::<*const c_char>() + need.1).next_multiple_of(PAGE);
+    let Ok(at) = memory::reserve(len) else { return execute(environment) };
+    // SAFETY: mapped just now, aligned to pages, as long as is said; zeros are null pointers.
+    let answer = unsafe {
+        let texts = std::slice::from_raw_parts_mut(at.cast::<*const c_char>(), need.0);
+        let bytes = std::slice::from_raw_parts_mut(at.add(size_of_val(texts)), need.1);
+        execute(make(kept, &found, environment, barred, texts, bytes))
+    };
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    // SAFETY: nobody uses it any more.
+    unsafe { memory::unmap(at, len) }.ok();
+    crate::set_errno(errno.unwrap_or(0));
+    answer
+}
+
+/// Makes an environment with the library, or without it where it is barred.
+///
+/// # Safety
+/// As for [`texts`].
+unsafe fn make(
+    kept: &Kept,
+    found: &Found,
+    environment: Texts,
+    barred: bool,
+    texts: &mut [*const c_char],
+    bytes: &mut [u8],
+) -> Texts {
+    let mut made = Made { texts, count: 0, bytes, used: 0 };
+    let others = libraries(found.preload.unwrap_or_default()).filter(|library| !is_ours(library));
+    let adds = !barred && !found.has_library();
+    if barred {
+        made.preload(others);
+    } else if adds {
+        made.preload([&*kept.library].into_iter().chain(others));
+    }
+    let options = found.sanitizer.unwrap_or_default();
+    let orders = adds && !options.windows(LINK_ORDER.len()).any(|part| part == LINK_ORDER);
+    if orders {
+        // What is there already comes later, and wins.
+        let between = if options.is_empty() { &b""[..] } else { b":" };
+        made.join([SANITIZER, LINK_ORDER, b"0", between, options].into_iter());
+    }
+    if !barred && !found.settings {
+        for text in &kept.settings {
+            let name = name_of(text.to_bytes());
+            // SAFETY: the caller's promise.
+            if !unsafe { self::texts(environment) }.any(|other| other.to_bytes().starts_with(name)) {
+                made.add(text.as_ptr());
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    for text in unsafe { self::texts(environment) } {
+        let is = |name: &[u8]| text.to_bytes().starts_with(name);
+        let replaced = (barred || adds) && is(PRELOAD) || orders && is(SANITIZER);
+        if !replaced {
+            made.add(text.as_ptr());
+        }
+    }
+    made.add(null());
+    made.texts.as_ptr()
+}
+
+/// Looks at a program that is about to be executed, and says once if it cannot be paged.
+fn look(kept: &Kept, path: &CStr) -> Option<Why> {
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    let (mut first, mut last) = (None, Name::of(b""));
+    let why = executable::cannot_be_paged(path, &mut |file| {
+        last = Name::of(file.to_bytes());
+        first.get_or_insert(last);
+    });
+    if let (Some(why), Some(first)) = (why, first) {
+        tell(kept, first, last, why);
+    }
+    crate::set_errno(errno.unwrap_or(0));
+    why
+}
+
+/// Says that a program is not paged, unless that was said, or standard error is not what it was:
+/// the program reads it.
+fn tell(kept: &Kept, first: Name, last: Name, why: Why) {
+    if standard_error() != kept.errors {
+        return;
+    }
+    let mut line = Line { bytes: [0; 256], len: 0 };
+    let written = match first == last {
+        true => write!(line, "terapage: {first} is {why}: it runs, but its memory is not paged"),
+        false => {
+            write!(
+                line,
+                "terapage: {first}, whose interpreter {last} is {why}, runs, but its memory is not paged"
+            )
+        }
+    };
+    if written.is_ok() && is_news(kept.told, number(&line.bytes[..line.len])) {
+        line.bytes[line.len] = b'\n';
+        thread::say(std::str::from_utf8(&line.bytes[..=line.len]).unwrap_or_default());
+    }
+}
+
+/// A line that is written without a heap. What is too long is left out.
+struct Line {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        // The last byte is for the line's end.
+        let to = self.len + text.len();
+        let room = self.bytes[..255].get_mut(self.len..to).ok_or(std::fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = to;
+        Ok(())
+    }
+}
+
+/// FNV-1a, 64 bits, by its authors' numbers; never 0.
+fn number(bytes: &[u8]) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325;
+    bytes.iter().fold(start, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)).max(1)
+}
+
+/// Whether a number is not among others, of which it becomes one. Where there is no room it is no
+/// news.
+fn is_news(told: &[AtomicU64], number: u64) -> bool {
+    for place in told {
+        match place.compare_exchange(0, number, Relaxed, Relaxed) {
+            Ok(_) => return true,
+            Err(there) if there == number => return false,
+            Err(_) => {}
+        }
+    }
+    false
+}
+
+/// Calls `then` with the path that a program is found at by its name.
+///
+/// # Safety
+/// The name is a text.
+unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>) -> R) -> R {
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(file) };
+    if KEPT.get().is_none() || name.to_bytes().contains(&b'/') {
+        return then(Some(name));
+    }
+    // SAFETY: the value is a text, in the environment, which only a program that breaks its rules
+    // changes now.
+    let path = unsafe {
+        let value = libc::getenv(c"PATH".as_ptr());
+        if value.is_null() { c"/bin:/usr/bin" } else { CStr::from_ptr(value) }
+    };
+    let mut buffer = [0; libc::PATH_MAX as usize];
+    for directory in path.to_bytes().split(|&b| b == b':') {
+        let slash = if directory.is_empty() { &b""[..] } else { b"/" };
+        let mut len = 0;
+        let fits = [directory, slash, name.to_bytes_with_nul()].iter().all(|part| {
+            let room = buffer.get_mut(len..len + part.len());
+            len += part.len();
+            room.map(|room| room.copy_from_slice(part)).is_some()
+        });
+        if let (true, Ok(path)) = (fits, CStr::from_bytes_until_nul(&buffer))
+            // SAFETY: the path ends in a zero byte.
+            && unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::X_OK) } == 0
+        {
+            return then(Some(path));
+        }
+    }
+    then(None)
+}
+
+unsafe extern "C" {
+    #[link_name = "environ"]
+    static mut ENVIRONMENT: Texts;
+}
+
+/// The environment of the process.
+fn own_environment() -> Texts {
+    // SAFETY: one word is read.
+    unsafe { ENVIRONMENT }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_library((!path.is_null()).then(|| CStr::from_ptr(path)), environment, |environment| {
+            libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int
+        })
+    }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { execve(path, arguments, own_environment()) }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    // SAFETY: the caller's promise; the C library's function has this type.
+    unsafe {
+        found_in_path(file, |path| {
+            with_library(path, environment, |environment| {
+                call_real!(0, fn(*const c_char, Texts, Texts) -> c_int, (file, arguments, environment), -1)
+            })
+        })
+    }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { execvpe(file, arguments, own_environment()) }
+}
+
+/// Calls `then` with a path of what a descriptor is open on.
+fn path_of_descriptor<R>(fd: c_int, then: impl FnOnce(Option<&CStr>) -> R) -> R {
+    let mut line = Line { bytes: [0; 256], len: 0 };
+    let written = write!(line, "/proc/self/fd/{fd}\0");
+    then(CStr::from_bytes_until_nul(&line.bytes).ok().filter(|_| written.is_ok()))
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
+    path_of_descriptor(fd, |path| {
+        // SAFETY: the caller's promise; the C library's function has this type.
+        unsafe {
+            with_library(path, environment, |environment| {
+                call_real!(1, fn(c_int, Texts, Texts) -> c_int, (fd, arguments, environment), -1)
+            })
+        }
+    })
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execveat(
+    directory: c_int,
+    path: *const c_char,
+    arguments: Texts,
+    environment: Texts,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let execute = |environment: Texts| {
+            let (directory, flags) = (i64::from(directory), i64::from(flags));
+            libc::syscall(libc::SYS_execveat, directory, path, arguments, environment, flags) as c_int
+        };
+        if path.is_null() || *path == 0 {
+            return path_of_descriptor(directory, |path| with_library(path, environment, execute));
+        }
+        // One that is relative to another directory is not looked at.
+        let known = *path == b'/' as c_char || directory == libc::AT_FDCWD;
+        with_library(known.then(|| CStr::from_ptr(path)), environment, execute)
+    }
+}
+
+/// Arguments that end in a null pointer, and where they do.
+///
+/// # Safety
+/// As for [`texts`].
+unsafe fn end_of(arguments: Texts) -> Texts {
+    let mut at = arguments;
+    // SAFETY: the caller's promise.
+    unsafe {
+        while !(*at).is_null() {
+            at = at.add(1);
+        }
+        at
+    }
+}
+
+unsafe extern "C" fn execute_list(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { execv(path, arguments) }
+}
+
+unsafe extern "C" fn execute_list_in_path(file: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { execvp(file, arguments) }
+}
+
+unsafe extern "C" fn execute_list_with(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: the caller's promise: the environment comes behind the end.
+    unsafe { execve(path, arguments, end_of(arguments).add(1).read().cast()) }
+}
+
+/// Functions with any number of arguments, which lie in registers and then on the stack: the former
+/// are put before the latter, and their array is what the function `$to` gets.
+macro_rules! list {
+    ($name:ident, $to:ident) => {
+        /// # Safety
+        /// As the C library has it.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(_path: *const c_char, _first: *const c_char) -> c_int {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(
+                // The way back lies before the arguments: it goes behind, in the same place at the end.
+                "pop rax",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "mov rsi, rsp",
+                "push rax",
+                "call {to}",
+                "pop rcx",
+                "add rsp, 40",
+                "push rcx",
+                "ret",
+                to = sym $to,
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(
+                "stp x29, x30, [sp, #-80]!",
+                "mov x29, sp",
+                "str x1, [sp, #24]",
+                "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "add x1, sp, #24",
+                "bl {to}",
+                "ldp x29, x30, [sp], #80",
+                "ret",
+                to = sym $to,
+            );
+        }
+    };
+}
+
+list!(execl, execute_list);
+list!(execlp, execute_list_in_path);
+list!(execle, execute_list_with);
+
+type Actions = *const libc::posix_spawn_file_actions_t;
+type Attributes = *const libc::posix_spawnattr_t;
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawn(
+    pid: *mut pid_t,
+    path: *const c_char,
+    actions: Actions,
+    attributes: Attributes,
+    arguments: Texts,
+    environment: Texts,
+) -> c_int {
+    // SAFETY: the caller's promise; the C library's function has this type.
+    unsafe {
+        with_library(Some(CStr::from_ptr(path)), environment, |environment| {
+            call_real!(
+                3,
+                fn(*mut pid_t, *const c_char, Actions, Attributes, Texts, Texts) -> c_int,
+                (pid, path, actions, attributes, arguments, environment),
+                libc::ENOSYS
+            )
+        })
+    }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    pid: *mut pid_t,
+    file: *const c_char,
+    actions: Actions,
+    attributes: Attributes,
+    arguments: Texts,
+    environment: Texts,
+) -> c_int {
+    // SAFETY: the caller's promise; the C library's function has this type.
+    unsafe {
+        found_in_path(file, |path| {
+            with_library(path, environment, |environment| {
+                call_real!(
+                    4,
+                    fn(*mut pid_t, *const c_char, Actions, Attributes, Texts, Texts) -> c_int,
+                    (pid, file, actions, attributes, arguments, environment),
+                    libc::ENOSYS
+                )
+            })
+        })
+    }
+}
+
+/// A command of the shell's that hands the library on, where the process's own environment does
+/// not: the C library gives the shell that one.
+///
+/// # Safety
+/// The command is a text or null.
+unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
+    let kept = KEPT.get()?;
+    // SAFETY: the environment is one, which only a program that breaks its rules changes now.
+    let found = unsafe { Found::of(own_environment()) };
+    if command.is_null() || found.off || found.has_library() && found.settings {
+        return None;
+    }
+    let mut all = b"export".to_vec();
+    let mut add = |text: &[u8]| {
+        let (name, value) = text.split_at(name_of(text).len());
+        all.push(b' ');
+        all.extend_from_slice(name);
+        all.push(b'\'');
+        all.extend(value.split(|&b| b == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]));
+        all.push(b'\'');
+    };
+    if !found.has_library() {
+        let others = libraries(found.preload.unwrap_or_default());
+        let all: Vec<&[u8]> = [&*kept.library].into_iter().chain(others).collect();
+        add(&[PRELOAD, &all.join(&b":"[..])].concat());
+        let options = found.sanitizer.unwrap_or_default();
+        add(&[SANITIZER, LINK_ORDER, b"0:", options].concat());
+    }
+    if !found.settings {
+        kept.settings.iter().for_each(|text| add(text.to_bytes()));
+    }
+    all.extend_from_slice(b"; ");
+    // SAFETY: the caller's promise.
+    all.extend_from_slice(unsafe { CStr::from_ptr(command) }.to_bytes());
+    CString::new(all).ok()
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
+    // SAFETY: the caller's promise; the C library's function has this type.
+    unsafe {
+        let with_library = command_with_library(command);
+        let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
+        call_real!(5, fn(*const c_char) -> c_int, (command), -1)
+    }
+}
+
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+    // SAFETY: the caller's promise; the C library's function has this type.
+    unsafe {
+        let with_library = command_with_library(command);
+        let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
+        call_real!(6, fn(*const c_char, *const c_char) -> *mut libc::FILE, (command, mode), null_mut())
+    }
+}

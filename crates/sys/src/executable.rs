@@ -1,0 +1,363 @@
+//! What keeps the library out of a program, as far as its file says: asked before it is executed.
+//!
+//! Nothing is allocated, no lock taken, and all files are closed again: children of `vfork` and
+//! handlers of signals ask too.
+
+use std::ffi::CStr;
+use std::fmt;
+
+/// Why the memory of a program cannot be paged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// No loader loads libraries into it.
+    Static,
+    /// Go's runtime maps its memory past the C library, with a loader or without.
+    Go {
+        /// There is no loader.
+        is_static: bool,
+    },
+    /// For processors of 32 bits.
+    Narrow,
+    /// For another processor; the number is ELF's (`e_machine`).
+    Machine(u16),
+    /// Its loader is not the GNU C library's.
+    Loader(Name),
+    /// It gains a user, a group or capabilities: the loader ignores `LD_PRELOAD`.
+    Privileged(&'static str),
+}
+
+impl Why {
+    /// Whether the program's loader, or that of what it starts, must not be told of the library: it
+    /// would complain, or give up. Static programs hand `LD_PRELOAD` on to children that can be
+    /// paged.
+    pub fn bars_library(&self) -> bool {
+        matches!(self, Why::Narrow | Why::Machine(_) | Why::Loader(_))
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Static => out.write_str("a static executable"),
+            Why::Go { is_static: true } => out.write_str("a static executable (Go)"),
+            Why::Go { is_static: false } => out.write_str("a Go program, which maps its heap by itself"),
+            Why::Narrow => out.write_str("a 32-bit executable"),
+            Why::Machine(number) => {
+                write!(out, "an executable for another processor (ELF machine {number})")
+            }
+            Why::Loader(name) if name.bytes().starts_with(b"ld-musl") => {
+                out.write_str("linked with musl, not with the GNU C library")
+            }
+            Why::Loader(name) => write!(out, "for another loader than the GNU C library's ({name})"),
+            Why::Privileged(what) => out.write_str(what),
+        }
+    }
+}
+
+/// The last part of a path, cut where it is too long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    bytes: [u8; 48],
+    len: usize,
+}
+
+impl Name {
+    /// Of a path.
+    pub fn of(path: &[u8]) -> Name {
+        let last = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+        let mut name = Name { bytes: [0; 48], len: last.len().min(48) };
+        name.bytes[..name.len].copy_from_slice(&last[..name.len]);
+        name
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.bytes().utf8_chunks() {
+            for c in chunk.valid().chars() {
+                fmt::Write::write_char(out, if c.is_control() { '?' } else { c })?;
+            }
+            if !chunk.invalid().is_empty() {
+                out.write_str("?")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+/// Bytes of a file's beginning that the kernel looks at to tell what it is.
+const HEAD: usize = 256;
+
+/// Scripts of scripts that the kernel follows.
+const DEPTH: usize = 5;
+
+/// The numbers of ELF that are needed here.
+const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
+const HEADER: usize = 64;
+const PROGRAM_HEADER: usize = 56;
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = 62;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = 183;
+
+/// A file that is open for a look.
+struct Look(i64);
+
+impl Look {
+    fn at(path: &CStr) -> Option<Look> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        // SAFETY: the path ends in a zero byte.
+        let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+        let look = (fd >= 0).then_some(Look(fd))?;
+        // A pipe or a device may do something when it is read.
+        look.status().is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(look)
+    }
+
+    /// What there is of `into`, from `offset` on.
+    fn read<'a>(&self, into: &'a mut [u8], offset: u64) -> &'a [u8] {
+        // SAFETY: the buffer is as long as is said.
+        let got =
+            unsafe { libc::syscall(libc::SYS_pread64, self.0, into.as_mut_ptr(), into.len(), offset as i64) };
+        &into[..usize::try_from(got).unwrap_or(0)]
+    }
+
+    fn status(&self) -> Option<libc::stat> {
+        // SAFETY: plain data, for which zeros are a value.
+        let mut status: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: the answer is ours to write to.
+        (unsafe { libc::fstat(self.0 as i32, &raw mut status) } == 0).then_some(status)
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this one's own.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
+/// Why the program at `path` cannot be paged; `None` where nothing is known against it. A script
+/// is judged by its interpreter. `each` is called with the path of every file on the way.
+pub fn cannot_be_paged(path: &CStr, each: &mut dyn FnMut(&CStr)) -> Option<Why> {
+    each(path);
+    let mut head = [0; HEAD];
+    let mut next = [0; HEAD];
+    let mut look = Look::at(path)?;
+    for _ in 0..=DEPTH {
+        let len = look.read(&mut head, 0).len();
+        let Some(interpreter) = interpreter(&head[..len], &mut next) else {
+            return elf(&head[..len], &look).or_else(|| privileged(&look));
+        };
+        each(interpreter);
+        look = Look::at(interpreter)?;
+    }
+    None
+}
+
+/// The interpreter that the first line of a script names.
+fn interpreter<'a>(head: &[u8], into: &'a mut [u8; HEAD]) -> Option<&'a CStr> {
+    let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?.trim_ascii();
+    let path = line.split(|b| b" \t\0".contains(b)).next().filter(|path| !path.is_empty())?;
+    into[..path.len()].copy_from_slice(path);
+    into[path.len()] = 0;
+    CStr::from_bytes_until_nul(into).ok()
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// What of an executable's format keeps the library out.
+fn elf(head: &[u8], look: &Look) -> Option<Why> {
+    if !head.starts_with(b"\x7fELF") || head.len() < HEADER {
+        return None;
+    }
+    if head[4] == 1 {
+        return Some(Why::Narrow);
+    }
+    if head[5] == 2 {
+        return Some(Why::Machine(u16::from_be_bytes([head[18], head[19]])));
+    }
+    match half(head, 18)? {
+        MACHINE => {}
+        other => return Some(Why::Machine(other)),
+    }
+    let (table, size, count) = (long(head, 32)?, half(head, 54)?, half(head, 56)?);
+    let (mut loader, mut is_go) = (None, false);
+    for i in 0..u64::from(count) {
+        let mut bytes = [0; PROGRAM_HEADER];
+        let header = look.read(&mut bytes, table.checked_add(i * u64::from(size))?);
+        let (offset, len) = (long(header, 8)?, long(header, 32)?);
+        match word(header, 0)? {
+            PT_INTERP => {
+                let mut path = [0; HEAD];
+                let path = look.read(&mut path[..len.min(HEAD as u64) as usize], offset);
+                loader = Some(Name::of(path.split(|&b| b == 0).next()?));
+            }
+            PT_NOTE => is_go |= has_note_of_go(look, offset, len),
+            _ => {}
+        }
+    }
+    match loader {
+        None if is_go => Some(Why::Go { is_static: true }),
+        None => Some(Why::Static),
+        Some(name) if !is_gnu(name.bytes()) => Some(Why::Loader(name)),
+        Some(_) => is_go.then_some(Why::Go { is_static: false }),
+    }
+}
+
+/// Whether a loader of that name is the GNU C library's.
+fn is_gnu(name: &[u8]) -> bool {
+    let is_old = |rest: &[u8]| rest.first().is_some_and(u8::is_ascii_digit);
+    name.starts_with(b"ld-linux")
+        || name.starts_with(b"ld-lsb")
+        || name == b"ld.so"
+        || name.starts_with(b"ld.so.")
+        || name.starts_with(b"ld64.so.")
+        || name.strip_prefix(b"ld-").is_some_and(is_old)
+}
+
+/// Whether notes have one of Go's, of which the first is the number of the build.
+fn has_note_of_go(look: &Look, offset: u64, len: u64) -> bool {
+    let mut bytes = [0; 512];
+    let len = len.min(bytes.len() as u64) as usize;
+    let mut notes = look.read(&mut bytes[..len], offset);
+    while let (Some(name), Some(content)) = (word(notes, 0), word(notes, 4)) {
+        if name == 4 && notes.get(12..16) == Some(b"Go\0\0") {
+            return true;
+        }
+        let next = 12 + (name as usize).next_multiple_of(4) + (content as usize).next_multiple_of(4);
+        notes = notes.get(next..).unwrap_or_default();
+    }
+    false
+}
+
+/// Whether the loader will load no foreign libraries because the program gains rights.
+fn privileged(look: &Look) -> Option<Why> {
+    // SAFETY: no memory is touched.
+    let (user, group, effective_user, effective_group, never) = unsafe {
+        let never = libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+        (libc::getuid(), libc::getgid(), libc::geteuid(), libc::getegid(), never)
+    };
+    let status = look.status()?;
+    let gains = |bit: libc::mode_t| !never && status.st_mode & bit != 0;
+    if gains(libc::S_ISUID) && status.st_uid != user {
+        return Some(Why::Privileged("a set-user-id executable"));
+    }
+    if gains(libc::S_ISGID) && status.st_mode & libc::S_IXGRP != 0 && status.st_gid != group {
+        return Some(Why::Privileged("a set-group-id executable"));
+    }
+    if (!gains(libc::S_ISUID) && user != effective_user)
+        || (!gains(libc::S_ISGID) && group != effective_group)
+    {
+        return Some(Why::Privileged("run with an effective user or group that is not its real one"));
+    }
+    let mut value = [0u8; 64];
+    // SAFETY: the name ends in a zero byte, the value is as long as is said.
+    let got = unsafe {
+        let name = c"security.capability".as_ptr();
+        libc::syscall(libc::SYS_fgetxattr, look.0, name, value.as_mut_ptr(), value.len())
+    };
+    let gains_some = got > 0 && !never && user != 0;
+    gains_some.then_some(Why::Privileged("an executable with file capabilities"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
+
+    fn judge(path: &Path) -> Option<String> {
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        cannot_be_paged(&path, &mut |_| {}).map(|why| why.to_string())
+    }
+
+    /// An ELF file with one program header of kind `kind` with `content`.
+    fn elf(class: u8, machine: u16, kind: u32, content: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER + PROGRAM_HEADER];
+        bytes[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1, 1]);
+        bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+        bytes[32] = HEADER as u8;
+        bytes[54] = PROGRAM_HEADER as u8;
+        bytes[56] = 1;
+        bytes[64..68].copy_from_slice(&kind.to_le_bytes());
+        bytes[72] = (HEADER + PROGRAM_HEADER) as u8;
+        bytes[96] = content.len() as u8;
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    fn write(directory: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = directory.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_cannot_be_paged_is_told() {
+        let here = tempfile::tempdir().unwrap();
+        let judged = |bytes: &[u8]| judge(&write(here.path(), "program", bytes));
+        let loader = |path: &[u8]| judged(&elf(2, MACHINE, PT_INTERP, path));
+        for gnu in
+            ["/lib64/ld-linux-x86-64.so.2\0", "/gnu/store/x/lib/ld-linux-aarch64.so.1", "/o/ld-2.17.so\0"]
+        {
+            assert_eq!(loader(gnu.as_bytes()), None);
+        }
+        assert!(loader(b"/lib/ld-musl-x86_64.so.1\0").unwrap().contains("musl"));
+        assert!(loader(b"/system/bin/linker64\0").unwrap().contains("(linker64)"));
+        assert_eq!(judged(&elf(2, MACHINE, 1, b"")).unwrap(), "a static executable");
+        let go = b"\x04\0\0\0\x02\0\0\0\x04\0\0\0Go\0\0ab\0\0";
+        assert_eq!(judged(&elf(2, MACHINE, PT_NOTE, go)).unwrap(), "a static executable (Go)");
+        assert_eq!(judged(&elf(1, MACHINE, 3, b"")).unwrap(), "a 32-bit executable");
+        assert!(judged(&elf(2, 8, 3, b"")).unwrap().contains("machine 8"));
+        assert_eq!(judged(b"\x7fELF\x02\x01"), None);
+        assert_eq!(judged(b"echo"), None);
+        assert_eq!(judge(Path::new("/nonexistent")), None);
+        assert_eq!(judge(here.path()), None);
+    }
+
+    #[test]
+    fn scripts_are_judged_by_their_interpreters_as_deep_as_the_kernel_goes() {
+        let here = tempfile::tempdir().unwrap();
+        let mut path = write(here.path(), "0", &elf(2, MACHINE, 1, b""));
+        for depth in 1..=DEPTH {
+            path = write(
+                here.path(),
+                &depth.to_string(),
+                format!("#! {} -x\necho\n", path.display()).as_bytes(),
+            );
+            assert_eq!(judge(&path).as_deref(), Some("a static executable"), "{depth}");
+        }
+        let itself = here.path().join("itself");
+        write(here.path(), "itself", format!("#!{}", itself.display()).as_bytes());
+        assert_eq!(judge(&itself), None);
+    }
+
+    #[test]
+    fn a_name_is_shown_in_one_line() {
+        assert_eq!(Name::of(b"/a/b\n\xffc").to_string(), "b??c");
+        assert_eq!(Name::of(&[b'x'; 100]).bytes().len(), 48);
+    }
+}
