@@ -24,8 +24,8 @@ type Texts = *const *const c_char;
 const FILE: &[u8] = b"libterapage_preload.so";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const OFF: &[u8] = b"TERAPAGE=off";
-/// Where this one is, all settings are.
-const SETTINGS: &[u8] = b"TERAPAGE_MEMORY=";
+/// Where this one is, which no user sets, all settings are.
+const SETTINGS: &[u8] = b"TERAPAGE_ROOT=";
 const SANITIZER: &[u8] = b"ASAN_OPTIONS=";
 const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
 
