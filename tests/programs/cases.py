@@ -6,8 +6,10 @@ jump about are 75 % and more, so that these end soon.
 """
 
 import filecmp
+import glob
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from harness import ROOT, Failed, Skipped, check, need, wait_for
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "src")
 SYSTEM_PYTHON = "/usr/bin/python3"
+LIBRARY = "libterapage_preload.so"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Case:
     body: Callable
     outputs: tuple = ("stdout",)
     pages: bool = True
+    only_soak: bool = False
 
 
 def nothing(_runner, _scale):
@@ -270,6 +274,81 @@ def redis(runner, scale):
         runner.finish(child)
 
 
+POSTGRES = "SELECT setting FROM pg_settings WHERE name IN ('work_mem', 'maintenance_work_mem') ORDER BY name;"
+POSTGRES += """
+CREATE UNLOGGED TABLE t AS
+    SELECT g AS id, g * 2654435761 %% 4294967291 AS k, md5(g::text) AS s FROM generate_series(1, %(rows)d::bigint) g;
+SELECT count(*), sum(a.id * b.k %% 1000003), max(b.s) FROM t a JOIN t b ON a.k = b.k AND a.s = b.s;
+SELECT md5(string_agg(s, '' ORDER BY k)) FROM t;
+SELECT md5(string_agg(n || ':' || c, ',' ORDER BY n)) FROM (SELECT left(s, 4) n, count(DISTINCT k) c FROM t GROUP BY 1) g;
+CREATE INDEX by_text ON t (s);
+ANALYZE t;
+SET enable_seqscan = off;
+SELECT count(*), min(s), max(s) FROM t WHERE s BETWEEN '4' AND '8';
+"""
+
+
+def postgres_prepare(_runner, _scale):
+    need("psql", "runuser")
+    if os.geteuid() != 0:
+        raise Skipped("needs root, which becomes PostgreSQL's user")
+    if not postgres_programs() or subprocess.run(["id", "postgres"], capture_output=True, timeout=60, check=False).returncode:
+        raise Skipped("not installed: PostgreSQL's server, with a user postgres")
+
+
+def postgres_programs():
+    """Where Debian has the server's programs: of the newest version."""
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/postgres"))
+    return os.path.dirname(found[-1]) if found else None
+
+
+def postgres(runner, scale):
+    """A server that root starts as another user, by an exec: the processes that it forks join, sort and build an index.
+
+    It listens on a socket in the run's own directory alone.
+    """
+    programs, data = postgres_programs(), runner.path("data")
+    as_user = ["runuser", "-u", "postgres", "--"]
+    os.makedirs(runner.path("store"), exist_ok=True)
+    os.chmod(runner.shared("."), 0o711)
+    for place in (runner.place, runner.path("store")):
+        os.chmod(place, 0o777)
+    os.mkdir(data)
+    shutil.chown(data, "postgres")
+
+    def administer(*words, stdin=None):
+        done = subprocess.run(
+            [*as_user, *words], cwd=runner.place, input=stdin, capture_output=True, text=True, timeout=runner.timeout_s, check=False
+        )
+        check(done.returncode == 0, f"{words[0]}: {done.stderr.strip()[-300:]}")
+        return done.stdout
+
+    administer(f"{programs}/initdb", "-D", data, "--auth=trust", "--no-sync", "--locale=C")
+    settings = {
+        "listen_addresses": "", "unix_socket_directories": runner.place, "work_mem": "256MB", "maintenance_work_mem": "256MB",
+        "shared_buffers": "32MB", "max_parallel_workers_per_gather": "0", "max_parallel_maintenance_workers": "0", "fsync": "off",
+    }
+    server = [*as_user, f"{programs}/postgres", "-D", data]
+    server += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    # The build may lie where only its owner may come.
+    library = os.path.join(os.path.dirname(os.path.realpath(runner.paging.prefix[0])), LIBRARY) if runner.paging else None
+    env = {"TERAPAGE_LIBRARY": shutil.copy(library, runner.shared(LIBRARY))} if library else None
+    with runner.start(server, stdout="server", env=env) as child:
+        ask = ["psql", "-h", runner.place, "-d", "postgres", "-AtX", "-v", "ON_ERROR_STOP=1"]
+
+        def up():
+            check(child.process.poll() is None, f"the server ended: {child.last_words()}")
+            return subprocess.run([*as_user, *ask, "-c", "SELECT 1"], capture_output=True, timeout=60, check=False).returncode == 0
+
+        wait_for(up, "the server answers")
+        answers = administer(*ask, stdin=POSTGRES % {"rows": scale.amount})
+        check(f"{scale.amount}|" in answers, f"the join: {answers[:300]!r}")
+        with open(runner.path("stdout"), "w", encoding="ascii") as file:
+            file.write(answers)
+        administer(f"{programs}/pg_ctl", "stop", "-D", data, "-m", "fast")
+        runner.finish(child)
+
+
 def stress_prepare(_runner, _scale):
     need("stress-ng")
 
@@ -291,6 +370,7 @@ CASES = [
     Case("sqlite", Scale(68, 600_000), Scale(680, 6_000_000), sqlite_prepare, sqlite),
     Case("numpy", Scale(64, 5_000_000), Scale(768, 60_000_000), numpy_prepare, numpy),
     Case("redis", Scale(56, 400_000), Scale(560, 4_000_000), redis_prepare, redis),
+    Case("postgres", Scale(24, 300_000), Scale(200, 3_000_000), postgres_prepare, postgres, only_soak=True),
     Case("stress-ng", Scale(64, 80), Scale(512, 640), stress_prepare, stress, outputs=(), pages=False),
     Case("openmp", Scale(56, 4), Scale(640, 48), **compiled("gcc", "openmp.c", "-O2", "-fopenmp", "-DN=({amount}L<<20)")),
     Case(

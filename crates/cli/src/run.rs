@@ -91,12 +91,12 @@ impl Run {
         };
         let library = library::find()?;
         let preload = library::preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
-        let unpaged = unpaged(&path, &shown.to_string());
-        if let Some(unpaged) = &unpaged {
+        let unpaged = unpaged(&path);
+        if let Some(Unpaged { why, .. }) = &unpaged {
             if self.require {
-                bail!("{} (without --require it runs)", unpaged.why);
+                bail!("{shown} is not run, since its memory would not be paged (--require): {why}");
             }
-            complain(&format!("warning: {}", unpaged.why));
+            complain(&format!("warning: {shown} runs, but its memory is not paged: {why}"));
         }
 
         let cage = self.limit(settings.memory)?.map(enforce::Cage::make).transpose()?;
@@ -138,31 +138,27 @@ impl Run {
 
 /// Why a program is not paged.
 struct Unpaged {
-    /// A line.
+    /// In words that follow a colon.
     why: String,
     /// Neither it nor what it starts can use the library.
     bars_library: bool,
 }
 
-/// Why the program at `path`, called `shown`, could not be paged, as far as that is known before it
-/// begins.
-fn unpaged(path: &Path, shown: &str) -> Option<Unpaged> {
+/// Why the program at `path` could not be paged, as far as that is known before it begins.
+fn unpaged(path: &Path) -> Option<Unpaged> {
     let right = userfaultfd::features().err().map(|refusal| (refusal.what(), refusal.fix()));
     let right = right.or_else(|| ring::forbidden().map(|refusal| (refusal.what, refusal.fix)));
     if let Some((what, fix)) = right {
-        let why = format!("{shown} runs, but its memory is not paged: {what} (try: {fix})");
-        return Some(Unpaged { why, bars_library: true });
+        return Some(Unpaged { why: format!("{what} (try: {fix})"), bars_library: true });
     }
     let (why, files) = program::judge(path);
     let (why, judged) = (why?, files.last()?);
-    let why_not = match files.len() {
-        1 => format!("{shown} is {why}: it runs, but its memory is not paged"),
-        _ => format!(
-            "{shown}, whose interpreter {} is {why}, runs, but its memory is not paged",
-            judged.display()
-        ),
+    let bars_library = why.bars_library();
+    let why = match files.len() {
+        1 => format!("it is {why}"),
+        _ => format!("its interpreter, {}, is {why}", judged.display()),
     };
-    Some(Unpaged { why: why_not, bars_library: why.bars_library() })
+    Some(Unpaged { why, bars_library })
 }
 
 /// The environment of a program that is paged.

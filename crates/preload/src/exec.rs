@@ -324,11 +324,11 @@ fn tell(kept: &Kept, first: Name, last: Name, why: Why) {
     }
     let mut line = Line { bytes: [0; 256], len: 0 };
     let written = match first == last {
-        true => write!(line, "terapage: {first} is {why}: it runs, but its memory is not paged"),
+        true => write!(line, "terapage: {first} runs, but its memory is not paged: it is {why}"),
         false => {
             write!(
                 line,
-                "terapage: {first}, whose interpreter {last} is {why}, runs, but its memory is not paged"
+                "terapage: {first} runs, but its memory is not paged: its interpreter, {last}, is {why}"
             )
         }
     };
