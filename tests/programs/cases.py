@@ -278,11 +278,12 @@ POSTGRES = "SELECT setting FROM pg_settings WHERE name IN ('work_mem', 'maintena
 POSTGRES += """
 CREATE UNLOGGED TABLE t AS
     SELECT g AS id, g * 2654435761 %% 4294967291 AS k, md5(g::text) AS s FROM generate_series(1, %(rows)d::bigint) g;
-SELECT count(*), sum(a.id * b.k %% 1000003), max(b.s) FROM t a JOIN t b ON a.k = b.k AND a.s = b.s;
-SELECT md5(string_agg(s, '' ORDER BY k)) FROM t;
-SELECT md5(string_agg(n || ':' || c, ',' ORDER BY n)) FROM (SELECT left(s, 4) n, count(DISTINCT k) c FROM t GROUP BY 1) g;
-CREATE INDEX by_text ON t (s);
 ANALYZE t;
+SELECT count(*), sum(a.k %% 1000 * b.id %% 1000003) FROM t a JOIN t b USING (id, k);
+SELECT sum(k %% 1000 * n %% 1000003) FROM (SELECT k, row_number() OVER (ORDER BY k) n FROM t) numbered;
+SELECT md5(string_agg(n || ':' || c || ':' || l, ',' ORDER BY n)) FROM (SELECT left(s, 3) n, count(*) c, max(k) l FROM t GROUP BY 1) g;
+SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY k) FROM t;
+CREATE INDEX by_text ON t (s);
 SET enable_seqscan = off;
 SELECT count(*), min(s), max(s) FROM t WHERE s BETWEEN '4' AND '8';
 """
