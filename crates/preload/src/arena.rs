@@ -87,6 +87,11 @@ pub fn contains(at: usize) -> bool {
     at >= START.load(Relaxed) && at < END.load(Acquire)
 }
 
+/// Whether there is one.
+pub fn is_open() -> bool {
+    END.load(Acquire) != 0
+}
+
 /// Whether any of a range is.
 pub fn overlaps(at: usize, len: usize) -> bool {
     at < END.load(Acquire) && at.saturating_add(len) > START.load(Relaxed)

@@ -8,6 +8,8 @@
 mod arena;
 mod beside;
 mod callers;
+#[cfg(target_arch = "x86_64")]
+mod calls;
 mod direct;
 mod dlopen;
 mod exec;

@@ -1,0 +1,84 @@
+//! `syscall()`: calls that the program makes by their numbers.
+//!
+//! Those of mmap's family that meet what may be paged are the library's to serve, as their
+//! functions are. All others go on as they are, at the price of a comparison. A call that the
+//! program makes by an instruction of its own is the pager's to hear of.
+
+use crate::{arena, maps, remap, shm};
+use libc::{c_int, c_long, c_uint, c_void};
+
+/// # Safety
+/// As the C library has it, where all arguments are passed, the ones that a call lacks too: on the
+/// processors that there are, that is how a variable number of them is passed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if is_of_memory(number)
+            && let Some(answer) = serve(number, [a, b, c, d, e, f])
+        {
+            return answer;
+        }
+        libc::syscall(number, a, b, c, d, e, f)
+    }
+}
+
+fn is_of_memory(number: c_long) -> bool {
+    matches!(
+        number,
+        libc::SYS_mmap
+            | libc::SYS_mprotect
+            | libc::SYS_munmap
+            | libc::SYS_mremap
+            | libc::SYS_madvise
+            | libc::SYS_process_madvise
+            | libc::SYS_pkey_mprotect
+            | libc::SYS_mlock
+            | libc::SYS_mlock2
+            | libc::SYS_mlockall
+            | libc::SYS_shmat
+            | libc::SYS_shmdt
+    )
+}
+
+/// Serves a call, if the library is to.
+unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long> {
+    let at = a as *mut c_void;
+    let fixed = |flags: usize, by: c_int| flags as c_int & by != 0;
+    let meets = |from: usize, len: usize| arena::may_be_paged(from, len);
+    // SAFETY: the caller's promise, for each.
+    let answer = unsafe {
+        match number {
+            libc::SYS_mmap if fixed(d, libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) && meets(a, b) => {
+                maps::mmap(at, b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
+            }
+            libc::SYS_mprotect if meets(a, b) => maps::mprotect(at, b, c as c_int).into(),
+            libc::SYS_munmap if meets(a, b) => maps::munmap(at, b).into(),
+            libc::SYS_mremap if meets(a, b) || fixed(d, libc::MREMAP_FIXED) && meets(e, c) => {
+                remap::mremap(at, b, c, d as c_int, e as *mut c_void) as c_long
+            }
+            libc::SYS_madvise if meets(a, b) => maps::madvise(at, b, c as c_int).into(),
+            libc::SYS_process_madvise if arena::is_open() => {
+                maps::process_madvise(a as c_int, b as *const libc::iovec, c, d as c_int, e as c_uint) as c_long
+            }
+            libc::SYS_pkey_mprotect if meets(a, b) => {
+                maps::pkey_mprotect(at, b, c as c_int, d as c_int).into()
+            }
+            libc::SYS_mlock if meets(a, b) => maps::mlock(at, b).into(),
+            libc::SYS_mlock2 if meets(a, b) => maps::mlock2(at, b, c as c_uint).into(),
+            libc::SYS_mlockall => maps::mlockall(a as c_int).into(),
+            libc::SYS_shmat if meets(b, 1) => shm::shmat(a as c_int, b as *const c_void, c as c_int) as c_long,
+            libc::SYS_shmdt if meets(a, 1) => shm::shmdt(at).into(),
+            _ => return None,
+        }
+    };
+    Some(answer)
+}
