@@ -5,10 +5,12 @@ Budgets of programs that stream are about half of what they use. Budgets of prog
 jump about are 75 % and more, so that these end soon.
 """
 
+import contextlib
 import filecmp
 import glob
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -100,6 +102,107 @@ def malloc_library(runner, scale):
     """A malloc that comes as a library, as tcmalloc does; the second time it serves what is not large."""
     for mode in ("all", "large"):
         runner.run([runner.shared("own_malloc"), str(scale.amount)], env={"TERAPAGE_HEAP": mode})
+
+
+ALLOCATORS = {
+    "jemalloc": "libjemalloc.so.2",
+    "tcmalloc": "libtcmalloc_minimal.so.4",
+    "mimalloc": "libmimalloc.so.2.0",
+}
+
+
+def allocator(name):
+    """Preparation and body for a program with an allocator that is preloaded, and linked to it."""
+    library = ALLOCATORS[name]
+
+    def prepare(runner, scale):
+        # Where a directory of libraries is named, as for packages that are unpacked only, it is asked first.
+        places = [*os.environ.get("TERAPAGE_ALLOCATORS", "").split(":"), "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"]
+        found = [path for path in (os.path.join(place, library) for place in places if place) if os.path.exists(path)]
+        if not found:
+            raise Skipped(f"not installed: {library}")
+        command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-builtin", os.path.join(SOURCES, "churn.c")]
+        build(runner, command, "churn")
+        linked = ["-Wl,--no-as-needed", found[0], "-Wl,-rpath," + os.path.dirname(found[0])]
+        build(runner, [*command, *linked], "churn-linked")
+        with contextlib.suppress(FileExistsError):
+            os.symlink(found[0], runner.shared("allocator.so"))
+
+    def body(runner, scale):
+        runner.run([runner.shared("churn"), str(scale.amount)], env={"LD_PRELOAD": runner.shared("allocator.so")})
+        runner.run([runner.shared("churn-linked"), str(scale.amount)], stdout="linked")
+
+    return prepare, body
+
+
+def node_prepare(_runner, _scale):
+    need("node")
+
+
+def node(runner, scale):
+    """A JavaScript heap beyond the budget: what is not paged breaks it."""
+    runner.run(["node", "--max-old-space-size=4000", os.path.join(SOURCES, "heap.js"), str(scale.amount)])
+
+
+def jdks():
+    """The Java of each JDK here, oldest first."""
+    found = {}
+    for java in [*sorted(glob.glob("/usr/lib/jvm/*/bin/java")), shutil.which("java")]:
+        if java and os.path.exists(os.path.join(os.path.dirname(os.path.realpath(java)), "javac")):
+            path = os.path.realpath(java)
+            words = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+            version = re.search(r'version "(\d+)', words)
+            if version:
+                found[path] = int(version.group(1))
+    return sorted(found, key=found.get)
+
+
+# The heap at most (-Xmx) for each collector: small and large ones lie at different places.
+COLLECTORS = {
+    "Serial": ("512m", "40g"),
+    "Parallel": ("512m", "3g"),
+    "G1": ("512m", "40g"),
+    "Z": ("512m", "3g", "5g", "20g"),
+    "Shenandoah": ("512m", "40g"),
+}
+
+
+def java_prepare(runner, _scale):
+    if not jdks():
+        raise Skipped("not installed: a JDK")
+    compiler = os.path.join(os.path.dirname(jdks()[0]), "javac")
+    built = subprocess.run(
+        [compiler, "-d", runner.shared("."), os.path.join(SOURCES, "Data.java")],
+        capture_output=True, text=True, timeout=300, check=False,
+    )
+    check(built.returncode == 0, f"javac: {built.stderr.strip()[-300:]}")
+
+
+def has_collector(java, collector):
+    return subprocess.run([java, f"-XX:+Use{collector}GC", "-version"], capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def java_runs(whole):
+    """Which JDK runs with which collector and heap: all that there is, or a few."""
+    all_jdks = jdks()
+    if not whole:
+        oldest, newest = all_jdks[0], all_jdks[-1]
+        few = [(oldest, "G1"), (oldest, "Z")] + [(newest, "Z")] * (newest != oldest)
+        return [(java, collector, COLLECTORS[collector][0]) for java, collector in few if has_collector(java, collector)]
+    every = [(java, collector) for java in all_jdks for collector in COLLECTORS if has_collector(java, collector)]
+    return [(java, collector, heap) for java, collector in every for heap in COLLECTORS[collector]]
+
+
+def java(runner, scale):
+    """Each collector: ZGC's heap is shared memory, which is not paged; it has to start and be right."""
+    for index, (path, collector, heap) in enumerate(java_runs(scale.amount > 200)):
+        options = [f"-XX:+Use{collector}GC", f"-Xmx{heap}", "-Xms32m", "-cp", runner.shared(".")]
+        runner.run([path, *options, "Data", str(scale.amount)], stdout=f"java{index}")
+        with open(runner.path(f"java{index}"), encoding="ascii") as file:
+            said = file.read()
+        if index == 0:
+            first = said
+        check(said == first, f"{path} {collector} {heap}: {said!r}, not {first!r}")
 
 
 def scattered(runner, scale):
@@ -416,6 +519,12 @@ CASES = [
     Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),
+    *(Case(name, Scale(32, 44), Scale(256, 640), *allocator(name), outputs=("stdout", "linked")) for name in ALLOCATORS),
+    Case("brk", Scale(16, 64), Scale(128, 512), **c_program("brk.c")),
+    Case("mallinfo", Scale(16, 64), Scale(128, 512), **c_program("mallinfo.c", "-fno-builtin", "-Wno-deprecated-declarations")),
+    Case("chunks", Scale(16, 64), Scale(128, 512), **c_program("chunks.c")),
+    Case("node", Scale(64, 60_000), Scale(400, 400_000), node_prepare, node),
+    Case("java", Scale(48, 80), Scale(300, 700), java_prepare, java, outputs=()),
     Case("limits", Scale(32, 160), Scale(256, 1024), **c_program("limits.c", "-fno-builtin")),
     Case("limits-python", Scale(48, 256), Scale(256, 1024), lambda *_: need(SYSTEM_PYTHON), limits_python),
     Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),

@@ -90,13 +90,24 @@ pub struct Heap<M: Memory + Send> {
     memory: M,
     small: Small,
     medium: Dlmalloc<Growing<Part<M>>>,
+    /// Medium objects in use, and their bytes.
+    mediums: (usize, usize),
+}
+
+/// What a heap's objects take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InUse {
+    /// How many there are.
+    pub objects: usize,
+    /// Bytes that they may use.
+    pub bytes: usize,
 }
 
 impl<M: Memory + Send + Copy> Heap<M> {
     /// An empty one, number `heap` of those that share a table.
     pub const fn new(memory: M, heap: u8) -> Self {
         let medium = Dlmalloc::new_with_allocator(Growing(Part { memory, heap }));
-        Heap { heap, memory, small: Small::new(), medium }
+        Heap { heap, memory, small: Small::new(), medium, mediums: (0, 0) }
     }
 
     /// Memory for `size` bytes, of any value, at a multiple of 16 and of `align`, a power of two.
@@ -127,13 +138,25 @@ impl<M: Memory + Send + Copy> Heap<M> {
     #[inline(never)]
     fn allocate_medium(&mut self, size: usize, align: usize) -> *mut u8 {
         // SAFETY: it takes any size and a power of two.
-        unsafe {
+        let at = unsafe {
             if align <= sizes::ALIGN {
                 self.medium.c_malloc(size)
             } else {
                 self.medium.c_memalign(align, size)
             }
+        };
+        if !at.is_null() {
+            self.mediums.0 += 1;
+            // SAFETY: it was given just now.
+            self.mediums.1 += unsafe { self.memory.table().usable(at) };
         }
+        at
+    }
+
+    /// What is in use. It looks at each slab that has room.
+    pub fn in_use(&self) -> InUse {
+        let small = self.small.in_use(self.memory.table());
+        InUse { objects: small.0 + self.mediums.0, bytes: small.1 + self.mediums.1 }
     }
 
     /// What the room at an address is used for.
@@ -164,8 +187,12 @@ impl<M: Memory + Send + Copy> Heap<M> {
             let mut source = Slabs { memory: &self.memory, medium: &mut self.medium };
             return self.small.free(at as usize, self.memory.table(), &mut source);
         }
+        self.mediums.0 = self.mediums.0.wrapping_sub(1);
         // SAFETY: the caller's promise.
-        unsafe { self.medium.c_free(at) };
+        unsafe {
+            self.mediums.1 = self.mediums.1.wrapping_sub(self.memory.table().usable(at));
+            self.medium.c_free(at);
+        }
         Ok(())
     }
 
@@ -180,8 +207,16 @@ impl<M: Memory + Send + Copy> Heap<M> {
     pub unsafe fn resize(&mut self, at: *mut u8, size: usize) -> Result<*mut u8, NotAnObject> {
         let small = self.what(at) != MEDIUM;
         if !small && size > sizes::SMALL {
-            // SAFETY: the caller's promise.
-            return Ok(unsafe { self.medium.c_realloc(at, size) });
+            // SAFETY: the caller's promise; what it gives is an object.
+            return Ok(unsafe {
+                let before = self.memory.table().usable(at);
+                let new = self.medium.c_realloc(at, size);
+                if !new.is_null() {
+                    let after = self.memory.table().usable(new);
+                    self.mediums.1 = self.mediums.1.wrapping_sub(before).wrapping_add(after);
+                }
+                new
+            });
         }
         if self.what(at) == EMPTY {
             return Err(NotAnObject);

@@ -176,6 +176,22 @@ impl Small {
         }
     }
 
+    /// Objects in use, and their bytes.
+    pub fn in_use(&self, table: &Table) -> (usize, usize) {
+        let mut all = (0, 0);
+        for (size, class) in self.classes.iter().enumerate() {
+            let mut cells = class.slabs as usize * usize::from(CELLS[size]);
+            let mut head = class.head;
+            while head != 0 {
+                let slab = table.slab(head - 1);
+                cells -= usize::from(slab.free.load(Relaxed));
+                head = slab.after.load(Relaxed);
+            }
+            all = (all.0 + cells, all.1 + cells * usize::from(BYTES[size]));
+        }
+        all
+    }
+
     /// Which cell begins at an address, and of which size; it may be free.
     #[inline]
     fn cell(at: usize, slab: &Slab) -> Option<(usize, usize)> {

@@ -5,7 +5,7 @@ use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
+use terapage_heap::{CHUNK, Heap, InUse, Memory, NotAnObject, Table};
 
 /// Memory of the system's in one range of addresses, of which it knows what is given out.
 struct Range {
@@ -202,6 +202,12 @@ proptest! {
         }
         for object in &objects {
             object.check(object.size);
+        }
+        for (number, heap) in heaps.iter().enumerate() {
+            let of_heap = objects.iter().filter(|object| object.heap == number);
+            // SAFETY: they are objects.
+            let bytes = of_heap.clone().map(|object| unsafe { range.table.usable(object.at) }).sum();
+            prop_assert_eq!(heap.in_use(), InUse { objects: of_heap.count(), bytes });
         }
     }
 }

@@ -5,15 +5,19 @@
 //! reserved and not opened, is one and the same to the kernel and to the pager, which do not look
 //! at it.
 
+use crate::brk::Break;
+use crate::limits::Kernels;
 use crate::lock::Lock;
 use crate::ranges::Ranges;
 use crate::regions::Named;
 use crate::{exit, limits, process, statics};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use terapage_config::Size;
+use terapage_heap::Table;
 use terapage_pager::{Pager, Spans};
 use terapage_sys::fd::Room;
-use terapage_sys::{memory, thread};
+use terapage_sys::{PAGE, memory, thread};
 
 /// Bytes of old allocations that are kept, to be given out again as they are.
 const DIRTY_BYTES: usize = 64 << 20;
@@ -24,10 +28,18 @@ const HUGE_FROM: usize = 8 << 20;
 /// Core dumps have so many bytes more, at a time: each time costs a system call.
 const DUMP_STEP: usize = 64 << 20;
 
+/// A program that gives back so many reservations, unused, one after the other, since they are not
+/// where it wants them, has its way. Java tries some twenty places for a heap that it takes anywhere
+/// in the end; one with ZGC tries thousands, and ends without.
+const SPURNED_MOST: usize = 40;
+
 /// Bytes of the arena's first part at most, and of the whole. A mapping of half of the addresses
 /// that a process has would leave little room beside it.
 const FIRST_MOST: usize = 4 << 40;
 const MOST: usize = 32 << 40;
+
+/// The arena's ends are multiples of so many bytes: blocks of any size.
+const ALIGN: usize = 2 << 20;
 
 /// What the arena's lock guards.
 pub struct Arena {
@@ -48,10 +60,14 @@ pub struct Arena {
     pub pager: Option<Pager>,
     /// Ranges that are counted by themselves.
     pub named: Vec<Named>,
-    /// The last wide reservation for which the program had named a place, in vain: from, to.
+    /// The last reservation for which the program had named a place, in vain: from, to.
     offered: Option<(usize, usize)>,
-    /// It gave one back for that: it wants its places, and gets them, of the kernel.
+    /// How many such it gave back unused, one after the other.
+    spurned: usize,
+    /// It gave back so many for that: it wants its places, and gets them, of the kernel.
     insists: bool,
+    /// Where `sbrk` is.
+    pub program_break: Break,
     /// The kernel has been told to use huge pages.
     huge: bool,
     /// What lies before this is in a core dump.
@@ -68,7 +84,9 @@ pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     mapped: Spans::new(),
     odd: Spans::new(),
     offered: None,
+    spurned: 0,
     insists: false,
+    program_break: Break::new(),
     huge: false,
     dumped: 0,
     pager: None,
@@ -113,16 +131,66 @@ pub fn whole() -> (usize, usize) {
     (from, END.load(Relaxed) - from)
 }
 
-/// Reserves the arena; its pager is started when more than `start_at` bytes are in use. `false`
-/// where the machine gives no such range.
-pub fn open(block: usize, start_at: usize) -> bool {
-    let align = 2 << 20;
-    let most = terapage_pager::BLOCKS_MOST.saturating_mul(block).min(MOST) / align * align;
-    let sizes = (33..=46).rev().map(|shift| (1usize << shift).min(most));
-    let Some((len, at)) = sizes.into_iter().find_map(|len| Some((len, memory::reserve(len).ok()? as usize)))
-    else {
-        return false;
+/// Bytes of books for each block: the pager's entries, and the policy's.
+const BOOKS: usize = 64;
+/// What else the library maps, and a part of a limit that is left to the program: for its code, its
+/// threads' stacks, its files.
+const BESIDE: usize = 64 << 20;
+const BESIDE_PART: usize = 8;
+/// The arena has as many times the budget at least, and so has the pool.
+const BUDGETS: usize = 2;
+
+/// Bytes that an arena of so many takes with its books.
+fn with_books(len: usize, block: usize) -> usize {
+    len + len / block * BOOKS + Table::bytes_for(len)
+}
+
+/// Bytes of the largest arena that fits into what a limit leaves; 0 for none.
+fn within(limit: &Kernels, block: usize, budget: usize) -> usize {
+    let left = limit.left().saturating_sub(BUDGETS * budget + BESIDE + limit.bytes / BESIDE_PART);
+    let books = with_books(left, block) - left;
+    left.saturating_sub(books)
+}
+
+/// The limit that suffices, in KiB as the shell has it.
+fn sufficient_kib(limit: &Kernels, block: usize, budget: usize) -> usize {
+    let least = (BUDGETS * budget).next_multiple_of(ALIGN) + 2 * ALIGN;
+    let need = limit.used + with_books(least, block) + BUDGETS * budget + BESIDE + ALIGN;
+    (need * BESIDE_PART / (BESIDE_PART - 1)).next_multiple_of(1 << 20) >> 10
+}
+
+/// Reserves as much as there can be, at most `most` bytes: how many, and where.
+fn reserve_most(most: usize, block: usize, budget: usize) -> Result<(usize, usize), String> {
+    let reserve = |len| Some((len, memory::reserve(len).ok()? as usize));
+    let Some(limit) = limits::of_kernel() else {
+        let sizes = (33..=46).rev().map(|shift| (1usize << shift).min(most));
+        return sizes.into_iter().find_map(reserve).ok_or_else(|| {
+            "no address space for the arena (8 GiB at least): the kernel gives none; with vm.overcommit_memory=2 \
+             it promises all that is reserved, so set that to 0 or 1"
+                .to_owned()
+        });
     };
+    let len = within(&limit, block, budget).min(most) / ALIGN * ALIGN;
+    let enough = len >= BUDGETS * budget + ALIGN;
+    enough.then(|| reserve(len)).flatten().ok_or_else(|| {
+        format!(
+            "no address space for the arena within the limit that was set (ulimit {flag}): a budget of {} takes \
+             `ulimit {flag} {}`",
+            Size(budget as u64),
+            sufficient_kib(&limit, block, budget),
+            flag = limit.flag
+        )
+    })
+}
+
+/// Reserves the arena; its pager is started when more than `start_at` bytes are in use.
+///
+/// # Errors
+/// The machine gives no such range: why, and what to do.
+pub fn open(block: usize, budget: usize, start_at: usize) -> Result<(), String> {
+    let align = ALIGN;
+    let most = terapage_pager::BLOCKS_MOST.saturating_mul(block).min(MOST) / align * align;
+    let (len, at) = reserve_most(most, block, budget)?;
     let (from, to) = (at.next_multiple_of(align), (at + len) / align * align);
     let wide = to.min(from + FIRST_MOST);
     let mut arena = ARENA.lock();
@@ -137,7 +205,7 @@ pub fn open(block: usize, start_at: usize) -> bool {
     START.store(from, Relaxed);
     WIDE.store(wide, Relaxed);
     END.store(to, Release);
-    true
+    Ok(())
 }
 
 impl Arena {
@@ -162,8 +230,9 @@ impl Arena {
     /// writable) or not.
     pub fn may_grow(&self, more: usize, data: bool) -> bool {
         let used = self.ranges.used_bytes;
+        let mine = used - self.program_break.spare();
         let closed = END.load(Relaxed) - WIDE.load(Relaxed);
-        limits::allow([used, used - self.ranges.wide_bytes()], closed, more, data)
+        limits::allow([mine, used - self.ranges.wide_bytes()], closed, more, data)
     }
 
     /// A core dump is to have what was given out, but not terabytes that never were.
@@ -545,27 +614,62 @@ impl Arena {
     }
 
     /// Takes `len` bytes of the wide part, which nobody may touch yet: it costs nothing but a note.
-    /// `wanted`: the program has named a place.
-    pub fn take_wide(&mut self, len: usize, wanted: bool) -> Option<usize> {
-        if wanted && self.insists {
-            return None;
-        }
+    pub fn take_wide(&mut self, len: usize) -> Option<usize> {
         let at = self.ranges.take_wide(len)?;
-        if wanted {
-            self.offered = Some((at, at + len));
-        }
         let to = (at + len).next_multiple_of(process::block());
         self.change_odd(at, |odd| odd.insert(at, to));
         self.count_by_region(at, at + len);
         Some(at)
     }
 
+    /// Takes `len` bytes of the first part that nobody may touch yet.
+    pub fn take_closed(&mut self, len: usize) -> Option<usize> {
+        let at = self.ranges.take(len, PAGE, true)?;
+        // SAFETY: the range was taken just now.
+        let close = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, libc::PROT_NONE as i64) } == 0;
+        if self.release(at, at + len).is_ok() && close() {
+            return Some(at);
+        }
+        self.give(at, at + len, false);
+        None
+    }
+
+    /// Makes closed pages of a range in use readable and writable; whether that could be done.
+    pub fn open_pages(&mut self, at: usize, to: usize) -> bool {
+        let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: nobody may have touched them.
+        let opened = memory::alike(|| unsafe { libc::syscall(libc::SYS_mprotect, at, to - at, rights) }) == 0;
+        if opened {
+            self.dress(at, to, false);
+            self.readmit(at, to);
+        }
+        opened
+    }
+
+    /// Whether the program is to have its reservations where it names a place.
+    pub fn insists(&self) -> bool {
+        self.insists
+    }
+
+    /// A reservation for which the program had named a place is another one.
+    pub fn offer(&mut self, at: usize, to: usize) {
+        // What was offered before is in use.
+        if self.offered.is_some() {
+            self.spurned = 0;
+        }
+        self.offered = Some((at, to));
+    }
+
     /// The program unmaps a range. Where it had named a place for it, and has not used it, it looks
-    /// for that place.
+    /// for that place: at once if the range is a very large one. Others are given back for their
+    /// alignment too, but not time and again.
     pub fn is_unmapped(&mut self, at: usize, to: usize) {
         if self.offered == Some((at, to)) {
             self.offered = None;
-            self.insists |= self.odd_bytes(at, to) >= to - at;
+            if self.odd_bytes(at, to) >= to - at {
+                self.spurned += 1;
+                self.insists |= is_wide(at) || self.spurned >= SPURNED_MOST;
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use crate::lock::Lock;
 use crate::objects::{is_defined, object_of};
 use crate::{limits, next, own, set_errno};
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
 use terapage_sys::{PAGE, memory, thread};
 
@@ -47,6 +47,37 @@ const ALL: u8 = 3;
 /// Which objects of the arena are of which heap.
 static TABLE: Table = Table::new();
 
+/// Bytes of the heaps' chunks; large allocations, and their bytes.
+static HEAP_BYTES: AtomicUsize = AtomicUsize::new(0);
+static LARGE_COUNT: AtomicUsize = AtomicUsize::new(0);
+static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// What `malloc` has given out, in bytes where no other unit is named.
+pub struct Figures {
+    /// Of the heaps for objects that are not large.
+    pub heap_bytes: usize,
+    /// Of their objects.
+    pub object_bytes: usize,
+    /// How many large ones there are.
+    pub large: usize,
+    pub large_bytes: usize,
+}
+
+/// Looks at each heap.
+pub fn figures() -> Figures {
+    Figures {
+        heap_bytes: HEAP_BYTES.load(Relaxed),
+        object_bytes: ALL_HEAPS.iter().map(|heap| heap.lock().in_use().bytes).sum(),
+        large: LARGE_COUNT.load(Relaxed),
+        large_bytes: LARGE_BYTES.load(Relaxed),
+    }
+}
+
+/// Whether nothing is the next allocator's.
+pub fn serves_all() -> bool {
+    MODE.load(Relaxed) == ALL
+}
+
 /// Chunks of the arena.
 #[derive(Clone, Copy)]
 struct Chunks;
@@ -55,10 +86,13 @@ struct Chunks;
 unsafe impl Memory for Chunks {
     fn take(&self, len: usize) -> Option<usize> {
         let mut arena = ARENA.lock();
-        if arena.may_grow(len, true) { arena.take(len, CHUNK, true) } else { None }
+        let at = if arena.may_grow(len, true) { arena.take(len, CHUNK, true) } else { None };
+        HEAP_BYTES.fetch_add(at.map_or(0, |_| len), Relaxed);
+        at
     }
 
     fn give(&self, at: usize, len: usize) {
+        HEAP_BYTES.fetch_sub(len, Relaxed);
         ARENA.lock().give(at, at + len, false);
     }
 
@@ -175,6 +209,8 @@ fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
         set_errno(libc::ENOMEM);
         return std::ptr::null_mut();
     };
+    LARGE_COUNT.fetch_add(1, Relaxed);
+    LARGE_BYTES.fetch_add(len, Relaxed);
     let at = start + before;
     // SAFETY: the range was taken just now, and the header lies within it, before `at`.
     unsafe { header_of(at).write(Header { start, end: start + len, mark: MARK }) };
@@ -310,6 +346,8 @@ unsafe fn release(at: *mut u8) {
                 // Its bytes may stay where they are: it is no object any more.
                 // SAFETY: the object's header; the object is the caller's.
                 unsafe { (*header_of(at as usize)).mark = 0 };
+                LARGE_COUNT.fetch_sub(1, Relaxed);
+                LARGE_BYTES.fetch_sub(end - start, Relaxed);
                 ARENA.lock().give(start, end, true);
             }
             // SAFETY: the caller's promise.
@@ -355,6 +393,7 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
             if arena.may_grow(wanted - (end - start), true) && arena.extend(start, wanted) {
                 // SAFETY: the object's header, and the object is the caller's.
                 unsafe { (*header_of(old as usize)).end = start + wanted };
+                LARGE_BYTES.fetch_add(start + wanted - end, Relaxed);
                 return old;
             }
             if size >= large_from() {
@@ -365,6 +404,7 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
             if start + wanted < end {
                 // SAFETY: as above.
                 unsafe { (*header_of(old as usize)).end = start + wanted };
+                LARGE_BYTES.fetch_sub(end - (start + wanted), Relaxed);
                 ARENA.lock().give(start + wanted, end, false);
             }
             return old;

@@ -7,6 +7,7 @@
 
 mod arena;
 mod beside;
+mod brk;
 mod callers;
 #[cfg(target_arch = "x86_64")]
 mod calls;
@@ -19,6 +20,7 @@ mod heap;
 mod lent;
 mod limits;
 mod lock;
+mod mallinfo;
 mod maps;
 mod mutexes;
 mod namespaces;

@@ -7,7 +7,9 @@
 //!
 //! The kernel's limit also hands the asked one on: by `fork`, `vfork` and `posix_spawn`, and over
 //! `exec`, after which this library begins anew and takes [`ASIDE`] off. A limit below that is from
-//! before Terapage: it stays the kernel's, and what the library reserves counts.
+//! before Terapage (`ulimit -v`, `ulimit -d`). It is taken over in the same way where the process
+//! may raise it: a soft one without a hard one, or with CAP_SYS_RESOURCE. Else it stays the
+//! kernel's, and what the library reserves counts: the arena is made to fit.
 
 use crate::{exit, process, set_errno};
 use libc::{c_int, c_uint, pid_t, rlimit};
@@ -76,9 +78,39 @@ fn in_kernel(resource: c_uint) -> Option<rlimit> {
     (unsafe { kernel(0, resource, null(), &raw mut limit) } == 0).then_some(limit)
 }
 
-/// The kernel's soft limit on addresses.
-pub fn addresses() -> Option<usize> {
-    in_kernel(libc::RLIMIT_AS).map(|limit| limit.rlim_cur as usize)
+/// A limit that is the kernel's.
+pub struct Kernels {
+    /// As the shell's `ulimit` has it.
+    pub flag: &'static str,
+    pub bytes: usize,
+    /// What of it is mapped already.
+    pub used: usize,
+}
+
+impl Kernels {
+    /// What may still be mapped.
+    pub fn left(&self) -> usize {
+        self.bytes.saturating_sub(self.used)
+    }
+}
+
+/// The limit that leaves the least room for what this library reserves, addresses that are private
+/// and writable. `None`: there is none.
+pub fn of_kernel() -> Option<Kernels> {
+    let used = mapped()?;
+    let limits = RESOURCES.into_iter().zip(["-v", "-d"]).zip(used).zip(&SOFT);
+    limits
+        .filter(|(_, soft)| soft.load(Relaxed) == NONE)
+        .filter_map(|(((resource, flag), used), _)| {
+            let bytes = in_kernel(resource)?.rlim_cur;
+            (bytes != libc::RLIM_INFINITY).then_some(Kernels { flag, bytes: bytes as usize, used })
+        })
+        .min_by_key(Kernels::left)
+}
+
+/// The kernel's lower soft limit.
+pub fn lower() -> Option<usize> {
+    RESOURCES.into_iter().filter_map(in_kernel).map(|limit| limit.rlim_cur as usize).min()
 }
 
 /// A limit of the kernel's as it was asked for.
@@ -95,12 +127,20 @@ fn aside(limit: u64, now: u64) -> u64 {
 /// Begins with what the process has inherited.
 pub fn begin() {
     for (resource, soft) in RESOURCES.into_iter().zip(&SOFT) {
-        if let Some(limit) = in_kernel(resource)
-            && asked(limit.rlim_cur) != limit.rlim_cur
-        {
+        let Some(limit) = in_kernel(resource) else { continue };
+        let was_raised = asked(limit.rlim_cur) != limit.rlim_cur;
+        if was_raised || limit.rlim_cur != libc::RLIM_INFINITY && raise(resource, limit) {
             soft.store(asked(limit.rlim_cur) as usize, Relaxed);
         }
     }
+}
+
+/// Takes over a limit from before Terapage, where the process may.
+fn raise(resource: c_uint, limit: rlimit) -> bool {
+    let [rlim_cur, rlim_max] = [limit.rlim_cur, limit.rlim_max].map(|limit| limit.saturating_add(ASIDE));
+    let raised = rlimit { rlim_cur, rlim_max };
+    // SAFETY: the limit is ours to read.
+    unsafe { kernel(0, resource, &raw const raised, null_mut()) == 0 }
 }
 
 /// Gives inherited limits to the kernel: this process is not paged.

@@ -57,7 +57,7 @@ fn pages(len: usize, prot: c_int, flags: c_int) -> bool {
 }
 
 /// Whether the thread's mappings are served: the pager's own are not.
-fn is_served() -> bool {
+pub fn is_served() -> bool {
     // SAFETY: no memory is touched.
     process::settings().is_some() && !thread::is_internal(unsafe { libc::pthread_self() } as usize)
 }
@@ -113,7 +113,7 @@ pub unsafe fn map(
     }
     if is_reservation(len, prot, flags)
         && is_served()
-        && let Some(at) = reserve(len, !at.is_null())
+        && let Some(at) = reserve(at as usize, len, flags)
     {
         return at as *mut c_void;
     }
@@ -134,29 +134,42 @@ pub unsafe fn map(
 /// Larger reservations are of the arena's wide part.
 const WIDE_FROM: usize = 64 << 30;
 
-/// Whether a mapping reserves addresses of which the program will open parts later.
+/// Whether a mapping reserves addresses of which the program will open parts later. A stack's is
+/// not one (`MAP_STACK`).
 fn is_reservation(len: usize, prot: c_int, flags: c_int) -> bool {
     let plain = MAP_PRIVATE | MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let private = MAP_PRIVATE | MAP_ANONYMOUS;
-    len >= 1 << 20 && prot == libc::PROT_NONE && flags & !plain == 0 && flags & private == private
+    len >= LEAST && prot == libc::PROT_NONE && flags & !plain == 0 && flags & private == private
 }
 
-/// Addresses of the arena that nobody may touch yet. `wanted`: the program has named a place.
-fn reserve(len: usize, wanted: bool) -> Option<usize> {
+/// Addresses that nobody may touch yet: of the arena, or the kernel's where the program insists on
+/// the `place` that it names (0: none).
+fn reserve(place: usize, len: usize, flags: c_int) -> Option<usize> {
     let len = len.checked_next_multiple_of(PAGE)?;
     let mut arena = ARENA.lock();
-    if len > WIDE_FROM {
-        return arena.take_wide(len, wanted);
+    if place != 0
+        && arena.insists()
+        && let Some(at) = reserve_exactly(place, len, flags)
+    {
+        return Some(at);
     }
-    let at = arena.ranges.take(len, PAGE, true)?;
-    // SAFETY: the range was taken just now.
-    let close = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, libc::PROT_NONE as i64) } == 0;
-    let closed = arena.release(at, at + len).is_ok() && close();
-    if !closed {
-        arena.give(at, at + len, false);
-        return None;
+    let at = if len > WIDE_FROM { arena.take_wide(len) } else { arena.take_closed(len) }?;
+    if place != 0 {
+        arena.offer(at, at + len);
     }
     Some(at)
+}
+
+/// The kernel's, if the place is free.
+fn reserve_exactly(place: usize, len: usize, flags: c_int) -> Option<usize> {
+    // SAFETY: what is there stays.
+    let at = unsafe { kernel_mmap(place, len, libc::PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0) } as usize;
+    if at != place && at != failed() as usize {
+        // Before Linux 4.17 this flag is not known.
+        // SAFETY: mapped just now, and the program never hears of it.
+        unsafe { libc::syscall(libc::SYS_munmap, at, len) };
+    }
+    (at == place).then_some(at)
 }
 
 unsafe fn mmap_fixed(

@@ -16,7 +16,7 @@ use terapage_sys::{PAGE, memory};
 
 /// Addresses that the heap may fill. Large tables are elsewhere, so it will not.
 const MOST: usize = 1 << 30;
-/// The least, and the part of the addresses that it takes where those are limited (`ulimit -v`):
+/// The least, and the part that it takes of what is limited (`ulimit -v`, `ulimit -d`):
 /// the arena wants the rest.
 const LEAST: usize = 16 << 20;
 const PART_OF_LIMIT: usize = 64;
@@ -55,7 +55,7 @@ unsafe impl Grow for Room {
 
 /// Reserves the range. It stays empty where not even the least is to be had.
 fn open() {
-    let most = limits::addresses().map_or(MOST, |limit| limit / PART_OF_LIMIT);
+    let most = limits::lower().map_or(MOST, |limit| limit / PART_OF_LIMIT);
     let mut len = most.clamp(LEAST, MOST).next_multiple_of(STEP);
     while len >= LEAST {
         if let Ok(at) = memory::reserve(len) {

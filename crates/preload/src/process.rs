@@ -92,8 +92,8 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     crate::direct::find();
     thread::find();
     let start_bytes = HIDDEN.get().and_then(|hidden| hidden.start_bytes).unwrap_or(budget() / 2);
-    if !arena::open(block(), start_bytes) {
-        fail("no address space for the arena (8 GiB at least): raise the limit (ulimit -v unlimited)");
+    if let Err(why) = arena::open(block(), budget(), start_bytes) {
+        fail(&why);
     }
     heap::open(heap);
     crate::fork::open();

@@ -1,0 +1,86 @@
+//! What programs ask about their heap: `mallinfo` and its kin.
+
+use crate::heap;
+use libc::c_int;
+use std::ffi::CStr;
+use terapage_sys::thread;
+
+/// What the C library says of its own heap, which serves what is not paged by the user's wish.
+fn of_next() -> libc::mallinfo2 {
+    // SAFETY: the name ends in a zero byte.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"mallinfo2".as_ptr()) };
+    if next.is_null() || heap::serves_all() {
+        // SAFETY: plain numbers.
+        return unsafe { std::mem::zeroed() };
+    }
+    // SAFETY: the C library has the function, of this type.
+    unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn() -> libc::mallinfo2>(next)() }
+}
+
+/// Stands in for the C library's.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
+    let (mut info, ours) = (of_next(), heap::figures());
+    info.arena += ours.heap_bytes;
+    info.ordblks = info.ordblks.max(1);
+    info.hblks += ours.large;
+    info.hblkhd += ours.large_bytes;
+    info.uordblks += ours.object_bytes.min(ours.heap_bytes);
+    info.fordblks += ours.heap_bytes.saturating_sub(ours.object_bytes);
+    info
+}
+
+/// Stands in for the C library's, whose numbers have 32 bits: larger ones lose the rest.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mallinfo() -> libc::mallinfo {
+    // SAFETY: the caller's promise.
+    let info = unsafe { mallinfo2() };
+    libc::mallinfo {
+        arena: info.arena as c_int,
+        ordblks: info.ordblks as c_int,
+        smblks: info.smblks as c_int,
+        hblks: info.hblks as c_int,
+        hblkhd: info.hblkhd as c_int,
+        usmblks: info.usmblks as c_int,
+        fsmblks: info.fsmblks as c_int,
+        uordblks: info.uordblks as c_int,
+        fordblks: info.fordblks as c_int,
+        keepcost: info.keepcost as c_int,
+    }
+}
+
+/// Stands in for the C library's: all heaps are one arena here.
+///
+/// # Safety
+/// As the C library has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_stats() {
+    if !heap::serves_all() {
+        const NAME: &CStr = c"malloc_stats";
+        // SAFETY: the name ends in a zero byte.
+        let next = unsafe { libc::dlsym(libc::RTLD_NEXT, NAME.as_ptr()) };
+        if !next.is_null() {
+            // SAFETY: the C library has the function, of this type.
+            unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn()>(next)() }
+        }
+        return;
+    }
+    let ours = heap::figures();
+    let _internal = thread::Internal::enter();
+    thread::say(&format!(
+        "Arena 0:\nsystem bytes     = {:10}\nin use bytes     = {:10}\nTotal (incl. mmap):\nsystem bytes     = {:10}\n\
+         in use bytes     = {:10}\nmmap regions     = {:10}\nmmap bytes       = {:10}\n",
+        ours.heap_bytes,
+        ours.object_bytes,
+        ours.heap_bytes + ours.large_bytes,
+        ours.object_bytes + ours.large_bytes,
+        ours.large,
+        ours.large_bytes
+    ));
+}
