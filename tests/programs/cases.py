@@ -105,9 +105,9 @@ def malloc_library(runner, scale):
 
 
 ALLOCATORS = {
-    "jemalloc": "libjemalloc.so.2",
-    "tcmalloc": "libtcmalloc_minimal.so.4",
-    "mimalloc": "libmimalloc.so.2.0",
+    "jemalloc": "libjemalloc.so.[0-9]*",
+    "tcmalloc": "libtcmalloc_minimal.so.[0-9]*",
+    "mimalloc": "libmimalloc.so.[0-9]*",
 }
 
 
@@ -116,9 +116,9 @@ def allocator(name):
     library = ALLOCATORS[name]
 
     def prepare(runner, scale):
-        # Where a directory of libraries is named, as for packages that are unpacked only, it is asked first.
+        # Packages may be unpacked only, in directories that the variable names.
         places = [*os.environ.get("TERAPAGE_ALLOCATORS", "").split(":"), "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"]
-        found = [path for path in (os.path.join(place, library) for place in places if place) if os.path.exists(path)]
+        found = [path for place in places if place for path in sorted(glob.glob(os.path.join(place, library)))]
         if not found:
             raise Skipped(f"not installed: {library}")
         command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fno-builtin", os.path.join(SOURCES, "churn.c")]

@@ -29,8 +29,8 @@ const HUGE_FROM: usize = 8 << 20;
 const DUMP_STEP: usize = 64 << 20;
 
 /// A program that gives back so many reservations, unused, one after the other, since they are not
-/// where it wants them, has its way. Java tries some twenty places for a heap that it takes anywhere
-/// in the end; one with ZGC tries thousands, and ends without.
+/// where it wants them, has its way. Java tries some twenty places for a heap that it takes
+/// anywhere in the end; one with ZGC tries thousands, and ends without.
 const SPURNED_MOST: usize = 40;
 
 /// Bytes of the arena's first part at most, and of the whole. A mapping of half of the addresses

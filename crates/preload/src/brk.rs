@@ -1,7 +1,8 @@
 //! `brk` and `sbrk`: the program's break is a range of the arena that grows.
 //!
 //! Allocators that bring their own `malloc` take their memory there (gperftools' tcmalloc), and so
-//! do old programs. The C library's `malloc` has the kernel's break to itself, which stays as it is.
+//! do old programs. The C library's `malloc` has the kernel's break to itself, which stays as it
+//! is.
 //!
 //! The break stays the kernel's for a program that moved it before the library began, since its
 //! parts are to follow one another, and for one that runs without random addresses
