@@ -31,7 +31,7 @@ const DUMP_STEP: usize = 64 << 20;
 /// A program that gives back so many reservations, unused, one after the other, since they are not
 /// where it wants them, has its way. Java tries some twenty places for a heap that it takes
 /// anywhere in the end; one with ZGC tries thousands, and ends without.
-const SPURNED_MOST: usize = 40;
+const SPURNED_MOST: usize = 64;
 
 /// Bytes of the arena's first part at most, and of the whole. A mapping of half of the addresses
 /// that a process has would leave little room beside it.
@@ -651,13 +651,21 @@ impl Arena {
         self.insists
     }
 
-    /// A reservation for which the program had named a place is another one.
-    pub fn offer(&mut self, at: usize, to: usize) {
-        // What was offered before is in use.
-        if self.offered.is_some() {
+    /// A reservation is served; `named`: the program had named a place, which is another one.
+    pub fn offer(&mut self, at: usize, to: usize, named: bool) {
+        // What was offered before is in use, or any place will do.
+        if self.offered.is_some() || !named {
             self.spurned = 0;
         }
-        self.offered = Some((at, to));
+        self.offered = named.then_some((at, to));
+    }
+
+    /// Whether the program does not get the place that it names, if nobody uses it: it has not
+    /// tried often.
+    pub fn declines(&mut self) -> bool {
+        self.spurned += 1;
+        self.insists |= self.spurned >= SPURNED_MOST;
+        !self.insists
     }
 
     /// The program unmaps a range. Where it had named a place for it, and has not used it, it looks

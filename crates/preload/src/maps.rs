@@ -2,6 +2,7 @@
 //! arena; on ranges of the arena the calls do what the kernel would, seen from the program.
 
 use crate::arena::{self, ARENA};
+use crate::objects::each_segment;
 use crate::{beside, limits, process, set_errno, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
@@ -154,10 +155,30 @@ fn reserve(place: usize, len: usize, flags: c_int) -> Option<usize> {
         return Some(at);
     }
     let at = if len > WIDE_FROM { arena.take_wide(len) } else { arena.take_closed(len) }?;
-    if place != 0 {
-        arena.offer(at, at + len);
-    }
+    arena.offer(at, at + len, place != 0);
     Some(at)
+}
+
+/// Whether a Java machine is refused a reservation at a place of its choice, as if there were
+/// something. From version 21 or so on it names places for its heap in this way, with low addresses
+/// first, and in the end takes it anywhere: there it is paged. One with ZGC insists.
+fn is_offer_declined(len: usize, prot: c_int, flags: c_int) -> bool {
+    flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE
+        && flags & MAP_FIXED == 0
+        && len >= JAVA_LEAST
+        && is_reservation(len, prot, flags & !MAP_FIXED_NOREPLACE)
+        && is_served()
+        && is_java()
+        && ARENA.lock().declines()
+}
+
+/// A Java heap is at least so large.
+const JAVA_LEAST: usize = 1 << 20;
+
+fn is_java() -> bool {
+    let mut found = false;
+    each_segment(|segment| found |= segment.path.to_bytes().ends_with(b"/libjvm.so"));
+    found
 }
 
 /// The kernel's, if the place is free.
@@ -182,6 +203,10 @@ unsafe fn mmap_fixed(
 ) -> *mut c_void {
     let len = len.next_multiple_of(PAGE);
     if !arena::overlaps(at, len) {
+        if is_offer_declined(len, prot, flags) {
+            set_errno(libc::EEXIST);
+            return failed();
+        }
         let paged = paged_within(at, at + len);
         if let Err(error) = leave_static(at, len) {
             set_errno(error.errno());
