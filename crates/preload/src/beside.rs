@@ -215,15 +215,16 @@ pub fn look() {
     // SAFETY: the room is this thread's.
     let bytes = unsafe { &mut *ROOM.bytes.get() };
     let len = read_status(bytes);
-    if let Some((name, found, all)) = parse(&bytes[..len], counted) {
+    if let Some((found, all)) = parse(&bytes[..len], counted) {
         note(found);
         if all > budget + budget / 100 + PROMISED {
             BROKEN.store(true, Relaxed);
             let is_much = found.total() > BEGAN_WITH.load(Relaxed) + budget / 10 + UNTOLD;
             if is_much && !SAID.load(Relaxed) && !process::goes_unpaged() {
                 let line = format!(
-                    "terapage: {name}: {} are in memory beside the budget of {} MiB, not paged ({}): --memory does not hold (--enforce limits \
+                    "terapage: {}: {} are in memory beside the budget of {} MiB, not paged ({}): --memory does not hold (--enforce limits \
                      all of it)\n",
+                    name(),
                     mib(found.total()),
                     budget >> 20,
                     kinds(&found)
@@ -248,9 +249,17 @@ fn counted() -> u64 {
     }
 }
 
-/// The name, what is beside the budget, and all that is in memory of what a process has to itself
+/// The process's name.
+fn name() -> String {
+    let mut comm = [0; 64];
+    let len = Early::open(c"/proc/self/comm").map_or(0, |file| file.read_at(&mut comm, 0));
+    let name = String::from_utf8_lossy(&comm[..len]);
+    name.trim_end().chars().filter(|c| !c.is_control()).collect()
+}
+
+/// What is beside the budget, and all that is in memory of what a process has to itself
 /// or shares.
-fn parse(status: &[u8], counted: u64) -> Option<(&str, Beside, u64)> {
+fn parse(status: &[u8], counted: u64) -> Option<(Beside, u64)> {
     let field = |name: &str| {
         let at = memchr::memmem::find(status, name.as_bytes())? + name.len();
         let line = status[at..].split(|&byte| byte == b'\n').next()?;
@@ -261,7 +270,7 @@ fn parse(status: &[u8], counted: u64) -> Option<(&str, Beside, u64)> {
     let private = anonymous.saturating_sub(counted);
     let locked = bytes("\nVmLck:").unwrap_or(0).min(private);
     let brk = brk().saturating_sub(BRK.load(Relaxed)).min(private);
-    Some((field("Name:")?, Beside { private, brk, locked, shared }, anonymous + shared))
+    Some((Beside { private, brk, locked, shared }, anonymous + shared))
 }
 
 fn note(found: Beside) {
@@ -303,15 +312,14 @@ pub fn last_line() -> Option<String> {
     if !BROKEN.load(Relaxed) || began_with > 0 && most.total() < began_with + UNTOLD {
         return None;
     }
-    let comm = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
-    let name = comm.trim_end();
     let heap = match settings.heap {
         Heap::All => "",
         Heap::Large => "; objects below 128 KiB are not paged (--heap large)",
         Heap::Off => "; what malloc gives is not paged (--heap off)",
     };
     Some(format!(
-        "terapage: {name}: {} of its memory at most were not paged, so --memory did not hold ({} MiB): {}{heap}\n",
+        "terapage: {}: {} of its memory at most were not paged, so --memory did not hold ({} MiB): {}{heap}\n",
+        name(),
         mib(most.total()),
         settings.memory.0 >> 20,
         kinds(&most)
@@ -431,10 +439,10 @@ mod tests {
     #[test]
     fn what_is_beside_is_what_nobody_counts() {
         let status = b"Name:\ta b\nVmLck:\t    2048 kB\nRssAnon:\t  102400 kB\nRssFile:\t 1 kB\nRssShmem:\t  51200 kB\n";
-        let (name, found, all) = parse(status, 60 << 20).unwrap();
-        assert_eq!((name, found.private, found.shared, found.locked), ("a b", 40 << 20, 50 << 20, 2 << 20));
+        let (found, all) = parse(status, 60 << 20).unwrap();
+        assert_eq!((found.private, found.shared, found.locked), (40 << 20, 50 << 20, 2 << 20));
         assert_eq!(all, 150 << 20);
-        assert_eq!(parse(status, 1 << 40).unwrap().1.total(), 50 << 20);
+        assert_eq!(parse(status, 1 << 40).unwrap().0.total(), 50 << 20);
         assert!(parse(b"Name:\tx\n", 0).is_none());
     }
 
@@ -453,6 +461,6 @@ mod tests {
     fn this_process_has_memory() {
         let mut bytes = [0; 4096];
         let len = read_status(&mut bytes);
-        assert!(parse(&bytes[..len], 0).unwrap().1.private > 0);
+        assert!(parse(&bytes[..len], 0).unwrap().0.private > 0);
     }
 }

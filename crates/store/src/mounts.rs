@@ -25,7 +25,7 @@ fn is_swap(swaps: &str, number: u64) -> bool {
 /// The place of a mount of the device with this number. Some file systems (Btrfs) show a number of
 /// their own; `is_it` says whether what they name as their source is the device.
 fn mounted(mounts: &str, number: u64, is_it: impl Fn(&str) -> bool) -> Option<String> {
-    let number = format!("{}:{}", libc_major(number), libc_minor(number));
+    let number = format!("{}:{}", major(number), minor(number));
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(2);
@@ -36,12 +36,12 @@ fn mounted(mounts: &str, number: u64, is_it: impl Fn(&str) -> bool) -> Option<St
 }
 
 /// A device's numbers, as `makedev(3)` has them.
-fn libc_major(number: u64) -> u64 {
-    number >> 8 & 0xfff | number >> 32 & !0xfff
+fn major(number: u64) -> u64 {
+    ((number >> 8) & 0xfff) | ((number >> 32) & !0xfff)
 }
 
-fn libc_minor(number: u64) -> u64 {
-    number & 0xff | number >> 12 & !0xff
+fn minor(number: u64) -> u64 {
+    (number & 0xff) | ((number >> 12) & !0xff)
 }
 
 #[cfg(test)]
@@ -53,8 +53,8 @@ mod tests {
         let mounts = "22 1 0:21 / /proc rw - proc proc rw\n\
                       30 1 259:1 / /mnt/a\\040b rw - ext4 /dev/root rw\n\
                       31 1 0:40 / /data rw,relatime shared:1 - btrfs /dev/sdb rw\n";
-        assert_eq!(mounted(mounts, 259 << 8 | 1, |_| false), Some("/mnt/a b".to_owned()));
-        assert_eq!(mounted(mounts, 8 << 8 | 16, |source| source == "/dev/sdb"), Some("/data".to_owned()));
+        assert_eq!(mounted(mounts, (259 << 8) | 1, |_| false), Some("/mnt/a b".to_owned()));
+        assert_eq!(mounted(mounts, (8 << 8) | 16, |source| source == "/dev/sdb"), Some("/data".to_owned()));
         assert_eq!(mounted(mounts, 8 << 8, |_| false), None);
     }
 }
