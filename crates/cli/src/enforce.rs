@@ -143,7 +143,7 @@ impl Cage {
     /// # Errors
     /// It cannot; the cgroup is gone again.
     pub fn enter(self) -> anyhow::Result<()> {
-        let program = own_pidfd().context("--enforce: pidfd_open")?;
+        let program = own_pidfd().inspect_err(|_| self.remove()).context("--enforce: pidfd_open")?;
         let procs = self.path.join("cgroup.procs");
         // SAFETY: this process has no other thread that does anything, so the child may do all
         // that a process may.

@@ -99,7 +99,7 @@ impl Run {
             complain(&format!("warning: {shown} runs, but its memory is not paged: {why}"));
         }
 
-        let cage = self.limit(settings.memory)?.map(enforce::Cage::make).transpose()?;
+        let limit = self.limit(settings.memory)?;
         // What an earlier run wrote would be taken for this one's.
         for file in [&settings.stats, &settings.trace].into_iter().flatten().filter(|file| file.is_file()) {
             std::fs::remove_file(file).with_context(|| format!("{} cannot be replaced", file.display()))?;
@@ -119,7 +119,8 @@ impl Run {
             }
         }
         signals::keep(&mut command);
-        cage.map(enforce::Cage::enter).transpose()?;
+        // The last that can fail: who makes a cgroup either goes in or removes it.
+        limit.map(|limit| enforce::Cage::make(limit)?.enter()).transpose()?;
         let error = command.exec();
         complain(&match error.raw_os_error() {
             // The program itself was found.
