@@ -549,7 +549,7 @@ macro_rules! list {
         pub unsafe extern "C" fn $name(_path: *const c_char, _first: *const c_char) -> c_int {
             #[cfg(target_arch = "x86_64")]
             std::arch::naked_asm!(
-                // The way back lies before the arguments: it goes behind, in the same place at the end.
+                // The way back lies before the arguments: it goes behind them.
                 "pop rax",
                 "push r9",
                 "push r8",

@@ -1,4 +1,4 @@
-/* Executes itself in each way that C has, without an environment, and looks whether the library is there. */
+/* Executes itself in each way that C has, without an environment: is the library there? */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <spawn.h>
