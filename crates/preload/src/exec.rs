@@ -99,7 +99,7 @@ fn own_path() -> Option<Vec<u8>> {
     }
 }
 
-/// The file that standard error is.
+/// The file that standard error is: its device and number.
 fn standard_error() -> Option<(u64, u64)> {
     // SAFETY: plain data, for which zeros are a value; the answer is ours to write to.
     unsafe {
@@ -232,9 +232,8 @@ unsafe fn with_library<R>(path: Option<&CStr>, environment: Texts, execute: impl
     let need =
         (found.count + kept.settings.len() + 3, preload + found.sanitizer.unwrap_or_default().len() + 128);
     if need.0 <= TEXTS && need.1 <= BYTES {
-        let (mut texts, mut bytes) = ([null(); TEXTS], [0; BYTES]);
         // SAFETY: the caller's promise.
-        return execute(unsafe { make(kept, &found, environment, barred, &mut texts, &mut bytes) });
+        return unsafe { on_stack(kept, &found, environment, barred, execute) };
     }
     // A child of vfork leaves this to its parent if it succeeds: a few pages, where the environment
     // is this large and was stripped.
@@ -251,6 +250,24 @@ unsafe fn with_library<R>(path: Option<&CStr>, environment: Texts, execute: impl
     unsafe { memory::unmap(at, len) }.ok();
     crate::set_errno(errno.unwrap_or(0));
     answer
+}
+
+/// Calls `execute` with an environment on the stack. Apart, since that of a handler of signals may
+/// be small, and most environments are fine as they are.
+///
+/// # Safety
+/// As for [`texts`].
+#[inline(never)]
+unsafe fn on_stack<R>(
+    kept: &Kept,
+    found: &Found,
+    environment: Texts,
+    barred: bool,
+    execute: impl FnOnce(Texts) -> R,
+) -> R {
+    let (mut texts, mut bytes) = ([null(); TEXTS], [0; BYTES]);
+    // SAFETY: the caller's promise.
+    execute(unsafe { make(kept, found, environment, barred, &mut texts, &mut bytes) })
 }
 
 /// Makes an environment with the library, or without it where it is barred.
@@ -302,6 +319,7 @@ unsafe fn make(
 }
 
 /// Looks at a program that is about to be executed, and says once if it cannot be paged.
+#[inline(never)]
 fn look(kept: &Kept, path: &CStr) -> Option<Why> {
     let errno = std::io::Error::last_os_error().raw_os_error();
     let (mut first, mut last) = (None, Name::of(b""));
@@ -374,11 +392,17 @@ fn is_news(told: &[AtomicU64], number: u64) -> bool {
     false
 }
 
+/// Bytes of a path that is looked for; a program with a longer one is not looked at.
+const PATH_BYTES: usize = 1024;
+
 /// Calls `then` with the path that a program is found at by its name.
 ///
 /// # Safety
-/// The name is a text.
+/// The name is a text or null.
 unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>) -> R) -> R {
+    if file.is_null() {
+        return then(None);
+    }
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(file) };
     if KEPT.get().is_none() || name.to_bytes().contains(&b'/') {
@@ -390,7 +414,7 @@ unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>)
         let value = libc::getenv(c"PATH".as_ptr());
         if value.is_null() { c"/bin:/usr/bin" } else { CStr::from_ptr(value) }
     };
-    let mut buffer = [0; libc::PATH_MAX as usize];
+    let mut buffer = [0; PATH_BYTES];
     for directory in path.to_bytes().split(|&b| b == b':') {
         let slash = if directory.is_empty() { &b""[..] } else { b"/" };
         let mut len = 0;
@@ -603,7 +627,7 @@ pub unsafe extern "C" fn posix_spawn(
 ) -> c_int {
     // SAFETY: the caller's promise; the C library's function has this type.
     unsafe {
-        with_library(Some(CStr::from_ptr(path)), environment, |environment| {
+        with_library((!path.is_null()).then(|| CStr::from_ptr(path)), environment, |environment| {
             call_real!(
                 3,
                 fn(*mut pid_t, *const c_char, Actions, Attributes, Texts, Texts) -> c_int,
@@ -698,5 +722,57 @@ pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *
         let with_library = command_with_library(command);
         let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
         call_real!(6, fn(*const c_char, *const c_char) -> *mut libc::FILE, (command, mode), null_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES, Found, Kept, TEXTS, is_news, make, texts};
+    use std::ffi::{CStr, CString, c_char};
+    use std::ptr::null;
+    use std::sync::atomic::AtomicU64;
+
+    /// What becomes of an environment.
+    fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
+        let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
+        let kept = Kept { library: b"/l/libterapage_preload.so".to_vec(), settings, errors: None, told: &[] };
+        let given: Vec<*const c_char> =
+            environment.iter().map(|text| text.as_ptr()).chain([null()]).collect();
+        let (mut room, mut bytes) = ([null(); TEXTS], [0; BYTES]);
+        // SAFETY: both are arrays of texts that end in a null pointer.
+        unsafe {
+            let found = Found::of(given.as_ptr());
+            let made = make(&kept, &found, given.as_ptr(), barred, &mut room, &mut bytes);
+            texts(made).map(|text| CString::from(text).into_string().unwrap()).collect()
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_put_back() {
+        let ours = "LD_PRELOAD=/l/libterapage_preload.so";
+        let order = "ASAN_OPTIONS=verify_asan_link_order=0";
+        let settings = ["TERAPAGE_ROOT=1", "TERAPAGE_MEMORY=5"];
+        assert_eq!(made(&[], false), [ours, order, settings[0], settings[1]]);
+        let with = made(&[c"A=b", c"LD_PRELOAD=x.so y.so", c"ASAN_OPTIONS=c=d", c"TERAPAGE_MEMORY=7"], false);
+        let preload = format!("{ours}:x.so:y.so");
+        let order = format!("{order}:c=d");
+        assert_eq!(with, [&*preload, &*order, "TERAPAGE_ROOT=1", "A=b", "TERAPAGE_MEMORY=7"]);
+        let stripped = made(&[c"LD_PRELOAD=/other/libterapage_preload.so", c"A=b"], false);
+        let other = "LD_PRELOAD=/other/libterapage_preload.so";
+        assert_eq!(stripped, [settings[0], settings[1], other, "A=b"]);
+    }
+
+    #[test]
+    fn the_library_is_taken_out_where_it_is_barred() {
+        let given = [c"LD_PRELOAD=x.so:/l/libterapage_preload.so", c"TERAPAGE_MEMORY=7"];
+        assert_eq!(made(&given, true), ["LD_PRELOAD=x.so", "TERAPAGE_MEMORY=7"]);
+        assert_eq!(made(&[c"A=b", c"LD_PRELOAD=/l/libterapage_preload.so"], true), ["A=b"]);
+    }
+
+    #[test]
+    fn news_are_news_once() {
+        let told = [const { AtomicU64::new(0) }; 2];
+        let news = [1, 2, 1, 3, 2].map(|number| is_news(&told, number));
+        assert_eq!(news, [true, true, false, false, false]);
     }
 }
