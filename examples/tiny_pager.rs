@@ -167,8 +167,8 @@ fn main() {
     match use_it() {
         Ok((page_ins, page_outs)) => println!(
             "{} MiB of data within {} MiB of frames: {page_ins} page-ins, {page_outs} page-outs",
-            BLOCKS * BLOCK >> 20,
-            FRAMES * BLOCK >> 20
+            (BLOCKS * BLOCK) >> 20,
+            (FRAMES * BLOCK) >> 20
         ),
         Err(error) => {
             eprintln!("tiny_pager: {error}");

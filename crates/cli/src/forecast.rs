@@ -103,13 +103,13 @@ fn remedy(why: Why) -> &'static str {
     }
 }
 
-/// Allocators by the beginning of their libraries' names, and what is to be said of each.
-const ALLOCATORS: [(&str, &str, Option<&str>); 5] = [
-    ("libtcmalloc", "begins with brk", Some("TCMALLOC_SKIP_SBRK=1 in the environment")),
-    ("libjemalloc", "maps its memory", None),
-    ("libmimalloc", "maps its memory", None),
-    ("libhoard", "maps its memory", None),
-    ("libtbbmalloc_proxy", "maps its memory", None),
+/// Allocators by the beginning of their libraries' names, and where each takes its memory.
+const ALLOCATORS: [(&str, &str); 5] = [
+    ("libtcmalloc", "moves the break, then maps"),
+    ("libjemalloc", "maps its memory"),
+    ("libmimalloc", "maps its memory"),
+    ("libhoard", "maps its memory"),
+    ("libtbbmalloc_proxy", "maps its memory"),
 ];
 
 /// What the program's allocator does.
@@ -122,22 +122,14 @@ fn of_memory(path: &Path) -> Option<Check> {
     // program was linked with.
     let linked = object.needed.iter().map(String::as_str).chain(preloaded);
     for library in linked {
-        if let Some((_, way, fix)) = ALLOCATORS.iter().find(|(name, ..)| library.starts_with(name)) {
-            let found = format!("{library}, which {way}");
-            return Some(match fix {
-                Some(fix) => Check::warning(name, found + ": not all of it may be paged", *fix),
-                None => Check::ok(name, found + ": paged"),
-            });
+        if let Some((_, way)) = ALLOCATORS.iter().find(|(name, _)| library.starts_with(name)) {
+            return Some(Check::ok(name, format!("{library}, which {way}: paged")));
         }
     }
     let own = ["tc_malloc", "je_malloc", "mi_malloc", "malloc"];
     let own = own.into_iter().find(|own| object.defined.iter().any(|defined| defined == own))?;
-    let found =
-        format!("the program's own ({own}): paged as far as it maps its memory, not what it takes by brk");
-    Some(match own {
-        "tc_malloc" => Check::warning(name, found, "TCMALLOC_SKIP_SBRK=1 in the environment"),
-        _ => Check::ok(name, found),
-    })
+    let found = format!("the program's own ({own}): what it maps, or takes by moving the break, is paged");
+    Some(Check::ok(name, found))
 }
 
 /// What is known of programs by their names.

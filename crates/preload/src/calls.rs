@@ -67,7 +67,8 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             }
             libc::SYS_madvise if meets(a, b) => maps::madvise(at, b, c as c_int).into(),
             libc::SYS_process_madvise if arena::is_open() => {
-                maps::process_madvise(a as c_int, b as *const libc::iovec, c, d as c_int, e as c_uint) as c_long
+                maps::process_madvise(a as c_int, b as *const libc::iovec, c, d as c_int, e as c_uint)
+                    as c_long
             }
             libc::SYS_pkey_mprotect if meets(a, b) => {
                 maps::pkey_mprotect(at, b, c as c_int, d as c_int).into()
@@ -75,7 +76,9 @@ unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             libc::SYS_mlock if meets(a, b) => maps::mlock(at, b).into(),
             libc::SYS_mlock2 if meets(a, b) => maps::mlock2(at, b, c as c_uint).into(),
             libc::SYS_mlockall => maps::mlockall(a as c_int).into(),
-            libc::SYS_shmat if meets(b, 1) => shm::shmat(a as c_int, b as *const c_void, c as c_int) as c_long,
+            libc::SYS_shmat if meets(b, 1) => {
+                shm::shmat(a as c_int, b as *const c_void, c as c_int) as c_long
+            }
             libc::SYS_shmdt if meets(a, 1) => shm::shmdt(at).into(),
             _ => return None,
         }
