@@ -507,6 +507,7 @@ CASES = [
     Case("heap-walk", Scale(6, 500), Scale(6, 20_000), **c_program("heap_walk.c", "-fno-builtin")),
     Case("transfer-walk", Scale(6, 450), Scale(6, 15_000), **c_program("transfer_walk.c")),
     Case("thread-walk", Scale(6, 300), Scale(6, 10_000), **c_program("thread_walk.c")),
+    Case("direct-walk", Scale(8, 1500), Scale(8, 30_000), **c_program("direct_walk.c", "-pthread")),
     Case("begin", Scale(32, 18), Scale(256, 140), **c_program("begin.c"), pages=False),
     Case("mapping-walk-wide", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c", arguments=lambda scale: [str(scale.amount), "1024"])),
     Case("object-walk", Scale(8, 400), Scale(8, 6000), **c_program("object_walk.c", "-fno-builtin")),

@@ -8,6 +8,7 @@
 //!   counts one page too few. It says that a page went which did not only where a test wants that.
 //! - `UFFDIO_COPY` stops part way and says EAGAIN, or that there is no memory for more than one
 //!   page.
+//! - A call that removes pages is told before they go, which they do at any time after that.
 //! - Faults are told late, told though the page has come meanwhile, and a thread wakes by itself.
 //! - Polls of the ring merge, end by themselves; entering it does nothing now and then.
 //! - There is no memory for a huge page, or the kernel holds one of its pages when it is to move.

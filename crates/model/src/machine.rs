@@ -6,7 +6,7 @@
 use crate::PAGE;
 use crate::ring::{Done, Operation, Poll};
 use crate::sync::Bell;
-use crate::userfaultfd::Fault;
+use crate::userfaultfd::{Changed, Fault};
 use shuttle::rand::Rng;
 use shuttle::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -23,6 +23,8 @@ pub enum Canary {
     CountsTooMany,
     /// A wake-up is forgotten.
     ForgetsToWake,
+    /// A call that removes pages is not told of.
+    HearsNothing,
     /// A write says that it ended before it has happened, and does not happen.
     LosesWrites,
 }
@@ -72,7 +74,12 @@ pub(crate) struct Waiter {
 pub(crate) enum Open {
     Userfaultfd {
         strict: bool,
+        /// Calls that remove pages wait until they are read.
+        hears: bool,
         messages: VecDeque<(u64, Fault)>,
+        changes: VecDeque<(u64, Changed)>,
+        /// Such calls that have not gone on yet.
+        changing: u32,
     },
     Event {
         set: bool,
@@ -116,6 +123,8 @@ pub(crate) struct Bells {
     pub pages: Bell,
     pub ends: Bell,
     pub operations: Bell,
+    /// Calls that change what is watched, for being read.
+    pub changes: Bell,
     turns: AtomicU32,
 }
 
@@ -335,7 +344,7 @@ impl Machine {
 
     pub fn readable(&self, fd: i32) -> bool {
         match self.open.get(&fd) {
-            Some(Open::Userfaultfd { messages, .. }) => !messages.is_empty(),
+            Some(Open::Userfaultfd { messages, changes, .. }) => !messages.is_empty() || !changes.is_empty(),
             Some(Open::Event { set }) => *set,
             Some(Open::Pipe { hung_up }) => *hung_up,
             Some(Open::File(_)) | None => false,

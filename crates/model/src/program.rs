@@ -1,7 +1,7 @@
 //! A program's thread: touches memory, faults, waits.
 
-use crate::machine::{Open, Waiter, bells, point, trouble, with};
-use crate::userfaultfd::Fault;
+use crate::machine::{Canary, Open, Waiter, bells, has, point, trouble, with};
+use crate::userfaultfd::{Change, Changed, Fault};
 use crate::{PAGE, thread};
 
 /// Bytes of what the program reads and writes at once.
@@ -86,6 +86,47 @@ pub fn discard(at: usize, len: usize, ask: impl FnOnce()) {
     });
 }
 
+/// By a direct call the program removes the pages of a range, which nobody touches meanwhile. Who
+/// watches hears of it before they go.
+pub fn remove(at: usize, len: usize) {
+    point();
+    let changed = Changed { change: Change::Removed, from: at, to: at + len };
+    let is_deaf = has(Canary::HearsNothing);
+    let told = with(|machine| {
+        let (id, uffd) = (machine.number(), machine.area(at).expect("a registered range").uffd);
+        let Some(Open::Userfaultfd { hears, changes, changing, .. }) = machine.open.get_mut(&uffd) else {
+            panic!("no userfaultfd for {at:#x}")
+        };
+        if !*hears || is_deaf {
+            return None;
+        }
+        changes.push_back((id, changed));
+        *changing += 1;
+        machine.notify(uffd);
+        Some((id, uffd))
+    });
+    if let Some((id, uffd)) = told {
+        bells().ends.ring();
+        let is_read = || {
+            with(|machine| match machine.open.get(&uffd) {
+                Some(Open::Userfaultfd { changes, .. }) => changes.iter().all(|(other, _)| *other != id),
+                _ => true,
+            })
+        };
+        bells().changes.wait_until(is_read);
+        point();
+        with(|machine| {
+            if let Some(Open::Userfaultfd { changing, .. }) = machine.open.get_mut(&uffd) {
+                *changing -= 1;
+            }
+        });
+    }
+    for at in (at..at + len).step_by(PAGE) {
+        point();
+        with(|machine| machine.remove(at));
+    }
+}
+
 /// Whether a block at `at` is being discarded: its bytes may or may not be zeros yet.
 pub fn is_discarding(at: usize) -> bool {
     with(|machine| machine.discarding.iter().any(|range| range.contains(&at)))
@@ -138,7 +179,7 @@ fn fault(page: usize, write: bool, thread: u32) {
         let state = *machine.watched(page);
         let id = machine.number();
         let uffd = machine.area(page).expect("watched").uffd;
-        let Some(Open::Userfaultfd { strict, messages }) = machine.open.get_mut(&uffd) else {
+        let Some(Open::Userfaultfd { strict, messages, .. }) = machine.open.get_mut(&uffd) else {
             panic!("no userfaultfd for {page:#x}")
         };
         assert!(!*strict, "the program touches the pool");

@@ -2,7 +2,7 @@
 
 use shuttle::sync::Condvar;
 pub use shuttle::sync::atomic::{AtomicU64, AtomicUsize};
-pub use shuttle::sync::{Mutex, MutexGuard as Guard};
+pub use shuttle::sync::{Mutex, MutexGuard as Guard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::LockResult;
 use std::sync::atomic::Ordering;
 
@@ -42,6 +42,16 @@ pub fn wake(word: &Word) {
 /// The guard; a panic ends the run in any case.
 pub fn recover<T>(locked: LockResult<Guard<'_, T>>) -> Guard<'_, T> {
     locked.expect("no thread has panicked")
+}
+
+/// Locks for those that do not change what is guarded.
+pub fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().expect("no thread has panicked")
+}
+
+/// Locks for one that does.
+pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().expect("no thread has panicked")
 }
 
 /// A value that changes hands by an atomic beside it.

@@ -16,8 +16,35 @@ const ENOMEM: i32 = 12;
 pub enum Kind {
     /// Faults wait until they are resolved.
     Waiting,
+    /// So do calls that change the range.
+    Hearing {
+        /// The pages will be copied, not moved: calls that remove pages do not wait.
+        copies: bool,
+    },
     /// Touching what is not there is a bus error.
     Strict,
+}
+
+/// What a call does to a range past who watches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Pages go, once this has been read: the range is to read as zeros.
+    Removed,
+    /// The range is no more: not simulated.
+    Unmapped,
+    /// Its pages are elsewhere: not simulated.
+    Moved,
+}
+
+/// A change of a range, as the kernel tells it. The call goes on when it has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// What is done.
+    pub change: Change,
+    /// Where the range begins.
+    pub from: usize,
+    /// Where it ends.
+    pub to: usize,
 }
 
 /// A fault, as the kernel tells it.
@@ -59,7 +86,10 @@ impl Userfaultfd {
     /// None; the real one has some.
     pub fn open(kind: Kind) -> Result<Self> {
         let strict = kind == Kind::Strict;
-        Ok(Userfaultfd { fd: Fd::open(Open::Userfaultfd { strict, messages: VecDeque::new() }) })
+        let hears = kind == Kind::Hearing { copies: false } && with(|machine| machine.behaviour.moves);
+        let (messages, changes) = (VecDeque::new(), VecDeque::new());
+        let open = Open::Userfaultfd { strict, hears, messages, changes, changing: 0 };
+        Ok(Userfaultfd { fd: Fd::open(open) })
     }
 
     /// Whether pages can be moved.
@@ -87,12 +117,12 @@ impl Userfaultfd {
         Ok(())
     }
 
-    /// Not simulated: a range stays watched.
+    /// Wakes who waits, and no more: nobody touches a range that is not watched for a moment.
     ///
-    /// # Panics
-    /// Always.
-    pub fn unregister(&self, _at: usize, _len: usize) -> Result<()> {
-        unreachable!("the model releases nothing")
+    /// # Errors
+    /// None; the real one has some.
+    pub fn unregister(&self, at: usize, len: usize) -> Result<()> {
+        self.wake(at, len)
     }
 
     /// For other threads, of which there are none here.
@@ -138,8 +168,27 @@ impl Userfaultfd {
         from: usize,
         len: usize,
         wake: bool,
+        patience: u32,
     ) -> std::result::Result<(), Stuck> {
-        self.patiently(len, wake, to, |done, len| self.shift_once(to + done, from + done, len))
+        self.patiently(len, wake, to, patience, |done, len| {
+            self.shift_once(to + done, from + done, len, false)
+        })
+    }
+
+    /// Moves what is there of the pages at `from`, waking nobody.
+    ///
+    /// # Errors
+    /// As for [`shift`](Self::shift).
+    ///
+    /// # Safety
+    /// As for [`shift`](Self::shift).
+    pub unsafe fn shift_what_is_there(
+        &self,
+        to: usize,
+        from: usize,
+        len: usize,
+    ) -> std::result::Result<(), Stuck> {
+        self.patiently(len, false, to, 100, |done, len| self.shift_once(to + done, from + done, len, true))
     }
 
     /// Copies `len` bytes at `from` into fresh pages at `to`, which has none, and wakes.
@@ -155,8 +204,9 @@ impl Userfaultfd {
         from: usize,
         len: usize,
         wake: bool,
+        patience: u32,
     ) -> std::result::Result<(), Stuck> {
-        self.patiently(len, wake, to, |done, len| self.copy_once(to + done, from + done, len))
+        self.patiently(len, wake, to, patience, |done, len| self.copy_once(to + done, from + done, len))
     }
 
     /// Goes on after the part that was done, as the real one does.
@@ -165,10 +215,10 @@ impl Userfaultfd {
         len: usize,
         wake: bool,
         to: usize,
+        mut patience: u32,
         once: impl Fn(usize, usize) -> (usize, i32),
     ) -> std::result::Result<(), Stuck> {
         let mut done = 0;
-        let mut patience = 100;
         while done < len {
             let (bytes, errno) = once(done, len - done);
             if wake && bytes > 0 {
@@ -187,10 +237,16 @@ impl Userfaultfd {
     }
 
     /// One call: the bytes that it counts, and why it stopped.
-    fn shift_once(&self, to: usize, from: usize, len: usize) -> (usize, i32) {
+    fn shift_once(&self, to: usize, from: usize, len: usize, holes: bool) -> (usize, i32) {
+        if self.is_changing() {
+            return (0, EAGAIN);
+        }
         for offset in (0..len).step_by(PAGE) {
             point();
-            let errno = shift_page(to + offset, from + offset);
+            let errno = match shift_page(to + offset, from + offset) {
+                ENOENT if holes => 0,
+                errno => errno,
+            };
             if errno != 0 {
                 if has(Canary::CountsTooMany) {
                     return (offset + PAGE, errno);
@@ -211,6 +267,9 @@ impl Userfaultfd {
     }
 
     fn copy_once(&self, to: usize, from: usize, len: usize) -> (usize, i32) {
+        if self.is_changing() {
+            return (0, EAGAIN);
+        }
         for offset in (0..len).step_by(PAGE) {
             point();
             if trouble(1) {
@@ -250,19 +309,40 @@ impl Userfaultfd {
         Ok(())
     }
 
-    /// Takes the faults that have come, 16 at most.
+    /// Whether a call that changes a range waits to be read, or has not gone on yet.
+    pub fn is_changing(&self) -> bool {
+        with(|machine| match machine.open.get(&self.raw()) {
+            Some(Open::Userfaultfd { changing, .. }) => *changing > 0,
+            _ => false,
+        })
+    }
+
+    /// Whether faults have come.
+    pub fn has_faults(&self) -> bool {
+        with(|machine| match machine.open.get(&self.raw()) {
+            Some(Open::Userfaultfd { messages, .. }) => !messages.is_empty(),
+            _ => false,
+        })
+    }
+
+    /// Takes what has come, `most` at most, faults first. How much it was.
     ///
     /// # Errors
     /// None; the real one has some.
-    pub fn faults(&self, into: &mut Vec<Fault>) -> Result<()> {
+    pub fn read(&self, most: usize, faults: &mut Vec<Fault>, into: &mut Vec<Changed>) -> Result<usize> {
         point();
-        with(|machine| {
-            if let Some(Open::Userfaultfd { messages, .. }) = machine.open.get_mut(&self.raw()) {
-                let count = messages.len().min(16);
-                into.extend(messages.drain(..count).map(|(_, fault)| fault));
-            }
+        let got = with(|machine| {
+            let Some(Open::Userfaultfd { messages, changes, .. }) = machine.open.get_mut(&self.raw()) else {
+                return 0;
+            };
+            let count = messages.len().min(most);
+            faults.extend(messages.drain(..count).map(|(_, fault)| fault));
+            let more = changes.len().min(most - count);
+            into.extend(changes.drain(..more).map(|(_, changed)| changed));
+            count + more
         });
-        Ok(())
+        bells().changes.ring();
+        Ok(got)
     }
 }
 

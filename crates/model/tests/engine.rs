@@ -32,6 +32,8 @@ mod files;
 mod fork;
 #[path = "../../pager/src/frames.rs"]
 mod frames;
+#[path = "../../pager/src/heard.rs"]
+mod heard;
 #[path = "../../pager/src/held.rs"]
 mod held;
 #[path = "../../pager/src/load.rs"]
@@ -53,6 +55,8 @@ mod pagein;
 mod pageout;
 #[path = "../../pager/src/pool.rs"]
 mod pool;
+#[path = "../../pager/src/removed.rs"]
+mod removed;
 #[path = "../../pager/src/requests.rs"]
 mod requests;
 #[path = "../../store/src/shelf.rs"]
@@ -468,7 +472,7 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
             _ if at >= base + shared * BLOCK && at + BLOCK < base + BLOCKS * BLOCK => at + BLOCK,
             _ => at,
         };
-        match choose(20) {
+        match choose(21) {
             0 => {
                 let request = Request::Discard { start: own, len: BLOCK };
                 program::discard(own, BLOCK, || mailbox.ask(request).unwrap());
@@ -486,6 +490,13 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
             }
             5 => pager.done_with(base + choose(BLOCKS - 2) * BLOCK, 2 * BLOCK).unwrap(),
             6 if number == 0 => file.sync(),
+            // Where pages are copied nobody hears of it.
+            7 if plan.moves => {
+                let first = choose(PAGES_A_BLOCK);
+                let (from, len) = (own + first * PAGE, (1 + choose(PAGES_A_BLOCK - first)) * PAGE);
+                program::discard(from, len, || program::remove(from, len));
+                (from..from + len).step_by(PAGE).for_each(program::read);
+            }
             6..10 => program::read(at),
             10 => program::write_zeros(at),
             _ => program::write(at),
@@ -650,6 +661,12 @@ fn canary_the_kernels_count_is_trusted() {
 #[test]
 fn canary_a_wake_up_that_is_forgotten() {
     must_find(1, Plan { trouble: 0, canary: Some(Canary::ForgetsToWake), ..PLAN }, &["deadlock"]);
+}
+
+#[test]
+fn canary_a_removal_that_is_not_told_of() {
+    let plan = Plan { canary: Some(Canary::HearsNothing), ..PLAN };
+    must_find(1, plan, &["wrong bytes at", "has vanished"]);
 }
 
 #[test]

@@ -481,10 +481,10 @@ mod tests {
         let thread = std::thread::spawn(move || unsafe { std::ptr::read_volatile(at as *const u8) });
         let mut come = Vec::new();
         while come.is_empty() {
-            faults.faults(&mut come).unwrap();
+            faults.read(16, &mut come, &mut Vec::new()).unwrap();
         }
         // SAFETY: nobody writes to the second page.
-        unsafe { faults.copy(at, at + PAGE, PAGE, false) }.unwrap();
+        unsafe { faults.copy(at, at + PAGE, PAGE, false, 100) }.unwrap();
         awake.wake(at, PAGE);
         assert!(!thread.is_finished());
         while !thread.is_finished() {

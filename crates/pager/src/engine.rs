@@ -197,7 +197,6 @@ pub(crate) struct Engine {
     /// How often looking for work has paid lately.
     pub luck: u32,
     pub sleeps: u32,
-    pub scratch: Vec<Fault>,
     /// What does not leave for a while.
     pub held: Held,
     /// Forks that are near: while there are any, nothing leaves the program that need not.
@@ -273,7 +272,6 @@ impl Engine {
             demands: 0,
             luck: LUCK_MAX,
             sleeps: 0,
-            scratch: Vec::new(),
             held: Held::default(),
             holds: 0,
             recorder: None,
@@ -352,7 +350,7 @@ impl Engine {
                 if self.ring().has_unsubmitted() {
                     self.enter(0);
                 }
-            } else if !self.faults_ready {
+            } else if !self.faults_ready && !self.mover.heard.has_some() {
                 self.sleep();
             }
         }
@@ -541,19 +539,12 @@ impl Engine {
     }
 
     fn take_faults(&mut self) {
-        while std::mem::take(&mut self.faults_ready) {
-            loop {
-                let mut faults = std::mem::take(&mut self.scratch);
-                if let Err(error) = self.mover.program.faults(&mut faults) {
-                    self.stop(&error.to_string());
-                }
-                let got = faults.len();
-                self.queue.extend(faults.drain(..));
-                self.scratch = faults;
-                if got < 16 {
-                    break;
-                }
+        if std::mem::take(&mut self.faults_ready) | self.mover.heard.has_some() {
+            if let Err(error) = self.mover.hear(16) {
+                self.stop(&error.to_string());
             }
+            self.mover.take_heard(&mut self.queue);
+            self.see_to_removed();
         }
     }
 
@@ -587,6 +578,10 @@ impl Engine {
             State::Mapped => {
                 // It came while this fault was on its way; a write protection may be left over.
                 if !self.mover.page_present(fault.at) {
+                    if self.mover.heard.is_missed(fault.at) {
+                        let done = self.mover.fresh(fault.at, terapage_sys::PAGE);
+                        return self.or_stop(done);
+                    }
                     self.stop(&format!("page {:#x} has vanished from the program", fault.at));
                 }
                 if fault.protected {
@@ -755,14 +750,15 @@ impl Engine {
         })
     }
 
-    /// Waits until no block from `first` to `end` is on its way.
+    /// Whether any block from `first` to `end` is on its way.
+    pub fn is_on_its_way(&self, first: u32, end: u32) -> bool {
+        let has_some = |transfer: &Transfer| transfer.blocks.iter().any(|block| (first..end).contains(block));
+        self.transfers.iter().flatten().any(has_some)
+    }
+
+    /// Waits until none is.
     pub fn settle(&mut self, first: u32, end: u32) {
-        while self
-            .transfers
-            .iter()
-            .flatten()
-            .any(|transfer| transfer.blocks.iter().any(|block| (first..end).contains(block)))
-        {
+        while self.is_on_its_way(first, end) {
             self.wait();
         }
     }

@@ -222,6 +222,8 @@ impl Engine {
             let from_file = entry.slot().is_some() && entry.origin == origin;
             *mark = match entry.state {
                 State::Stored | State::Soft => !from_file,
+                // Pages may be missing, which this thread cannot wait for.
+                State::Mapped if self.mover.heard.were_removed(self.table.address(block), self.block) => true,
                 State::Mapped if from_file => {
                     let (at, hash) = (self.table.address(block), entry.hash);
                     // SAFETY: the block is mapped and only this thread takes it away. The program

@@ -18,12 +18,17 @@ use terapage_stats::{Counters, Shared};
 use terapage_store::{EXTENT, Store};
 use terapage_sys::PAGE;
 use terapage_sys::fd::Fd;
+use terapage_sys::thread;
 use terapage_sys::userfaultfd::Fault;
 
 impl Engine {
     /// Nothing is on its way, and nothing changes but for faults of the thread that forks, until
     /// the asker goes on.
     pub(crate) fn stand_still(&mut self, forker: u32) {
+        if let Err(error) = self.mover.hear(16) {
+            self.stop(&error.to_string());
+        }
+        self.see_to_removed();
         self.settle_all();
         self.awake.settle();
         let last = self.children.last().map(|&(id, _)| id);
@@ -32,8 +37,15 @@ impl Engine {
         // wait in.
         let (mut faults, mut others) = (Vec::new(), Vec::new());
         while self.mailbox.is_parked() {
-            let come = self.mover.program.wait(&self.mailbox.event);
-            let come = come.and_then(|()| self.mover.program.faults(&mut faults));
+            let mut come = self.mover.program.wait(&self.mailbox.event);
+            // Direct calls that remove pages wait: the books do not change while they are copied.
+            // Faults are read before these.
+            if self.mover.program.has_faults() {
+                come = come.and_then(|()| self.mover.hear(1));
+                self.mover.take_heard(&mut faults);
+            } else {
+                thread::pause().ok();
+            }
             if let Err(error) = come {
                 self.stop(&error.to_string());
             }
@@ -47,6 +59,7 @@ impl Engine {
         }
         self.holds = self.holds.saturating_sub(1);
         self.queue.extend(others);
+        self.faults_ready = true;
         if let Some(&(id, _)) = self.children.last().filter(|&&(id, _)| Some(id) != last) {
             self.arm(CHILDREN | u64::from(id));
         }
@@ -61,9 +74,19 @@ impl Engine {
         while self.table.block_at(fault.at).is_some_and(|block| !is_there(self.table.state(block))) {
             self.wait();
         }
+        // The thread that forks waits for its page, and copies nothing yet.
+        let removed = self.mover.heard.first_waiting().is_some();
+        self.see_to_removed();
         self.settle_all();
         self.slots.freeze_more();
+        // Others may wait for what came in.
+        let of_region =
+            |region: &Region| (self.table.address(region.first), region.blocks as usize * self.block);
+        let regions = removed.then(|| self.table.regions().iter().map(of_region).collect::<Vec<_>>());
         mover.be_quiet(false);
+        for (at, len) in regions.into_iter().flatten() {
+            self.mover.program.wake(at, len).ok();
+        }
         self.wake_page(fault.at);
     }
 

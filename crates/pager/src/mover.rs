@@ -7,12 +7,13 @@
 //! Without `UFFDIO_MOVE` (before Linux 6.8) by write protection and copies: the same results,
 //! slower.
 
+use crate::heard::Heard;
 use crate::maker;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::pagemap::Pagemap;
-use terapage_sys::userfaultfd::{Kind, Userfaultfd};
+use terapage_sys::userfaultfd::{Kind, Stuck, Userfaultfd};
 use terapage_sys::{PAGE, Result, thread};
 
 /// Tries for a page that is busy for a moment, before another way is taken.
@@ -21,6 +22,10 @@ const PATIENCE: usize = 30;
 /// Tries from one to the next before which the page is parted from a huge page; the first is the
 /// second one.
 const PART_STEP: usize = 8;
+
+/// Tries more where the kernel is busy for a moment.
+const MOVE_PATIENCE: u32 = 100;
+const COPY_PATIENCE: u32 = 10_000;
 
 /// A page is neither where it was nor where it went: the program's bytes are lost.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +48,8 @@ pub(crate) enum Taken {
 pub(crate) struct Mover {
     /// Faults of the program.
     pub program: Userfaultfd,
+    /// What was read from it.
+    pub heard: Heard,
     /// The pool: touching a place without a frame is an error, not a wait.
     pool: Userfaultfd,
     pagemap: Pagemap,
@@ -59,25 +66,27 @@ const ZEROS: usize = 64 << 10;
 
 /// Moves a page that did not go with its neighbours. Whether it went.
 ///
+/// `may_touch`: the page cannot go meanwhile.
+///
 /// # Safety
 /// The page at `from` is present, and nobody relies on its bytes staying there.
-unsafe fn shift_page(into: &Userfaultfd, to: usize, from: usize) -> bool {
+unsafe fn shift_page(from: usize, may_touch: bool, shift: impl Fn() -> bool) -> bool {
     (0..PATIENCE).any(|tries| {
         if tries % PART_STEP == 1 {
             memory::part(from);
         }
-        // SAFETY: the caller's promise; the program's and the pool's memory can be written.
-        unsafe {
-            memory::make_exclusive(from);
-            into.shift(to, from, PAGE, false).is_ok()
+        if may_touch {
+            // SAFETY: the caller's promise; the program's and the pool's memory can be written.
+            unsafe { memory::make_exclusive(from) };
         }
+        shift()
     })
 }
 
 impl Mover {
     /// `copy`: do without UFFDIO_MOVE even where the kernel has it.
     pub fn open(copy: bool) -> Result<Mover> {
-        let program = Userfaultfd::open(Kind::Waiting)?;
+        let program = Userfaultfd::open(Kind::Hearing { copies: copy })?;
         let pool = Userfaultfd::open(Kind::Strict)?;
         let moves = program.can_move() && !copy;
         let zeros = memory::reserve(ZEROS)? as usize;
@@ -91,6 +100,7 @@ impl Mover {
             .ok();
         Ok(Mover {
             program,
+            heard: Heard::default(),
             pool,
             pagemap: Pagemap::open()?,
             moves,
@@ -102,7 +112,8 @@ impl Mover {
 
     /// The child of a fork needs descriptors of its own.
     pub fn reopen(&self) -> Result<Mover> {
-        let fresh = Mover::open(!self.moves)?;
+        let mut fresh = Mover::open(!self.moves)?;
+        fresh.heard = self.heard.inherited();
         fresh.retries.store(self.retries.load(Relaxed), Relaxed);
         Ok(fresh)
     }
@@ -162,13 +173,11 @@ impl Mover {
     pub fn fresh(&self, at: usize, len: usize) -> std::result::Result<(), Lost> {
         for offset in (0..len).step_by(ZEROS) {
             let part = ZEROS.min(len - offset);
-            // SAFETY: the zeros are ours and never written.
-            if let Err(stuck) = unsafe { self.program.copy(at + offset, self.zeros, part, self.wakes()) } {
+            if let Err(stuck) = self.copy_in(at + offset, self.zeros, part, self.wakes()) {
                 // The kernel copies into one mapping at a time, and a range may be several.
                 for page in (stuck.done..part).step_by(PAGE) {
                     let at = at + offset + page;
-                    // SAFETY: as above.
-                    if let Err(stuck) = unsafe { self.program.copy(at, self.zeros, PAGE, self.wakes()) } {
+                    if let Err(stuck) = self.copy_in(at, self.zeros, PAGE, self.wakes()) {
                         return Err(Lost { at, doing: "first touch", errno: stuck.errno });
                     }
                 }
@@ -183,7 +192,9 @@ impl Mover {
             let part = ZEROS.min(len - offset);
             if self.moves {
                 // SAFETY: the zeros are ours and never written.
-                if let Err(stuck) = unsafe { self.pool.copy(place + offset, self.zeros, part, false) } {
+                if let Err(stuck) =
+                    unsafe { self.pool.copy(place + offset, self.zeros, part, false, COPY_PATIENCE) }
+                {
                     return Err(Lost {
                         at: place + offset + stuck.done,
                         doing: "new frame",
@@ -214,7 +225,7 @@ impl Mover {
             let run = run.min(places.len().div_ceil(2));
             let from = stage + filled * len;
             // SAFETY: the stage is given up here.
-            let went = unsafe { self.pool.shift(places[filled], from, run * len, false) };
+            let went = unsafe { self.pool.shift(places[filled], from, run * len, false, MOVE_PATIENCE) };
             let whole = match went {
                 Ok(()) => run,
                 Err(stuck) => {
@@ -244,18 +255,15 @@ impl Mover {
     /// Moves the frames of `len` bytes from the pool to the program, and wakes who waits.
     pub fn install(&self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
         if self.moves {
-            // SAFETY: the place is the pool's, and given up here.
-            match unsafe { self.program.shift(to, place, len, self.wakes()) } {
+            match self.move_in(to, place, len, self.wakes(), MOVE_PATIENCE) {
                 Ok(()) => return Ok(()),
                 Err(stuck) => self.install_by_pages(to, place, len, stuck.errno)?,
             }
         } else {
-            // SAFETY: nobody writes to the place meanwhile.
-            if let Err(stuck) = unsafe { self.program.copy(to, place, len, false) } {
+            if let Err(stuck) = self.copy_in(to, place, len, false) {
                 // As for fresh pages: one mapping at a time.
                 for page in (stuck.done..len).step_by(PAGE) {
-                    // SAFETY: as above.
-                    if let Err(stuck) = unsafe { self.program.copy(to + page, place + page, PAGE, false) } {
+                    if let Err(stuck) = self.copy_in(to + page, place + page, PAGE, false) {
                         return Err(Lost { at: to + page, doing: "page-in by copy", errno: stuck.errno });
                     }
                 }
@@ -271,8 +279,7 @@ impl Mover {
     /// frames stay in the pool. Where the kernel has no page for a copy they go, as with
     /// [`install`](Self::install). Whether they were copied.
     pub fn copy(&self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<bool, Lost> {
-        // SAFETY: nobody writes to the place meanwhile.
-        let Err(stuck) = (unsafe { self.program.copy(to, place, len, wake && self.wakes()) }) else {
+        let Err(stuck) = self.copy_in(to, place, len, wake && self.wakes()) else {
             return Ok(true);
         };
         self.install_by_pages(to + stuck.done, place + stuck.done, len - stuck.done, stuck.errno)?;
@@ -280,6 +287,37 @@ impl Mover {
         unsafe { memory::discard(place, len) }.ok();
         self.wake(to, len).ok();
         Ok(false)
+    }
+
+    /// Moves frames from the pool to the program.
+    fn move_in(
+        &self,
+        to: usize,
+        place: usize,
+        len: usize,
+        wake: bool,
+        patience: u32,
+    ) -> std::result::Result<(), Stuck> {
+        self.bring(to, Some(place), len, patience, |done| {
+            // SAFETY: the place is the pool's, and given up here.
+            unsafe { self.program.shift(to + done, place + done, len - done, wake, 0) }
+        })
+    }
+
+    /// Copies bytes from the pool, or zeros, into the program.
+    fn copy_in(&self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<(), Stuck> {
+        let bytes = (place != self.zeros).then_some(place);
+        self.bring(to, bytes, len, COPY_PATIENCE, |done| {
+            // SAFETY: nobody writes to the place meanwhile; the zeros are ours and never written.
+            unsafe { self.program.copy(to + done, place + done, len - done, wake, 0) }
+        })
+    }
+
+    /// Takes what is there of the frames of `len` bytes out of the program into the pool. Whether
+    /// all went; the rest is where it was.
+    pub fn take_what_is_there(&self, place: usize, from: usize, len: usize) -> bool {
+        // SAFETY: the program does not want its bytes any more.
+        unsafe { self.pool.shift_what_is_there(place, from, len) }.is_ok()
     }
 
     fn install_by_pages(
@@ -298,10 +336,10 @@ impl Mover {
                 return Err(Lost { at: to, doing: "page-in", errno });
             }
             self.retries.fetch_add(1, Relaxed);
+            let shift = || self.move_in(to, from, PAGE, false, MOVE_PATIENCE).is_ok();
             // SAFETY: the page is in the pool, ours, present, and given up here.
-            if !unsafe { shift_page(&self.program, to, from) } {
-                // SAFETY: nobody writes to the place meanwhile.
-                if let Err(stuck) = unsafe { self.program.copy(to, from, PAGE, false) } {
+            if !unsafe { shift_page(from, true, shift) } {
+                if let Err(stuck) = self.copy_in(to, from, PAGE, false) {
                     return Err(Lost { at: to, doing: "page-in by copy", errno: stuck.errno });
                 }
                 // SAFETY: the bytes are in the program now.
@@ -317,8 +355,12 @@ impl Mover {
         if !self.moves {
             return self.take_by_copy(place, from, len);
         }
-        // SAFETY: the program finds its bytes again through a fault.
-        match unsafe { self.pool.shift(place, from, len, false) } {
+        let shift = || {
+            // SAFETY: the program finds its bytes again through a fault.
+            unsafe { self.pool.shift(place, from, len, false, MOVE_PATIENCE) }
+        };
+        let Some(went) = self.take_out(from, len, shift) else { return Ok(Taken::Busy) };
+        match went {
             Ok(()) => Ok(Taken::All),
             Err(stuck) => self.take_by_pages(place, from, len, stuck.errno),
         }
@@ -334,15 +376,24 @@ impl Mover {
         for offset in (0..len).step_by(PAGE) {
             let (to, page) = (place + offset, from + offset);
             if !self.page_present(page) {
-                if self.page_present(to) {
+                if self.page_present(to) || self.fill_removed(to, page)? {
                     continue;
                 }
                 return Err(Lost { at: page, doing: "page-out", errno });
             }
             self.retries.fetch_add(1, Relaxed);
-            // SAFETY: the page is present, and only who carries its block takes it away; then as in
-            // `take`.
-            if !unsafe { shift_page(&self.pool, to, page) } {
+            let move_out = || {
+                // SAFETY: as in `take`.
+                unsafe { self.pool.shift(to, page, PAGE, false, MOVE_PATIENCE) }.is_ok()
+            };
+            let shift = || {
+                self.take_out(page, PAGE, move_out) == Some(true)
+                    // It has gone since it was seen.
+                    || !self.page_present(page) && self.fill_removed(to, page).is_ok_and(|removed| removed)
+            };
+            // SAFETY: the page is present, and only who carries its block takes it away. Where the
+            // program has just removed pages it is not touched: it could have gone.
+            if !unsafe { shift_page(page, self.heard.may_be_touched(page), shift) } {
                 self.put_back(place, from, offset)?;
                 return Ok(Taken::Busy);
             }

@@ -179,10 +179,15 @@ impl Engine {
     fn stays(&mut self, block: u32) {
         let entry = self.table.get_mut(block);
         self.pool.put_hollow(entry.place);
+        let wanted = entry.has(WANTED);
         entry.flags = 0;
         self.table.set_state(block, State::Mapped);
         self.mapped += 1;
         self.policy.rescue(block);
+        if wanted {
+            // For a page that a direct call has removed, perhaps: it faults again.
+            self.mover.program.wake(self.table.address(block), self.block).ok();
+        }
     }
 
     /// A block is left alone for a while.

@@ -116,10 +116,11 @@ impl Engine {
         self.table.reserved = untouched.end;
         loose.for_each(|(from, to)| self.note_loose(from, to));
         for (at, to) in self.table.parts(first, end, false) {
-            // Once the range is registered, only this thread makes pages appear in it.
+            // Before it is registered: this thread would have to hear of it then.
+            self.forget(at.max(untouched.start), to.min(untouched.end))?;
+            // Once it is registered no page appears but by this thread.
             self.mover.register(self.table.address(at), (to - at) as usize * block)?;
             self.adopt(at, to.min(untouched.start))?;
-            self.forget(at.max(untouched.start), to.min(untouched.end))?;
             self.adopt(at.max(untouched.end), to)?;
         }
         Ok(())
@@ -165,15 +166,18 @@ impl Engine {
     /// to be zero again.
     fn forget(&self, first: u32, end: u32) -> Result<(), Error> {
         if first < end {
+            let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
+            // From here on no huge page brings any.
+            memory::advise(at, len, memory::MADV_NOHUGEPAGE);
             // SAFETY: nobody has touched them.
-            unsafe { memory::discard(self.table.address(first), (end - first) as usize * self.block) }?;
+            unsafe { memory::discard(at, len) }?;
         }
         Ok(())
     }
 
     /// Takes note of the pages that are there, and completes blocks that have some. That may be
     /// many times as much as was there, so frames beyond the limit are given back on the way.
-    fn adopt(&mut self, first: u32, end: u32) -> Result<(), Error> {
+    pub(crate) fn adopt(&mut self, first: u32, end: u32) -> Result<(), Error> {
         if first >= end {
             return Ok(());
         }
@@ -240,6 +244,11 @@ impl Engine {
             // SAFETY: the program has asked for it.
             unsafe { memory::discard(self.table.address(from), (to - from) as usize * self.block) }?;
         }
+        self.make_zero(first, end)
+    }
+
+    /// The paged ones of the blocks, of which none is on its way, read as zeros from now on.
+    pub(crate) fn make_zero(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let mut from = first;
         while let Some(block) = self.table.next_touched(from, end) {
             from = block + 1;
@@ -247,16 +256,16 @@ impl Engine {
                 State::Mapped => {
                     let run =
                         (block..end).take_while(|&block| self.table.state(block) == State::Mapped).count();
-                    // SAFETY: the program has asked for it.
-                    unsafe { memory::discard(self.table.address(block), run * self.block) }?;
-                    for block in block..block + run as u32 {
+                    let run_end = block + run as u32;
+                    for block in block..run_end {
                         self.policy.remove(block);
                         self.drop_slot(block);
                         self.table.set_state(block, State::Zero);
                     }
                     self.mapped -= run;
                     self.frames -= run;
-                    from = block + run as u32;
+                    self.drop_mapped(block..run_end)?;
+                    from = run_end;
                     continue;
                 }
                 State::Soft => {

@@ -5,14 +5,24 @@
 //! types behind them; nothing else in the pager is shared between threads.
 
 pub(crate) use std::sync::atomic::{AtomicU32 as Word, AtomicU64, AtomicUsize};
-pub(crate) use std::sync::{Mutex, MutexGuard as Guard};
+pub(crate) use std::sync::{Mutex, MutexGuard as Guard, RwLock};
 pub(crate) use terapage_sys::thread::{wait, wake};
 
-use std::sync::{LockResult, PoisonError};
+use std::sync::{LockResult, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 /// The guard, also when a thread has panicked with it: what it guards is always whole.
 pub(crate) fn recover<T>(locked: LockResult<Guard<'_, T>>) -> Guard<'_, T> {
     locked.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for those that do not change what is guarded.
+pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for one that does.
+pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A value that changes hands by an atomic beside it; a model checker sees each use.

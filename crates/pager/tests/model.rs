@@ -8,7 +8,7 @@ use std::sync::Arc;
 use terapage_pager::{Options, Pager};
 use terapage_stats::Snapshot;
 use terapage_store::{Faults, Faulty, FileStore, Ram, Store};
-use terapage_sys::memory;
+use terapage_sys::{PAGE, memory};
 
 fn seed() -> u64 {
     let given = std::env::var("TERAPAGE_SEED").ok().and_then(|text| text.parse().ok());
@@ -105,6 +105,17 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
                 if size > 0 {
                     arena.pager.will_need(arena.base + from + first, size).unwrap();
                 }
+            }
+            // By a call that the pager's thread hears of from the kernel alone, where that tells.
+            7 if arena.pager.moves() => {
+                let first = at / PAGE * PAGE;
+                let size = (PAGE * random.random_range(1..20)).min(len - first);
+                // SAFETY: the range is this thread's own.
+                let done = unsafe {
+                    libc::madvise((arena.base + from + first) as *mut _, size, libc::MADV_DONTNEED)
+                };
+                assert_eq!(done, 0);
+                model[first..first + size].fill(0);
             }
             _ => {
                 let wrong = range.clone().find(|&offset| real[offset] != model[offset]);

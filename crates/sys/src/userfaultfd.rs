@@ -17,11 +17,20 @@ const _: () = assert!(size_of::<raw::uffdio_move>() == 40 && size_of::<raw::uffd
 /// Install without waking who waits.
 const DONTWAKE: u64 = 1;
 
+/// Move what is there of a range; where nothing is there, nothing comes.
+const ALLOW_SRC_HOLES: u64 = 1 << 1;
+
 /// What a userfaultfd is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Faults wait until they are resolved.
     Waiting,
+    /// So do calls that [change](Change) the range.
+    Hearing {
+        /// The pages will be copied, not moved, and so removed by calls like these: those that
+        /// remove pages do not wait then, since the caller would wait for itself.
+        copies: bool,
+    },
     /// Touching what is not there is a bus error, or EFAULT in a system call.
     Strict,
 }
@@ -37,6 +46,28 @@ pub struct Fault {
     pub protected: bool,
     /// The thread that waits, or 0 where the kernel does not say.
     pub thread: u32,
+}
+
+/// What a call does to a range past who watches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Pages go, once this has been read: the range is to read as zeros.
+    Removed,
+    /// The range is no more.
+    Unmapped,
+    /// Its pages are elsewhere.
+    Moved,
+}
+
+/// A change of a range, as the kernel tells it. The call goes on when it has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// What is done.
+    pub change: Change,
+    /// Where the range begins.
+    pub from: usize,
+    /// Where it ends.
+    pub to: usize,
 }
 
 /// Why a transfer stopped, and how far it had come by the kernel's own count.
@@ -183,6 +214,15 @@ impl Userfaultfd {
         drop(probe);
         let wanted = match kind {
             Kind::Waiting => u64::from(raw::UFFD_FEATURE_THREAD_ID),
+            Kind::Hearing { copies } => {
+                let removals = if !copies && features & u64::from(raw::UFFD_FEATURE_MOVE) != 0 {
+                    raw::UFFD_FEATURE_EVENT_REMOVE
+                } else {
+                    0
+                };
+                let changes = raw::UFFD_FEATURE_EVENT_UNMAP | raw::UFFD_FEATURE_EVENT_REMAP | removals;
+                u64::from(raw::UFFD_FEATURE_THREAD_ID | changes)
+            }
             Kind::Strict => u64::from(raw::UFFD_FEATURE_SIGBUS),
         };
         let have = Self::bare(flags)?;
@@ -266,7 +306,8 @@ impl Userfaultfd {
     }
 
     /// Moves the pages at `from` to `to`, which has none, and wakes who waits on `to`. All of
-    /// `from` must be there. Both are private and anonymous; `to` is registered here.
+    /// `from` must be there. Both are private and anonymous; `to` is registered here. Where the
+    /// kernel is busy for a moment (EAGAIN) it is tried up to `patience` times more.
     ///
     /// # Safety
     /// Nobody relies on the bytes at `from` staying there.
@@ -276,13 +317,38 @@ impl Userfaultfd {
         from: usize,
         len: usize,
         wake: bool,
+        patience: u32,
     ) -> std::result::Result<(), Stuck> {
-        in_steps(len, 100, |done| {
+        self.move_pages(to, from, len, if wake { 0 } else { DONTWAKE }, patience)
+    }
+
+    /// The same of what is there, waking nobody.
+    ///
+    /// # Safety
+    /// As for [`shift`](Self::shift).
+    pub unsafe fn shift_what_is_there(
+        &self,
+        to: usize,
+        from: usize,
+        len: usize,
+    ) -> std::result::Result<(), Stuck> {
+        self.move_pages(to, from, len, DONTWAKE | ALLOW_SRC_HOLES, 100)
+    }
+
+    fn move_pages(
+        &self,
+        to: usize,
+        from: usize,
+        len: usize,
+        mode: u64,
+        patience: u32,
+    ) -> std::result::Result<(), Stuck> {
+        in_steps(len, patience, |done| {
             let mut shift = raw::uffdio_move {
                 dst: (to + done) as u64,
                 src: (from + done) as u64,
                 len: (len - done) as u64,
-                mode: if wake { 0 } else { DONTWAKE },
+                mode,
                 move_: 0,
             };
             (self.ioctl("ioctl(UFFDIO_MOVE)", UFFDIO_MOVE, &mut shift), shift.move_)
@@ -290,6 +356,7 @@ impl Userfaultfd {
     }
 
     /// Copies `len` bytes at `from` into fresh pages at `to`, which has none, and wakes.
+    /// `patience` as for [`shift`](Self::shift).
     ///
     /// # Safety
     /// The bytes at `from` are valid and do not change meanwhile.
@@ -299,8 +366,9 @@ impl Userfaultfd {
         from: usize,
         len: usize,
         wake: bool,
+        patience: u32,
     ) -> std::result::Result<(), Stuck> {
-        in_steps(len, 10_000, |done| {
+        in_steps(len, patience, |done| {
             let mut copy = raw::uffdio_copy {
                 dst: (to + done) as u64,
                 src: (from + done) as u64,
@@ -328,40 +396,72 @@ impl Userfaultfd {
         }
     }
 
-    /// Takes the faults that have come, as many as `into` has room for. Never waits.
-    pub fn faults(&self, into: &mut Vec<Fault>) -> Result<()> {
+    /// Whether a call that changes a range waits to be read, or has not gone on yet: until then no
+    /// page can be put into any.
+    pub fn is_changing(&self) -> bool {
+        // The kernel looks for this first, and refuses a copy of nothing after that.
+        let mut nothing = raw::uffdio_copy { dst: 0, src: 0, len: 0, mode: 0, copy: 0 };
+        let answer = self.ioctl("ioctl(UFFDIO_COPY)", ioctl::UFFDIO_COPY, &mut nothing);
+        answer.is_err_and(|error| error.errno() == libc::EAGAIN)
+    }
+
+    /// Whether faults have come: they are read before what else has come. True where that cannot be
+    /// told.
+    pub fn has_faults(&self) -> bool {
+        let path = format!("/proc/thread-self/fdinfo/{}", self.fd.raw());
+        let Ok(text) = std::fs::read_to_string(path) else { return true };
+        let pending = text.lines().find_map(|line| line.strip_prefix("pending:"));
+        pending.and_then(|count| count.trim().parse::<u64>().ok()).is_none_or(|count| count > 0)
+    }
+
+    /// Takes what has come, `most` at most: 16 or fewer. How much it was. Never waits.
+    pub fn read(&self, most: usize, faults: &mut Vec<Fault>, changes: &mut Vec<Changed>) -> Result<usize> {
         const EMPTY: raw::uffd_msg = {
             // SAFETY: zeros are a valid message.
             unsafe { std::mem::zeroed() }
         };
         let mut messages = [EMPTY; 16];
-        // SAFETY: `messages` has that much room.
-        let answer = unsafe {
-            libc::syscall(libc::SYS_read, self.fd.raw(), messages.as_mut_ptr(), size_of_val(&messages))
-        };
+        let room = &mut messages[..most.min(16)];
+        // SAFETY: `room` has that much room.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_read, self.fd.raw(), room.as_mut_ptr(), size_of_val(room)) };
         let got = match check("read(userfaultfd)", answer) {
             Ok(got) => got as usize / size_of::<raw::uffd_msg>(),
             Err(error) if matches!(error.errno(), libc::EAGAIN | libc::EINTR) => 0,
             Err(error) => return Err(error),
         };
         for message in &messages[..got] {
-            if u32::from(message.event) != raw::UFFD_EVENT_PAGEFAULT {
-                return Err(Error {
-                    call: "read(userfaultfd)",
-                    source: std::io::ErrorKind::InvalidData.into(),
-                });
-            }
+            let event = u32::from(message.event);
             // SAFETY: the event says which part of the union is there.
-            let fault = unsafe { message.arg.pagefault };
-            into.push(Fault {
-                at: fault.address as usize & !(crate::PAGE - 1),
-                write: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WRITE) != 0,
-                protected: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WP) != 0,
-                // SAFETY: the kernel writes it, or leaves zeros.
-                thread: unsafe { fault.feat.ptid },
-            });
+            let (removed, moved) = unsafe { (message.arg.remove, message.arg.remap) };
+            let changed = |change| Changed { change, from: removed.start as usize, to: removed.end as usize };
+            match event {
+                raw::UFFD_EVENT_PAGEFAULT => faults.push(fault_of(message)),
+                raw::UFFD_EVENT_REMOVE => changes.push(changed(Change::Removed)),
+                raw::UFFD_EVENT_UNMAP => changes.push(changed(Change::Unmapped)),
+                raw::UFFD_EVENT_REMAP => {
+                    let from = moved.from as usize;
+                    changes.push(Changed { change: Change::Moved, from, to: from + moved.len as usize });
+                }
+                _ => {
+                    let source = std::io::ErrorKind::InvalidData.into();
+                    return Err(Error { call: "read(userfaultfd)", source });
+                }
+            }
         }
-        Ok(())
+        Ok(got)
+    }
+}
+
+fn fault_of(message: &raw::uffd_msg) -> Fault {
+    // SAFETY: the message is one of a fault.
+    let fault = unsafe { message.arg.pagefault };
+    Fault {
+        at: fault.address as usize & !(crate::PAGE - 1),
+        write: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WRITE) != 0,
+        protected: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WP) != 0,
+        // SAFETY: the kernel writes it, or leaves zeros.
+        thread: unsafe { fault.feat.ptid },
     }
 }
 

@@ -1,0 +1,277 @@
+//! What the program does to paged memory past the library, by system calls of its own: the kernel
+//! tells of it, and lets the call go on when that is read.
+//!
+//! Pages that are removed (`MADV_DONTNEED` and its like) go after that, at a time that nobody is
+//! told of, or stay until memory is short (`MADV_FREE`) and are written to. From when it is read on
+//! - what was out comes into the program as zeros, whoever brings it;
+//! - the pager's thread makes zeros of what is out, before it serves what came later;
+//! - what is in is the kernel's to remove. It does not leave the program for so long, or it would
+//!   come back as it was;
+//! - a page that is missing there has not vanished, but is zero, for good.
+//!
+//! What is unmapped or moved stops the program.
+
+use crate::mover::{Lost, Mover};
+use crate::spans::Spans;
+use crate::sync::{RwLock, read, write};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use terapage_sys::userfaultfd::{Change, Changed, Fault, Stuck};
+use terapage_sys::{PAGE, memory, thread};
+
+const EAGAIN: i32 = 11;
+
+/// For so long after a removal its pages may still go, ns, and twice as long at most.
+const GOING_NS: u64 = 1_000_000_000;
+
+#[derive(Default)]
+struct Notes {
+    /// Removed, and what is out there may hold old bytes still.
+    waiting: Spans,
+    /// All that ever was removed.
+    removed: Spans,
+    /// What was in when it was removed, and may still go: noted since `at_ns`, and in the time
+    /// before.
+    going: [Spans; 2],
+    /// Where pages may still go, those that have come since, too.
+    emptied: [Spans; 2],
+    at_ns: u64,
+    faults: Vec<Fault>,
+    changes: Vec<Changed>,
+}
+
+impl Notes {
+    /// What has had the time to go, is gone or stays.
+    fn pass_time(&mut self) {
+        let now_ns = thread::now_ns();
+        if now_ns < self.at_ns + GOING_NS {
+            return;
+        }
+        let late = now_ns >= self.at_ns + 2 * GOING_NS;
+        for [now, before] in [&mut self.going, &mut self.emptied] {
+            *before = std::mem::take(now);
+            if late {
+                *before = Spans::new();
+            }
+        }
+        self.at_ns = now_ns;
+    }
+
+    fn may_go(&self, from: usize, to: usize) -> bool {
+        self.going.iter().any(|spans| spans.meets(from, to))
+    }
+
+    /// Pages have come in.
+    fn came(&mut self, from: usize, to: usize) {
+        self.waiting.remove(from, to);
+        self.going.iter_mut().for_each(|spans| spans.remove(from, to));
+    }
+
+    /// Pages that were in have gone.
+    fn has_gone(&mut self, from: usize, to: usize) {
+        self.going.iter_mut().for_each(|spans| spans.remove(from, to));
+        self.emptied.iter_mut().for_each(|spans| spans.remove(from, to));
+    }
+}
+
+/// What was read from the program's userfaultfd and is not seen to.
+#[derive(Default)]
+pub(crate) struct Heard {
+    notes: RwLock<Notes>,
+    /// There is something.
+    some: AtomicBool,
+}
+
+impl Heard {
+    /// For the child of a fork: what was removed may be missing there, too.
+    pub fn inherited(&self) -> Heard {
+        let notes = read(&self.notes);
+        let mut removed = Spans::new();
+        notes.removed.iter().for_each(|(from, to)| removed.insert(from, to));
+        let mut waiting = Spans::new();
+        notes.waiting.iter().for_each(|(from, to)| waiting.insert(from, to));
+        let some = AtomicBool::new(notes.waiting.iter().next().is_some());
+        Heard { notes: RwLock::new(Notes { waiting, removed, ..Notes::default() }), some }
+    }
+
+    /// Whether anything was read and is not seen to.
+    pub fn has_some(&self) -> bool {
+        self.some.load(SeqCst)
+    }
+
+    /// Whether any page of a range may be missing.
+    pub fn were_removed(&self, at: usize, len: usize) -> bool {
+        read(&self.notes).removed.meets(at, at + len)
+    }
+
+    /// Whether a page that is there will not go at any moment: to touch it then would be a fault.
+    pub fn may_be_touched(&self, page: usize) -> bool {
+        let mut notes = write(&self.notes);
+        notes.pass_time();
+        !notes.emptied.iter().any(|spans| spans.meets(page, page + PAGE))
+    }
+
+    /// A page that is missing: whether it was removed. If it was, it has gone.
+    pub fn is_missed(&self, page: usize) -> bool {
+        let mut notes = write(&self.notes);
+        if notes.may_go(page, page + PAGE) {
+            notes.has_gone(page, page + PAGE);
+        }
+        notes.removed.meets(page, page + PAGE)
+    }
+
+    /// Forgets of a range what has gone, and what has had the time to.
+    fn look_again(&self, from: usize, to: usize, is_there: impl Fn(usize) -> bool) {
+        let mut notes = write(&self.notes);
+        notes.pass_time();
+        for page in (from..to).step_by(PAGE) {
+            if notes.may_go(page, page + PAGE) && !is_there(page) {
+                notes.has_gone(page, page + PAGE);
+            }
+        }
+    }
+
+    /// The first range that was removed and may be out with old bytes.
+    pub fn first_waiting(&self) -> Option<(usize, usize)> {
+        read(&self.notes).waiting.iter().next()
+    }
+
+    /// Nothing of a range is out with old bytes.
+    pub fn is_done(&self, from: usize, to: usize) {
+        write(&self.notes).waiting.remove(from, to);
+    }
+}
+
+impl Mover {
+    /// Reads what has come of the program, `most` messages at a time. Faults are kept for
+    /// [`take_heard`](Self::take_heard).
+    pub fn hear(&self, most: usize) -> terapage_sys::Result<()> {
+        // While nothing is on its way into the program or out of it.
+        let mut notes = write(&self.heard.notes);
+        let notes = &mut *notes;
+        loop {
+            let got = self.program.read(most, &mut notes.faults, &mut notes.changes)?;
+            let mut changes = std::mem::take(&mut notes.changes);
+            for Changed { change, from, to } in changes.drain(..) {
+                match change {
+                    Change::Removed => {
+                        notes.waiting.insert(from, to);
+                        notes.removed.insert(from, to);
+                        notes.pass_time();
+                        notes.going[0].insert(from, to);
+                        notes.emptied[0].insert(from, to);
+                    }
+                    Change::Unmapped => refuse("unmapped or mapped over", from, to),
+                    Change::Moved => refuse("moved", from, to),
+                }
+            }
+            notes.changes = changes;
+            if got > 0 {
+                self.heard.some.store(true, SeqCst);
+            }
+            if got < most || most == 1 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The faults that were read, for the pager's thread.
+    pub fn take_heard(&self, faults: &mut impl Extend<Fault>) {
+        self.heard.some.store(false, SeqCst);
+        faults.extend(write(&self.heard.notes).faults.drain(..));
+    }
+
+    /// Puts pages into the program at `to` by `step`, which begins after some bytes. `place`: where
+    /// their bytes are, if they are not zeros: of what was removed they become so.
+    pub fn bring(
+        &self,
+        to: usize,
+        place: Option<usize>,
+        len: usize,
+        mut patience: u32,
+        step: impl Fn(usize) -> Result<(), Stuck>,
+    ) -> Result<(), Stuck> {
+        let mut done = 0;
+        loop {
+            let brought = self.bring_once(to, place, done..len, &step);
+            let Err(stuck) = brought else { return Ok(()) };
+            done += stuck.done;
+            if stuck.errno != EAGAIN {
+                return Err(Stuck { done, ..stuck });
+            }
+            // Nothing comes until a call that changes the program's memory was heard of, and has
+            // gone on.
+            if self.program.is_changing() {
+                if self.hear(16).is_err() {
+                    return Err(Stuck { done, ..stuck });
+                }
+            } else if patience == 0 {
+                return Err(Stuck { done, ..stuck });
+            } else {
+                patience -= 1;
+            }
+            thread::pause().ok();
+        }
+    }
+
+    /// One try, of the rest.
+    fn bring_once(
+        &self,
+        to: usize,
+        place: Option<usize>,
+        rest: std::ops::Range<usize>,
+        step: &impl Fn(usize) -> Result<(), Stuck>,
+    ) -> Result<(), Stuck> {
+        let (from, end) = (to + rest.start, to + rest.end);
+        let notes = read(&self.heard.notes);
+        if !notes.waiting.meets(from, end) && !notes.may_go(from, end) {
+            return step(rest.start);
+        }
+        drop(notes);
+        let mut notes = write(&self.heard.notes);
+        for (from, end) in place.map(|_| notes.waiting.within(from, end)).unwrap_or_default() {
+            let at = place.unwrap_or_default() + (from - to);
+            // SAFETY: the place holds frames that whoever brings them has alone.
+            unsafe { memory::bytes(at, end - from) }.fill(0);
+        }
+        let brought = step(rest.start);
+        match brought {
+            Ok(()) => notes.came(from, end),
+            // The kernel's count may be wrong. Nothing else was there.
+            Err(_) => (from..end)
+                .step_by(PAGE)
+                .filter(|&page| self.page_present(page))
+                .for_each(|page| notes.came(page, page + PAGE)),
+        }
+        brought
+    }
+
+    /// Takes pages out of the program by `step`, unless some of them may go at any moment: `None`.
+    pub fn take_out<T>(&self, from: usize, len: usize, step: impl FnOnce() -> T) -> Option<T> {
+        let mut notes = read(&self.heard.notes);
+        if notes.may_go(from, from + len) {
+            drop(notes);
+            self.heard.look_again(from, from + len, |page| self.page_present(page));
+            notes = read(&self.heard.notes);
+        }
+        // Nothing is heard meanwhile.
+        if notes.may_go(from, from + len) { None } else { Some(step()) }
+    }
+
+    /// Fills the page at `to`, in the pool, with the zeros that a removed one reads as. Whether it
+    /// was removed.
+    pub fn fill_removed(&self, to: usize, page: usize) -> Result<bool, Lost> {
+        let removed = self.heard.is_missed(page);
+        if removed {
+            self.fill(to, PAGE)?;
+        }
+        Ok(removed)
+    }
+}
+
+/// What cannot be obeyed: the kernel has done it already, and may put other memory there.
+fn refuse(what: &str, from: usize, to: usize) -> ! {
+    thread::stop(&format!(
+        "terapage: paged memory, {from:#x} to {to:#x}, was {what} by a direct system call, past the C library; the program is stopped rather than given wrong bytes\n"
+    ))
+}
