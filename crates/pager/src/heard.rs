@@ -231,8 +231,11 @@ impl Mover {
         let mut notes = write(&self.heard.notes);
         for (from, end) in place.map(|_| notes.waiting.within(from, end)).unwrap_or_default() {
             let at = place.unwrap_or_default() + (from - to);
-            // SAFETY: the place holds frames that whoever brings them has alone.
-            unsafe { memory::bytes(at, end - from) }.fill(0);
+            // One that has moved already, past the kernel's count, is not here any more.
+            for page in (at..at + (end - from)).step_by(PAGE).filter(|&page| self.page_present(page)) {
+                // SAFETY: the place holds frames that whoever brings them has alone.
+                unsafe { memory::bytes(page, PAGE) }.fill(0);
+            }
         }
         let brought = step(rest.start);
         match brought {
