@@ -330,7 +330,8 @@ impl Mover {
         for offset in (0..len).step_by(PAGE) {
             let (to, from) = (to + offset, place + offset);
             if !self.page_present(from) {
-                if self.page_present(to) {
+                // Or it came, and a direct call has removed it.
+                if self.page_present(to) || self.heard.is_missed(to) {
                     continue;
                 }
                 return Err(Lost { at: to, doing: "page-in", errno });
