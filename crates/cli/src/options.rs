@@ -18,7 +18,8 @@ pub struct Options {
     /// repeat it for several
     #[arg(short, long, value_name = "[file:]PATH", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
     store: Vec<OsString>,
-    /// How blocks spread over several stores: simple (fill one, then the next) or round-robin
+    /// How blocks spread over several stores: simple (fill one, then the next), round-robin, or
+    /// mirror (each has all)
     #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
     placement: Option<OsString>,
     /// Bytes that the store may take, or auto: as much as is needed

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use terapage_stats::{BYTES, FILE_BYTES, FILE_NAME, Region, Snapshot};
+use terapage_stats::{BYTES, Condition, FILE_BYTES, FILE_NAME, Region, Snapshot};
 
 /// A paged process, by its open memory file of counters.
 pub struct Paged {
@@ -57,6 +57,13 @@ impl Paged {
         let mut bytes = [0; BYTES];
         self.counters.read_exact_at(&mut bytes, 0).ok()?;
         Snapshot::from_bytes(&bytes)
+    }
+
+    /// What is not as it should be now, in words.
+    pub fn condition(&self) -> Option<String> {
+        let mut bytes = vec![0; FILE_BYTES];
+        self.counters.read_exact_at(&mut bytes, 0).ok()?;
+        Condition::from_bytes(&bytes)
     }
 
     /// Its regions now, the largest first; none where it counts none.

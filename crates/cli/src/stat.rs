@@ -42,9 +42,14 @@ impl Stat {
             return Ok(ExitCode::FAILURE);
         };
         if self.json {
-            print(&format!("{:#}\n", to_json(&snapshot, &paged.regions())?))?;
+            let mut value = to_json(&snapshot, &paged.regions())?;
+            value["condition"] = json!(paged.condition());
+            print(&format!("{value:#}\n"))?;
         } else {
-            print(&(table(&paged.name, &snapshot) + &regions::table(paged.regions(), usize::MAX)))?;
+            let condition =
+                paged.condition().map_or(String::new(), |words| format!("{:<20}{words}\n", "condition"));
+            let regions = regions::table(paged.regions(), usize::MAX);
+            print(&(table(&paged.name, &snapshot) + &condition + &regions))?;
         }
         Ok(ExitCode::SUCCESS)
     }

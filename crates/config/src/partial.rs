@@ -188,8 +188,12 @@ impl Partial {
         if let Some(block) = settings.block {
             check_block(settings.memory, block)?;
         }
+        if settings.placement == Placement::Mirror && settings.stores.len() < 2 {
+            let why = "mirror needs two stores or more (repeat --store)".to_owned();
+            return Err(Error::Value { name: "placement".to_owned(), why });
+        }
         if let Some(size) = settings.store_size {
-            store::check_room(stores, &settings.stores, size)?;
+            store::check_room(stores, &settings.specs(), size)?;
         }
         for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
             if let Some(path) = file {

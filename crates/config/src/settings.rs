@@ -36,17 +36,20 @@ pub enum Placement {
     Simple,
     /// Take turns.
     RoundRobin,
+    /// Each has all.
+    Mirror,
 }
 
 impl Placement {
     /// All of them.
-    pub const ALL: [Placement; 2] = [Placement::Simple, Placement::RoundRobin];
+    pub const ALL: [Placement; 3] = [Placement::Simple, Placement::RoundRobin, Placement::Mirror];
 
     /// Its name, as the setting has it.
     pub fn name(self) -> &'static str {
         match self {
             Placement::Simple => "simple",
             Placement::RoundRobin => "round-robin",
+            Placement::Mirror => "mirror",
         }
     }
 }
@@ -124,6 +127,18 @@ pub enum Error {
 }
 
 impl Settings {
+    /// The stores that blocks spread over: with the placement `mirror`, one of all.
+    pub fn specs(&self) -> Vec<StoreSpec> {
+        if self.placement != Placement::Mirror {
+            return self.stores.clone();
+        }
+        let copies = self.stores.iter().flat_map(|store| match store {
+            StoreSpec::Mirror(copies) => copies.clone(),
+            other => vec![other.clone()],
+        });
+        vec![StoreSpec::Mirror(copies.collect())]
+    }
+
     /// The variables that hand these settings to the library in a program's process. Those of
     /// [`KEYS`](crate::KEYS) that are not among them are to be removed.
     pub fn to_variables(&self) -> Vec<(&'static str, OsString)> {

@@ -14,6 +14,7 @@
 //! - There is no memory for a huge page, or the kernel holds one of its pages when it is to move.
 //! - The store answers in any order, fails, transfers too little or gives wrong bytes, three
 //!   times in a row at most.
+//! - Or, where there are two disks, the first does so without end.
 //! - A mapped file's reads fail and transfer too little likewise; wrong bytes of it no pager could
 //!   tell.
 //! - A page that is given up is filled with rubbish at once, and touching it through [`memory`]

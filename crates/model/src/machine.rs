@@ -38,6 +38,8 @@ pub struct Behaviour {
     pub trouble: u32,
     /// Pages that may be there at once, in the pool and in the program.
     pub pages_max: usize,
+    /// The first disk fails often and without end, the others never: another has all that it has.
+    pub mirrored: bool,
     /// A fault to be found.
     pub canary: Option<Canary>,
 }

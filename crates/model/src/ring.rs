@@ -336,7 +336,11 @@ fn transfer(operation: &Operation) -> i32 {
     }
     let tag = operation.tag;
     let lost = operation.write && has(Canary::LosesWrites);
-    let fails = trouble(1) && with(|machine| *machine.failures.entry(tag).or_default() < 3);
+    let (mirrored, in_trouble) = with(|machine| (machine.behaviour.mirrored, machine.behaviour.trouble > 0));
+    let fails = match operation.medium {
+        Medium::Store(disk) if mirrored => in_trouble && disk == 0 && choose(3) == 0,
+        _ => trouble(1) && with(|machine| *machine.failures.entry(tag).or_default() < 3),
+    };
     let (mut done, mut result) = (0, 0);
     for piece in &operation.pieces {
         // SAFETY: the pager keeps the pieces for this operation alone until its end.

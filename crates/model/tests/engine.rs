@@ -14,16 +14,25 @@ extern crate terapage_model as terapage_sys;
 
 #[path = "../../pager/src/advice.rs"]
 mod advice;
+#[path = "../../store/src/bits.rs"]
+mod bits;
 #[path = "../../pager/src/bounce.rs"]
 mod bounce;
 #[path = "../../pager/src/carriers.rs"]
 mod carriers;
+#[path = "../../store/src/copies.rs"]
+mod copies;
+#[path = "../../store/src/delayed.rs"]
+mod delayed;
 #[path = "../../pager/src/engine.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod engine;
 #[path = "../../pager/src/error.rs"]
 #[allow(dead_code, reason = "no trace here, which could not be written")]
 mod error;
+#[path = "../../store/src/faulty.rs"]
+#[allow(dead_code, reason = "no text is read here")]
+mod faulty;
 #[path = "../../pager/src/files.rs"]
 #[allow(dead_code, reason = "writing to a mapped file touches memory behind the model's back")]
 mod files;
@@ -43,6 +52,8 @@ mod look;
 #[path = "../../pager/src/mailbox.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod mailbox;
+#[path = "../../store/src/mirror.rs"]
+mod mirror;
 #[path = "../../pager/src/mover.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod mover;
@@ -55,6 +66,8 @@ mod pagein;
 mod pageout;
 #[path = "../../pager/src/pool.rs"]
 mod pool;
+#[path = "../../store/src/random.rs"]
+mod random;
 #[path = "../../pager/src/removed.rs"]
 mod removed;
 #[path = "../../pager/src/requests.rs"]
@@ -237,12 +250,22 @@ struct Plan {
     trouble: u32,
     canary: Option<Canary>,
     policies: &'static [&'static str],
+    /// Two disks with the same bytes, of which one fails without end.
+    mirrored: bool,
 }
 
 const POLICIES: &[&str] = &["auto", "fifo", "lru", "clock", "s3fifo", "2q", "arc"];
 
-const PLAN: Plan =
-    Plan { threads: 3, steps: 14, moves: true, verify: true, trouble: 12, canary: None, policies: POLICIES };
+const PLAN: Plan = Plan {
+    threads: 3,
+    steps: 14,
+    moves: true,
+    verify: true,
+    trouble: 12,
+    canary: None,
+    policies: POLICIES,
+    mirrored: false,
+};
 
 /// The engine, for the thread that forks while it is parked.
 #[derive(Clone, Copy)]
@@ -323,14 +346,25 @@ impl Store for DiskStore {
     }
 }
 
+/// A disk; or two, the first of which flips bits, too, and is late.
+fn store(mirrored: bool) -> Box<dyn Store> {
+    if !mirrored {
+        return Box::new(DiskStore::new());
+    }
+    let faults = faulty::Faults { errors: 100_000, short: 100_000, flips: 200_000 };
+    let bad = faulty::Faulty::new(DiskStore::new(), faults, choose(1000) as u64);
+    let bad = delayed::Delayed::new(bad, 0..100, 1);
+    Box::new(mirror::Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
+}
+
 /// One run of a program under the pager.
 fn run(plan: Plan) {
     // A page that is copied instead of moved is there twice for a moment, one in each thread. One
     // that a wrong count leaves behind is there for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
     let pages_max = FRAMES * PAGES_A_BLOCK + THREADS_MAX + left_behind;
-    let (moves, trouble, canary) = (plan.moves, plan.trouble, plan.canary);
-    machine::start(Behaviour { moves, trouble, pages_max, canary });
+    let Plan { moves, trouble, canary, mirrored, .. } = plan;
+    machine::start(Behaviour { moves, trouble, pages_max, mirrored, canary });
     let disk = shuttle::thread::spawn(ring::disk);
     let one_of = |names: &[&str]| names[choose(names.len())].to_owned();
     let options = Options {
@@ -349,8 +383,7 @@ fn run(plan: Plan) {
         ..Options::default()
     };
     let mailbox = Mailbox::new().unwrap();
-    let engine =
-        Engine::new(options, Box::new(DiskStore::new()), COUNTERS.with(|shared| *shared), mailbox).unwrap();
+    let engine = Engine::new(options, store(mirrored), COUNTERS.with(|shared| *shared), mailbox).unwrap();
     let engine = Shared(Box::into_raw(Box::new(engine)));
     let pager = shuttle::thread::spawn(move || {
         // SAFETY: this thread's, but for a fork, which parks it.
@@ -482,7 +515,9 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
                 let range = Request::WillNeed { start: base + first * BLOCK, len: 2 * BLOCK };
                 mailbox.ask(range).unwrap();
             }
-            2 if child.is_none() => child = Some(Child::fork(base, mailbox, engine)),
+            2 if child.is_none() => {
+                child = Some(Child::fork(base, mailbox, engine, usize::from(plan.mirrored)))
+            }
             3 => program::pin(at, [2, 40, 200][choose(3)]),
             4 => {
                 let (first, random) = (base + choose(BLOCKS - 4) * BLOCK, choose(2) == 0);
@@ -509,6 +544,8 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
 
 /// The child of a fork: what it finds in its parent's store, and the pipe that says that it lives.
 struct Child {
+    /// The number of a disk that has it.
+    disk: usize,
     stored: Vec<(u32, Vec<u8>)>,
     hold: Fd,
 }
@@ -532,7 +569,7 @@ fn assert_settled(engine: &Engine) {
 
 impl Child {
     /// Forks, the pager's thread parked.
-    fn fork(base: usize, mailbox: &Mailbox, engine: Shared) -> Child {
+    fn fork(base: usize, mailbox: &Mailbox, engine: Shared, disk: usize) -> Child {
         if choose(2) == 0 {
             mailbox.ask(Request::Hold).unwrap();
         }
@@ -556,20 +593,24 @@ impl Child {
             .map(|block| {
                 let slot = engine.table.get(block).slot().expect("a stored block has a slot");
                 let bytes = program::truth(base + block as usize * BLOCK, BLOCK);
-                assert_eq!(Disk::slot(0, BLOCK, slot), bytes, "block {block} is clean, but not in the store");
+                assert_eq!(
+                    Disk::slot(disk, BLOCK, slot),
+                    bytes,
+                    "block {block} is clean, but not in the store"
+                );
                 (slot, bytes)
             })
             .collect();
         machine::share_pages();
         mailbox.unpark();
         drop(asking);
-        Child { stored, hold }
+        Child { disk, stored, hold }
     }
 
     /// What the child reads is still as it was.
     fn look(&self) {
         for (slot, bytes) in &self.stored {
-            assert_eq!(Disk::slot(0, BLOCK, *slot), *bytes, "slot {slot} has changed under a child");
+            assert_eq!(Disk::slot(self.disk, BLOCK, *slot), *bytes, "slot {slot} has changed under a child");
         }
     }
 
@@ -645,6 +686,19 @@ fn fifo_gets_on_too() {
 fn a_kernel_without_move_too() {
     explore(Plan { moves: false, ..PLAN }, 300);
     assert_met();
+}
+
+/// Of two copies one gives errors, wrong bytes, and loses what is written, without end.
+#[test]
+fn one_good_copy_of_a_mirror_is_enough() {
+    explore(Plan { mirrored: true, ..PLAN }, 600);
+    assert_met();
+}
+
+/// Nobody can tell which of two copies is right without hashes.
+#[test]
+fn canary_a_mirror_that_is_not_verified() {
+    must_find(1, Plan { verify: false, mirrored: true, ..PLAN }, &["wrong bytes at"]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::soft::SoftFrames;
 use terapage_policy::turns::Turns;
-use terapage_stats::{Counters, Shared};
+use terapage_stats::{Condition, Counters, Shared};
 use terapage_store::{EXTENT, Ended, Failure, Op, OpKind, Store, StoreRing};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
@@ -191,6 +191,9 @@ pub(crate) struct Engine {
     /// Blocks that are touched in no order, by the program's word.
     pub random: Vec<std::ops::Range<u32>>,
     pub counters: &'static Counters,
+    pub condition: &'static Condition,
+    /// What it says.
+    pub condition_told: Option<String>,
     pub mailbox: &'static Mailbox,
     /// Reads under way that a thread waits for.
     pub demands: usize,
@@ -268,6 +271,8 @@ impl Engine {
             children: Vec::new(),
             random: Vec::new(),
             counters: &shared.counters,
+            condition: &shared.condition,
+            condition_told: None,
             mailbox,
             demands: 0,
             luck: LUCK_MAX,
@@ -629,9 +634,11 @@ impl Engine {
     }
 
     /// Bytes that were read have been compared with their hashes: their store hears of it.
-    pub fn judge(&mut self, transfer: &Transfer, good: bool) {
+    pub fn judge(&mut self, index: usize, transfer: &Transfer, good: bool) {
         let slots = transfer.slot..transfer.slot + transfer.blocks.len() as u32;
-        self.with_store(transfer.origin, |store, ring, ended| store.judge(ring, slots, good, ended));
+        self.with_store(transfer.origin, |store, ring, ended| {
+            store.judge(ring, index as u32, slots, good, ended);
+        });
     }
 
     /// An operation that failed is begun again: at once a few times, or, if waiting may help, with
@@ -725,8 +732,8 @@ impl Engine {
         // Its pieces' array lies beside it and stays where it is.
         let pieces: *const [Piece] = &*self.transfers[index].insert(transfer).pieces;
         self.with_store(origin, |store, ring, ended| {
-            // SAFETY: the transfer keeps the array of pieces until its end has been handled, and its
-            // blocks' states (Reading, Writing) keep everybody off their places until then.
+            // SAFETY: the transfer keeps the array of pieces until its end has been handled, and
+            // its blocks' states (Reading, Writing) keep everybody off their places until then.
             unsafe {
                 let op = Op { id: index as u32, kind, slot, pieces: &*pieces, urgent };
                 store.begin(ring, op, ended);
@@ -779,6 +786,11 @@ impl Engine {
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
         counters.store_bytes.store(u64::from(self.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries.load(Relaxed), Relaxed);
+        let condition = self.stores[usize::from(self.own)].condition();
+        if condition != self.condition_told {
+            self.condition.set(condition.as_deref().unwrap_or(""));
+            self.condition_told = condition;
+        }
     }
 
     /// One thing happened to each of some blocks: for the trace, if there is one.

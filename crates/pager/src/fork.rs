@@ -156,6 +156,7 @@ impl Engine {
         counters.block_bytes.store(self.block as u64, Relaxed);
         counters.regions.store(self.table.regions().len() as u64, Relaxed);
         self.counters = counters;
+        (self.condition, self.condition_told) = (&shared.condition, None);
         self.mailbox = mailbox;
         Ok(())
     }

@@ -369,7 +369,7 @@ impl Engine {
     /// Blocks that were read have been checked; if they are right, they are in the program.
     pub(crate) fn checked(&mut self, index: usize, mut transfer: Transfer, load: &LoadIn) {
         if load.verify {
-            self.judge(&transfer, load.good);
+            self.judge(index, &transfer, load.good);
         }
         if !load.good {
             self.unplan(&load.runs);

@@ -4,8 +4,10 @@
 //! ([`FILE_NAME`]), so that `terapage stat` and `terapage top` can map it through
 //! `/proc/PID/fd` without the process taking part. Nothing is left behind when it ends.
 
+mod condition;
 mod regions;
 
+pub use condition::{CONDITION_AT, Condition};
 pub use regions::{FILE_BYTES, REGIONS, REGIONS_AT, Region, RegionCounters, RegionTable};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -28,7 +30,9 @@ pub const BYTES: usize = size_of::<Counters>();
 pub struct Shared {
     /// The process's counters.
     pub counters: Counters,
-    unused: [u64; (REGIONS_AT - BYTES) / 8],
+    unused: [u64; (CONDITION_AT - BYTES) / 8],
+    /// What is not as it should be.
+    pub condition: Condition,
     /// Those of its regions.
     pub regions: RegionTable,
 }
@@ -37,7 +41,8 @@ impl Default for Shared {
     fn default() -> Shared {
         Shared {
             counters: Counters::default(),
-            unused: [0; (REGIONS_AT - BYTES) / 8],
+            unused: [0; (CONDITION_AT - BYTES) / 8],
+            condition: Condition::default(),
             regions: RegionTable::default(),
         }
     }

@@ -22,21 +22,46 @@ impl Stores for Shelf {
     fn room(&self, stores: &[StoreSpec]) -> Option<u64> {
         let (mut room, mut seen) = (0_u64, Vec::new());
         for store in stores {
-            let StoreSpec::File(path) = store else { return None };
-            if !path.is_dir() && !path.is_file() {
-                // A device has the size that it has.
-                return None;
-            }
-            // Several may share a file system.
-            let device = stat(path).map_or(0, |found| found.st_dev);
-            if !seen.contains(&device) {
-                seen.push(device);
-                let free = statvfs(path).map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
-                room = room.saturating_add(free);
-            }
+            let more = match store {
+                StoreSpec::File(path) => match free(path)? {
+                    // Several may share a file system.
+                    (device, _) if seen.contains(&device) => 0,
+                    (device, free) => {
+                        seen.push(device);
+                        free
+                    }
+                },
+                StoreSpec::Mirror(copies) => room_of_mirror(copies)?,
+                StoreSpec::Url(_) => return None,
+            };
+            room = room.saturating_add(more);
         }
         Some(room)
     }
+}
+
+/// Bytes that each of several copies can take, which may share file systems.
+fn room_of_mirror(copies: &[StoreSpec]) -> Option<u64> {
+    let mut systems: Vec<(u64, u64, u64)> = Vec::new();
+    for path in copies.iter().flat_map(StoreSpec::paths) {
+        let (device, free) = free(path)?;
+        match systems.iter_mut().find(|(known, ..)| *known == device) {
+            Some((_, _, copies)) => *copies += 1,
+            None => systems.push((device, free, 1)),
+        }
+    }
+    systems.into_iter().map(|(_, free, copies)| free / copies).min()
+}
+
+/// The file system that a path's bytes would lie in, and the bytes that are free there. `None`: a
+/// device, which has the size that it has.
+fn free(path: &Path) -> Option<(u64, u64)> {
+    if !path.is_dir() && !path.is_file() {
+        return None;
+    }
+    let device = stat(path).map_or(0, |found| found.st_dev);
+    let free = statvfs(path).map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
+    Some((device, free))
 }
 
 /// Checks that blocks can be kept there: in a directory, or beside an empty file, that can be

@@ -1,5 +1,6 @@
 //! A store that fails by a seed: errors, short transfers, flipped bits, for tests.
 
+use crate::random::Random;
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::ops::Range;
 use terapage_sys::memory;
@@ -43,7 +44,7 @@ impl std::str::FromStr for Faults {
 pub struct Faulty<S> {
     inner: S,
     faults: Faults,
-    state: u64,
+    random: Random,
     under_way: Notes<Note>,
 }
 
@@ -57,16 +58,7 @@ struct Note {
 impl<S: Store> Faulty<S> {
     /// `inner`, going wrong as `faults` says, the same way for the same `seed`.
     pub fn new(inner: S, faults: Faults, seed: u64) -> Self {
-        Faulty { inner, faults, state: seed ^ 0x9E37_79B9_7F4A_7C15, under_way: Notes::default() }
-    }
-
-    fn random(&mut self) -> u64 {
-        // splitmix64
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        Faulty { inner, faults, random: Random::new(seed), under_way: Notes::default() }
     }
 
     /// Spoils what has ended in the inner store.
@@ -79,12 +71,12 @@ impl<S: Store> Faulty<S> {
             if self.happens(self.faults.errors) {
                 end.result = Err(Failure::lasting(Why::Errno(EIO)));
             } else if self.happens(self.faults.short) {
-                let bytes = (self.random() % note.bytes as u64) as usize;
+                let bytes = (self.random.next() % note.bytes as u64) as usize;
                 end.result = Err(Failure::lasting(Why::Short(bytes)));
             } else if let Some((at, len)) = note.read
                 && self.happens(self.faults.flips)
             {
-                let bit = self.random() as usize % (len * 8);
+                let bit = self.random.next() as usize % (len * 8);
                 // SAFETY: the read has ended, and until the caller hears of it nobody else uses its
                 // memory.
                 let read = unsafe { memory::bytes(at, len) };
@@ -94,7 +86,7 @@ impl<S: Store> Faulty<S> {
     }
 
     fn happens(&mut self, per_million: u32) -> bool {
-        self.random() % 1_000_000 < u64::from(per_million)
+        self.random.next() % 1_000_000 < u64::from(per_million)
     }
 }
 
@@ -125,16 +117,23 @@ impl<S: Store> Store for Faulty<S> {
         self.spoil(&mut ended[before..]);
     }
 
-    // There is one inner store and nothing of this one's own in the ring, so tokens need no parting.
+    // There is one inner store, and nothing of this one's own in the ring: tokens need no parting.
     fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
         let before = ended.len();
         self.inner.event(ring, done, ended);
         self.spoil(&mut ended[before..]);
     }
 
-    fn judge(&mut self, ring: &mut StoreRing<'_>, slots: Range<u32>, good: bool, ended: &mut Vec<Ended>) {
+    fn judge(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        slots: Range<u32>,
+        good: bool,
+        ended: &mut Vec<Ended>,
+    ) {
         let before = ended.len();
-        self.inner.judge(ring, slots, good, ended);
+        self.inner.judge(ring, id, slots, good, ended);
         self.spoil(&mut ended[before..]);
     }
 

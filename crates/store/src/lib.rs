@@ -2,22 +2,30 @@
 //!
 //! A [`Store`] holds blocks in numbered slots. Its operations begin in the caller's ring, and what
 //! ends there comes back to the store, so that one thread waits for faults and for all stores in
-//! one place. Stores stack: [`Striped`] spreads over any others, [`Faulty`] fails on purpose.
+//! one place. Stores stack: [`Striped`] spreads over any others, [`Mirror`] keeps the same bytes in
+//! several, [`Faulty`] fails and [`Delayed`] is late on purpose.
 
+mod bits;
 mod check;
+mod copies;
+mod delayed;
 mod faulty;
 mod file;
 mod member;
+mod mirror;
 mod mounts;
 mod open;
 mod ram;
+mod random;
 mod shelf;
 mod signature;
 mod striped;
 
+pub use delayed::Delayed;
 pub use faulty::{Faults, Faulty};
 pub use file::FileStore;
 pub use member::takes_direct_io;
+pub use mirror::Mirror;
 pub use open::{Elsewhere, Shelf, Terms};
 pub use ram::Ram;
 pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};

@@ -1,7 +1,7 @@
 //! Stores, opened as the settings name them.
 
 use crate::member::directory_of;
-use crate::{Error, FileStore, Placement, Store, Striped};
+use crate::{Error, FileStore, Mirror, Placement, Store, Striped};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Settings, StoreSpec, default_store};
 
@@ -55,9 +55,9 @@ impl Shelf {
     pub fn open(&self, spec: &StoreSpec, terms: Terms) -> Result<Box<dyn Store>, Error> {
         Ok(match spec {
             StoreSpec::File(path) => Box::new(FileStore::open(path, terms.block, terms.limit)?),
-            StoreSpec::Mirror(_) => {
-                let why = "cannot be used yet: there are no mirrors".to_owned();
-                return Err(Error::Unfit { name: "mirror".to_owned(), why });
+            StoreSpec::Mirror(copies) => {
+                let copies = copies.iter().map(|copy| self.open(copy, terms)).collect::<Result<_, _>>()?;
+                Box::new(Mirror::new(copies, terms.block)?)
             }
             StoreSpec::Url(url) => (self.elsewhere.open)(url, terms)?,
         })
@@ -87,11 +87,12 @@ impl Shelf {
         block: usize,
     ) -> impl Fn() -> Result<Box<dyn Store>, Error> + Send + Sync + use<> {
         let placement = match settings.placement {
-            terapage_config::Placement::Simple => Placement::Simple,
+            // Of one store: the settings' mirror.
+            terapage_config::Placement::Simple | terapage_config::Placement::Mirror => Placement::Simple,
             terapage_config::Placement::RoundRobin => Placement::RoundRobin,
         };
         let terms = Terms { block, limit: settings.store_size.map(|size| size.0) };
-        let specs = settings.stores.clone();
+        let specs = settings.specs();
         let for_children: Vec<_> = specs.iter().filter_map(of_child).collect();
         let first = AtomicBool::new(true);
         move || {

@@ -186,11 +186,18 @@ pub trait Store: Send {
     /// is the token that the store gave it.
     fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>);
 
-    /// The bytes of a read of these slots, which ended well, were compared with their hashes:
-    /// `good`, or not those that were written. Every read that is checked is judged; one that was
-    /// not good is begun again. A store that has the bytes twice reads the others then, and may
-    /// write back what was found good.
-    fn judge(&mut self, _ring: &mut StoreRing<'_>, _slots: Range<u32>, _good: bool, _ended: &mut Vec<Ended>) {
+    /// The bytes of a read, of these slots, were compared with their hashes: `good`, or not those
+    /// that were written. Every read that is checked is judged once after it has ended well, before
+    /// its number is used again; one that was not good is begun again. A store that has the bytes
+    /// twice reads the others then, and may write back what was found good.
+    fn judge(
+        &mut self,
+        _ring: &mut StoreRing<'_>,
+        _id: u32,
+        _slots: Range<u32>,
+        _good: bool,
+        _ended: &mut Vec<Ended>,
+    ) {
     }
 
     /// These slots hold nothing any more. They may be written again.
@@ -246,8 +253,15 @@ impl<S: Store + ?Sized> Store for Box<S> {
         (**self).event(ring, done, ended);
     }
 
-    fn judge(&mut self, ring: &mut StoreRing<'_>, slots: Range<u32>, good: bool, ended: &mut Vec<Ended>) {
-        (**self).judge(ring, slots, good, ended);
+    fn judge(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        slots: Range<u32>,
+        good: bool,
+        ended: &mut Vec<Ended>,
+    ) {
+        (**self).judge(ring, id, slots, good, ended);
     }
 
     fn forget(&mut self, slots: Range<u32>) {

@@ -158,8 +158,15 @@ impl Store for Striped {
         self.parts[part].store.event(&mut ring.inner(part), done, ended);
     }
 
-    fn judge(&mut self, ring: &mut StoreRing<'_>, slots: Range<u32>, good: bool, ended: &mut Vec<Ended>) {
-        self.each(slots, |store, part, slots| store.judge(&mut ring.inner(part), slots, good, ended));
+    fn judge(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        slots: Range<u32>,
+        good: bool,
+        ended: &mut Vec<Ended>,
+    ) {
+        self.each(slots, |store, part, slots| store.judge(&mut ring.inner(part), id, slots, good, ended));
     }
 
     fn forget(&mut self, slots: Range<u32>) {

@@ -1,0 +1,110 @@
+//! A store that takes longer: each end is held back for a time, by a seed. For tests.
+//!
+//! Ends come in another order than that of their operations, as those of a network do.
+
+use crate::random::Random;
+use crate::shelf::{Ended, Error, Notes, Op, Store, StoreRing};
+use std::ops::Range;
+use terapage_sys::ring::Done;
+
+/// A store whose operations end late.
+pub struct Delayed<S> {
+    inner: S,
+    /// How long an end is held back, ns.
+    delays_ns: Range<u64>,
+    random: Random,
+    /// Ends that are held back, by the tokens of their timeouts.
+    held: Notes<Ended>,
+    scratch: Vec<Ended>,
+}
+
+impl<S: Store> Delayed<S> {
+    /// `inner`, each operation of which takes so much longer, ns; the same times for the same
+    /// `seed`.
+    pub fn new(inner: S, delays_ns: Range<u64>, seed: u64) -> Self {
+        Delayed { inner, delays_ns, random: Random::new(seed), held: Notes::default(), scratch: Vec::new() }
+    }
+
+    /// Calls the inner store, and holds back what has ended by that.
+    fn with_inner(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        ended: &mut Vec<Ended>,
+        call: impl FnOnce(&mut S, &mut StoreRing<'_>, &mut Vec<Ended>),
+    ) {
+        call(&mut self.inner, &mut ring.inner(0), &mut self.scratch);
+        for end in self.scratch.drain(..) {
+            let spread_ns = (self.delays_ns.end - self.delays_ns.start).max(1);
+            let delay_ns = self.delays_ns.start + self.random.next() % spread_ns;
+            let token = self.held.add(end);
+            if ring.timeout(delay_ns, u64::from(token)).is_err() {
+                ended.extend(self.held.take(token));
+            }
+        }
+    }
+}
+
+impl<S: Store> Store for Delayed<S> {
+    fn name(&self) -> String {
+        format!("delayed {}", self.inner.name())
+    }
+
+    fn slots(&self) -> u32 {
+        self.inner.slots()
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        self.inner.grow()
+    }
+
+    fn joins(&self, slot: u32) -> bool {
+        self.inner.joins(slot)
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        // SAFETY: the caller keeps the pieces until it hears of the end, which is later than the
+        // inner store's.
+        self.with_inner(ring, ended, |inner, ring, ended| unsafe { inner.begin(ring, op, ended) });
+    }
+
+    fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        match ring.inner_of(done) {
+            Some((_, done)) => self.with_inner(ring, ended, |inner, ring, ended| {
+                inner.event(ring, done, ended);
+            }),
+            None => ended.push(self.held.take(done.tag as u32).expect("an end that is held back")),
+        }
+    }
+
+    fn judge(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        slots: Range<u32>,
+        good: bool,
+        ended: &mut Vec<Ended>,
+    ) {
+        self.with_inner(ring, ended, |inner, ring, ended| inner.judge(ring, id, slots, good, ended));
+    }
+
+    fn forget(&mut self, slots: Range<u32>) {
+        self.inner.forget(slots);
+    }
+
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.held.clear();
+        self.inner.inherit()
+    }
+
+    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        self.with_inner(ring, ended, |inner, ring, ended| inner.open(ring, ended));
+    }
+
+    fn close(&mut self) {
+        self.inner.close();
+    }
+
+    fn condition(&self) -> Option<String> {
+        self.inner.condition()
+    }
+}

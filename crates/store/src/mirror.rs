@@ -1,0 +1,501 @@
+//! The same bytes in several stores (RAID-1): one may fail, or give wrong bytes.
+//!
+//! A write goes to all copies, and ends when each has ended. A read goes to the copy that is likely
+//! to answer first. If it fails, or its bytes are judged wrong, another copy is read, and once those
+//! bytes are judged right they are written back.
+//!
+//! What a copy is known not to have is noted for each slot: a slot is *stale* in a copy that a write
+//! did not reach, and not read there until it has been written; it is *suspect* in a copy that gave
+//! an error or wrong bytes, and read there only if no other copy has it.
+
+use crate::copies::{Copies, Side};
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use std::collections::VecDeque;
+use std::ops::Range;
+use terapage_sys::memory;
+use terapage_sys::ring::{Done, Piece};
+use terapage_sys::thread::now_ns;
+
+/// Bytes that wait to be judged, or are being written back, at most: what is more is read from
+/// another copy the next time, too.
+const SAVED_MOST: usize = 8 << 20;
+
+/// Several stores with the same bytes.
+pub struct Mirror {
+    copies: Copies,
+    block: usize,
+    slots: u32,
+    /// Operations of the caller's, by their numbers.
+    operations: Notes<Operation>,
+    /// Operations of the copies, by the numbers that they have there.
+    inner: Notes<Inner>,
+    /// What each read came from, by its number, until it is judged.
+    came: Vec<Came>,
+    /// Ends of copies' operations that were not yet handled.
+    ends: VecDeque<(usize, Ended)>,
+    scratch: Vec<Ended>,
+    /// Writes that wait until their slots have been written back.
+    waiting: Vec<u32>,
+    saved_bytes: usize,
+    /// This is a fork's child, which must not write.
+    inherited: bool,
+}
+
+/// An operation of the caller's.
+struct Operation {
+    slots: Range<u32>,
+    urgent: bool,
+    /// The caller's array.
+    pieces: *const [Piece],
+    /// Of a read: what is next; copies read from there on that failed; a part of the pieces, where
+    /// no copy has all.
+    at: u32,
+    tried: u64,
+    part: Vec<Piece>,
+    /// Of a write: copies under way; those that have it, or were tried.
+    left: u32,
+    wrote: u64,
+    failure: Option<Failure>,
+}
+
+// SAFETY: the pieces are the caller's until the operation has ended, whatever thread that is in.
+unsafe impl Send for Operation {}
+
+/// An operation of a copy.
+enum Inner {
+    Read { id: u32, slots: Range<u32>, since_ns: u64 },
+    Write { id: u32 },
+    Repair(Repair),
+}
+
+/// Bytes that are written back to a copy.
+struct Repair {
+    slots: Range<u32>,
+    _bytes: Box<[u8]>,
+    _pieces: Box<[Piece]>,
+}
+
+/// Where the bytes of a read came from.
+#[derive(Default)]
+struct Came {
+    parts: Vec<(usize, Range<u32>)>,
+    /// The bytes, if a copy needs them.
+    saved: Option<Box<[u8]>>,
+}
+
+impl Mirror {
+    /// Copies of slots of `block` bytes in each of `stores`, two or more.
+    ///
+    /// # Errors
+    /// Fewer stores, or more than there may be.
+    pub fn new(stores: Vec<Box<dyn Store>>, block: usize) -> Result<Mirror, Error> {
+        if stores.len() < 2 || stores.len() > StoreRing::INNER_MOST {
+            let why = format!("has {} copies (2 to {} are possible)", stores.len(), StoreRing::INNER_MOST);
+            return Err(Error::Unfit { name: "mirror".to_owned(), why });
+        }
+        let slots = stores.iter().map(|store| store.slots()).min().unwrap_or(0);
+        Ok(Mirror {
+            copies: Copies::new(stores),
+            block,
+            slots,
+            operations: Notes::default(),
+            inner: Notes::default(),
+            came: Vec::new(),
+            ends: VecDeque::new(),
+            scratch: Vec::new(),
+            waiting: Vec::new(),
+            saved_bytes: 0,
+            inherited: false,
+        })
+    }
+
+    /// Calls a copy, and notes what has ended there by that.
+    fn with_copy(
+        &mut self,
+        index: usize,
+        ring: &mut StoreRing<'_>,
+        call: impl FnOnce(&mut dyn Store, &mut StoreRing<'_>, &mut Vec<Ended>),
+    ) {
+        call(&mut *self.copies.0[index].store, &mut ring.inner(index), &mut self.scratch);
+        self.ends.extend(self.scratch.drain(..).map(|end| (index, end)));
+    }
+
+    /// Begins an operation of a copy.
+    ///
+    /// # Safety
+    /// As for [`Store::begin`].
+    unsafe fn begin_in(
+        &mut self,
+        index: usize,
+        ring: &mut StoreRing<'_>,
+        inner: Inner,
+        (kind, slot, urgent): (OpKind, u32, bool),
+        pieces: *const [Piece],
+    ) {
+        let id = self.inner.add(inner);
+        self.with_copy(index, ring, |store, ring, ended| {
+            // SAFETY: the caller's promise.
+            unsafe { store.begin(ring, Op { id, kind, slot, pieces: &*pieces, urgent }, ended) }
+        });
+    }
+
+    /// Handles all ends that are there, and those that come of that.
+    fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        while let Some((index, end)) = self.ends.pop_front() {
+            self.copies.0[index].ended(&end.result);
+            match self.inner.take(end.id).expect("an operation of a copy under way") {
+                Inner::Read { id, slots, since_ns } => {
+                    self.copies.read_ended(index, now_ns() - since_ns);
+                    self.read_part(ring, id, index, slots, end.result, ended);
+                }
+                Inner::Write { id } => self.wrote(ring, id, index, end.result, ended),
+                Inner::Repair(repair) => self.repaired(ring, index, &repair, end.result.is_ok(), ended),
+            }
+        }
+    }
+
+    /// Reads what is next of a read, from one copy; ends it where there is nothing, or no copy.
+    fn read_next(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
+        let operation = self.operations.get_mut(id).expect("a read under way");
+        let (rest, tried) = (operation.at..operation.slots.end, operation.tried);
+        if rest.is_empty() {
+            return self.read_all(id, ended);
+        }
+        let Some((index, count)) = self.copies.pick(&rest, tried) else {
+            let operation = self.operations.take(id).expect("a read under way");
+            let failure = operation.failure.unwrap_or(Failure::lasting(Why::Wrong));
+            return ended.push(Ended::badly(id, failure));
+        };
+        let operation = self.operations.get_mut(id).expect("a read under way");
+        let slots = rest.start..rest.start + count;
+        let pieces = if slots == operation.slots {
+            operation.pieces
+        } else {
+            let from = (slots.start - operation.slots.start) as usize * self.block;
+            // SAFETY: the caller keeps its array until the end of the operation.
+            operation.part = cut(unsafe { &*operation.pieces }, from, count as usize * self.block);
+            &*operation.part
+        };
+        let what = (OpKind::Read, slots.start, operation.urgent);
+        self.copies.0[index].reading += 1;
+        let read = Inner::Read { id, slots, since_ns: now_ns() };
+        // SAFETY: the caller's array, or the operation's part of it, stays until this read ends, and
+        // the memory is the caller's promise.
+        unsafe { self.begin_in(index, ring, read, what, pieces) };
+    }
+
+    /// A copy has read part of a read, or all of it.
+    fn read_part(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        index: usize,
+        slots: Range<u32>,
+        result: Result<(), Failure>,
+        ended: &mut Vec<Ended>,
+    ) {
+        let operation = self.operations.get_mut(id).expect("a read under way");
+        match result {
+            Ok(()) => {
+                (operation.at, operation.tried) = (slots.end, 0);
+                self.came[id as usize].parts.push((index, slots));
+            }
+            Err(failure) => {
+                operation.tried |= 1 << index;
+                if !failure.passing {
+                    self.copies.0[index].suspect.insert(slots);
+                }
+                worse(&mut operation.failure, failure);
+            }
+        }
+        self.read_next(ring, id, ended);
+    }
+
+    /// A read has all its bytes. They are kept until they are judged if a copy needs them.
+    fn read_all(&mut self, id: u32, ended: &mut Vec<Ended>) {
+        let operation = self.operations.take(id).expect("a read under way");
+        let slots = &operation.slots;
+        let bytes = slots.len() * self.block;
+        let needed = self.copies.0.iter().any(|copy| copy.needs(slots));
+        if needed && !self.inherited && self.saved_bytes + bytes <= SAVED_MOST {
+            let mut saved = Vec::with_capacity(bytes);
+            // SAFETY: the caller keeps its array until the end of the operation.
+            for piece in unsafe { &*operation.pieces } {
+                // SAFETY: the read has ended, and until the caller hears of it nobody uses its memory.
+                saved.extend_from_slice(unsafe { memory::bytes(piece.at(), piece.len()) });
+            }
+            self.saved_bytes += bytes;
+            self.came[id as usize].saved = Some(saved.into());
+        }
+        ended.push(Ended::well(id));
+    }
+
+    /// Forgets what was noted of the last read of this number.
+    fn forget_last(&mut self, id: u32) {
+        let index = id as usize;
+        if index >= self.came.len() {
+            self.came.resize_with(index + 1, Came::default);
+        }
+        self.came[index].parts.clear();
+        let saved = self.came[index].saved.take();
+        self.saved_bytes -= saved.map_or(0, |bytes| bytes.len());
+    }
+
+    /// Begins a write in the copies that are to have it; in those that are left out it is noted as
+    /// missing, unless there are no others. Ends it where no copy is left.
+    fn write(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
+        let operation = self.operations.get_mut(id).expect("a write under way");
+        let (slots, tried, pieces) = (operation.slots.clone(), operation.wrote, operation.pieces);
+        let what = (OpKind::Write, slots.start, operation.urgent);
+        let chosen = self.copies.to_write(&slots, tried);
+        if chosen == 0 {
+            let operation = self.operations.take(id).expect("a write under way");
+            let failure = operation.failure.unwrap_or(Failure::lasting(Why::Text("no copy".to_owned())));
+            return ended.push(Ended::badly(id, failure));
+        }
+        operation.left = chosen.count_ones();
+        operation.wrote |= chosen;
+        for index in 0..self.copies.0.len() {
+            if chosen >> index & 1 != 0 {
+                // SAFETY: the caller's array and its memory stay until the operation ends, which is
+                // when all copies' have.
+                unsafe { self.begin_in(index, ring, Inner::Write { id }, what, pieces) };
+            } else if tried >> index & 1 == 0 {
+                self.copies.0[index].stale.insert(slots.clone());
+            }
+        }
+    }
+
+    /// A copy has ended its part of a write.
+    fn wrote(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        index: usize,
+        result: Result<(), Failure>,
+        ended: &mut Vec<Ended>,
+    ) {
+        let operation = self.operations.get_mut(id).expect("a write under way");
+        let (slots, copy) = (operation.slots.clone(), &mut self.copies.0[index]);
+        copy.suspect.remove(slots.clone());
+        match result {
+            Ok(()) => copy.stale.remove(slots.clone()),
+            Err(failure) => {
+                copy.stale.insert(slots.clone());
+                worse(&mut operation.failure, failure);
+            }
+        }
+        operation.left -= 1;
+        if operation.left > 0 {
+            return;
+        }
+        let tried = operation.wrote;
+        let has_it = |(index, copy): (usize, &Side)| tried >> index & 1 != 0 && copy.has(&slots);
+        if self.copies.0.iter().enumerate().any(has_it) {
+            self.operations.take(id);
+            return ended.push(Ended::well(id));
+        }
+        // No copy has it: those that are left out may take it.
+        self.write(ring, id, ended);
+    }
+
+    /// Writes bytes that were judged right back to the copies that need them.
+    fn repair(&mut self, ring: &mut StoreRing<'_>, slots: &Range<u32>, bytes: &[u8]) {
+        for index in 0..self.copies.0.len() {
+            if !self.copies.0[index].needs(slots) || self.is_written_back(slots) {
+                continue;
+            }
+            let bytes: Box<[u8]> = bytes.into();
+            let pieces: Box<[Piece]> = [Piece::new(bytes.as_ptr() as usize, bytes.len())].into();
+            self.saved_bytes += bytes.len();
+            let array: *const [Piece] = &*pieces;
+            let repair = Inner::Repair(Repair { slots: slots.clone(), _bytes: bytes, _pieces: pieces });
+            // SAFETY: the bytes and the array stay where they are, and as they are, in the note of
+            // this repair, which lasts until its end.
+            unsafe { self.begin_in(index, ring, repair, (OpKind::Write, slots.start, false), array) };
+        }
+    }
+
+    /// Whether a slot of these is being written back.
+    fn is_written_back(&self, slots: &Range<u32>) -> bool {
+        self.inner.iter().any(|inner| match inner {
+            Inner::Repair(repair) => repair.slots.start < slots.end && slots.start < repair.slots.end,
+            _ => false,
+        })
+    }
+
+    /// A copy has been written back.
+    fn repaired(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        index: usize,
+        repair: &Repair,
+        well: bool,
+        ended: &mut Vec<Ended>,
+    ) {
+        self.saved_bytes -= repair.slots.len() * self.block;
+        let copy = &mut self.copies.0[index];
+        copy.suspect.remove(repair.slots.clone());
+        if well {
+            copy.stale.remove(repair.slots.clone());
+        } else {
+            copy.stale.insert(repair.slots.clone());
+        }
+        for id in std::mem::take(&mut self.waiting) {
+            let slots = self.operations.get_mut(id).map(|write| write.slots.clone());
+            match slots {
+                Some(slots) if self.is_written_back(&slots) => self.waiting.push(id),
+                _ => self.write(ring, id, ended),
+            }
+        }
+    }
+}
+
+/// Keeps the failure that may pass, of two.
+fn worse(kept: &mut Option<Failure>, failure: Failure) {
+    if !kept.as_ref().is_some_and(|kept| kept.passing) {
+        *kept = Some(failure);
+    }
+}
+
+/// `len` bytes of pieces, from a byte on.
+fn cut(pieces: &[Piece], mut from: usize, mut len: usize) -> Vec<Piece> {
+    let mut part = Vec::new();
+    for piece in pieces {
+        let skip = from.min(piece.len());
+        let take = len.min(piece.len() - skip);
+        if take > 0 {
+            part.push(Piece::new(piece.at() + skip, take));
+        }
+        (from, len) = (from - skip, len - take);
+    }
+    part
+}
+
+impl Store for Mirror {
+    fn name(&self) -> String {
+        let names: Vec<_> = self.copies.0.iter().map(|copy| copy.store.name()).collect();
+        format!("mirror of {}", names.join(" and "))
+    }
+
+    fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// All copies grow. One that cannot, but for want of room, has no part in the new slots.
+    fn grow(&mut self) -> Result<(), Error> {
+        let (mut most, mut failed) = (u32::MAX, None);
+        for copy in &mut self.copies.0 {
+            let grown = if copy.store.slots() > self.slots { Ok(()) } else { copy.store.grow() };
+            match grown {
+                Ok(()) => most = most.min(copy.store.slots()),
+                Err(error) if matches!(error, Error::Full { .. }) && !copy.is_out() => return Err(error),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if most == u32::MAX => Err(error),
+            _ => {
+                self.slots = most;
+                Ok(())
+            }
+        }
+    }
+
+    fn joins(&self, slot: u32) -> bool {
+        self.copies.0.iter().all(|copy| copy.store.joins(slot))
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
+        let operation = Operation {
+            slots: slots.clone(),
+            urgent: op.urgent,
+            pieces: op.pieces,
+            at: op.slot,
+            tried: 0,
+            part: Vec::new(),
+            left: 0,
+            wrote: 0,
+            failure: None,
+        };
+        self.forget_last(op.id);
+        self.operations.put(op.id, operation);
+        match op.kind {
+            OpKind::Read => self.read_next(ring, op.id, ended),
+            OpKind::Write if self.is_written_back(&slots) => self.waiting.push(op.id),
+            OpKind::Write => self.write(ring, op.id, ended),
+        }
+        self.settle(ring, ended);
+    }
+
+    fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        let (index, done) = ring.inner_of(done).expect("only copies have something in the ring");
+        self.with_copy(index, ring, |store, ring, ended| store.event(ring, done, ended));
+        self.settle(ring, ended);
+    }
+
+    fn judge(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        slots: Range<u32>,
+        good: bool,
+        ended: &mut Vec<Ended>,
+    ) {
+        let came = &mut self.came[id as usize];
+        if !good {
+            for (index, part) in came.parts.drain(..) {
+                self.copies.0[index].suspect.insert(part);
+            }
+        } else if let Some(bytes) = came.saved.take() {
+            self.saved_bytes -= bytes.len();
+            self.repair(ring, &slots, &bytes);
+            self.settle(ring, ended);
+        }
+    }
+
+    fn forget(&mut self, slots: Range<u32>) {
+        for copy in &mut self.copies.0 {
+            copy.stale.remove(slots.clone());
+            copy.suspect.remove(slots.clone());
+            copy.store.forget(slots.start..slots.end.min(copy.store.slots()));
+        }
+    }
+
+    /// What is under way is the parent's. A child must not write slots: once it has ended they may
+    /// be others'.
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.operations.clear();
+        self.inner.clear();
+        self.came.clear();
+        self.ends.clear();
+        self.waiting.clear();
+        self.saved_bytes = 0;
+        self.inherited = true;
+        let mut failed = None;
+        for copy in &mut self.copies.0 {
+            copy.reading = 0;
+            if let Err(error) = copy.store.inherit() {
+                copy.lose();
+                failed = Some(error);
+            }
+        }
+        failed.filter(|_| self.copies.0.iter().all(Side::is_out)).map_or(Ok(()), Err)
+    }
+
+    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        for index in 0..self.copies.0.len() {
+            self.with_copy(index, ring, |store, ring, ended| store.open(ring, ended));
+        }
+        self.settle(ring, ended);
+    }
+
+    fn close(&mut self) {
+        self.copies.0.iter_mut().for_each(|copy| copy.store.close());
+    }
+
+    fn condition(&self) -> Option<String> {
+        self.copies.condition()
+    }
+}

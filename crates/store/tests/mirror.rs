@@ -1,0 +1,384 @@
+//! Mirrors: what was written comes back while one copy has it, whatever the others do.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use terapage_store::{
+    Delayed, EXTENT, Ended, Error, Failure, Faults, Faulty, Mirror, Op, OpKind, Store, StoreRing, Why,
+};
+use terapage_sys::memory;
+use terapage_sys::ring::{Done, Piece, Ring};
+
+const BLOCK: usize = 4096;
+const EIO: i32 = 5;
+
+/// Memory that a test can look at, spoil, and let fail.
+#[derive(Clone, Default)]
+struct Disk {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    fails: Arc<AtomicBool>,
+}
+
+impl Disk {
+    fn slot(&self, slot: u32) -> Vec<u8> {
+        self.bytes.lock().unwrap()[slot as usize * BLOCK..][..BLOCK].to_vec()
+    }
+
+    fn spoil(&self, slot: u32) {
+        self.bytes.lock().unwrap()[slot as usize * BLOCK + 7] ^= 4;
+    }
+
+    fn fail(&self, on: bool) {
+        self.fails.store(on, SeqCst);
+    }
+}
+
+impl Store for Disk {
+    fn name(&self) -> String {
+        "disk".to_owned()
+    }
+
+    fn slots(&self) -> u32 {
+        (self.bytes.lock().unwrap().len() / BLOCK) as u32
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        let mut bytes = self.bytes.lock().unwrap();
+        let len = bytes.len() + EXTENT;
+        bytes.resize(len, 0xcc);
+        Ok(())
+    }
+
+    unsafe fn begin(&mut self, _: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        if self.fails.load(SeqCst) {
+            return ended.push(Ended::badly(op.id, Failure::lasting(Why::Errno(EIO))));
+        }
+        let (mut bytes, mut at) = (self.bytes.lock().unwrap(), op.slot as usize * BLOCK);
+        for piece in op.pieces {
+            // SAFETY: the mirror passes on what its caller keeps valid until the end.
+            let memory = unsafe { memory::bytes(piece.at(), piece.len()) };
+            let slots = &mut bytes[at..at + piece.len()];
+            match op.kind {
+                OpKind::Read => memory.copy_from_slice(slots),
+                OpKind::Write => slots.copy_from_slice(memory),
+            }
+            at += piece.len();
+        }
+        ended.push(Ended::well(op.id));
+    }
+
+    fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {}
+}
+
+/// A mirror, and what the engine has for it: a ring, and memory for each operation.
+struct Rig {
+    mirror: Mirror,
+    ring: Ring,
+    memory: usize,
+    ended: Vec<Ended>,
+}
+
+/// Slots of one operation at most.
+const MOST: usize = 4;
+/// Operations at once.
+const DEPTH: u32 = 6;
+
+impl Rig {
+    fn new(copies: Vec<Box<dyn Store>>) -> Option<Rig> {
+        let ring = match Ring::new(64) {
+            Ok(ring) => ring,
+            Err(error) => {
+                eprintln!("SKIPPED: no io_uring: {error}");
+                return None;
+            }
+        };
+        let memory = memory::reserve(DEPTH as usize * MOST * BLOCK).unwrap() as usize;
+        let mut mirror = Mirror::new(copies, BLOCK).unwrap();
+        mirror.grow().unwrap();
+        Some(Rig { mirror, ring, memory, ended: Vec::new() })
+    }
+
+    fn of(disks: &[&Disk]) -> Option<Rig> {
+        Rig::new(disks.iter().map(|disk| Box::new((*disk).clone()) as Box<dyn Store>).collect())
+    }
+
+    fn bytes(&mut self, id: u32, slots: usize) -> &mut [u8] {
+        // SAFETY: mapped in `new`, never given back, and this rig's alone but for operations, of
+        // which each has its own part.
+        unsafe { memory::bytes(self.memory + id as usize * MOST * BLOCK, slots * BLOCK) }
+    }
+
+    fn begin(&mut self, id: u32, kind: OpKind, slots: Range<u32>) {
+        let at = self.memory + id as usize * MOST * BLOCK;
+        // In two pieces, so that there is something to cut. The test ends before they would matter.
+        let pieces: &[Piece] = match slots.len() {
+            1 => vec![Piece::new(at, BLOCK)],
+            more => vec![Piece::new(at, BLOCK), Piece::new(at + BLOCK, (more - 1) * BLOCK)],
+        }
+        .leak();
+        let op = Op { id, kind, slot: slots.start, pieces, urgent: true };
+        // SAFETY: the pieces are never freed, nor is their memory, which is this operation's alone.
+        unsafe { self.mirror.begin(&mut StoreRing::new(&mut self.ring, 0, 48), op, &mut self.ended) };
+    }
+
+    /// Waits for the next end.
+    fn next(&mut self) -> Ended {
+        while self.ended.is_empty() {
+            self.turn();
+        }
+        self.ended.remove(0)
+    }
+
+    /// Waits for something in the ring.
+    fn turn(&mut self) {
+        self.ring.enter(1).unwrap();
+        while let Some(done) = self.ring.done() {
+            self.mirror.event(&mut StoreRing::new(&mut self.ring, 0, 48), done, &mut self.ended);
+        }
+    }
+
+    fn judge(&mut self, id: u32, slots: Range<u32>, good: bool) {
+        self.mirror.judge(&mut StoreRing::new(&mut self.ring, 0, 48), id, slots, good, &mut self.ended);
+    }
+
+    fn write(&mut self, slot: u32, byte: u8) -> Result<(), Failure> {
+        self.bytes(0, 1).fill(byte);
+        self.begin(0, OpKind::Write, slot..slot + 1);
+        self.next().result
+    }
+
+    /// Reads a slot as the engine does: again where it is not of this byte.
+    fn read(&mut self, slot: u32, byte: u8) -> Result<(), Failure> {
+        for _ in 0..4 {
+            self.bytes(0, 1).fill(0xdd);
+            self.begin(0, OpKind::Read, slot..slot + 1);
+            self.next().result?;
+            let good = self.bytes(0, 1).iter().all(|&read| read == byte);
+            self.judge(0, slot..slot + 1, good);
+            if good {
+                return Ok(());
+            }
+        }
+        Err(Failure::lasting(Why::Wrong))
+    }
+}
+
+#[test]
+fn writes_go_to_all_copies() {
+    let (a, b, c) = (Disk::default(), Disk::default(), Disk::default());
+    let Some(mut rig) = Rig::of(&[&a, &b, &c]) else { return };
+    rig.write(3, 9).unwrap();
+    assert!([&a, &b, &c].iter().all(|disk| disk.slot(3) == [9; BLOCK]));
+    assert_eq!(rig.mirror.condition(), None);
+    assert_eq!(rig.mirror.name(), "mirror of disk and disk and disk");
+}
+
+#[test]
+fn a_flipped_bit_is_healed_from_the_other_copy() {
+    let (a, b) = (Disk::default(), Disk::default());
+    let Some(mut rig) = Rig::of(&[&a, &b]) else { return };
+    rig.write(5, 7).unwrap();
+    for disk in [&a, &b] {
+        disk.spoil(5);
+        // Whichever is read first, some time it is this one.
+        while disk.slot(5) != [7; BLOCK] {
+            rig.read(5, 7).unwrap();
+        }
+        assert_eq!(rig.mirror.condition(), None);
+    }
+}
+
+#[test]
+fn bytes_that_were_not_judged_right_are_not_written_back() {
+    let (a, b) = (Disk::default(), Disk::default());
+    let Some(mut rig) = Rig::of(&[&a, &b]) else { return };
+    rig.write(5, 7).unwrap();
+    a.spoil(5);
+    b.spoil(5);
+    let before = (a.slot(5), b.slot(5));
+    assert_eq!(rig.read(5, 7), Err(Failure::lasting(Why::Wrong)));
+    assert_eq!((a.slot(5), b.slot(5)), before);
+}
+
+#[test]
+fn an_error_of_one_copy_is_no_error() {
+    let (a, b) = (Disk::default(), Disk::default());
+    let Some(mut rig) = Rig::of(&[&a, &b]) else { return };
+    for (round, disk) in [&a, &b].into_iter().enumerate() {
+        let byte = round as u8 + 1;
+        disk.fail(true);
+        for slot in 0..20 {
+            rig.write(slot, byte).unwrap();
+            rig.read(slot, byte).unwrap();
+        }
+        let said = rig.mirror.condition().unwrap();
+        assert!(said.contains("1 of 2 copies, 20 slots behind"), "{said}");
+        disk.fail(false);
+        // What it has missed is read from the other copy, also before it is taken back.
+        rig.read(3, byte).unwrap();
+        while rig.mirror.condition().is_some_and(|said| said.contains("1 of 2")) {
+            rig.write(21, 1).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        // Each read brings it up to date.
+        (0..20).for_each(|slot| rig.read(slot, byte).unwrap());
+        assert_eq!(rig.mirror.condition(), None);
+        assert!((0..20).all(|slot| a.slot(slot) == b.slot(slot)));
+    }
+}
+
+#[test]
+fn when_no_copy_works_that_is_said_and_tried_again() {
+    let (a, b) = (Disk::default(), Disk::default());
+    let Some(mut rig) = Rig::of(&[&a, &b]) else { return };
+    a.fail(true);
+    b.fail(true);
+    for _ in 0..20 {
+        assert_eq!(rig.write(0, 1), Err(Failure::lasting(Why::Errno(EIO))));
+    }
+    b.fail(false);
+    rig.write(0, 2).unwrap();
+    rig.read(0, 2).unwrap();
+}
+
+#[test]
+fn the_child_of_a_fork_writes_nothing_back() {
+    let (a, b) = (Disk::default(), Disk::default());
+    let Some(mut rig) = Rig::of(&[&a, &b]) else { return };
+    rig.write(5, 7).unwrap();
+    rig.mirror.inherit().unwrap();
+    a.spoil(5);
+    let spoilt = a.slot(5);
+    for _ in 0..50 {
+        rig.read(5, 7).unwrap();
+    }
+    assert_eq!(a.slot(5), spoilt);
+}
+
+/// A write while older bytes are being written back must win.
+#[test]
+fn a_write_waits_until_its_slot_has_been_written_back() {
+    let (a, b) = (Disk::default(), Disk::default());
+    // The first copy's ends come late: what it is to be written back is under way for a while.
+    let late = Delayed::new(a.clone(), 2_000_000..3_000_000, 1);
+    let Some(mut rig) = Rig::new(vec![Box::new(late), Box::new(b.clone())]) else { return };
+    rig.write(5, 7).unwrap();
+    a.fail(true);
+    rig.write(5, 8).unwrap();
+    a.fail(false);
+    rig.read(5, 8).unwrap();
+    assert_eq!(a.slot(5), [8; BLOCK], "written back");
+    rig.bytes(1, 1).fill(9);
+    rig.begin(1, OpKind::Write, 5..6);
+    assert_eq!(b.slot(5), [8; BLOCK], "the write has to wait");
+    assert_eq!(rig.next(), Ended::well(1));
+    assert_eq!((a.slot(5), b.slot(5)), (vec![9; BLOCK], vec![9; BLOCK]));
+    assert_eq!(rig.mirror.condition(), None);
+}
+
+/// Random work on three slots in four, with copies that fail and come late, against what was
+/// written last. `may_fail`: how often no copy has it.
+fn against_a_model(seed: u64, faults: [Faults; 2], may_fail: bool) -> Option<()> {
+    let copies = faults.into_iter().enumerate().map(|(index, faults)| {
+        let seed = seed * 2 + index as u64;
+        let inner = Faulty::new(Disk::default(), faults, seed);
+        Box::new(Delayed::new(inner, 0..200_000, seed)) as Box<dyn Store>
+    });
+    let mut rig = Rig::new(copies.collect())?;
+    let mut state = seed;
+    let mut random = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    // What was written last to each slot, and the operations under way.
+    let mut truth: HashMap<u32, u64> = HashMap::new();
+    let mut under_way: HashMap<u32, (OpKind, Range<u32>, Vec<Option<u64>>, u32)> = HashMap::new();
+    let mut number = 0;
+    for _ in 0..400 {
+        let free = (0..DEPTH).find(|id| !under_way.contains_key(id));
+        let first = random(24) as u32;
+        let slots = first..first + 1 + random(MOST as u64) as u32;
+        let touches = |range: &Range<u32>| range.start < slots.end && slots.start < range.end;
+        let is_free = !under_way.values().any(|(_, range, ..)| touches(range));
+        if let (Some(id), true) = (free, is_free) {
+            let kind = if random(2) == 0 { OpKind::Read } else { OpKind::Write };
+            if random(20) == 0 {
+                truth.retain(|slot, _| !slots.contains(slot));
+                rig.mirror.forget(slots);
+                continue;
+            }
+            let mut expected: Vec<_> = slots.clone().map(|slot| truth.get(&slot).copied()).collect();
+            if kind == OpKind::Write {
+                for (index, value) in expected.iter_mut().enumerate() {
+                    number += 1;
+                    *value = Some(number);
+                    let bytes = &mut rig.bytes(id, MOST)[index * BLOCK..][..BLOCK];
+                    bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&number.to_le_bytes()));
+                }
+            } else if expected.iter().any(Option::is_none) {
+                // Never written: what is there is nobody's.
+                continue;
+            }
+            rig.begin(id, kind, slots.clone());
+            under_way.insert(id, (kind, slots, expected, 0));
+            if random(3) > 0 {
+                continue;
+            }
+        }
+        if under_way.is_empty() {
+            continue;
+        }
+        let end = rig.next();
+        let (kind, slots, expected, tries) = under_way.remove(&end.id).unwrap();
+        if let Err(failure) = &end.result {
+            assert!(may_fail, "seed {seed}: {kind:?} {slots:?} failed: {failure:?}");
+            if kind == OpKind::Write {
+                truth.retain(|slot, _| !slots.contains(slot));
+            }
+            continue;
+        }
+        if kind == OpKind::Write {
+            truth.extend(slots.zip(expected).filter_map(|(slot, value)| Some((slot, value?))));
+            continue;
+        }
+        let wrong: u32 = expected
+            .iter()
+            .zip(rig.bytes(end.id, slots.len()).chunks_exact(BLOCK))
+            .flat_map(|(value, bytes)| bytes.chunks_exact(8).map(move |word| (value.unwrap(), word)))
+            .map(|(value, word)| (value ^ u64::from_le_bytes(word.try_into().unwrap())).count_ones())
+            .sum();
+        // A store flips a bit: older bytes would differ in more.
+        assert!(wrong <= slots.len() as u32, "seed {seed}: {slots:?} has older bytes ({wrong} bits)");
+        rig.judge(end.id, slots.clone(), wrong == 0);
+        if wrong > 0 {
+            assert!(may_fail || tries == 0, "seed {seed}: {slots:?} was wrong in both copies");
+            if tries < 4 {
+                rig.begin(end.id, OpKind::Read, slots.clone());
+                under_way.insert(end.id, (kind, slots, expected, tries + 1));
+            }
+        }
+    }
+    Some(())
+}
+
+#[test]
+fn one_good_copy_is_enough_whatever_the_other_does() {
+    let bad = Faults { errors: 200_000, short: 100_000, flips: 200_000 };
+    for seed in 0..60 {
+        let faults = if seed % 2 == 0 { [bad, Faults::default()] } else { [Faults::default(), bad] };
+        if against_a_model(seed, faults, false).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn two_bad_copies_never_give_older_bytes() {
+    let bad = Faults { errors: 150_000, short: 50_000, flips: 100_000 };
+    for seed in 0..60 {
+        if against_a_model(seed, [bad, bad], true).is_none() {
+            return;
+        }
+    }
+}
