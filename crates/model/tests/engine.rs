@@ -16,8 +16,6 @@ extern crate terapage_model as terapage_sys;
 mod advice;
 #[path = "../../store/src/bits.rs"]
 mod bits;
-#[path = "../../pager/src/bounce.rs"]
-mod bounce;
 #[path = "../../pager/src/carriers.rs"]
 mod carriers;
 #[path = "../../store/src/copies.rs"]
@@ -45,6 +43,9 @@ mod frames;
 mod heard;
 #[path = "../../pager/src/held.rs"]
 mod held;
+#[path = "../../pager/src/io/mod.rs"]
+#[allow(dead_code, reason = "a child's part needs a process of its own")]
+mod io;
 #[path = "../../pager/src/load.rs"]
 mod load;
 #[path = "../../pager/src/look.rs"]
@@ -75,8 +76,6 @@ mod requests;
 #[path = "../../store/src/shelf.rs"]
 #[allow(dead_code, reason = "the stores use all of it")]
 mod shelf;
-#[path = "../../pager/src/slots.rs"]
-mod slots;
 #[path = "../../pager/src/spans.rs"]
 mod spans;
 #[path = "../../pager/src/table.rs"]
@@ -351,7 +350,7 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     if !mirrored {
         return Box::new(DiskStore::new());
     }
-    let faults = faulty::Faults { errors: 100_000, short: 100_000, flips: 200_000 };
+    let faults = faulty::Faults { errors: 100_000, short: 100_000, flips: 200_000, copy: 0 };
     let bad = faulty::Faulty::new(DiskStore::new(), faults, choose(1000) as u64);
     let bad = delayed::Delayed::new(bad, 0..100, 1);
     Box::new(mirror::Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
@@ -552,7 +551,7 @@ struct Child {
 
 /// Nothing is on its way, and each frame is a block's or free.
 fn assert_settled(engine: &Engine) {
-    assert!(engine.transfers.iter().all(Option::is_none), "something is on its way");
+    assert_eq!(engine.io.transfers.count(), [0; 3], "something is on its way");
     let blocks = engine.table.regions().iter().flat_map(|region| region.first..region.first + region.blocks);
     let (mut held, mut mapped) = (0, 0);
     for block in blocks {

@@ -3,16 +3,17 @@
 //! of the program waits for the same.
 
 use crate::awake::Awake;
-use crate::bounce::{Bounce, Buffer};
 use crate::carriers::Carriers;
 use crate::held::Held;
+use crate::io::bounce::Bounce;
+use crate::io::transfers::Operation;
+use crate::io::{self, Event, Io, Poll};
 use crate::load::{Load, Way};
 use crate::look::hash;
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
 use crate::pool::Pool;
 use crate::recorder::{Kind, Recorder};
-use crate::slots::Slots;
 use crate::table::{State, Table, WANTED};
 use crate::{Mailbox, Options};
 use std::collections::VecDeque;
@@ -23,27 +24,11 @@ use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::soft::SoftFrames;
 use terapage_policy::turns::Turns;
 use terapage_stats::{Condition, Counters, Shared};
-use terapage_store::{EXTENT, Ended, Failure, Op, OpKind, Store, StoreRing};
+use terapage_store::{EXTENT, Ended, Failure, OpKind, Store};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
-use terapage_sys::ring::{Done, Piece, Ring};
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
-
-/// What an end in the ring is about: the upper byte of its tag. Below it is a number: a child's, a
-/// transfer's, or a store's, in the next byte, and that one's own token.
-pub(crate) const FAULTS: u64 = 1 << TOPIC_SHIFT;
-pub(crate) const REQUESTS: u64 = 2 << TOPIC_SHIFT;
-pub(crate) const CARRIED: u64 = 3 << TOPIC_SHIFT;
-pub(crate) const CHILDREN: u64 = 4 << TOPIC_SHIFT;
-/// The pause before a transfer is tried again is over.
-const PAUSES: u64 = 5 << TOPIC_SHIFT;
-const STORES: u64 = 6 << TOPIC_SHIFT;
-const SECONDS: u64 = 7 << TOPIC_SHIFT;
-const TOPIC_SHIFT: u32 = 56;
-const NUMBER: u64 = (1 << TOPIC_SHIFT) - 1;
-/// Bits of a store's own token.
-const TOKEN_BITS: u32 = 48;
 
 /// Operations that the ring takes at once.
 const ENTRIES: u32 = 512;
@@ -60,15 +45,6 @@ const TRIES: u32 = 4;
 /// Pauses, ms, between tries of an operation whose failure may pass: each is twice the one before.
 const PAUSES_MS: [u64; 2] = [10, 1000];
 
-/// What an operation of the store is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    PageIn,
-    PageOut,
-    /// Nothing of the store yet: the blocks are on their way out of the program.
-    TakeOut,
-}
-
 /// Who may carry a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carry {
@@ -76,44 +52,6 @@ pub(crate) enum Carry {
     Here,
     /// A carrier, if one is free.
     Anywhere,
-}
-
-/// Blocks on their way between the program and the store: on the store's side in neighbouring
-/// slots.
-pub(crate) struct Transfer {
-    pub purpose: Purpose,
-    pub blocks: Vec<u32>,
-    pub pieces: Vec<Piece>,
-    pub slot: u32,
-    pub origin: u8,
-    /// When the thread that waits for it came, or 0.
-    pub since_ns: u64,
-    /// Tries that have failed.
-    pub tries: u32,
-    /// When the first of them failed.
-    pub failing_since_ns: u64,
-    /// What the bytes go through.
-    pub buffer: Option<Buffer>,
-    /// Blocks that were read but stay out of the program, to see them touched.
-    pub left_out: Vec<u32>,
-}
-
-impl Transfer {
-    /// Of blocks; the rest is for who knows it to fill in.
-    pub fn new(purpose: Purpose, blocks: Vec<u32>) -> Transfer {
-        Transfer {
-            purpose,
-            blocks,
-            pieces: Vec::new(),
-            slot: 0,
-            origin: 0,
-            since_ns: 0,
-            tries: 0,
-            failing_since_ns: 0,
-            buffer: None,
-            left_out: Vec::new(),
-        }
-    }
 }
 
 /// A fresh range touched in order, upwards or downwards: where it goes on, and how much comes next.
@@ -150,9 +88,6 @@ pub(crate) struct Engine {
     pub mover: Arc<Mover>,
     pub carriers: Carriers,
     pub maker: Maker,
-    /// Once they are wanted.
-    pub bounce: Option<Bounce>,
-    pub bounce_wanted: bool,
     pub awake: Awake,
     /// The hash of a block of zeros.
     pub zero_hash: u128,
@@ -166,20 +101,9 @@ pub(crate) struct Engine {
     pub postponed: VecDeque<Vec<u32>>,
     pub fresh: [FreshStream; 8],
     pub clock: u64,
-    pub slots: Slots,
-    /// Stores by origin: those inherited by forks, mapped files, and this process's own.
-    pub stores: Vec<Box<dyn Store>>,
-    /// The origin of this process's own store.
-    pub own: u8,
+    /// The ring, the stores, and what is on its way.
+    pub io: Io,
     pub files: Vec<crate::files::Mapped>,
-    /// Origins of files that are mapped no more.
-    pub free_origins: Vec<u8>,
-    pub ring: Option<Ring>,
-    pub transfers: Vec<Option<Transfer>>,
-    /// Ends of them that were not yet handled.
-    pub finished: VecDeque<Ended>,
-    /// Empty but while a store is called.
-    pub ended: Vec<Ended>,
     pub queue: VecDeque<Fault>,
     pub faults_ready: bool,
     pub requests_ready: bool,
@@ -223,9 +147,6 @@ impl Engine {
         let ahead = (options.ahead_bytes / block).min(limit / 4).max(1) as u32;
         let policy = replacement::by_name(&options.policy, limit).ok_or(crate::Error::Policy)?;
         let prefetch = prefetch::by_name(&options.prefetch, limit, run, ahead).ok_or(crate::Error::Policy)?;
-        let mut slots = Slots::new((EXTENT / block) as u32);
-        // A store of a given size has all its slots from the start, and never grows.
-        slots.grown(store.slots());
         let engine = Engine {
             block,
             limit,
@@ -243,8 +164,6 @@ impl Engine {
             mover,
             carriers: Carriers::default(),
             maker: Maker::none(),
-            bounce: None,
-            bounce_wanted: false,
             awake: Awake::never(),
             zero_hash: hash(&vec![0; block]),
             turns: (options.turns && policy.name() == "auto").then(|| Turns::new(limit)),
@@ -254,15 +173,8 @@ impl Engine {
             postponed: VecDeque::new(),
             fresh: [FreshStream::default(); 8],
             clock: 0,
-            slots,
-            stores: vec![store],
-            own: 0,
+            io: Io::new(block, store),
             files: Vec::new(),
-            free_origins: Vec::new(),
-            ring: None,
-            transfers: Vec::new(),
-            finished: VecDeque::new(),
-            ended: Vec::new(),
             queue: VecDeque::new(),
             faults_ready: false,
             requests_ready: false,
@@ -289,9 +201,7 @@ impl Engine {
 
     /// The thread begins: opens its files, and begins its helpers.
     pub fn prepare(&mut self) {
-        let entries = if self.own == 0 { ENTRIES } else { ENTRIES_OF_CHILD };
-        let ring = Ring::new(entries).unwrap_or_else(|error| self.stop(&error.to_string()));
-        self.ring = Some(ring);
+        self.io.begin_ring(if self.io.is_child() { ENTRIES_OF_CHILD } else { ENTRIES });
         if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
             // To look for work would keep the program from doing any.
             self.options.spin_us = 0;
@@ -301,21 +211,19 @@ impl Engine {
         if self.table.regions().is_empty() {
             self.start_helpers();
         }
-        self.arm(FAULTS);
-        self.arm(REQUESTS);
-        if self.carriers.event().is_some() {
-            self.arm(CARRIED);
+        self.io.poll(Poll::Faults, self.mover.program.raw());
+        self.io.poll(Poll::Requests, self.mailbox.event.raw());
+        if let Some(event) = self.carriers.event() {
+            self.io.poll(Poll::Carried, event.raw());
         }
         self.begin_seconds();
-        for index in 0..self.children.len() {
-            self.arm(CHILDREN | u64::from(self.children[index].0));
+        for (id, fd) in &self.children {
+            self.io.poll(Poll::Child(*id), fd.raw());
         }
-        for origin in 0..self.stores.len() {
-            self.with_store(origin as u8, |store, ring, ended| store.open(ring, ended));
-        }
+        self.io.open_stores();
         // From here on the ring holds what it polls: where a program closes the files of others its
         // memory does not become the kernel's.
-        self.enter(0);
+        self.io.enter(0);
     }
 
     /// Serves, until the process ends. The thread has begun.
@@ -333,9 +241,7 @@ impl Engine {
             }
             if self.is_short() {
                 // What a thread waits for goes to the store first.
-                if self.ring().has_unsubmitted() {
-                    self.enter(0);
-                }
+                self.io.hand_over();
                 self.balance();
             }
             if self.demands > 0 {
@@ -346,15 +252,16 @@ impl Engine {
             if std::mem::take(&mut self.second_passed) {
                 self.tell_second();
             }
+            if cfg!(any(debug_assertions, test)) {
+                self.assert_books_agree();
+            }
             if std::mem::take(&mut self.requests_ready) {
                 self.mailbox.event.clear();
                 self.serve_request();
                 continue;
             }
-            if !self.finished.is_empty() {
-                if self.ring().has_unsubmitted() {
-                    self.enter(0);
-                }
+            if !self.io.finished.is_empty() {
+                self.io.hand_over();
             } else if !self.faults_ready && !self.mover.heard.has_some() {
                 self.sleep();
             }
@@ -365,7 +272,9 @@ impl Engine {
     fn begin_seconds(&mut self) {
         if self.options.each_second.is_some() {
             self.seconds = Fd::each_second().ok();
-            self.arm(SECONDS);
+            if let Some(timer) = &self.seconds {
+                self.io.poll(Poll::Seconds, timer.raw());
+            }
             self.tell_second();
         }
     }
@@ -413,8 +322,8 @@ impl Engine {
     fn look_for_work(&mut self) -> bool {
         let until = now_ns() + self.options.spin_us * 1000;
         loop {
-            self.enter(0);
-            if self.ring().has_done() || self.carriers.has_done() {
+            self.io.enter(0);
+            if self.io.ring().has_done() || self.carriers.has_done() {
                 return true;
             }
             self.awake.settle_late();
@@ -426,46 +335,16 @@ impl Engine {
 
     /// Ends the process: the program cannot have its bytes.
     pub fn stop(&self, why: &str) -> ! {
-        thread::stop(&format!("terapage: {why}; the program is stopped rather than given wrong bytes\n"))
+        io::stop(why)
     }
 
     pub fn or_stop<T>(&self, result: Result<T, Lost>) -> T {
         result.unwrap_or_else(|lost| self.stop(&lost.to_string()))
     }
 
-    pub fn ring(&mut self) -> &mut Ring {
-        self.ring.as_mut().expect("the thread runs")
-    }
-
-    pub fn arm(&mut self, tag: u64) {
-        let fd = match tag {
-            FAULTS => self.mover.program.raw(),
-            REQUESTS => self.mailbox.event.raw(),
-            CARRIED => self.carriers.event().expect("there are carriers").raw(),
-            SECONDS => match &self.seconds {
-                Some(timer) => timer.raw(),
-                None => return,
-            },
-            _ => match self.children.iter().find(|(id, _)| CHILDREN | u64::from(*id) == tag) {
-                Some((_, fd)) => fd.raw(),
-                None => return,
-            },
-        };
-        let again = matches!(tag, FAULTS | REQUESTS | CARRIED | SECONDS);
-        if let Err(error) = self.ring().poll(fd, again, tag) {
-            self.stop(&error.to_string());
-        }
-    }
-
-    pub fn enter(&mut self, wanted: u32) {
-        if let Err(error) = self.ring().enter(wanted) {
-            self.stop(&error.to_string());
-        }
-    }
-
     /// Waits until something ends, and handles it.
     pub fn wait(&mut self) {
-        if self.finished.is_empty() && !self.take_carried() {
+        if self.io.finished.is_empty() && !self.take_carried() {
             self.rest();
             self.take_ends();
         }
@@ -477,70 +356,32 @@ impl Engine {
     fn rest(&mut self) {
         self.awake.settle();
         if self.carriers.may_sleep() {
-            self.enter(1);
+            self.io.enter(1);
         }
         self.carriers.woke();
     }
 
-    /// Handles the end of one operation, if one has ended: first of those that a thread waits for.
+    /// Handles the end of one operation, if one has ended.
     fn handle_end(&mut self) {
-        let waited_for = |end: &Ended| {
-            let transfer = self.transfers[end.id as usize].as_ref();
-            transfer.is_some_and(|transfer| transfer.since_ns > 0)
-        };
-        let index = self.finished.iter().position(waited_for).unwrap_or(0);
-        if let Some(end) = self.finished.remove(index) {
+        if let Some(end) = self.io.next_end() {
             self.ended(end);
         }
     }
 
-    pub fn take_ends(&mut self) {
-        while let Some(done) = self.ring().done() {
-            let (topic, number) = (done.tag & !NUMBER, done.tag & NUMBER);
-            match topic {
-                STORES => {
-                    let done = Done { tag: number & ((1 << TOKEN_BITS) - 1), ..done };
-                    let origin = (number >> TOKEN_BITS) as u8;
-                    self.with_store(origin, |store, ring, ended| store.event(ring, done, ended));
+    /// Takes note of all that has happened.
+    fn take_ends(&mut self) {
+        while let Some(event) = self.io.next() {
+            match event {
+                Event::Faults => self.faults_ready = true,
+                Event::Requests => self.requests_ready = true,
+                Event::Carried => self.carriers.event().into_iter().for_each(Fd::clear),
+                Event::Second => {
+                    self.seconds.iter().for_each(Fd::clear);
+                    self.second_passed = true;
                 }
-                PAUSES => self.begin_again(number as usize),
-                CHILDREN => {
-                    if !done.is_hang_up() {
-                        // To take it for the end would give the child bytes that the parent has
-                        // written since.
-                        self.stop("a forked child cannot be seen to end: the thread that forked does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES)");
-                    }
-                    self.child_ended(number as u32);
-                }
-                _ => {
-                    match (topic, self.carriers.event()) {
-                        (SECONDS, _) => {
-                            self.seconds.iter().for_each(Fd::clear);
-                            self.second_passed = true;
-                        }
-                        (FAULTS, _) => self.faults_ready = true,
-                        (REQUESTS, _) => self.requests_ready = true,
-                        (_, event) => event.into_iter().for_each(Fd::clear),
-                    }
-                    if !done.more {
-                        self.arm(topic);
-                    }
-                }
+                Event::ChildEnded(id) => self.child_ended(id),
             }
         }
-    }
-
-    /// Calls a store, with the ring as it is to have it, and notes what has ended by that.
-    fn with_store(
-        &mut self,
-        origin: u8,
-        call: impl FnOnce(&mut dyn Store, &mut StoreRing<'_>, &mut Vec<Ended>),
-    ) {
-        let ring = self.ring.as_mut().expect("the thread runs");
-        let prefix = STORES | u64::from(origin) << TOKEN_BITS;
-        let mut ring = StoreRing::new(ring, prefix, TOKEN_BITS);
-        call(&mut *self.stores[usize::from(origin)], &mut ring, &mut self.ended);
-        self.finished.extend(self.ended.drain(..));
     }
 
     fn take_faults(&mut self) {
@@ -620,65 +461,46 @@ impl Engine {
 
     /// The end of an operation of a store.
     fn ended(&mut self, end: Ended) {
-        let index = end.id as usize;
-        let mut transfer = self.transfers[index].take().expect("an operation under way");
-        match (transfer.purpose, end.result) {
-            (Purpose::PageIn, Ok(())) => self.arrived(index, transfer),
-            (Purpose::PageOut, Ok(())) => {
-                self.put_buffer(&mut transfer);
-                self.paged_out(transfer);
+        let number = end.id as usize;
+        let mut operation = self.io.transfers.take_operation(number);
+        match (end.result, operation.kind) {
+            (Err(failure), _) => self.try_again(number, operation, &failure),
+            (Ok(()), OpKind::Read) => self.arrived(number, operation),
+            (Ok(()), OpKind::Write) => {
+                self.put_buffer(&mut operation);
+                self.paged_out(&operation);
             }
-            (_, Err(failure)) => self.try_again(index, transfer, &failure),
-            (Purpose::TakeOut, Ok(())) => unreachable!("a load, not an operation"),
         }
-    }
-
-    /// Bytes that were read have been compared with their hashes: their store hears of it.
-    pub fn judge(&mut self, index: usize, transfer: &Transfer, good: bool) {
-        let slots = transfer.slot..transfer.slot + transfer.blocks.len() as u32;
-        self.with_store(transfer.origin, |store, ring, ended| {
-            store.judge(ring, index as u32, slots, good, ended);
-        });
     }
 
     /// An operation that failed is begun again: at once a few times, or, if waiting may help, with
     /// pauses until its time is up.
-    pub fn try_again(&mut self, index: usize, mut transfer: Transfer, failure: &Failure) {
-        transfer.tries += 1;
+    pub fn try_again(&mut self, number: usize, mut operation: Operation, failure: &Failure) {
         let now_ns = self.now();
-        if transfer.tries == 1 {
-            transfer.failing_since_ns = now_ns;
+        if operation.tries == 0 {
+            operation.failing_since_ns = now_ns;
         }
-        let failing_ms = (now_ns - transfer.failing_since_ns) / 1_000_000;
+        operation.tries += 1;
+        let failing_ms = (now_ns - operation.failing_since_ns) / 1_000_000;
         if failure.passing && failing_ms < self.options.patience_ms {
             let [first, most] = PAUSES_MS;
-            let pause_ms = (first << (transfer.tries - 1).min(16)).min(most);
-            self.transfers[index] = Some(transfer);
-            if let Err(error) = self.ring().timeout(pause_ms * 1_000_000, PAUSES | index as u64) {
-                self.stop(&error.to_string());
-            }
-            return;
+            let pause_ms = (first << (operation.tries - 1).min(16)).min(most);
+            return self.io.begin_later(number, operation, pause_ms * 1_000_000);
         }
-        if !failure.passing && transfer.tries < TRIES {
-            self.begin(transfer, Some(index));
-            return;
+        if !failure.passing && operation.tries < TRIES {
+            return self.io.begin_again(number, operation);
         }
         let wanted = |block: &&u32| self.table.get(**block).has(WANTED);
-        let wanted = transfer.blocks.iter().filter(wanted).count();
-        if transfer.purpose != Purpose::PageIn || wanted == transfer.blocks.len() {
-            self.give_up(&transfer, failure, failing_ms);
+        let wanted = operation.blocks.iter().filter(wanted).count();
+        if operation.kind == OpKind::Write || wanted == operation.blocks.len() {
+            self.give_up(&operation, failure, failing_ms);
         }
-        self.forgo(transfer);
-    }
-
-    fn begin_again(&mut self, index: usize) {
-        let transfer = self.transfers[index].take().expect("a transfer that pauses stays");
-        self.begin(transfer, Some(index));
+        self.forgo(operation);
     }
 
     /// Has a load carried, here or by a carrier, and handles what comes of it: now or later.
-    pub fn carry(&mut self, transfer: usize, way: Way, who: Carry) {
-        let load = Box::new(Load::new(&self.mover, self.block, transfer, way));
+    pub fn carry(&mut self, number: usize, way: Way, who: Carry) {
+        let load = Box::new(Load::new(&self.mover, self.block, number, way));
         let here = if who == Carry::Anywhere { self.carriers.post(load) } else { Some(load) };
         if let Some(mut load) = here {
             load.carry();
@@ -700,18 +522,23 @@ impl Engine {
         if let Some(lost) = load.lost {
             self.stop(&lost.to_string());
         }
-        let transfer = self.transfers[load.transfer].take().expect("a load's transfer stays");
         match load.way {
-            Way::In(way) => self.checked(load.transfer, transfer, &way),
-            Way::Out(way) => self.taken_out(&transfer, &way),
+            Way::In(way) => {
+                let operation = self.io.transfers.take_operation(load.transfer);
+                self.checked(load.transfer, operation, &way);
+            }
+            Way::Out(way) => {
+                let blocks = self.io.transfers.take_leaving(load.transfer);
+                self.taken_out(&blocks, &way);
+            }
         }
     }
 
-    fn give_up(&self, transfer: &Transfer, failure: &Failure, failing_ms: u64) -> ! {
-        let store = self.stores[usize::from(transfer.origin)].name();
-        let doing = match transfer.purpose {
-            Purpose::PageIn => "reading from",
-            Purpose::PageOut | Purpose::TakeOut => "writing to",
+    fn give_up(&self, operation: &Operation, failure: &Failure, failing_ms: u64) -> ! {
+        let store = self.io.name(operation.origin);
+        let doing = match operation.kind {
+            OpKind::Read => "reading from",
+            OpKind::Write => "writing to",
         };
         let how_long = match failure.passing {
             true => format!("for {} s", failing_ms / 1000),
@@ -720,47 +547,10 @@ impl Engine {
         self.stop(&format!("{doing} store {store} failed {how_long}: {}", failure.why))
     }
 
-    /// Begins an operation, in a number of its own or one that is being tried again.
-    pub fn begin(&mut self, transfer: Transfer, again: Option<usize>) {
-        let index = again.unwrap_or_else(|| self.free_number());
-        let kind = match transfer.purpose {
-            Purpose::PageIn => OpKind::Read,
-            Purpose::PageOut => OpKind::Write,
-            Purpose::TakeOut => unreachable!("a load, not an operation"),
-        };
-        let (slot, origin, urgent) = (transfer.slot, transfer.origin, transfer.since_ns > 0);
-        // Its pieces' array lies beside it and stays where it is.
-        let pieces: *const [Piece] = &*self.transfers[index].insert(transfer).pieces;
-        self.with_store(origin, |store, ring, ended| {
-            // SAFETY: the transfer keeps the array of pieces until its end has been handled, and
-            // its blocks' states (Reading, Writing) keep everybody off their places until then.
-            unsafe {
-                let op = Op { id: index as u32, kind, slot, pieces: &*pieces, urgent };
-                store.begin(ring, op, ended);
-            }
-        });
-    }
-
-    /// Whether the operation that begins with slot `first`, and has all up to `next`, may have that
-    /// one, too.
-    pub fn is_one(&self, origin: u8, first: u32, next: u32) -> bool {
-        let per_extent = (EXTENT / self.block) as u32;
-        let edge = next.is_multiple_of(per_extent);
-        next - first < per_extent && (next == first || !edge || self.stores[usize::from(origin)].joins(next))
-    }
-
-    /// A number that no transfer has.
-    pub fn free_number(&mut self) -> usize {
-        self.transfers.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.transfers.push(None);
-            self.transfers.len() - 1
-        })
-    }
-
     /// Whether any block from `first` to `end` is on its way.
     pub fn is_on_its_way(&self, first: u32, end: u32) -> bool {
-        let has_some = |transfer: &Transfer| transfer.blocks.iter().any(|block| (first..end).contains(block));
-        self.transfers.iter().flatten().any(has_some)
+        let is_in = |block: &u32| (first..end).contains(block);
+        self.io.transfers.blocks().any(|blocks| blocks.iter().any(is_in))
     }
 
     /// Waits until none is.
@@ -780,17 +570,47 @@ impl Engine {
     fn publish(&mut self) {
         self.make_room_for_books();
         let counters = self.counters;
-        let buffers = self.bounce.as_ref().map_or(0, Bounce::total_bytes);
+        let buffers = self.io.bounce.as_ref().map_or(0, Bounce::total_bytes);
         let resident = (self.frames * self.block + buffers) as u64;
         counters.resident_bytes.store(resident, Relaxed);
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
-        counters.store_bytes.store(u64::from(self.slots.count()) * self.block as u64, Relaxed);
+        counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries.load(Relaxed), Relaxed);
-        let condition = self.stores[usize::from(self.own)].condition();
+        let condition = self.io.condition();
         if condition != self.condition_told {
             self.condition.set(condition.as_deref().unwrap_or(""));
             self.condition_told = condition;
         }
+    }
+
+    /// Whether the counts are those of what there is. In tests of the model each block is looked at,
+    /// too.
+    fn assert_books_agree(&self) {
+        let on_their_way = [self.leaving, self.reading, self.writing];
+        assert_eq!(self.io.transfers.count(), on_their_way, "blocks on their way are miscounted");
+        let mut counts = [self.mapped, self.soft_len, self.leaving, self.reading, self.writing];
+        let mut frames: usize = counts.iter().sum::<usize>() + self.pool.free_len();
+        assert!(frames <= self.frames, "{frames} frames are in use, of {}", self.frames);
+        if !cfg!(test) {
+            return;
+        }
+        for region in self.table.regions() {
+            for block in region.first..region.first + region.blocks {
+                match self.table.state(block) {
+                    State::Mapped => counts[0] -= 1,
+                    State::Soft => counts[1] -= 1,
+                    State::Leaving => counts[2] -= 1,
+                    State::Reading => counts[3] -= 1,
+                    State::Writing => counts[4] -= 1,
+                    State::Watched => frames += 1,
+                    State::Zero | State::Stored | State::Loose => {}
+                }
+            }
+        }
+        assert_eq!(counts, [0; 5], "blocks are miscounted");
+        // Blocks that a carrier copies into the program have a second frame already.
+        let most = frames + self.reading;
+        assert!((frames..=most).contains(&self.frames), "{} frames, not {frames} to {most}", self.frames);
     }
 
     /// One thing happened to each of some blocks: for the trace, if there is one.

@@ -29,9 +29,6 @@ const DURABLE_PARTS: usize = 512;
 /// The call that makes a file durable, in errors.
 pub const FDATASYNC: &str = "fdatasync";
 
-/// The most stores at once, of forks and files together.
-const ORIGINS: usize = 250;
-
 /// Part of a file, as `Pager::map_file` was given it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
@@ -172,11 +169,7 @@ impl Engine {
         };
         let slots = store.slots();
         // Nothing fails any more: the number is used.
-        let origin = self.origin_for_file()?;
-        match self.stores.get_mut(usize::from(origin)) {
-            Some(place) => *place = Box::new(store),
-            None => self.stores.push(Box::new(store)),
-        }
+        let origin = self.io.add_store(Box::new(store))?;
         self.files.push(Mapped { first, end, origin });
         for slot in 0..slots.min(end - first) {
             let entry = self.table.get_mut(first + slot);
@@ -186,15 +179,6 @@ impl Engine {
             self.table.set_state(first + slot, State::Stored);
         }
         Ok(())
-    }
-
-    /// A number that no store has: that of a file mapped no more, or a new one.
-    fn origin_for_file(&mut self) -> Result<u8, Error> {
-        match self.free_origins.pop() {
-            Some(origin) => Ok(origin),
-            None if self.stores.len() >= ORIGINS => Err(Error::TooManyFiles),
-            None => Ok(self.stores.len() as u8),
-        }
     }
 
     /// The file that is mapped at these blocks.
@@ -207,8 +191,7 @@ impl Engine {
         let index = self.file_at(first, end).ok_or(Error::NoFile)?;
         self.discard(first, end)?;
         let file = self.files.swap_remove(index);
-        self.stores[usize::from(file.origin)] = Box::new(Gone);
-        self.free_origins.push(file.origin);
+        self.io.remove_store(file.origin, Box::new(Gone));
         Ok(())
     }
 

@@ -9,13 +9,13 @@
 //! goes on.
 
 use crate::carriers::Carriers;
-use crate::engine::{CHILDREN, Engine};
-use crate::slots::Slots;
+use crate::engine::Engine;
+use crate::io::Poll;
 use crate::table::{Region, State};
 use crate::{Error, Mailbox};
 use std::sync::Arc;
 use terapage_stats::{Counters, Shared};
-use terapage_store::{EXTENT, Store};
+use terapage_store::Store;
 use terapage_sys::PAGE;
 use terapage_sys::fd::Fd;
 use terapage_sys::thread;
@@ -60,8 +60,8 @@ impl Engine {
         self.holds = self.holds.saturating_sub(1);
         self.queue.extend(others);
         self.faults_ready = true;
-        if let Some(&(id, _)) = self.children.last().filter(|&&(id, _)| Some(id) != last) {
-            self.arm(CHILDREN | u64::from(id));
+        if let Some((id, fd)) = self.children.last().filter(|&&(id, _)| Some(id) != last) {
+            self.io.poll(Poll::Child(*id), fd.raw());
         }
     }
 
@@ -78,7 +78,7 @@ impl Engine {
         let removed = self.mover.heard.first_waiting().is_some();
         self.see_to_removed();
         self.settle_all();
-        self.slots.freeze_more();
+        self.io.slots.freeze_more();
         // Others may wait for what came in.
         let of_region =
             |region: &Region| (self.table.address(region.first), region.blocks as usize * self.block);
@@ -93,10 +93,10 @@ impl Engine {
     /// Before the fork, the thread parked: freezes the store; gives what the child has to hold.
     pub(crate) fn freeze(&mut self) -> Result<Fd, Error> {
         let (read, write) = Fd::pipe()?;
-        let id = self.slots.freeze();
+        let id = self.io.slots.freeze();
         self.children.push((id, read));
         // This thread's own faults were served meanwhile: its stack may be paged.
-        self.slots.freeze_more();
+        self.io.slots.freeze_more();
         Counters::add(&self.counters.forks, 1);
         Ok(write)
     }
@@ -104,9 +104,7 @@ impl Engine {
     /// All that came of a fork has ended.
     pub(crate) fn child_ended(&mut self, id: u32) {
         self.children.retain(|&(child, _)| child != id);
-        let own = usize::from(self.own);
-        let store = &mut self.stores[own];
-        self.slots.thaw(id, |slots| store.forget(slots));
+        self.io.thaw(id);
     }
 
     /// In the child, the only thread: makes the state this process's own.
@@ -117,7 +115,7 @@ impl Engine {
         mailbox: &'static Mailbox,
     ) -> Result<(), Error> {
         use std::sync::atomic::Ordering::Relaxed;
-        self.stores.iter_mut().try_for_each(|store| store.inherit())?;
+        self.io.inherit()?;
         let counters = &shared.counters;
         self.table.usage.inherit(&shared.regions);
         self.mover = Arc::new(self.mover.reopen()?);
@@ -126,7 +124,6 @@ impl Engine {
         for region in self.table.regions() {
             self.register_paged(region)?;
         }
-        self.ring = None;
         self.carriers = Carriers::default();
         self.maker.forget();
         self.awake.forget();
@@ -140,18 +137,7 @@ impl Engine {
         self.second_passed = false;
         self.seconds = None;
         self.children.clear();
-        // A number that a mapped file has left, if there is one.
-        if let Some(origin) = self.free_origins.pop() {
-            self.own = origin;
-            self.stores[usize::from(origin)] = store;
-        } else if self.stores.len() < usize::from(u8::MAX) {
-            self.own = self.stores.len() as u8;
-            self.stores.push(store);
-        } else {
-            return Err(Error::TooManyForks);
-        }
-        self.slots = Slots::new((EXTENT / self.block) as u32);
-        self.slots.grown(self.stores[usize::from(self.own_origin())].slots());
+        self.io.begin_child(store)?;
         counters.budget_bytes.store((self.options.frames * self.block) as u64, Relaxed);
         counters.block_bytes.store(self.block as u64, Relaxed);
         counters.regions.store(self.table.regions().len() as u64, Relaxed);

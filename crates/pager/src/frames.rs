@@ -198,8 +198,8 @@ impl Engine {
             return;
         }
         let wanted = (self.frames + self.spare).saturating_sub(self.limit);
-        if wanted > 0 && self.ring().has_unsubmitted() {
-            self.enter(0);
+        if wanted > 0 {
+            self.io.hand_over();
         }
         let mut places: Vec<u32> = Vec::with_capacity(wanted);
         while places.len() < wanted {

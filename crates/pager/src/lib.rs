@@ -5,7 +5,6 @@
 
 mod advice;
 mod awake;
-mod bounce;
 mod carriers;
 mod engine;
 mod error;
@@ -14,6 +13,7 @@ mod fork;
 mod frames;
 mod heard;
 mod held;
+mod io;
 mod load;
 mod look;
 mod mailbox;
@@ -26,7 +26,6 @@ mod pool;
 mod recorder;
 mod removed;
 mod requests;
-mod slots;
 mod spans;
 mod sync;
 mod table;

@@ -1,14 +1,15 @@
 //! Bytes into the program: first touches, soft faults, hard faults, prefetching.
 
-use crate::bounce::Buffer;
-use crate::engine::{Carry, Engine, FreshStream, Purpose, Transfer};
+use crate::engine::{Carry, Engine, FreshStream};
 use crate::files::UNKNOWN;
+use crate::io::bounce::Buffer;
+use crate::io::transfers::Operation;
 use crate::load::{Arrival, LoadIn, Run, Way};
 use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
 use terapage_policy::prefetch::Ahead;
 use terapage_stats::Counters;
-use terapage_store::{Failure, Why};
+use terapage_store::{Failure, OpKind, Why};
 
 /// Blocks installed ahead of a first touch at most, in bytes.
 const FRESH_BYTES: usize = 2 << 20;
@@ -222,7 +223,7 @@ impl Engine {
     fn has_room_for(&self, blocks: usize) -> bool {
         // A run may be longer than the limit since that has shrunk.
         let fits = self.reading == 0 || self.reading + blocks <= self.most_read();
-        fits && blocks <= self.ready() && !self.waits_for_buffer(Purpose::PageIn, blocks)
+        fits && blocks <= self.ready() && !self.waits_for_buffer(OpKind::Read, blocks)
     }
 
     /// Reads the runs that were put off, as far as there are frames by now.
@@ -284,11 +285,11 @@ impl Engine {
                 .take_while(|&at| {
                     let entry = self.table.get(blocks[at]);
                     let next = slot + (at - index) as u32;
-                    entry.slot() == Some(next) && entry.origin == origin && self.is_one(origin, slot, next)
+                    entry.slot() == Some(next) && entry.origin == origin && self.io.is_one(origin, slot, next)
                 })
                 .count();
             let range = index..index + run;
-            let buffer = self.buffer(Purpose::PageIn, run);
+            let buffer = self.buffer(OpKind::Read, run);
             let pieces = match &buffer {
                 Some(buffer) => vec![buffer.piece(run * self.block)],
                 None => self.pool.pieces(places[range.clone()].iter().copied()),
@@ -301,55 +302,55 @@ impl Engine {
             self.reading += run;
             Counters::add(&self.counters.page_in_bytes, (run * self.block) as u64);
             let blocks = blocks[range].to_vec();
-            let transfer = Transfer::new(Purpose::PageIn, blocks);
-            self.begin(Transfer { pieces, slot, origin, since_ns, buffer, ..transfer }, None);
+            let read = Operation::new(OpKind::Read, blocks, pieces, slot, origin);
+            self.io.begin(Operation { since_ns, buffer, ..read });
             index += run;
         }
     }
 
     /// Blocks have been read: they are checked and put into the program.
-    pub(crate) fn arrived(&mut self, index: usize, mut transfer: Transfer) {
-        let of_a_file = self.is_file(transfer.origin);
+    pub(crate) fn arrived(&mut self, number: usize, mut operation: Operation) {
+        let of_a_file = self.is_file(operation.origin);
         let arrival = |&block: &u32| {
             let entry = self.table.get(block);
             let unknown = of_a_file && entry.hash == UNKNOWN;
             let expected = if unknown { None } else { Some(entry.hash) };
             Arrival { place: self.pool.address(entry.place), expected, hash: 0 }
         };
-        let blocks = transfer.blocks.iter().map(arrival).collect();
+        let blocks = operation.blocks.iter().map(arrival).collect();
         let is_left_out = |&block: &u32| {
             let entry = self.table.get(block);
             entry.has(MARKER) && !entry.has(WANTED)
         };
         let (left_out, wanted): (Vec<u32>, Vec<u32>) =
-            transfer.blocks.iter().partition(|block| is_left_out(block));
+            operation.blocks.iter().partition(|block| is_left_out(block));
         // To hand one block over takes about as long as to carry it: worth it only if something
         // else waits.
-        let alone = transfer.since_ns > 0 && self.finished.is_empty() && self.queue.is_empty();
+        let alone = operation.since_ns > 0 && self.io.finished.is_empty() && self.queue.is_empty();
         let mut runs = self.plan(&wanted);
         if let [run] = &mut *runs {
             run.quiet = run.copy && alone && self.mover.wakes() && self.awake.can_wake();
         }
         let load = LoadIn {
-            buffer: transfer.buffer.as_ref().map(Buffer::at),
+            buffer: operation.buffer.as_ref().map(Buffer::at),
             blocks,
             look: of_a_file || self.options.verify,
             verify: self.options.verify,
             runs,
             good: false,
         };
-        transfer.left_out = left_out;
-        self.transfers[index] = Some(transfer);
-        self.carry(index, Way::In(load), if alone { Carry::Here } else { Carry::Anywhere });
+        operation.left_out = left_out;
+        self.io.transfers.put(number, operation);
+        self.carry(number, Way::In(load), if alone { Carry::Here } else { Carry::Anywhere });
     }
 
     /// Blocks cannot be read that nobody has touched, or not all of them: whoever comes to one of
     /// those hears of it then. Perhaps nobody ever does: another mapping's file may follow, which a
     /// forked child does not use and its parent writes.
-    pub(crate) fn forgo(&mut self, mut transfer: Transfer) {
-        self.put_buffer(&mut transfer);
-        self.reading -= transfer.blocks.len();
-        for &block in &transfer.blocks {
+    pub(crate) fn forgo(&mut self, mut operation: Operation) {
+        self.put_buffer(&mut operation);
+        self.reading -= operation.blocks.len();
+        for &block in &operation.blocks {
             let entry = self.table.get_mut(block);
             let (place, marker, wanted) = (entry.place, entry.has(MARKER), entry.has(WANTED));
             entry.flags = if wanted { WANTED } else { 0 };
@@ -367,31 +368,31 @@ impl Engine {
     }
 
     /// Blocks that were read have been checked; if they are right, they are in the program.
-    pub(crate) fn checked(&mut self, index: usize, mut transfer: Transfer, load: &LoadIn) {
+    pub(crate) fn checked(&mut self, number: usize, mut operation: Operation, load: &LoadIn) {
         if load.verify {
-            self.judge(index, &transfer, load.good);
+            self.io.judge(number, &operation, load.good);
         }
         if !load.good {
             self.unplan(&load.runs);
-            self.try_again(index, transfer, &Failure::lasting(Why::Wrong));
+            self.try_again(number, operation, &Failure::lasting(Why::Wrong));
             return;
         }
         for run in load.runs.iter().filter(|run| run.quiet) {
             self.awake.wake(run.program, run.len);
         }
-        self.put_buffer(&mut transfer);
-        for (&block, arrival) in transfer.blocks.iter().zip(&load.blocks) {
+        self.put_buffer(&mut operation);
+        for (&block, arrival) in operation.blocks.iter().zip(&load.blocks) {
             if arrival.expected.is_none() {
                 self.table.get_mut(block).hash = arrival.hash;
             }
         }
-        self.paged_in(&transfer, &load.runs);
+        self.paged_in(&operation, &load.runs);
         self.awake.settle_late();
     }
 
-    fn paged_in(&mut self, transfer: &Transfer, runs: &[Run]) {
-        self.reading -= transfer.blocks.len();
-        for &block in &transfer.left_out {
+    fn paged_in(&mut self, operation: &Operation, runs: &[Run]) {
+        self.reading -= operation.blocks.len();
+        for &block in &operation.left_out {
             self.policy.insert(block);
             if self.table.get(block).has(WANTED) {
                 // The program has come to it since.
@@ -401,20 +402,20 @@ impl Engine {
                 self.table.set_state(block, State::Watched);
             }
         }
-        let is_in = |block: &u32| !transfer.left_out.contains(block);
-        let blocks: Vec<u32> = transfer.blocks.iter().copied().filter(is_in).collect();
+        let is_in = |block: &u32| !operation.left_out.contains(block);
+        let blocks: Vec<u32> = operation.blocks.iter().copied().filter(is_in).collect();
         for &block in &blocks {
             self.policy.insert(block);
             if self.table.get(block).has(MARKER) {
                 self.used_marker(block);
-            } else if transfer.since_ns == 0 {
+            } else if operation.since_ns == 0 {
                 self.record(Kind::Prefetched, [block]);
             }
         }
         self.installed(&blocks, runs);
-        if transfer.since_ns > 0 {
+        if operation.since_ns > 0 {
             self.demands -= 1;
-            let waited_ns = self.now() - transfer.since_ns;
+            let waited_ns = self.now() - operation.since_ns;
             self.counters.hard_latency.add(waited_ns);
             Counters::add(&self.counters.hard_wait_us, waited_ns / 1000);
         }

@@ -1,13 +1,14 @@
 //! Bytes out of the program, ahead of need.
 
-use crate::engine::{Carry, Engine, Purpose, Transfer};
+use crate::engine::{Carry, Engine};
+use crate::io::transfers::{Operation, Transfer};
 use crate::load::{Departure, LoadOut, Way};
 use crate::look::Look;
 use crate::mover::Taken;
 use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
 use terapage_stats::Counters;
-use terapage_store::EXTENT;
+use terapage_store::{EXTENT, OpKind};
 
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: usize = 32 << 20;
@@ -41,7 +42,7 @@ impl Engine {
         self.holds == 0
             && missing >= self.batch().min(self.soft_frames.now() / 4).max(1)
             && (self.leaving + self.writing) * self.block < WRITING_BYTES
-            && !self.waits_for_buffer(Purpose::PageOut, missing)
+            && !self.waits_for_buffer(OpKind::Write, missing)
     }
 
     /// Pages out so far ahead of need that frames can be had at once.
@@ -51,7 +52,7 @@ impl Engine {
             if self.page_out(self.missing().min(self.batch()).min(most), Carry::Anywhere) == 0 {
                 return;
             }
-            self.enter(0);
+            self.io.enter(0);
             if self.reading > 0 || !self.queue.is_empty() {
                 // A thread may be waiting: look, and come back.
                 return;
@@ -148,17 +149,16 @@ impl Engine {
             self.table.set_state(block, State::Leaving);
         }
         self.leaving += victims.len();
-        let index = self.free_number();
-        self.transfers[index] = Some(Transfer::new(Purpose::TakeOut, victims.to_vec()));
-        self.carry(index, Way::Out(LoadOut { blocks: departures }), who);
+        let number = self.io.transfers.add(Transfer::Leaving(victims.to_vec()));
+        self.carry(number, Way::Out(LoadOut { blocks: departures }), who);
     }
 
     /// Blocks have left the program, but for those that something else holds. Begins to write what
     /// the store does not have.
-    pub(crate) fn taken_out(&mut self, transfer: &Transfer, load: &LoadOut) {
-        self.leaving -= transfer.blocks.len();
-        let mut dirty = Vec::with_capacity(transfer.blocks.len());
-        for (&block, departure) in transfer.blocks.iter().zip(&load.blocks) {
+    pub(crate) fn taken_out(&mut self, blocks: &[u32], load: &LoadOut) {
+        self.leaving -= blocks.len();
+        let mut dirty = Vec::with_capacity(blocks.len());
+        for (&block, departure) in blocks.iter().zip(&load.blocks) {
             let wanted = self.table.get(block).has(WANTED);
             match departure.look {
                 None => {
@@ -246,27 +246,21 @@ impl Engine {
 
     /// The store's bytes of a block are needed no more.
     pub(crate) fn drop_slot(&mut self, block: u32) {
-        let own = self.own_origin();
         let entry = self.table.get_mut(block);
         if let Some(slot) = entry.slot() {
             entry.set_slot(None);
-            if entry.origin == own && self.slots.free(slot) {
-                self.stores[usize::from(own)].forget(slot..slot + 1);
+            if entry.origin == self.io.own() {
+                self.io.free_slot(slot);
             }
         }
     }
 
-    /// The number of this process's own store.
-    pub(crate) fn own_origin(&self) -> u8 {
-        self.own
-    }
-
     /// Gives every block a slot that may be written, neighbours for neighbours where it can.
     fn give_slots(&mut self, blocks: &[u32]) {
-        let own = self.own_origin();
+        let own = self.io.own();
         for &block in blocks {
             let entry = self.table.get(block);
-            let keeps = entry.slot().is_some_and(|slot| entry.origin == own && self.slots.may_write(slot));
+            let keeps = entry.slot().is_some_and(|slot| entry.origin == own && self.io.slots.may_write(slot));
             if !keeps {
                 self.drop_slot(block);
             }
@@ -284,8 +278,8 @@ impl Engine {
                     block == blocks[index] + at as u32 && self.table.get(block).slot().is_none()
                 })
                 .count();
-            let Some((slot, got)) = self.slots.take(needing as u32) else {
-                self.grow();
+            let Some((slot, got)) = self.io.slots.take(needing as u32) else {
+                self.io.grow();
                 continue;
             };
             for at in 0..got {
@@ -297,19 +291,10 @@ impl Engine {
         }
     }
 
-    fn grow(&mut self) {
-        let own = usize::from(self.own_origin());
-        if let Err(error) = self.stores[own].grow() {
-            self.stop(&error.to_string());
-        }
-        let slots = self.stores[own].slots();
-        self.slots.grown(slots);
-    }
-
     /// Begins to write blocks that have left the program.
     fn write(&mut self, blocks: &[u32]) {
         self.give_slots(blocks);
-        let origin = self.own_origin();
+        let origin = self.io.own();
         let mut rest = blocks;
         while let Some(&first) = rest.first() {
             let slot = self.table.get(first).slot().expect("given just now");
@@ -318,11 +303,11 @@ impl Engine {
                 .enumerate()
                 .take_while(|&(at, &block)| {
                     let next = slot + at as u32;
-                    self.table.get(block).slot() == Some(next) && self.is_one(origin, slot, next)
+                    self.table.get(block).slot() == Some(next) && self.io.is_one(origin, slot, next)
                 })
                 .count();
             let places: Vec<u32> = rest[..run].iter().map(|&block| self.table.get(block).place).collect();
-            let mut buffer = self.buffer(Purpose::PageOut, run);
+            let mut buffer = self.buffer(OpKind::Write, run);
             let pieces = match &mut buffer {
                 Some(buffer) => {
                     let bytes = buffer.bytes(run * self.block);
@@ -339,16 +324,16 @@ impl Engine {
             self.writing += run;
             Counters::add(&self.counters.page_out_bytes, (run * self.block) as u64);
             let blocks = rest[..run].to_vec();
-            let transfer = Transfer::new(Purpose::PageOut, blocks);
-            self.begin(Transfer { pieces, slot, origin, buffer, ..transfer }, None);
+            let write = Operation::new(OpKind::Write, blocks, pieces, slot, origin);
+            self.io.begin(Operation { buffer, ..write });
             rest = &rest[run..];
         }
     }
 
     /// Blocks have been written.
-    pub(crate) fn paged_out(&mut self, transfer: Transfer) {
-        self.writing -= transfer.blocks.len();
-        for &block in &transfer.blocks {
+    pub(crate) fn paged_out(&mut self, operation: &Operation) {
+        self.writing -= operation.blocks.len();
+        for &block in &operation.blocks {
             if self.table.get(block).has(WANTED) {
                 self.take_back(block);
             } else {

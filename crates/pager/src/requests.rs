@@ -1,7 +1,7 @@
 //! What the program asks of the pager, served between faults.
 
-use crate::bounce::Bounce;
 use crate::engine::Engine;
+use crate::io::bounce::Bounce;
 use crate::recorder::Kind;
 use crate::table::State;
 use crate::{Error, Request};
@@ -130,8 +130,8 @@ impl Engine {
     /// as they grow there are fewer frames.
     pub(crate) fn make_room_for_books(&mut self) {
         let budget = self.options.frames;
-        let begins = self.bounce_wanted && self.bounce.is_none();
-        let buffers = match &self.bounce {
+        let begins = self.io.bounce_wanted && self.io.bounce.is_none();
+        let buffers = match &self.io.bounce {
             None if begins => Bounce::total_bytes_of(budget * self.block / self.options.bounce_part),
             None => 0,
             Some(bounce) => bounce.total_bytes(),
@@ -147,7 +147,7 @@ impl Engine {
         }
         if begins {
             // They only save time.
-            self.bounce = Some(Bounce::begin(buffers).unwrap_or_default());
+            self.io.bounce = Some(Bounce::begin(buffers).unwrap_or_default());
         }
     }
 

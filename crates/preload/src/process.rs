@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Settings, Size};
 use terapage_pager::{Options, Pager};
+use terapage_store::Shelf;
 use terapage_sys::fd::Room;
 use terapage_sys::userfaultfd::{self, DEVICE_VARIABLE, Kind, Userfaultfd};
 use terapage_sys::{last, ring, thread};
@@ -60,7 +61,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         stand_back();
         return;
     }
-    let settings = match Settings::from_variables(&terapage_store::Shelf::default(), variable) {
+    let settings = match Settings::from_variables(&Shelf::default(), variable) {
         Ok(settings) => settings,
         Err(error) => fail(&error.to_string()),
     };
@@ -241,14 +242,9 @@ pub fn start_pager() -> Option<Pager> {
         ..Options::default()
     };
     let start = |trace| {
-        let open = terapage_store::Shelf::default().opener(settings, block);
-        let make_store = move || -> Result<Box<dyn terapage_store::Store>, terapage_pager::Error> {
-            let store = open()?;
-            Ok(match HIDDEN.get().and_then(|hidden| hidden.faults) {
-                Some(faults) => Box::new(terapage_store::Faulty::new(store, faults, 1)),
-                None => store,
-            })
-        };
+        let faults = HIDDEN.get().and_then(|hidden| hidden.faults);
+        let open = Shelf { faults, ..Shelf::default() }.opener(settings, block);
+        let make_store = move || Ok(open()?);
         Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))
     };
     let pager = match settings.trace.as_deref() {

@@ -18,6 +18,8 @@ pub struct Faults {
     pub short: u32,
     /// A read gives other bytes than were written.
     pub flips: u32,
+    /// Not how often: if it is not 0, this is for the first copy of each mirror alone.
+    pub copy: u32,
 }
 
 impl std::str::FromStr for Faults {
@@ -33,7 +35,8 @@ impl std::str::FromStr for Faults {
                 "errors" => faults.errors = value,
                 "short" => faults.short = value,
                 "flips" => faults.flips = value,
-                _ => return Err(format!("'{name}' is none of errors, short, flips")),
+                "copy" => faults.copy = value,
+                _ => return Err(format!("'{name}' is none of errors, short, flips, copy")),
             }
         }
         Ok(faults)

@@ -1,7 +1,7 @@
 //! Stores, opened as the settings name them.
 
 use crate::member::directory_of;
-use crate::{Error, FileStore, Mirror, Placement, Store, Striped};
+use crate::{Error, Faults, Faulty, FileStore, Mirror, Placement, Store, Striped};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Settings, StoreSpec, default_store};
 
@@ -28,6 +28,8 @@ pub struct Elsewhere {
 pub struct Shelf {
     /// What knows the others.
     pub elsewhere: Elsewhere,
+    /// What goes wrong, for tests: in each store, or in the first copy of each mirror.
+    pub faults: Option<Faults>,
 }
 
 impl Default for Shelf {
@@ -38,6 +40,7 @@ impl Default for Shelf {
                 check: |url| Err(format!("{url} {}", unknown(url))),
                 open: |url, _| Err(Error::Unfit { name: url.to_owned(), why: unknown(url) }),
             },
+            faults: None,
         }
     }
 }
@@ -56,15 +59,33 @@ impl Shelf {
         Ok(match spec {
             StoreSpec::File(path) => Box::new(FileStore::open(path, terms.block, terms.limit)?),
             StoreSpec::Mirror(copies) => {
-                let copies = copies.iter().map(|copy| self.open(copy, terms)).collect::<Result<_, _>>()?;
+                let copies = copies.iter().map(|copy| self.open(copy, terms));
+                let mut copies = copies.collect::<Result<Vec<_>, _>>()?;
+                if let Some(faults) = self.faults.filter(|faults| faults.copy != 0) {
+                    let bad = copies.remove(0);
+                    copies.insert(0, Box::new(Faulty::new(bad, faults, 1)));
+                }
                 Box::new(Mirror::new(copies, terms.block)?)
             }
             StoreSpec::Url(url) => (self.elsewhere.open)(url, terms)?,
         })
     }
 
-    /// Opens several stores as one.
+    /// Opens several stores as one, with what goes wrong with it.
     fn open_all(
+        &self,
+        specs: &[StoreSpec],
+        placement: Placement,
+        terms: Terms,
+    ) -> Result<Box<dyn Store>, Error> {
+        let store = self.open_right(specs, placement, terms)?;
+        Ok(match self.faults.filter(|faults| faults.copy == 0) {
+            Some(faults) => Box::new(Faulty::new(store, faults, 1)),
+            None => store,
+        })
+    }
+
+    fn open_right(
         &self,
         specs: &[StoreSpec],
         placement: Placement,

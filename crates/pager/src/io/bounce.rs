@@ -4,9 +4,10 @@
 //! pieces much faster than many small ones. To copy a run costs a fraction of what that saves.
 //! Frames that were cut from huge pages need none of this (`maker.rs`).
 
-use crate::engine::{Engine, Purpose, Transfer};
+use super::transfers::Operation;
+use crate::engine::Engine;
 use terapage_stats::Counters;
-use terapage_store::EXTENT;
+use terapage_store::{EXTENT, OpKind};
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
@@ -68,47 +69,47 @@ impl Bounce {
     }
 
     /// Whether there are any, but all are in use.
-    pub fn is_used_up(&self, purpose: Purpose) -> bool {
-        self.bytes > 0 && self.free[purpose as usize].is_empty()
+    pub fn is_used_up(&self, kind: OpKind) -> bool {
+        self.bytes > 0 && self.free[kind as usize].is_empty()
     }
 
     /// Takes a free one.
-    pub fn take(&mut self, purpose: Purpose) -> Option<Buffer> {
-        self.free[purpose as usize].pop()
+    pub fn take(&mut self, kind: OpKind) -> Option<Buffer> {
+        self.free[kind as usize].pop()
     }
 
     /// Gives it back.
-    pub fn put(&mut self, purpose: Purpose, buffer: Buffer) {
-        self.free[purpose as usize].push(buffer);
+    pub fn put(&mut self, kind: OpKind, buffer: Buffer) {
+        self.free[kind as usize].push(buffer);
     }
 }
 
 impl Engine {
     /// A buffer for a run of so many blocks to go through, if it is to go through one and one is
     /// free.
-    pub(crate) fn buffer(&mut self, purpose: Purpose, blocks: usize) -> Option<Buffer> {
+    pub(crate) fn buffer(&mut self, kind: OpKind, blocks: usize) -> Option<Buffer> {
         if blocks * self.block < self.options.long_run {
             return None;
         }
-        let Some(bounce) = &mut self.bounce else {
-            self.bounce_wanted = self.options.bounce.unwrap_or(self.maker.was_slow());
+        let Some(bounce) = &mut self.io.bounce else {
+            self.io.bounce_wanted = self.options.bounce.unwrap_or(self.maker.was_slow());
             return None;
         };
-        let buffer = bounce.take(purpose)?;
+        let buffer = bounce.take(kind)?;
         Counters::add(&self.counters.bounced_bytes, (blocks * self.block) as u64);
         Some(buffer)
     }
 
-    /// A transfer needs its buffer no more.
-    pub(crate) fn put_buffer(&mut self, transfer: &mut Transfer) {
-        if let (Some(buffer), Some(bounce)) = (transfer.buffer.take(), &mut self.bounce) {
-            bounce.put(transfer.purpose, buffer);
+    /// An operation needs its buffer no more.
+    pub(crate) fn put_buffer(&mut self, operation: &mut Operation) {
+        if let (Some(buffer), Some(bounce)) = (operation.buffer.take(), &mut self.io.bounce) {
+            bounce.put(operation.kind, buffer);
         }
     }
 
     /// Whether a run of so many blocks should wait for a buffer.
-    pub(crate) fn waits_for_buffer(&self, purpose: Purpose, blocks: usize) -> bool {
+    pub(crate) fn waits_for_buffer(&self, kind: OpKind, blocks: usize) -> bool {
         let long = blocks * self.block >= self.options.long_run;
-        long && self.bounce.as_ref().is_some_and(|bounce| bounce.is_used_up(purpose))
+        long && self.io.bounce.as_ref().is_some_and(|bounce| bounce.is_used_up(kind))
     }
 }

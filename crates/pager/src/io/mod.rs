@@ -1,0 +1,359 @@
+//! The pager's thread's I/O: its ring, its stores, and what is on its way.
+//!
+//! All that the thread waits for ends in one ring. A tag's upper byte, its *topic*, says whose an
+//! end is; [`Io::next`] gives what is the engine's, and passes on to stores what is theirs.
+
+pub(crate) mod bounce;
+pub(crate) mod slots;
+pub(crate) mod transfers;
+
+use crate::Error;
+use bounce::Bounce;
+use slots::Slots;
+use std::collections::VecDeque;
+use terapage_store::{EXTENT, Ended, Op, Store, StoreRing};
+use terapage_sys::ring::{Done, Piece, Ring};
+use terapage_sys::thread;
+use transfers::{Operation, Transfer, Transfers};
+
+/// What an end in the ring is about: the upper byte of its tag. Below it is a number: a child's, a
+/// transfer's, or a store's, in the next byte, and that one's own token.
+const FAULTS: u64 = 1 << TOPIC_SHIFT;
+const REQUESTS: u64 = 2 << TOPIC_SHIFT;
+const CARRIED: u64 = 3 << TOPIC_SHIFT;
+const CHILDREN: u64 = 4 << TOPIC_SHIFT;
+/// The pause before an operation is tried again is over.
+const PAUSES: u64 = 5 << TOPIC_SHIFT;
+const STORES: u64 = 6 << TOPIC_SHIFT;
+const SECONDS: u64 = 7 << TOPIC_SHIFT;
+const TOPIC_SHIFT: u32 = 56;
+const NUMBER: u64 = (1 << TOPIC_SHIFT) - 1;
+/// Bits of a store's own token.
+const TOKEN_BITS: u32 = 48;
+
+/// The most stores at once, of forks and files together.
+const ORIGINS: usize = 250;
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The userfaultfd can be read.
+    Faults,
+    /// A request may have been posted.
+    Requests,
+    /// A carrier has carried something.
+    Carried,
+    /// A second has passed.
+    Second,
+    /// All that came of a fork has ended.
+    ChildEnded(u32),
+}
+
+/// What is polled, each by itself as long as the kernel goes on with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Poll {
+    Faults,
+    Requests,
+    Carried,
+    Seconds,
+    /// A child of a fork, by its number.
+    Child(u32),
+}
+
+/// The ring, the stores, and what is on its way between them and the program.
+pub(crate) struct Io {
+    block: usize,
+    ring: Option<Ring>,
+    /// Descriptors that are polled for ever, by topic.
+    polled: [i32; 8],
+    /// Stores by origin: those inherited by forks, mapped files, and this process's own.
+    stores: Vec<Box<dyn Store>>,
+    own: u8,
+    /// Origins of files that are mapped no more.
+    free_origins: Vec<u8>,
+    /// The slots of this process's own store.
+    pub slots: Slots,
+    pub transfers: Transfers,
+    /// Operations that have ended, and were not yet handled.
+    pub finished: VecDeque<Ended>,
+    /// Empty but while a store is called.
+    ended: Vec<Ended>,
+    /// Once they are wanted.
+    pub bounce: Option<Bounce>,
+    pub bounce_wanted: bool,
+}
+
+/// Ends the process: the program cannot have its bytes.
+pub(crate) fn stop(why: &str) -> ! {
+    thread::stop(&format!("terapage: {why}; the program is stopped rather than given wrong bytes\n"))
+}
+
+impl Io {
+    /// For blocks of `block` bytes, with the process's own store.
+    pub fn new(block: usize, store: Box<dyn Store>) -> Io {
+        let mut slots = Slots::new((EXTENT / block) as u32);
+        // A store of a given size has all its slots from the start, and never grows.
+        slots.grown(store.slots());
+        Io {
+            block,
+            ring: None,
+            polled: [-1; 8],
+            stores: vec![store],
+            own: 0,
+            free_origins: Vec::new(),
+            slots,
+            transfers: Transfers::default(),
+            finished: VecDeque::new(),
+            ended: Vec::new(),
+            bounce: None,
+            bounce_wanted: false,
+        }
+    }
+
+    /// The thread begins: its ring, of so many entries, is there.
+    pub fn begin_ring(&mut self, entries: u32) {
+        self.ring = Some(Ring::new(entries).unwrap_or_else(|error| stop(&error.to_string())));
+    }
+
+    /// The ring is there: stores begin what they have to do of themselves.
+    pub fn open_stores(&mut self) {
+        for origin in 0..self.stores.len() {
+            self.with_store(origin as u8, |store, ring, ended| store.open(ring, ended));
+        }
+    }
+
+    /// The thread's ring.
+    pub fn ring(&mut self) -> &mut Ring {
+        self.ring.as_mut().expect("the thread runs")
+    }
+
+    /// Hands over what was pushed and waits until `wanted` operations have ended.
+    pub fn enter(&mut self, wanted: u32) {
+        self.ring().enter(wanted).unwrap_or_else(|error| stop(&error.to_string()));
+    }
+
+    /// Hands over what was pushed, if there is anything.
+    pub fn hand_over(&mut self) {
+        if self.ring().has_unsubmitted() {
+            self.enter(0);
+        }
+    }
+
+    /// Polls a descriptor from now on.
+    pub fn poll(&mut self, what: Poll, fd: i32) {
+        let tag = match what {
+            Poll::Faults => FAULTS,
+            Poll::Requests => REQUESTS,
+            Poll::Carried => CARRIED,
+            Poll::Seconds => SECONDS,
+            Poll::Child(id) => CHILDREN | u64::from(id),
+        };
+        let again = !matches!(what, Poll::Child(_));
+        if again {
+            self.polled[(tag >> TOPIC_SHIFT) as usize] = fd;
+        }
+        self.ring().poll(fd, again, tag).unwrap_or_else(|error| stop(&error.to_string()));
+    }
+
+    /// The next thing that has happened and is not a store's.
+    pub fn next(&mut self) -> Option<Event> {
+        while let Some(done) = self.ring().done() {
+            let (topic, number) = (done.tag & !NUMBER, done.tag & NUMBER);
+            let event = match topic {
+                STORES => {
+                    let done = Done { tag: number & ((1 << TOKEN_BITS) - 1), ..done };
+                    let origin = (number >> TOKEN_BITS) as u8;
+                    self.with_store(origin, |store, ring, ended| store.event(ring, done, ended));
+                    continue;
+                }
+                PAUSES => {
+                    let operation = self.transfers.take_operation(number as usize);
+                    self.begin_again(number as usize, operation);
+                    continue;
+                }
+                CHILDREN if done.is_hang_up() => return Some(Event::ChildEnded(number as u32)),
+                // To take it for the end would give the child bytes that the parent has written
+                // since.
+                CHILDREN => stop(
+                    "a forked child cannot be seen to end: the thread that forked does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES)",
+                ),
+                FAULTS => (Event::Faults, Poll::Faults),
+                REQUESTS => (Event::Requests, Poll::Requests),
+                CARRIED => (Event::Carried, Poll::Carried),
+                SECONDS => (Event::Second, Poll::Seconds),
+                _ => unreachable!("an end of nobody's: {done:?}"),
+            };
+            if !done.more {
+                self.poll(event.1, self.polled[(topic >> TOPIC_SHIFT) as usize]);
+            }
+            return Some(event.0);
+        }
+        None
+    }
+
+    /// Calls a store, with the ring as it is to have it, and notes what has ended by that.
+    pub fn with_store(
+        &mut self,
+        origin: u8,
+        call: impl FnOnce(&mut dyn Store, &mut StoreRing<'_>, &mut Vec<Ended>),
+    ) {
+        let ring = self.ring.as_mut().expect("the thread runs");
+        let prefix = STORES | u64::from(origin) << TOKEN_BITS;
+        let mut ring = StoreRing::new(ring, prefix, TOKEN_BITS);
+        call(&mut *self.stores[usize::from(origin)], &mut ring, &mut self.ended);
+        self.finished.extend(self.ended.drain(..));
+    }
+
+    /// Begins an operation.
+    pub fn begin(&mut self, operation: Operation) {
+        let number = self.transfers.add(Transfer::Operation(operation));
+        self.begin_noted(number);
+    }
+
+    /// Begins an operation once more, under its number.
+    pub fn begin_again(&mut self, number: usize, operation: Operation) {
+        self.transfers.put(number, operation);
+        self.begin_noted(number);
+    }
+
+    /// The same in a while.
+    pub fn begin_later(&mut self, number: usize, operation: Operation, pause_ns: u64) {
+        self.transfers.put(number, operation);
+        let begun = self.ring().timeout(pause_ns, PAUSES | number as u64);
+        begun.unwrap_or_else(|error| stop(&error.to_string()));
+    }
+
+    fn begin_noted(&mut self, number: usize) {
+        let operation = self.transfers.operation(number).expect("noted just now");
+        let (kind, slot, origin) = (operation.kind, operation.slot, operation.origin);
+        let urgent = operation.since_ns > 0;
+        // The array lies beside the transfer and stays where it is.
+        let pieces: *const [Piece] = &*operation.pieces;
+        self.with_store(origin, |store, ring, ended| {
+            // SAFETY: the transfer keeps the array of pieces until its end has been handled, and
+            // its blocks' states (Reading, Writing) keep everybody off their places until then.
+            unsafe {
+                store.begin(ring, Op { id: number as u32, kind, slot, pieces: &*pieces, urgent }, ended);
+            }
+        });
+    }
+
+    /// Bytes that were read have been compared with their hashes: their store hears of it.
+    pub fn judge(&mut self, number: usize, operation: &Operation, good: bool) {
+        let (id, slots) = (number as u32, operation.slots());
+        self.with_store(operation.origin, |store, ring, ended| store.judge(ring, id, slots, good, ended));
+    }
+
+    /// The end of an operation that is to be handled next: first of those that a thread waits for.
+    pub fn next_end(&mut self) -> Option<Ended> {
+        let waited_for = |end: &Ended| {
+            let operation = self.transfers.operation(end.id as usize);
+            operation.is_some_and(|operation| operation.since_ns > 0)
+        };
+        let index = self.finished.iter().position(waited_for).unwrap_or(0);
+        self.finished.remove(index)
+    }
+
+    /// Whether the operation that begins with slot `first`, and has all up to `next`, may have that
+    /// one, too.
+    pub fn is_one(&self, origin: u8, first: u32, next: u32) -> bool {
+        let per_extent = (EXTENT / self.block) as u32;
+        let edge = next.is_multiple_of(per_extent);
+        next - first < per_extent && (next == first || !edge || self.stores[usize::from(origin)].joins(next))
+    }
+
+    /// What people call a store.
+    pub fn name(&self, origin: u8) -> String {
+        self.stores[usize::from(origin)].name()
+    }
+
+    /// The number of this process's own store.
+    pub fn own(&self) -> u8 {
+        self.own
+    }
+
+    /// What is not as it should be with it.
+    pub fn condition(&self) -> Option<String> {
+        self.stores[usize::from(self.own)].condition()
+    }
+
+    /// This process needs a slot of its own store no more.
+    pub fn free_slot(&mut self, slot: u32) {
+        if self.slots.free(slot) {
+            self.stores[usize::from(self.own)].forget(slot..slot + 1);
+        }
+    }
+
+    /// The child that reads slots as they were has ended.
+    pub fn thaw(&mut self, id: u32) {
+        let store = &mut self.stores[usize::from(self.own)];
+        self.slots.thaw(id, |slots| store.forget(slots));
+    }
+
+    /// More slots of this process's own store.
+    pub fn grow(&mut self) {
+        let store = &mut self.stores[usize::from(self.own)];
+        if let Err(error) = store.grow() {
+            stop(&error.to_string());
+        }
+        self.slots.grown(store.slots());
+    }
+
+    /// Has a store that is only read: its number.
+    ///
+    /// # Errors
+    /// The numbers are used up.
+    pub fn add_store(&mut self, store: Box<dyn Store>) -> Result<u8, Error> {
+        match self.free_origins.pop() {
+            Some(origin) => {
+                self.stores[usize::from(origin)] = store;
+                Ok(origin)
+            }
+            None if self.stores.len() >= ORIGINS => Err(Error::TooManyFiles),
+            None => {
+                self.stores.push(store);
+                Ok(self.stores.len() as u8 - 1)
+            }
+        }
+    }
+
+    /// A store that was [added](Self::add_store) is read no more; `gone` stands in its place.
+    pub fn remove_store(&mut self, origin: u8, gone: Box<dyn Store>) {
+        self.stores[usize::from(origin)] = gone;
+        self.free_origins.push(origin);
+    }
+
+    /// In the child of a fork: the stores that there are will only be read.
+    ///
+    /// # Errors
+    /// One of them cannot be.
+    pub fn inherit(&mut self) -> Result<(), Error> {
+        self.ring = None;
+        Ok(self.stores.iter_mut().try_for_each(|store| store.inherit())?)
+    }
+
+    /// In the child of a fork: a store of its own.
+    ///
+    /// # Errors
+    /// The numbers of stores are used up.
+    pub fn begin_child(&mut self, store: Box<dyn Store>) -> Result<(), Error> {
+        self.slots = Slots::new((EXTENT / self.block) as u32);
+        self.slots.grown(store.slots());
+        // A number that a mapped file has left, if there is one.
+        if let Some(origin) = self.free_origins.pop() {
+            self.own = origin;
+            self.stores[usize::from(origin)] = store;
+        } else if self.stores.len() < usize::from(u8::MAX) {
+            self.own = self.stores.len() as u8;
+            self.stores.push(store);
+        } else {
+            return Err(Error::TooManyForks);
+        }
+        Ok(())
+    }
+
+    /// Whether this is a fork's child.
+    pub fn is_child(&self) -> bool {
+        self.own != 0
+    }
+}
