@@ -79,16 +79,23 @@ impl Copies {
     }
 
     /// The copy to read the first of some slots from, and how many of them it should read: of the
-    /// copies that have it, but for those whose bits are set in `tried`.
-    pub fn pick(&self, slots: &Range<u32>, tried: u64) -> Option<(usize, u32)> {
+    /// copies that have it, but for those whose bits are set in `tried`. `one`: from one copy, if
+    /// any has all.
+    pub fn pick(&self, slots: &Range<u32>, tried: u64, one: bool) -> Option<(usize, u32)> {
         let first = slots.start..slots.start + 1;
         let cost = |&index: &usize| {
             let copy = &self.0[index];
             let busy_ns = copy.latency_ns.saturating_mul(copy.reading + 1);
             (copy.suspect.has(first.start), copy.is_out(), busy_ns)
         };
-        let fits = |&index: &usize| tried >> index & 1 == 0 && self.0[index].has(&first);
-        let index = (0..self.0.len()).filter(fits).min_by_key(cost)?;
+        let best_of = |wanted: &Range<u32>| {
+            let fits = |&index: &usize| tried >> index & 1 == 0 && self.0[index].has(wanted);
+            (0..self.0.len()).filter(fits).min_by_key(cost)
+        };
+        if one && let Some(index) = best_of(slots) {
+            return Some((index, slots.end - slots.start));
+        }
+        let index = best_of(&first)?;
         let copy = &self.0[index];
         if copy.has(slots) && !copy.suspect.has_any(slots.clone()) {
             return Some((index, slots.end - slots.start));

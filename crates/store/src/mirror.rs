@@ -12,6 +12,7 @@ use crate::copies::{Copies, Side};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use terapage_sys::memory;
 use terapage_sys::ring::{Done, Piece};
 use terapage_sys::thread::now_ns;
@@ -19,6 +20,9 @@ use terapage_sys::thread::now_ns;
 /// Bytes that wait to be judged, or are being written back, at most: what is more is read from
 /// another copy the next time, too.
 const SAVED_MOST: usize = 8 << 20;
+
+/// Bytes of a page: memory for direct I/O begins on such an edge.
+const PAGE: usize = 4096;
 
 /// Several stores with the same bytes.
 pub struct Mirror {
@@ -51,6 +55,8 @@ struct Operation {
     /// no copy has all.
     at: u32,
     tried: u64,
+    /// Copies that were wrong when these slots were read just now; `None`: they were not.
+    wrong: Option<u64>,
     part: Vec<Piece>,
     /// Of a write: copies under way; those that have it, or were tried.
     left: u32,
@@ -71,7 +77,7 @@ enum Inner {
 /// Bytes that are written back to a copy.
 struct Repair {
     slots: Range<u32>,
-    _bytes: Box<[u8]>,
+    _bytes: Arc<Saved>,
     _pieces: Box<[Piece]>,
 }
 
@@ -80,7 +86,35 @@ struct Repair {
 struct Came {
     parts: Vec<(usize, Range<u32>)>,
     /// The bytes, if a copy needs them.
-    saved: Option<Box<[u8]>>,
+    saved: Option<Saved>,
+    /// Its slots, if the bytes were judged wrong, and the copies that gave all of them and were
+    /// wrong.
+    wrong: Option<(Range<u32>, u64)>,
+}
+
+/// Bytes that begin on a page's edge, as direct I/O wants them.
+struct Saved {
+    memory: Vec<u8>,
+    from: usize,
+}
+
+impl Saved {
+    fn with_room_for(bytes: usize) -> Saved {
+        let mut memory: Vec<u8> = Vec::with_capacity(bytes + PAGE);
+        let from = memory.as_ptr().align_offset(PAGE);
+        memory.resize(from, 0);
+        Saved { memory, from }
+    }
+
+    /// Adds bytes, for which there is room.
+    fn push(&mut self, bytes: &[u8]) {
+        assert!(self.memory.len() + bytes.len() <= self.memory.capacity());
+        self.memory.extend_from_slice(bytes);
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.from..]
+    }
 }
 
 impl Mirror {
@@ -158,10 +192,11 @@ impl Mirror {
     fn read_next(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
         let operation = self.operations.get_mut(id).expect("a read under way");
         let (rest, tried) = (operation.at..operation.slots.end, operation.tried);
+        let wrong = operation.wrong;
         if rest.is_empty() {
             return self.read_all(id, ended);
         }
-        let Some((index, count)) = self.copies.pick(&rest, tried) else {
+        let Some((index, count)) = self.copies.pick(&rest, tried, wrong.is_some()) else {
             let operation = self.operations.take(id).expect("a read under way");
             let failure = operation.failure.unwrap_or(Failure::lasting(Why::Wrong));
             return ended.push(Ended::badly(id, failure));
@@ -197,7 +232,7 @@ impl Mirror {
         let operation = self.operations.get_mut(id).expect("a read under way");
         match result {
             Ok(()) => {
-                (operation.at, operation.tried) = (slots.end, 0);
+                (operation.at, operation.tried) = (slots.end, operation.wrong.unwrap_or(0));
                 self.came[id as usize].parts.push((index, slots));
             }
             Err(failure) => {
@@ -218,27 +253,32 @@ impl Mirror {
         let bytes = slots.len() * self.block;
         let needed = self.copies.0.iter().any(|copy| copy.needs(slots));
         if needed && !self.inherited && self.saved_bytes + bytes <= SAVED_MOST {
-            let mut saved = Vec::with_capacity(bytes);
+            let mut saved = Saved::with_room_for(bytes);
             // SAFETY: the caller keeps its array until the end of the operation.
             for piece in unsafe { &*operation.pieces } {
                 // SAFETY: the read has ended, and until the caller hears of it nobody uses its memory.
-                saved.extend_from_slice(unsafe { memory::bytes(piece.at(), piece.len()) });
+                saved.push(unsafe { memory::bytes(piece.at(), piece.len()) });
             }
             self.saved_bytes += bytes;
-            self.came[id as usize].saved = Some(saved.into());
+            self.came[id as usize].saved = Some(saved);
         }
         ended.push(Ended::well(id));
     }
 
-    /// Forgets what was noted of the last read of this number.
-    fn forget_last(&mut self, id: u32) {
+    /// Forgets what was noted of the last read of this number, but for the copies that were wrong, if
+    /// these slots are read once more: that is what is returned.
+    fn forget_last(&mut self, id: u32, slots: &Range<u32>) -> Option<u64> {
         let index = id as usize;
         if index >= self.came.len() {
             self.came.resize_with(index + 1, Came::default);
         }
-        self.came[index].parts.clear();
-        let saved = self.came[index].saved.take();
-        self.saved_bytes -= saved.map_or(0, |bytes| bytes.len());
+        let came = &mut self.came[index];
+        came.parts.clear();
+        self.saved_bytes -= came.saved.take().map_or(0, |saved| saved.bytes().len());
+        came.wrong = came.wrong.take().filter(|(last, _)| last == slots);
+        let all = (1 << self.copies.0.len()) - 1;
+        // If all were wrong, each may be tried again.
+        came.wrong.as_ref().map(|&(_, copies)| if copies == all { 0 } else { copies })
     }
 
     /// Begins a write in the copies that are to have it; in those that are left out it is noted as
@@ -300,16 +340,18 @@ impl Mirror {
     }
 
     /// Writes bytes that were judged right back to the copies that need them.
-    fn repair(&mut self, ring: &mut StoreRing<'_>, slots: &Range<u32>, bytes: &[u8]) {
+    fn repair(&mut self, ring: &mut StoreRing<'_>, slots: &Range<u32>, saved: Saved) {
+        let saved = Arc::new(saved);
         for index in 0..self.copies.0.len() {
             if !self.copies.0[index].needs(slots) || self.is_written_back(slots) {
                 continue;
             }
-            let bytes: Box<[u8]> = bytes.into();
-            let pieces: Box<[Piece]> = [Piece::new(bytes.as_ptr() as usize, bytes.len())].into();
+            let bytes = saved.bytes();
             self.saved_bytes += bytes.len();
+            let pieces: Box<[Piece]> = [Piece::new(bytes.as_ptr() as usize, bytes.len())].into();
             let array: *const [Piece] = &*pieces;
-            let repair = Inner::Repair(Repair { slots: slots.clone(), _bytes: bytes, _pieces: pieces });
+            let repair = Repair { slots: slots.clone(), _bytes: saved.clone(), _pieces: pieces };
+            let repair = Inner::Repair(repair);
             // SAFETY: the bytes and the array stay where they are, and as they are, in the note of
             // this repair, which lasts until its end.
             unsafe { self.begin_in(index, ring, repair, (OpKind::Write, slots.start, false), array) };
@@ -408,18 +450,19 @@ impl Store for Mirror {
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
+        let wrong = self.forget_last(op.id, &slots).filter(|_| op.kind == OpKind::Read);
         let operation = Operation {
             slots: slots.clone(),
             urgent: op.urgent,
             pieces: op.pieces,
             at: op.slot,
-            tried: 0,
+            tried: wrong.unwrap_or(0),
+            wrong,
             part: Vec::new(),
             left: 0,
             wrote: 0,
             failure: None,
         };
-        self.forget_last(op.id);
         self.operations.put(op.id, operation);
         match op.kind {
             OpKind::Read => self.read_next(ring, op.id, ended),
@@ -444,14 +487,20 @@ impl Store for Mirror {
         ended: &mut Vec<Ended>,
     ) {
         let came = &mut self.came[id as usize];
-        if !good {
-            for (index, part) in came.parts.drain(..) {
-                self.copies.0[index].suspect.insert(part);
+        if good {
+            came.wrong = None;
+            if let Some(saved) = came.saved.take() {
+                self.saved_bytes -= saved.bytes().len();
+                self.repair(ring, &slots, saved);
+                self.settle(ring, ended);
             }
-        } else if let Some(bytes) = came.saved.take() {
-            self.saved_bytes -= bytes.len();
-            self.repair(ring, &slots, &bytes);
-            self.settle(ring, ended);
+            return;
+        }
+        let (_, copies) = came.wrong.get_or_insert((slots.clone(), 0));
+        // Of several copies that gave parts nobody knows which was wrong: one gives all of it next.
+        if let [(index, _)] = came.parts[..] {
+            *copies |= 1 << index;
+            self.copies.0[index].suspect.insert(slots);
         }
     }
 
