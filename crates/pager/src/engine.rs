@@ -583,8 +583,10 @@ impl Engine {
         }
     }
 
-    /// Whether the counts are those of what there is. In tests of the model each block is looked at,
-    /// too.
+    /// The counts are those of what there is. In tests of the model each block is looked at, too.
+    ///
+    /// # Panics
+    /// They are not.
     fn assert_books_agree(&self) {
         let on_their_way = [self.leaving, self.reading, self.writing];
         assert_eq!(self.io.transfers.count(), on_their_way, "blocks on their way are miscounted");

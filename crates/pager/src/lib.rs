@@ -259,6 +259,15 @@ impl Pager {
         trace.wait_end()
     }
 
+    /// The process is about to end and touches no paged memory any more: its store gives back what
+    /// lies elsewhere, as in another machine's memory. A process that is killed does not come to it.
+    ///
+    /// # Errors
+    /// None.
+    pub fn close_stores(&self) -> Result<(), Error> {
+        self.mailbox.ask(Request::CloseStores)
+    }
+
     /// How often the pager has waited for the trace to be written; 0 without one.
     pub fn trace_stalls(&self) -> u64 {
         self.trace.as_ref().map_or(0, |trace| trace.stalls())

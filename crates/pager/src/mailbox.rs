@@ -85,6 +85,7 @@ pub(crate) enum Request {
         region: usize,
     },
     FinishTrace,
+    CloseStores,
     /// A fork is near: nothing that is there leaves the program until the next
     /// [`Park`](Request::Park) is over.
     Hold,

@@ -76,6 +76,10 @@ impl Engine {
                 }
                 Ok(())
             }
+            Request::CloseStores => {
+                self.io.close_stores();
+                Ok(())
+            }
             Request::Hold => {
                 self.holds += 1;
                 Ok(())

@@ -1,12 +1,12 @@
 //! The same bytes in several stores (RAID-1): one may fail, or give wrong bytes.
 //!
 //! A write goes to all copies, and ends when each has ended. A read goes to the copy that is likely
-//! to answer first. If it fails, or its bytes are judged wrong, another copy is read, and once those
-//! bytes are judged right they are written back.
+//! to answer first. If it fails, or its bytes are judged wrong, another copy is read, and once
+//! those bytes are judged right they are written back.
 //!
-//! What a copy is known not to have is noted for each slot: a slot is *stale* in a copy that a write
-//! did not reach, and not read there until it has been written; it is *suspect* in a copy that gave
-//! an error or wrong bytes, and read there only if no other copy has it.
+//! What a copy is known not to have is noted for each slot. A slot is *stale* in a copy that a
+//! write did not reach, and is not read there until it has been written. It is *suspect* in a copy
+//! that gave an error or wrong bytes, and is read there only if no other copy has it.
 
 use crate::copies::{Copies, Side};
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
@@ -214,8 +214,8 @@ impl Mirror {
         let what = (OpKind::Read, slots.start, operation.urgent);
         self.copies.0[index].reading += 1;
         let read = Inner::Read { id, slots, since_ns: now_ns() };
-        // SAFETY: the caller's array, or the operation's part of it, stays until this read ends, and
-        // the memory is the caller's promise.
+        // SAFETY: the caller's array, or the operation's part of it, stays until this read ends,
+        // and the memory is the caller's promise.
         unsafe { self.begin_in(index, ring, read, what, pieces) };
     }
 
@@ -256,7 +256,8 @@ impl Mirror {
             let mut saved = Saved::with_room_for(bytes);
             // SAFETY: the caller keeps its array until the end of the operation.
             for piece in unsafe { &*operation.pieces } {
-                // SAFETY: the read has ended, and until the caller hears of it nobody uses its memory.
+                // SAFETY: the read has ended, and until the caller hears of it nobody uses its
+                // memory.
                 saved.push(unsafe { memory::bytes(piece.at(), piece.len()) });
             }
             self.saved_bytes += bytes;
@@ -265,8 +266,8 @@ impl Mirror {
         ended.push(Ended::well(id));
     }
 
-    /// Forgets what was noted of the last read of this number, but for the copies that were wrong, if
-    /// these slots are read once more: that is what is returned.
+    /// Forgets what was noted of the last read of this number. If these slots are read once more,
+    /// the copies that were wrong are not forgotten, and returned.
     fn forget_last(&mut self, id: u32, slots: &Range<u32>) -> Option<u64> {
         let index = id as usize;
         if index >= self.came.len() {

@@ -1,0 +1,186 @@
+//! What the pager does with a store: it is opened, told of slots that hold nothing any more, and
+//! tried again while its failures may pass.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use terapage_pager::{Options, Pager};
+use terapage_store::{Ended, Error, Failure, Mirror, Op, Ram, Store, StoreRing, Why};
+use terapage_sys::memory;
+use terapage_sys::ring::Done;
+
+const BLOCK: usize = 4096;
+const BLOCKS: usize = 64;
+
+/// Whether this machine lets the process have a userfaultfd.
+fn can_page() -> bool {
+    use terapage_sys::userfaultfd::{Kind, Userfaultfd};
+    match Userfaultfd::open(Kind::Waiting) {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("SKIPPED: {error}");
+            false
+        }
+    }
+}
+
+/// What happens to a store, and what it is to do.
+#[derive(Default)]
+struct Watch {
+    opened: AtomicU32,
+    forgotten: Mutex<Vec<u32>>,
+    /// Operations that are to fail first, for a time.
+    failures: AtomicU32,
+    fails: AtomicBool,
+}
+
+struct Watched {
+    inner: Ram,
+    watch: Arc<Watch>,
+}
+
+impl Store for Watched {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn slots(&self) -> u32 {
+        self.inner.slots()
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        self.inner.grow()
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let watch = &self.watch;
+        let fails = watch.failures.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+        if fails || watch.fails.load(SeqCst) {
+            let why = Why::Text("the server does not answer".to_owned());
+            return ended.push(Ended::badly(op.id, Failure::passing(why)));
+        }
+        // SAFETY: the caller's promise is the one that the inner store asks for.
+        unsafe { self.inner.begin(ring, op, ended) }
+    }
+
+    fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        self.inner.event(ring, done, ended);
+    }
+
+    fn forget(&mut self, slots: std::ops::Range<u32>) {
+        self.watch.forgotten.lock().unwrap().extend(slots);
+    }
+
+    fn open(&mut self, _: &mut StoreRing<'_>, _: &mut Vec<Ended>) {
+        self.watch.opened.fetch_add(1, SeqCst);
+    }
+}
+
+fn watched(watch: &Arc<Watch>) -> Watched {
+    Watched { inner: Ram::new(BLOCK, 64 << 20), watch: watch.clone() }
+}
+
+/// A pager of a few frames, and words for eight times as many.
+fn paged(patience_ms: u64, make: Box<terapage_pager::MakeStore>) -> (Pager, &'static mut [u64]) {
+    let options = Options { block: BLOCK, frames: 8, patience_ms, ..Options::default() };
+    let pager = Pager::start(options, make).unwrap();
+    let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
+    pager.add(base, BLOCKS * BLOCK, 0).unwrap();
+    // SAFETY: mapped just now for good, and this test's own.
+    (pager, unsafe { std::slice::from_raw_parts_mut(base as *mut u64, BLOCKS * BLOCK / 8) })
+}
+
+fn fill(words: &mut [u64], salt: u64) {
+    words.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64 ^ salt);
+}
+
+fn holds(words: &[u64], salt: u64) -> bool {
+    words.iter().enumerate().all(|(at, &word)| word == at as u64 ^ salt)
+}
+
+#[test]
+fn a_store_is_opened_and_told_of_slots_that_hold_nothing() {
+    if !can_page() {
+        return;
+    }
+    let watch = Arc::new(Watch::default());
+    let theirs = watch.clone();
+    let (pager, words) = paged(1000, Box::new(move || Ok(Box::new(watched(&theirs)))));
+    assert_eq!(watch.opened.load(SeqCst), 1);
+    fill(words, 1 << 40);
+    assert!(holds(words, 1 << 40) && watch.forgotten.lock().unwrap().is_empty());
+    let at = words.as_ptr() as usize;
+    pager.discard(at, BLOCKS * BLOCK).unwrap();
+    let mut forgotten = watch.forgotten.lock().unwrap().clone();
+    forgotten.sort_unstable();
+    forgotten.dedup();
+    assert!(forgotten.len() >= BLOCKS - 8, "{forgotten:?}");
+    assert!(words.iter().all(|&word| word == 0));
+}
+
+#[test]
+fn failures_that_pass_are_waited_for() {
+    if !can_page() {
+        return;
+    }
+    let watch = Arc::new(Watch::default());
+    let theirs = watch.clone();
+    let (_pager, words) = paged(60_000, Box::new(move || Ok(Box::new(watched(&theirs)))));
+    fill(words, 7 << 40);
+    // More than are tried at once, and each operation in turn.
+    for _ in 0..3 {
+        watch.failures.store(6, SeqCst);
+        assert!(holds(words, 7 << 40));
+    }
+    watch.failures.store(6, SeqCst);
+    fill(words, 8 << 40);
+    assert!(holds(words, 8 << 40));
+    assert_eq!(watch.failures.load(SeqCst), 0);
+}
+
+#[test]
+fn failures_that_do_not_pass_stop_the_program() {
+    if !can_page() {
+        return;
+    }
+    // SAFETY: the child goes on in this thread alone and ends by _exit, or a signal.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let watch = Arc::new(Watch::default());
+        let theirs = watch.clone();
+        let (_pager, words) = paged(50, Box::new(move || Ok(Box::new(watched(&theirs)))));
+        fill(words, 7);
+        watch.fails.store(true, SeqCst);
+        let good = holds(words, 7);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(if good { 0 } else { 9 }) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child that was begun above.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT, "status {status:#x}");
+}
+
+#[test]
+fn a_copy_that_does_not_answer_holds_nothing_up() {
+    if !can_page() {
+        return;
+    }
+    let watch = Arc::new(Watch::default());
+    let theirs = watch.clone();
+    let (pager, words) = paged(
+        60_000,
+        Box::new(move || {
+            let copies: [Box<dyn Store>; 2] =
+                [Box::new(watched(&theirs)), Box::new(Ram::new(BLOCK, 64 << 20))];
+            Ok(Box::new(Mirror::new(copies.into(), BLOCK)?))
+        }),
+    );
+    fill(words, 7 << 40);
+    watch.fails.store(true, SeqCst);
+    assert!(holds(words, 7 << 40));
+    fill(words, 8 << 40);
+    assert!(holds(words, 8 << 40));
+    watch.fails.store(false, SeqCst);
+    assert!(holds(words, 8 << 40));
+    drop(pager);
+}
