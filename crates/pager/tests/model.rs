@@ -129,7 +129,7 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
 }
 
 /// One failure in a hundred: an operation is tried four times, so the store as a whole holds.
-const FAULTS: Faults = Faults { errors: 10_000, short: 10_000, flips: 10_000 };
+const FAULTS: Faults = Faults { errors: 10_000, short: 10_000, flips: 10_000, copy: 0 };
 
 fn run(
     options: Options,
