@@ -260,7 +260,8 @@ impl Pager {
     }
 
     /// The process is about to end and touches no paged memory any more: its store gives back what
-    /// lies elsewhere, as in another machine's memory. A process that is killed does not come to it.
+    /// lies elsewhere, as in another machine's memory. A process that is killed does not come to
+    /// it.
     ///
     /// # Errors
     /// None.
