@@ -26,7 +26,7 @@ pub use faulty::{Faults, Faulty};
 pub use file::FileStore;
 pub use member::takes_direct_io;
 pub use mirror::Mirror;
-pub use open::{Elsewhere, Shelf, Terms};
+pub use open::{Elsewhere, OpenUrl, Shelf, Terms};
 pub use ram::Ram;
 pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 pub use striped::{Placement, Striped};

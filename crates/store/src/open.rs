@@ -14,13 +14,16 @@ pub struct Terms {
     pub limit: Option<u64>,
 }
 
+/// Opens a store by its URL.
+pub type OpenUrl = fn(&str, Terms) -> Result<Box<dyn Store>, Error>;
+
 /// What knows stores that lie elsewhere, by their URLs.
 #[derive(Clone, Copy)]
 pub struct Elsewhere {
     /// Why the store cannot be, in one line that begins with its name.
     pub check: fn(&str) -> Result<(), String>,
     /// Opens it.
-    pub open: fn(&str, Terms) -> Result<Box<dyn Store>, Error>,
+    pub open: OpenUrl,
 }
 
 /// All kinds of stores that there are.

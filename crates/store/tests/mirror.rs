@@ -324,8 +324,11 @@ fn a_write_waits_until_its_slot_has_been_written_back() {
     assert_eq!(rig.mirror.condition(), None);
 }
 
-/// Random work on three slots in four, with copies that fail and come late, against what was
-/// written last. `may_fail`: how often no copy has it.
+/// An operation under way: its slots, what they hold, and how often it was read wrong.
+type UnderWay = (OpKind, Range<u32>, Vec<Option<u64>>, u32);
+
+/// Random work with copies that fail and come late, against what was written last. `may_fail`:
+/// perhaps no copy has it.
 fn against_a_model(seed: u64, faults: [Faults; 2], may_fail: bool) -> Option<()> {
     let copies = faults.into_iter().enumerate().map(|(index, faults)| {
         let seed = seed * 2 + index as u64;
@@ -340,7 +343,7 @@ fn against_a_model(seed: u64, faults: [Faults; 2], may_fail: bool) -> Option<()>
     };
     // What was written last to each slot, and the operations under way.
     let mut truth: HashMap<u32, u64> = HashMap::new();
-    let mut under_way: HashMap<u32, (OpKind, Range<u32>, Vec<Option<u64>>, u32)> = HashMap::new();
+    let mut under_way: HashMap<u32, UnderWay> = HashMap::new();
     let mut number = 0;
     for _ in 0..400 {
         let free = (0..DEPTH).find(|id| !under_way.contains_key(id));

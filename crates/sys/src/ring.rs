@@ -153,6 +153,7 @@ pub struct Ring {
     fd: Fd,
     unsubmitted: u32,
     /// Times of timeouts that the kernel has not been told of.
+    #[allow(clippy::vec_box, reason = "the kernel has their addresses")]
     times: Vec<Box<types::Timespec>>,
 }
 
