@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::distances::Distances;
 use crate::knee::knee;
 use crate::policies::in_parallel;
-use crate::recording::{self, Recording};
+use crate::recording::{self, Recording, Uses};
 use crate::replay::{Forecast, Setup, Timing, compute_us, replay};
 use serde::Serialize;
 
@@ -31,8 +31,11 @@ pub fn far_memory() -> Device {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A block size that the recording does not allow.
-    #[error("--block: {0}")]
-    Block(#[from] recording::Error),
+    #[error("--block: {cause}")]
+    Block {
+        /// Why.
+        cause: recording::Error,
+    },
     /// No budget was named.
     #[error("--budget: no budget is named (write 40% or 1.5G)")]
     NoBudget,
@@ -85,8 +88,10 @@ pub struct Prediction {
 /// Advice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// The program's data, bytes.
+    /// The most data that the program had in use at once, bytes.
     pub footprint_bytes: u64,
+    /// What it ever touched, bytes: memory that was freed and used again counts again.
+    pub touched_bytes: u64,
     /// Memory below which page-ins grow steeply, bytes, if there is such a place.
     pub knee_bytes: Option<u64>,
     /// With the usual block and policy, for each budget.
@@ -113,9 +118,13 @@ impl Question<'_> {
     pub fn answer(&self, progress: impl Fn() + Sync) -> Result<Advice, Error> {
         let recording = self.recording;
         for block in &self.blocks {
-            recording.shift(*block)?;
+            recording.shift(*block).map_err(|cause| Error::Block { cause })?;
         }
-        let (footprint_bytes, knee_bytes) = self.footprint();
+        let uses = recording.uses(0);
+        let knee_bytes = self.knee(&uses);
+        let bytes = |blocks: usize| blocks as u64 * recording.block_bytes;
+        let (footprint_bytes, touched_bytes) = (bytes(uses.live_blocks), bytes(uses.touched_blocks));
+        drop(uses);
         let compute = compute_us(recording, self.native_s * 1e6);
         let predict = |jobs: Vec<(u64, u64, String, &Device)>| {
             in_parallel(jobs.len(), |at| {
@@ -142,7 +151,7 @@ impl Question<'_> {
             }
         }
         let far = self.predict(&compute, budget, block, &usual.1, &far_memory());
-        Ok(Advice { footprint_bytes, knee_bytes, budgets, choice, blocks, policies, far })
+        Ok(Advice { footprint_bytes, touched_bytes, knee_bytes, budgets, choice, blocks, policies, far })
     }
 
     /// The least budget that is accepted with any block, and the block that is clearly best there;
@@ -164,16 +173,14 @@ impl Question<'_> {
         self.budgets.len() * self.blocks.len() + self.policies.len()
     }
 
-    fn footprint(&self) -> (u64, Option<u64>) {
-        let references = self.recording.references(0);
-        let blocks = references.iter().max().map_or(0, |block| *block as usize + 1);
-        let lru = Distances::exact(&references);
+    /// Memory below which page-ins grow steeply, bytes.
+    fn knee(&self, uses: &Uses) -> Option<u64> {
+        let lru = Distances::exact(&uses.list);
         let curve: Vec<(f64, f64)> = (1..=POINTS)
-            .map(|part| (blocks * part / POINTS).max(1))
+            .map(|part| (uses.live_blocks * part / POINTS).max(1))
             .map(|frames| (frames as f64, lru.page_ins(frames)))
             .collect();
-        let bytes = |blocks: f64| blocks as u64 * self.recording.block_bytes;
-        (bytes(blocks as f64), knee(&curve).map(|at| bytes(curve[at].0)))
+        knee(&curve).map(|at| curve[at].0 as u64 * self.recording.block_bytes)
     }
 
     fn predict(&self, compute: &[f32], budget: u64, block: u64, policy: &str, device: &Device) -> Prediction {

@@ -4,6 +4,14 @@
 //! Systems Journal, 1970 (stack distances); Bennett, Kruskal, "LRU Stack Processing", IBM J. Res.
 //! Dev., 1975 (a tree of counts); Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC Construction
 //! with SHARDS", FAST 2015 (sampling).
+//!
+//! A block that is freed leaves a hole in the stack: every LRU memory that held it has a frame free
+//! there. The next block that comes to the top from below takes the frame, so nothing below the
+//! hole moves down; and where that block was found is a hole then, since the memories that held it
+//! had their free frame to begin with.
+
+use std::collections::BTreeSet;
+use terapage_policy::belady::Use;
 
 /// How many references found their block at each depth.
 #[derive(Clone, Debug)]
@@ -11,7 +19,7 @@ pub struct Distances {
     /// Index: distinct blocks referenced since the block's last reference, itself included, less
     /// one; in blocks of the sample.
     depths: Vec<u64>,
-    /// References to blocks never referenced before.
+    /// References to blocks never referenced before, or not since they were freed.
     first: u64,
     /// References that were looked at.
     looked_at: u64,
@@ -21,21 +29,25 @@ pub struct Distances {
 
 impl Distances {
     /// Exact distances, in O(n log n) time.
-    pub fn exact(references: &[u32]) -> Distances {
-        Distances::of(references.iter().copied(), 1.0)
+    pub fn exact(uses: impl IntoIterator<Item: Into<Use>>) -> Distances {
+        Distances::of(uses.into_iter().map(Into::into), 1.0)
     }
 
     /// Distances of a share `rate` of the blocks, chosen by a hash: much less work for long traces.
     /// For n blocks in the sample the share of page-ins is off by about 1 / sqrt(n) at worst.
-    pub fn sampled(references: &[u32], rate: f64, seed: u64) -> Distances {
-        let chosen = references.iter().copied().filter(|&block| is_sampled(block, rate, seed));
-        Distances::of(chosen, rate)
+    pub fn sampled(uses: impl IntoIterator<Item: Into<Use>>, rate: f64, seed: u64) -> Distances {
+        let uses = uses.into_iter().map(Into::into);
+        Distances::of(uses.filter(|one: &Use| is_sampled(one.block(), rate, seed)), rate)
     }
 
-    fn of(references: impl Iterator<Item = u32>, rate: f64) -> Distances {
+    fn of(uses: impl Iterator<Item = Use>, rate: f64) -> Distances {
         let mut stack = Stack::default();
         let mut distances = Distances { depths: Vec::new(), first: 0, looked_at: 0, rate };
-        for block in references {
+        for one in uses {
+            let Use::Touch(block) = one else {
+                stack.free(one.block());
+                continue;
+            };
             distances.looked_at += 1;
             match stack.reference(block) {
                 None => distances.first += 1,
@@ -60,7 +72,7 @@ impl Distances {
         (self.looked_at - self.first - found) as f64 / self.rate
     }
 
-    /// Blocks referenced, as far as the sample tells.
+    /// First touches, as far as the sample tells; a block that was freed has one more.
     pub fn blocks(&self) -> f64 {
         self.first as f64 / self.rate
     }
@@ -74,27 +86,34 @@ pub fn is_sampled(block: u32, rate: f64, seed: u64) -> bool {
     (((z ^ (z >> 31)) >> 11) as f64) < rate * (1u64 << 53) as f64
 }
 
-/// The LRU stack as a tree of counts over times: one mark for the last reference of each block.
+/// The LRU stack as a tree of counts over times: one mark for the last reference of each block, and
+/// for each hole.
 #[derive(Default)]
 struct Stack {
-    /// By block: the time of its last reference, plus one.
+    /// By block: the time of its last reference, plus one; 0 where it has none.
     last: Vec<u32>,
     /// A Fenwick tree over times.
     tree: Vec<u32>,
     /// By time: the block whose last reference it is; needed when times are packed anew.
     block_at: Vec<u32>,
+    /// Times whose block was freed.
+    holes: BTreeSet<usize>,
     now: usize,
-    blocks: usize,
+    /// Marks: blocks and holes.
+    marks: usize,
 }
 
 /// No block.
 const NONE: u32 = u32::MAX;
+/// A block that was freed.
+const HOLE: u32 = u32::MAX - 1;
 
 /// Times that there are at least.
 const TIMES_MIN: usize = 1 << 10;
 
 impl Stack {
-    /// How many other blocks were referenced since this one; `None` where it never was.
+    /// How many other blocks were referenced since this one, and frames lie free above it; `None`
+    /// where it never was.
     fn reference(&mut self, block: u32) -> Option<usize> {
         if self.now == self.block_at.len() {
             self.pack();
@@ -104,21 +123,40 @@ impl Stack {
             self.last.resize((index + 1).next_power_of_two(), 0);
         }
         let before = self.last[index] as usize;
-        let depth = (before > 0).then(|| self.blocks - self.count(before));
-        if before > 0 {
-            self.add(before - 1, u32::MAX);
-            self.block_at[before - 1] = NONE;
-        } else {
-            self.blocks += 1;
+        let depth = (before > 0).then(|| self.marks - self.count(before));
+        if let Some(hole) = self.holes.last().copied().filter(|hole| *hole + 1 > before) {
+            self.holes.remove(&hole);
+            self.unmark(hole);
+            if before > 0 {
+                self.holes.insert(before - 1);
+                self.block_at[before - 1] = HOLE;
+            }
+        } else if before > 0 {
+            self.unmark(before - 1);
         }
         self.add(self.now, 1);
+        self.marks += 1;
         self.block_at[self.now] = block;
         self.now += 1;
         self.last[index] = self.now as u32;
         depth
     }
 
-    /// Blocks whose last reference is among the first `times`.
+    /// The block is no more.
+    fn free(&mut self, block: u32) {
+        let Some(last) = self.last.get_mut(block as usize).filter(|last| **last > 0) else { return };
+        let time = std::mem::take(last) as usize - 1;
+        self.block_at[time] = HOLE;
+        self.holes.insert(time);
+    }
+
+    fn unmark(&mut self, time: usize) {
+        self.add(time, u32::MAX);
+        self.block_at[time] = NONE;
+        self.marks -= 1;
+    }
+
+    /// Marks among the first `times`.
     fn count(&self, times: usize) -> usize {
         let (mut at, mut sum) = (times, 0);
         while at > 0 {
@@ -143,8 +181,14 @@ impl Stack {
         self.tree = vec![0; room + 1];
         self.now = kept.len();
         self.block_at = kept;
+        self.holes.clear();
         for time in 0..self.now {
-            self.last[self.block_at[time] as usize] = time as u32 + 1;
+            match self.block_at[time] {
+                HOLE => {
+                    self.holes.insert(time);
+                }
+                block => self.last[block as usize] = time as u32 + 1,
+            }
             self.add(time, 1);
         }
         self.block_at.resize(room, NONE);

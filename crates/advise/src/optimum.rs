@@ -1,12 +1,14 @@
 //! Belady's optimum at many budgets: the same answers as [`terapage_policy::belady::belady`], with
 //! the next uses found once for all budgets.
 
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
+use terapage_policy::belady::Use;
 
-/// A reference string with the next use of each reference.
+/// What a program does to its blocks, with the next use of each touch.
 pub struct Optimum {
-    references: Vec<u32>,
-    /// By reference: when its block is used next; after the end, if never.
+    /// Blocks numbered from 0 in the order of their first use: arrays by number are made here.
+    uses: Vec<Use>,
+    /// By use: when its block is touched next; after the end, if never or not before it is freed.
     next: Vec<u32>,
     blocks: usize,
 }
@@ -15,27 +17,29 @@ const NEVER: u32 = u32::MAX;
 
 impl Optimum {
     /// Finds the next uses.
-    pub fn new(references: Vec<u32>) -> Optimum {
-        let blocks = references.iter().map(|&block| block as usize + 1).max().unwrap_or(0);
+    pub fn new(uses: impl IntoIterator<Item: Into<Use>>) -> Optimum {
+        let mut numbers: HashMap<u32, u32> = HashMap::new();
+        let mut number = |block: u32| {
+            let next = numbers.len() as u32;
+            *numbers.entry(block).or_insert(next)
+        };
+        let numbered = uses.into_iter().map(|one| match one.into() {
+            Use::Touch(block) => Use::Touch(number(block)),
+            Use::Free(block) => Use::Free(number(block)),
+        });
+        let uses: Vec<Use> = numbered.collect();
+        let blocks = numbers.len();
         let mut upcoming = vec![NEVER; blocks];
-        let mut next = vec![NEVER; references.len()];
-        let mut seen = 0;
-        for (now, &block) in references.iter().enumerate().rev() {
-            let upcoming = &mut upcoming[block as usize];
-            seen += usize::from(*upcoming == NEVER);
-            next[now] = std::mem::replace(upcoming, now as u32);
+        let mut next = vec![NEVER; uses.len()];
+        for (now, one) in uses.iter().enumerate().rev() {
+            match *one {
+                Use::Touch(block) => {
+                    next[now] = std::mem::replace(&mut upcoming[block as usize], now as u32);
+                }
+                Use::Free(block) => upcoming[block as usize] = NEVER,
+            }
         }
-        Optimum { references, next, blocks: seen }
-    }
-
-    /// The references.
-    pub fn references(&self) -> &[u32] {
-        &self.references
-    }
-
-    /// Blocks referenced: the footprint.
-    pub fn blocks(&self) -> usize {
-        self.blocks
+        Optimum { uses, next, blocks }
     }
 
     /// The fewest page-ins with `frames` frames, first touches left out.
@@ -44,17 +48,21 @@ impl Optimum {
     /// If `frames` is 0.
     pub fn page_ins(&self, frames: usize) -> u64 {
         assert!(frames > 0, "a reference needs a frame");
-        let numbers = self.references.iter().map(|&block| block as usize + 1).max().unwrap_or(0);
-        // By block: its next use while it is in, 0 while it is out (nothing's next use is reference
-        // 0).
-        let mut due = vec![0u32; numbers];
-        let mut seen = vec![false; numbers];
+        // By block: its next use while it is in, 0 while it is out (nothing's next use is use 0).
+        let mut due = vec![0u32; self.blocks];
+        let mut seen = vec![false; self.blocks];
         // Next uses of blocks that are in. Entries of blocks used since are dropped when they
         // surface.
         let mut furthest: BinaryHeap<(u32, u32)> = BinaryHeap::new();
         let (mut inside, mut page_ins) = (0, 0);
-        for (&block, &next) in self.references.iter().zip(&self.next) {
+        for (one, &next) in self.uses.iter().zip(&self.next) {
+            let (Use::Touch(block) | Use::Free(block)) = *one;
             let at = block as usize;
+            if *one == Use::Free(block) {
+                inside -= usize::from(std::mem::take(&mut due[at]) != 0);
+                seen[at] = false;
+                continue;
+            }
             if due[at] == 0 {
                 page_ins += u64::from(std::mem::replace(&mut seen[at], true));
                 if inside == frames {

@@ -2,11 +2,12 @@
 
 use crate::distances::{Distances, is_sampled};
 use crate::optimum::Optimum;
+use crate::recording::Uses;
 use serde::Serialize;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, mpsc};
-use terapage_policy::belady::{Cost, simulate_soft};
+use terapage_policy::belady::{Cost, Use, simulate_soft};
 use terapage_policy::replacement;
 use terapage_policy::soft::{PER_MILLE, SoftFrames};
 
@@ -74,8 +75,10 @@ pub struct Outcome {
 pub struct Compared {
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// Distinct blocks: the footprint.
+    /// The footprint: the most blocks that were in use at once.
     pub footprint: f64,
+    /// Blocks that ever came into use, those freed and touched again counted again.
+    pub touched: f64,
     /// References.
     pub references: u64,
     /// One for each budget.
@@ -91,7 +94,7 @@ impl Comparison {
     /// A policy that is unknown.
     pub fn run(
         &self,
-        references: &[u32],
+        uses: &Uses,
         window: usize,
         progress: impl Fn(usize, usize) + Sync,
     ) -> Result<Compared, Error> {
@@ -101,28 +104,31 @@ impl Comparison {
                 return Err(Error::Policy { name: name.clone(), known });
             }
         }
-        let sample: Vec<u32> = if self.rate >= 1.0 {
-            references.to_vec()
+        let chosen = |one: &Use| is_sampled(one.block(), self.rate, self.seed);
+        let sampled: Vec<Use>;
+        let (sample, lru) = if self.rate >= 1.0 {
+            (&uses.list, Distances::exact(&uses.list))
         } else {
-            references.iter().copied().filter(|&block| is_sampled(block, self.rate, self.seed)).collect()
+            sampled = uses.list.iter().copied().filter(chosen).collect();
+            (&sampled, Distances::sampled(&uses.list, self.rate, self.seed))
         };
-        let lru = match self.rate {
-            rate if rate >= 1.0 => Distances::exact(&sample),
-            rate => Distances::sampled(references, rate, self.seed),
-        };
-        let optimum = Optimum::new(sample);
-        let rows = self.rows(&optimum, &lru, window, progress);
-        let footprint = optimum.blocks() as f64 / self.rate;
-        Ok(Compared { block_bytes: self.block_bytes, footprint, references: references.len() as u64, rows })
+        Ok(Compared {
+            block_bytes: self.block_bytes,
+            footprint: uses.live_blocks as f64,
+            touched: uses.touched_blocks as f64,
+            references: uses.references as u64,
+            rows: self.rows(sample, &lru, window, progress),
+        })
     }
 
     fn rows(
         &self,
-        optimum: &Optimum,
+        sample: &[Use],
         lru: &Distances,
         window: usize,
         progress: impl Fn(usize, usize) + Sync,
     ) -> Vec<Row> {
+        let optimum = Optimum::new(sample);
         let scaled = |frames: usize| ((frames as f64 * self.rate).round() as usize).max(1);
         let mut rows: Vec<Row> = self.frames.iter().map(|&frames| self.row(frames, lru)).collect();
         // For each budget: the optimum, its other bound, and the policies.
@@ -137,7 +143,7 @@ impl Comparison {
                 1 => Cost { page_ins: optimum.page_ins(scaled(row.frames - window)), ..Cost::default() },
                 at => self.simulate(
                     &self.policies[at - 2],
-                    optimum.references(),
+                    sample,
                     frames,
                     SoftFrames::between(scaled(row.soft_frames.0), scaled(row.soft_frames.1)),
                 ),
@@ -177,9 +183,9 @@ impl Comparison {
         }
     }
 
-    fn simulate(&self, policy: &str, references: &[u32], frames: usize, soft: SoftFrames) -> Cost {
+    fn simulate(&self, policy: &str, uses: &[Use], frames: usize, soft: SoftFrames) -> Cost {
         let mut policy = replacement::by_name(policy, frames).expect("names were checked");
-        simulate_soft(&mut *policy, references, frames, soft)
+        simulate_soft(&mut *policy, uses, frames, soft)
     }
 }
 

@@ -3,9 +3,9 @@
 
 mod blocks;
 
-pub use blocks::Merger;
+pub use blocks::{Merger, Uses};
 
-use blocks::{Groups, NONE, Names};
+use blocks::{Groups, NONE, Tracker};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -198,29 +198,27 @@ impl Recording {
         Merger::new(self, shift)
     }
 
-    /// The blocks in the order in which they were referenced, numbered from 0 in the order of their
-    /// first reference, for blocks of `1 << shift` recorded ones.
+    /// What the program did to blocks of `1 << shift` recorded ones, by their numbers (see
+    /// [`merger`](Recording::merger)): neighbours in number are neighbours in memory, as policies
+    /// want to know.
     ///
-    /// As in [`terapage_trace::references`], what begins again with a first touch costs no page-in,
-    /// and so goes on under a new number. A block of several does so only when all of them have
-    /// been discarded.
-    pub fn references(&self, shift: u32) -> Vec<u32> {
-        let merger = self.merger(shift);
-        let mut names = Names::new(merger.count(), self.blocks(), shift > 0);
-        let mut references = Vec::with_capacity(self.steps.len());
+    /// What begins again with a first touch was free before it: it costs no page-in. A block of
+    /// several is freed only when all of them have been discarded.
+    pub fn uses(&self, shift: u32) -> Uses {
+        let blocks = self.blocks();
+        let mut tracker = Tracker::new(self.merger(shift), blocks);
         for step in &self.steps {
-            let coarse = merger.of(step.block) as usize;
             match step.what {
-                What::Touch => references.push(names.touch(coarse, step.block)),
-                What::First | What::Ahead | What::Present => references.push(names.begin(coarse, step.block)),
+                What::Touch => tracker.touch(step.block, false),
+                What::First | What::Ahead | What::Present => tracker.touch(step.block, true),
                 What::Discard(count) => {
-                    for block in step.block..step.block.saturating_add(count).min(self.blocks()) {
-                        names.discard(merger.of(block) as usize, block);
+                    for block in step.block..step.block.saturating_add(count).min(blocks) {
+                        tracker.discard(block);
                     }
                 }
             }
         }
-        references
+        tracker.end()
     }
 
     /// One more than the largest number of a block.

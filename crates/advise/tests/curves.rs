@@ -4,9 +4,10 @@
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::collections::HashSet;
 use terapage_advise::distances::Distances;
 use terapage_advise::optimum::Optimum;
-use terapage_policy::belady::{belady, simulate};
+use terapage_policy::belady::{Use, belady, simulate};
 use terapage_policy::replacement::Lru;
 
 /// Page-ins of LRU with a list, at each number of frames from 1.
@@ -23,7 +24,74 @@ fn naive(references: &[u32], frames_max: usize) -> Vec<u64> {
     page_ins
 }
 
+/// Touches of 40 blocks, and now and then one of them is freed.
+fn uses() -> impl Strategy<Value = Vec<Use>> {
+    let one = prop_oneof![4 => (0u32..40).prop_map(Use::Touch), 1 => (0u32..40).prop_map(Use::Free)];
+    proptest::collection::vec(one, 0..2500)
+}
+
+/// Page-ins of one LRU memory of `frames` frames, in which frees leave frames free.
+fn lru_with_frees(uses: &[Use], frames: usize) -> u64 {
+    let (mut inside, mut seen, mut page_ins): (Vec<u32>, HashSet<u32>, u64) = Default::default();
+    for one in uses {
+        let block = one.block();
+        let at = inside.iter().position(|&other| other == block);
+        if let Some(at) = at {
+            inside.remove(at);
+        }
+        if matches!(one, Use::Free(_)) {
+            seen.remove(&block);
+            continue;
+        }
+        page_ins += u64::from(!seen.insert(block) && at.is_none());
+        inside.insert(0, block);
+        inside.truncate(frames);
+    }
+    page_ins
+}
+
+/// Page-ins of the memory that evicts what is touched last of all, found by looking ahead.
+fn optimum_with_frees(uses: &[Use], frames: usize) -> u64 {
+    let (mut inside, mut seen, mut page_ins): (HashSet<u32>, HashSet<u32>, u64) = Default::default();
+    for (now, one) in uses.iter().enumerate() {
+        let block = one.block();
+        if matches!(one, Use::Free(_)) {
+            inside.remove(&block);
+            seen.remove(&block);
+            continue;
+        }
+        if !inside.contains(&block) {
+            page_ins += u64::from(!seen.insert(block));
+            if inside.len() == frames {
+                let due = |block: &u32| {
+                    let later = uses[now..].iter().position(|later| later.block() == *block);
+                    later.filter(|later| uses[now + later] == Use::Touch(*block)).unwrap_or(usize::MAX)
+                };
+                let victim = *inside.iter().max_by_key(|&block| (due(block), *block)).unwrap();
+                inside.remove(&victim);
+            }
+            inside.insert(block);
+        }
+    }
+    page_ins
+}
+
 proptest! {
+    #[test]
+    fn distances_know_of_freed_blocks(uses in uses()) {
+        let distances = Distances::exact(&uses);
+        for frames in 1..=42 {
+            let expected = lru_with_frees(&uses, frames) as f64;
+            prop_assert_eq!(distances.page_ins(frames), expected, "{} frames", frames);
+        }
+    }
+
+    #[test]
+    fn the_optimum_knows_of_freed_blocks(uses in uses(), frames in 1usize..42) {
+        let uses = &uses[..uses.len().min(600)];
+        prop_assert_eq!(Optimum::new(uses).page_ins(frames), optimum_with_frees(uses, frames));
+    }
+
     #[test]
     fn distances_are_those_of_a_list(references in proptest::collection::vec(0u32..40, 0..3000)) {
         let distances = Distances::exact(&references);

@@ -1,13 +1,14 @@
 //! Recordings made by hand: references at several block sizes, what was not seen, traces that are
 //! broken, and the pager on paper.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use terapage_advise::policies::Comparison;
 use terapage_advise::recording::{After, What};
 use terapage_advise::replay::{Setup, Timing, compute_us, replay};
 use terapage_advise::{Costs, Device, Recording};
-use terapage_policy::belady::simulate_soft;
+use terapage_policy::belady::{Use, simulate_soft};
 use terapage_policy::replacement;
 use terapage_policy::soft::SoftFrames;
 use terapage_trace::{Event, Header, PageOut, Reader, Record, Writer, references};
@@ -49,6 +50,22 @@ fn open(events: &[Event]) -> Recording {
     Recording::open(trace(events).path()).unwrap()
 }
 
+/// References as the trace crate has them: what begins again goes on under a new name.
+fn renamed(uses: &[Use]) -> Vec<u32> {
+    let mut names = HashMap::new();
+    let mut next = 0..;
+    let mut references = Vec::new();
+    for one in uses {
+        match one {
+            Use::Touch(block) => {
+                references.push(*names.entry(*block).or_insert_with(|| next.next().unwrap()))
+            }
+            Use::Free(block) => drop(names.remove(block)),
+        }
+    }
+    references
+}
+
 #[test]
 fn references_are_those_of_the_trace_crate() {
     let events = [
@@ -60,28 +77,47 @@ fn references_are_those_of_the_trace_crate() {
         first(6),
         Event::Discard { block: 5, count: 2 },
         first(5),
+        first(6),
         Event::SoftFault { block: 6 },
         Event::Prefetched { block: 9 },
         out(9, PageOut::Clean),
         Event::PutBack { block: 9 },
     ];
     let file = trace(&events);
-    let ours = Recording::open(file.path()).unwrap().references(0);
+    let ours = Recording::open(file.path()).unwrap().uses(0);
     let theirs = references(Reader::open(file.path()).unwrap()).unwrap();
     // The same but for the names.
-    let renamed = |references: &[u32]| {
-        let mut names: Vec<u32> = Vec::new();
-        references
-            .iter()
-            .map(|block| {
-                names.iter().position(|other| other == block).unwrap_or_else(|| {
-                    names.push(*block);
-                    names.len() - 1
-                })
-            })
-            .collect::<Vec<_>>()
+    let theirs: Vec<Use> = theirs.into_iter().map(Use::Touch).collect();
+    assert_eq!(renamed(&ours.list), renamed(&theirs));
+}
+
+#[test]
+fn freed_memory_is_free() {
+    // 64 blocks stay; 32 others come and go twenty times, at places of their own.
+    let mut events: Vec<Event> = (0..64).map(first).collect();
+    for round in 0..20 {
+        let from = 64 + round * 32;
+        events.extend((from..from + 32).flat_map(|block| [first(block), out(block, PageOut::Dirty)]));
+        events.extend((0..64).flat_map(|block| [hard(block), out(block, PageOut::Clean)]));
+        events.push(Event::Discard { block: from, count: 32 });
+    }
+    let uses = open(&events).uses(0);
+    assert_eq!((uses.live_blocks, uses.touched_blocks), (96, 64 + 20 * 32));
+    let comparison = Comparison {
+        frames: vec![95, 96, 100],
+        policies: replacement::NAMES.iter().map(|name| (*name).to_owned()).collect(),
+        block_bytes: BLOCK,
+        soft_per_mille: None,
+        rate: 1.0,
+        seed: 0,
     };
-    assert_eq!(renamed(&ours), renamed(&theirs));
+    let compared = comparison.run(&uses, 0, |_, _| {}).unwrap();
+    assert_eq!((compared.footprint, compared.touched), (96.0, 704.0));
+    assert!(compared.rows[0].lru > 0.0);
+    for row in &compared.rows[1..] {
+        assert_eq!((row.lru, row.optimum), (0.0, 0.0), "{row:?}");
+        assert!(row.policies.iter().all(|outcome| outcome.page_ins == 0.0), "{row:?}");
+    }
 }
 
 #[test]
@@ -104,10 +140,10 @@ fn merged_blocks_begin_again_only_when_all_parts_are_gone() {
         Event::Discard { block: 0, count: 2 },
         first(1),
     ]);
-    assert_eq!(recording.references(0), [0, 1, 2, 3, 4]);
+    assert_eq!(renamed(&recording.uses(0).list), [0, 1, 2, 3, 4]);
     // Blocks 0 and 1 are one; a part of it stays through the first discard.
-    assert_eq!(recording.references(1), [0, 0, 1, 0, 2]);
-    assert_eq!(recording.references(3), [0, 0, 0, 0, 0]);
+    assert_eq!(renamed(&recording.uses(1).list), [0, 0, 1, 0, 2]);
+    assert_eq!(renamed(&recording.uses(3).list), [0, 0, 0, 0, 0]);
     assert_eq!(recording.shift(64 << 10).unwrap(), 2);
     for wrong in [8 << 10, 48 << 10, 4 << 20] {
         let error = recording.shift(wrong).err().unwrap().to_string();
@@ -141,7 +177,7 @@ fn merged_blocks_are_aligned_by_address() {
     }
     writer.finish().unwrap();
     let recording = Recording::open(file.path()).unwrap();
-    assert_eq!(recording.references(2), [0, 0, 1, 2, 3]);
+    assert_eq!(renamed(&recording.uses(2).list), [0, 0, 1, 2, 3]);
     let merger = recording.merger(2);
     assert_eq!(merger.within(3, 8), 2..4);
     assert_eq!(merger.within(4, 7), 3..4);
@@ -284,7 +320,7 @@ fn the_replay_reads_what_the_soft_model_reads() {
     }
     let recording = open(&events);
     let compute = compute_us(&recording, 1e6);
-    let references = recording.references(0);
+    let references = recording.uses(0).list;
     for policy in replacement::NAMES {
         let setup = Setup { shift: 0, frames: 200, policy: (*policy).into(), prefetch: "off".into() };
         let replayed = replay(&recording, &compute, &setup, &machine()).page_ins() as f64;
@@ -307,7 +343,7 @@ fn comparisons_bracket_the_optimum() {
         rate: 1.0,
         seed: 0,
     };
-    let compared = comparison.run(&recording.references(0), recording.window, |_, _| {}).unwrap();
+    let compared = comparison.run(&recording.uses(0), recording.window, |_, _| {}).unwrap();
     assert_eq!(compared.footprint, 300.0);
     for row in &compared.rows {
         assert!(row.optimum <= row.optimum_at_most.unwrap() && row.optimum <= row.lru);
@@ -317,6 +353,6 @@ fn comparisons_bracket_the_optimum() {
         );
     }
     let unknown = Comparison { policies: vec!["best".into()], ..comparison };
-    let error = unknown.run(&[0], 1, |_, _| {}).err().unwrap().to_string();
+    let error = unknown.run(&recording.uses(0), 1, |_, _| {}).err().unwrap().to_string();
     assert!(error.contains("'best' is unknown"), "{error}");
 }

@@ -21,6 +21,42 @@ pub struct Cost {
     pub soft_faults: u64,
 }
 
+/// What a program does to a block, for a simulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Use {
+    /// It touches the block.
+    Touch(u32),
+    /// It gives the block up: the frame is free, and the next touch reads nothing.
+    Free(u32),
+}
+
+impl Use {
+    /// The block.
+    pub fn block(self) -> u32 {
+        match self {
+            Use::Touch(block) | Use::Free(block) => block,
+        }
+    }
+}
+
+impl From<u32> for Use {
+    fn from(block: u32) -> Use {
+        Use::Touch(block)
+    }
+}
+
+impl From<&u32> for Use {
+    fn from(block: &u32) -> Use {
+        Use::Touch(*block)
+    }
+}
+
+impl From<&Use> for Use {
+    fn from(of: &Use) -> Use {
+        *of
+    }
+}
+
 /// The fewest page-ins with which `refs` can be served from `frames` frames.
 ///
 /// First touches are not counted. Takes O(n log n) time for n references.
@@ -95,7 +131,7 @@ const SOFT: u8 = 2;
 /// The same, only to see whether it is touched.
 const WATCHED: u8 = 3;
 
-/// Runs `policy` over `refs` as the pager does: of `frames` frames, `soft` hold
+/// Runs `policy` over `uses` as the pager does: of `frames` frames, `soft` hold
 /// victims that left the address space and can come back. The policy learns of
 /// references by page-ins and rescues alone.
 ///
@@ -107,7 +143,7 @@ const WATCHED: u8 = 3;
 /// If `frames` is 0, or the policy gives no victim or one that is not in.
 pub fn simulate_soft(
     policy: &mut dyn Replacement,
-    refs: &[u32],
+    uses: impl IntoIterator<Item: Into<Use>>,
     frames: usize,
     mut soft: SoftFrames,
 ) -> Cost {
@@ -115,7 +151,16 @@ pub fn simulate_soft(
     let mut cost = Cost::default();
     let mut seen = HashSet::new();
     let mut places: Lists<3> = Lists::default();
-    for &block in refs {
+    for one in uses {
+        let block = match one.into() {
+            Use::Touch(block) => block,
+            Use::Free(block) => {
+                policy.remove(block);
+                places.remove(block);
+                seen.remove(&block);
+                continue;
+            }
+        };
         match places.of(block) {
             HERE => continue,
             SOFT => {

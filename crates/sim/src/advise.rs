@@ -47,7 +47,7 @@ pub struct Advise {
     /// With --trace: how many of its threads run at once
     #[arg(long, value_name = "N", default_value_t = 1.0, requires = "trace")]
     parallelism: f64,
-    /// Budgets to predict: sizes, or percentages of the program's data
+    /// Budgets to predict: sizes, or percentages of the most data in use at once
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "30%,40%,50%,60%,75%,90%,110%")]
     budget: Vec<String>,
     /// Block sizes to predict, the first is the usual one: 16K and its doubles
@@ -139,8 +139,7 @@ impl Advise {
             Some(trace) => self.traced(trace)?,
             None => self.recorded(&terapage, blocks[0], &progress)?,
         };
-        let data = subject.recording.references(0).iter().max().map_or(0, |block| u64::from(*block) + 1)
-            * subject.recording.block_bytes;
+        let data = subject.recording.uses(0).live_blocks as u64 * subject.recording.block_bytes;
         let mut budgets =
             self.budget.iter().map(|text| budget(text, data)).collect::<anyhow::Result<Vec<_>>>()?;
         budgets.sort_unstable();

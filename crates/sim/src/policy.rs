@@ -11,7 +11,7 @@ use terapage_advise::Recording;
 use terapage_advise::distances::Distances;
 use terapage_advise::knee::knee;
 use terapage_advise::policies::{Compared, Comparison, Row, in_parallel};
-use terapage_advise::recording::Did;
+use terapage_advise::recording::{Did, Uses};
 use terapage_config::Size;
 use terapage_policy::replacement;
 use terapage_policy::soft::PER_MILLE;
@@ -33,9 +33,9 @@ Examples:
   terapage sim policy app.trace
   terapage sim policy app.trace --budget 25%,1G --policy auto,lru --html app.html
 
-Budgets are sizes or percentages of the footprint, the blocks that the program touched.
-Page-ins are in multiples of the footprint, with first touches: 1.00 is a run that reads
-nothing back.")]
+Budgets are sizes or percentages of the footprint: the most data that the program had in
+use at once. Page-ins are in multiples of the footprint, first touches left out: 0.00 is a
+run that reads nothing back.")]
 pub struct Policy {
     /// A trace, recorded by terapage run --trace
     #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
@@ -105,7 +105,7 @@ struct Block {
     /// looked at.
     sample_error: f64,
     knee_bytes: Option<u64>,
-    /// LRU's curve: budget in bytes, page-ins in footprints with first touches.
+    /// LRU's curve: budget in bytes, page-ins in footprints, first touches left out.
     lru_curve: Vec<(f64, f64)>,
     compared: Compared,
 }
@@ -131,14 +131,14 @@ impl Policy {
         let mut blocks = Vec::new();
         let mut optimum = 0;
         for (at, &size) in sizes.iter().enumerate() {
-            let references = recording.references(recording.shift(size)?);
+            let uses = recording.uses(recording.shift(size)?);
             let base = (at * steps / sizes.len()) as u64;
             let told = |done: usize, _: usize| progress.set(base + done as u64);
             if at == 0 {
-                let own = terapage_advise::optimum::Optimum::new(references.clone());
+                let own = terapage_advise::optimum::Optimum::new(&uses.list);
                 optimum = own.page_ins(((recording.budget_bytes / size) as usize).max(1));
             }
-            blocks.push(self.block(&recording, size, &references, soft_per_mille, told)?);
+            blocks.push(self.block(&recording, size, &uses, soft_per_mille, told)?);
         }
         drop(progress);
         let results = Results {
@@ -168,12 +168,12 @@ impl Policy {
         &self,
         recording: &Recording,
         size: u64,
-        references: &[u32],
+        uses: &Uses,
         soft_per_mille: Option<usize>,
         told: impl Fn(usize, usize) + Sync,
     ) -> anyhow::Result<Block> {
-        let rate = self.rate(references.len())?;
-        let footprint = references.iter().max().map_or(0, |block| u64::from(*block) + 1);
+        let rate = self.rate(uses.references)?;
+        let footprint = uses.live_blocks as u64;
         let frames = self
             .budget
             .iter()
@@ -190,15 +190,15 @@ impl Policy {
             rate,
             seed: 0,
         };
-        let compared = comparison.run(references, window, told)?;
+        let compared = comparison.run(uses, window, told)?;
         let points: Vec<usize> = (1..=50).map(|part| (footprint as usize * part / 50).max(1)).collect();
         let curves: Vec<Vec<f64>> = in_parallel(if rate < 1.0 { SAMPLES as usize } else { 1 }, |seed| {
             let lru = if rate < 1.0 {
-                Distances::sampled(references, rate, seed as u64)
+                Distances::sampled(&uses.list, rate, seed as u64)
             } else {
-                Distances::exact(references)
+                Distances::exact(&uses.list)
             };
-            points.iter().map(|frames| lru.page_ins(*frames) / footprint as f64 + 1.0).collect()
+            points.iter().map(|frames| lru.page_ins(*frames) / footprint as f64).collect()
         });
         let spread = |at: usize| {
             let values = curves.iter().map(|curve| curve[at]);
@@ -303,9 +303,11 @@ fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
             String::new()
         };
         summary.push(format!(
-            "Blocks of {}: the footprint is {}, with {} references; {knee}.{error}",
+            "Blocks of {}: the footprint, the most data in use at once, is {}; {} were ever touched, memory that was freed and \
+             used again counted again; {} references; {knee}.{error}",
             Size(*size),
             Size((block.compared.footprint * *size as f64) as u64),
+            Size((block.compared.touched * *size as f64) as u64),
             block.compared.references,
         ));
         study.tables.extend(tables(block, *size, recorded));
@@ -333,16 +335,16 @@ fn tables(block: &Block, size: u64, recorded: &Recorded) -> Vec<Table> {
         .first()
         .map(|row| row.policies.iter().map(|outcome| outcome.policy.clone()).collect())
         .unwrap_or_default();
-    let of = |page_ins: f64| format!("{:.2}", page_ins / footprint + 1.0);
+    let of = |page_ins: f64| format!("{:.2}", page_ins / footprint);
     let budget = |frames: usize| {
         let bytes = frames as u64 * size;
         let unseen = if bytes < recorded.window_blocks as u64 * recorded.block_bytes { "*" } else { "" };
         format!("{:.0} % {}{unseen}", frames as f64 / footprint * 100.0, Size(bytes))
     };
     let mut page_ins = Table {
-        title: format!("Page-ins with first touches, in footprints, blocks of {}", Size(size)),
+        title: format!("Page-ins, in footprints, blocks of {}", Size(size)),
         columns: ["budget", "opt", "opt <=", "lru seen"].map(str::to_owned).to_vec(),
-        note: "'lru seen' is told of each recorded reference; the others see page-ins and soft faults alone, as in the pager.".into(),
+        note: "0.00: nothing is read back. 'lru seen' is told of each recorded reference; the others see page-ins and soft faults alone, as in the pager.".into(),
         ..Table::default()
     };
     let mut soft = Table {
@@ -383,11 +385,11 @@ fn plot(block: &Block, size: u64) -> Plot {
             "LRU, told of each reference",
             block.lru_curve.iter().map(|&(bytes, y)| (X::Number(bytes / f64::from(1 << 20)), y)).collect(),
         ),
-        line("optimum", rows.iter().map(|row| (mib(row.frames), row.optimum / footprint + 1.0)).collect()),
+        line("optimum", rows.iter().map(|row| (mib(row.frames), row.optimum / footprint)).collect()),
     ];
     for at in 0..rows.first().map_or(0, |row| row.policies.len()) {
         let points =
-            rows.iter().map(|row| (mib(row.frames), row.policies[at].page_ins / footprint + 1.0)).collect();
+            rows.iter().map(|row| (mib(row.frames), row.policies[at].page_ins / footprint)).collect();
         series.push(line(&rows[0].policies[at].policy, points));
     }
     let soft = rows.first().map_or_else(|| "no".into(), soft_frames);
@@ -395,7 +397,7 @@ fn plot(block: &Block, size: u64) -> Plot {
         title: format!("Page-ins by budget, blocks of {}", Size(size)),
         kind: PlotKind::Line,
         x: Axis { name: "budget".into(), unit: "MiB".into(), log: false },
-        y: Axis { name: "page-ins with first touches".into(), unit: "footprints".into(), log: true },
+        y: Axis { name: "page-ins".into(), unit: "footprints".into(), log: false },
         series,
         note: format!("At the least budget the pager keeps {soft} frames soft."),
     }

@@ -2,6 +2,7 @@
 
 use super::{Recording, Region};
 use std::collections::BTreeMap;
+use terapage_policy::belady::Use;
 
 /// Recorded blocks that keep their neighbours, as a power of two: 64 GiB of the usual ones.
 const GROUP: u32 = 22;
@@ -119,60 +120,75 @@ impl Merger {
     }
 }
 
-/// Gives blocks their names.
-pub struct Names {
-    /// By merged block; `u32::MAX` has none yet.
-    names: Vec<u32>,
-    next: u32,
-    /// By recorded block: whether it is in use. Empty where blocks are not merged.
+/// No step.
+pub const NONE: u32 = u32::MAX;
+
+/// What a program does to merged blocks, as a simulator wants it.
+pub struct Tracker {
+    merger: Merger,
+    /// By recorded block: whether it is in use.
     live: Vec<bool>,
     /// By merged block: how many of its parts are.
     parts: Vec<u32>,
+    live_now: usize,
+    uses: Uses,
 }
 
-/// No name, no step.
-pub const NONE: u32 = u32::MAX;
+/// What a program does to its blocks.
+#[derive(Debug, Default)]
+pub struct Uses {
+    /// Touches, and blocks given up, in their order.
+    pub list: Vec<Use>,
+    /// The most blocks that were in use at once: touched and not given up.
+    pub live_blocks: usize,
+    /// Blocks that came into use; one that was given up and touched again counts twice.
+    pub touched_blocks: usize,
+    /// Touches.
+    pub references: usize,
+}
 
-impl Names {
-    pub fn new(merged: usize, recorded: u32, parts: bool) -> Names {
-        let live = if parts { vec![false; recorded as usize] } else { Vec::new() };
-        Names { names: vec![NONE; merged], next: 0, live, parts: vec![0; if parts { merged } else { 0 }] }
+impl Tracker {
+    pub fn new(merger: Merger, recorded: u32) -> Tracker {
+        let parts = vec![0; merger.count()];
+        Tracker { merger, live: vec![false; recorded as usize], parts, live_now: 0, uses: Uses::default() }
     }
 
-    fn fresh(&mut self, merged: usize) -> u32 {
-        self.names[merged] = self.next;
-        self.next += 1;
-        self.next - 1
+    /// A touch; `begins` where the block then was all zero and without a frame, so that nothing can
+    /// have been read.
+    pub fn touch(&mut self, recorded: u32, begins: bool) {
+        let block = self.merger.of(recorded);
+        let lives = self.parts[block as usize] > 0;
+        // Of a merged block that is in use only a part begins.
+        let begins = begins && (self.merger.shift == 0 || !lives);
+        if begins && lives {
+            self.uses.list.push(Use::Free(block));
+        }
+        self.uses.touched_blocks += usize::from(begins || !lives);
+        if !std::mem::replace(&mut self.live[recorded as usize], true) {
+            self.parts[block as usize] += 1;
+            self.live_now += usize::from(!lives);
+            self.uses.live_blocks = self.uses.live_blocks.max(self.live_now);
+        }
+        self.uses.references += 1;
+        self.uses.list.push(Use::Touch(block));
     }
 
-    pub fn touch(&mut self, merged: usize, block: u32) -> u32 {
-        self.enter(merged, block);
-        match self.names[merged] {
-            NONE => self.fresh(merged),
-            name => name,
+    /// The block is given up; a merged one only with all of its parts.
+    pub fn discard(&mut self, recorded: u32) {
+        if !std::mem::replace(&mut self.live[recorded as usize], false) {
+            return;
+        }
+        let block = self.merger.of(recorded);
+        let parts = &mut self.parts[block as usize];
+        *parts -= 1;
+        if *parts == 0 {
+            self.live_now -= 1;
+            self.uses.list.push(Use::Free(block));
         }
     }
 
-    pub fn begin(&mut self, merged: usize, block: u32) -> u32 {
-        let goes_on = !self.live.is_empty() && self.parts[merged] > 0;
-        self.enter(merged, block);
-        if goes_on { self.names[merged] } else { self.fresh(merged) }
-    }
-
-    fn enter(&mut self, merged: usize, block: u32) {
-        if let Some(live) = self.live.get_mut(block as usize)
-            && !std::mem::replace(live, true)
-        {
-            self.parts[merged] += 1;
-        }
-    }
-
-    pub fn discard(&mut self, merged: usize, block: u32) {
-        if let Some(live) = self.live.get_mut(block as usize)
-            && std::mem::replace(live, false)
-        {
-            self.parts[merged] -= 1;
-        }
+    pub fn end(self) -> Uses {
+        self.uses
     }
 }
 

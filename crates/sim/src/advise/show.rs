@@ -41,11 +41,12 @@ fn factor(prediction: &Prediction) -> String {
 pub fn text(results: &Results) -> String {
     let advice = &results.advice;
     let mut text = format!(
-        "{}: {:.2} s natively, {:.1} threads at once, {} of data; {} references recorded, a window of {}\n",
+        "{}: {:.2} s natively, {:.1} threads at once, {} of data in use at most, {} ever touched; {} references recorded, a window of {}\n",
         results.program,
         results.native_s,
         results.parallelism,
         mib(advice.footprint_bytes),
+        mib(advice.touched_bytes),
         results.references,
         mib(results.window_bytes)
     );
