@@ -114,7 +114,7 @@ pub fn simulate(policy: &mut dyn Replacement, refs: &[u32], frames: usize) -> Co
         }
         count_miss(&mut cost, &mut seen, block);
         if present.len() == frames {
-            let victim = policy.victim().expect("a full memory has a victim");
+            let victim = policy.victim_for(block).expect("a full memory has a victim");
             assert!(present.remove(&victim), "victim {victim} is not in");
             policy.gone(victim);
         }

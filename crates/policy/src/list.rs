@@ -24,9 +24,14 @@ impl Default for Link {
 /// Several lists over the same blocks; a block is in at most one of them.
 ///
 /// Lists are numbered from 1 to `N`. Every operation takes constant time. A block
-/// that is in a list carries a small number, its *mark*: 0 when it is put there.
+/// that is in a list carries a small number, its *mark*: 0 when it is put there. A block may be an
+/// object with a size of its own: see [`weigh`](Lists::weigh).
 pub struct Lists<const N: usize> {
     links: Sparse<Link>,
+    /// By block: its weight; absent while all are 1.
+    weights: Option<Sparse<u32>>,
+    /// Weight of each list.
+    size: [usize; N],
     oldest: [u32; N],
     newest: [u32; N],
     len: [usize; N],
@@ -34,7 +39,14 @@ pub struct Lists<const N: usize> {
 
 impl<const N: usize> Default for Lists<N> {
     fn default() -> Self {
-        Lists { links: Sparse::default(), oldest: [NONE; N], newest: [NONE; N], len: [0; N] }
+        Lists {
+            links: Sparse::default(),
+            weights: None,
+            size: [0; N],
+            oldest: [NONE; N],
+            newest: [NONE; N],
+            len: [0; N],
+        }
     }
 }
 
@@ -47,6 +59,27 @@ impl<const N: usize> Lists<N> {
     /// Blocks in `list`.
     pub fn len(&self, list: u8) -> usize {
         self.len[usize::from(list) - 1]
+    }
+
+    /// What the blocks in `list` weigh: their number, unless some were given another weight than 1.
+    pub fn size(&self, list: u8) -> usize {
+        self.size[usize::from(list) - 1]
+    }
+
+    /// The weight of `block`: 1 unless it was given another.
+    pub fn weight(&self, block: u32) -> usize {
+        self.weights.as_ref().map_or(1, |weights| weights[block].max(1) as usize)
+    }
+
+    /// Gives `block` a weight, wherever it is. All blocks that do not weigh 1 must have one; 0 is
+    /// 1.
+    pub fn weigh(&mut self, block: u32, weight: u32) {
+        let before = self.weight(block);
+        self.weights.get_or_insert_default()[block] = weight;
+        if let list @ 1.. = self.of(block) {
+            let size = &mut self.size[usize::from(list) - 1];
+            *size = *size - before + weight.max(1) as usize;
+        }
     }
 
     /// The block that has been in `list` longest.
@@ -77,6 +110,7 @@ impl<const N: usize> Lists<N> {
         }
         self.newest[at] = block;
         self.len[at] += 1;
+        self.size[at] += self.weight(block);
     }
 
     /// Takes `block` out of its list, if it is in one; says which it was.
@@ -96,6 +130,7 @@ impl<const N: usize> Lists<N> {
         }
         self.links[block] = LOOSE;
         self.len[at] -= 1;
+        self.size[at] -= self.weight(block);
         list
     }
 
@@ -106,9 +141,9 @@ impl<const N: usize> Lists<N> {
         Some(block)
     }
 
-    /// Drops the oldest blocks of `list` until it has no more than `most`.
+    /// Drops the oldest blocks of `list` until they weigh no more than `most`.
     pub fn trim(&mut self, list: u8, most: usize) {
-        while self.len(list) > most {
+        while self.size(list) > most {
             self.pop(list);
         }
     }
@@ -124,6 +159,7 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
+        Weigh(u32, u32),
         Push(u8, u32),
         Mark(u32, u8),
         Remove(u32),
@@ -134,6 +170,7 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             (1_u8..4, 0_u32..20).prop_map(|(list, block)| Step::Push(list, block)),
+            (0_u32..20, 1_u32..9).prop_map(|(block, weight)| Step::Weigh(block, weight)),
             (0_u32..20, 0_u8..4).prop_map(|(block, mark)| Step::Mark(block, mark)),
             (0_u32..20).prop_map(Step::Remove),
             (1_u8..4).prop_map(Step::Pop),
@@ -148,6 +185,10 @@ mod tests {
         fn behaves_as_queues(steps in steps()) {
             let mut lists: Lists<3> = Lists::default();
             let mut model: [VecDeque<(u32, u8)>; 3] = Default::default();
+            let mut weights = [1; 20];
+            let size = |queue: &VecDeque<(u32, u8)>, weights: &[u32]| -> usize {
+                queue.iter().map(|&(block, _)| weights[block as usize] as usize).sum()
+            };
             for step in steps {
                 let mut forget = |block| {
                     for queue in &mut model {
@@ -155,6 +196,10 @@ mod tests {
                     }
                 };
                 match step {
+                    Step::Weigh(block, weight) => {
+                        lists.weigh(block, weight);
+                        weights[block as usize] = weight;
+                    }
                     Step::Push(list, block) => {
                         lists.push(list, block);
                         forget(block);
@@ -179,11 +224,14 @@ mod tests {
                     Step::Trim(list, most) => {
                         lists.trim(list, most);
                         let queue = &mut model[usize::from(list) - 1];
-                        queue.drain(..queue.len().saturating_sub(most));
+                        while size(queue, &weights) > most {
+                            queue.pop_front();
+                        }
                     }
                 }
                 for (list, queue) in (1..).zip(&model) {
                     prop_assert_eq!(lists.len(list), queue.len());
+                    prop_assert_eq!(lists.size(list), size(queue, &weights));
                     prop_assert_eq!(lists.oldest(list), queue.front().map(|&(block, _)| block));
                     for &(block, mark) in queue {
                         prop_assert_eq!((lists.of(block), lists.mark(block)), (list, mark));

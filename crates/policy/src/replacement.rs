@@ -64,6 +64,18 @@ pub trait Replacement: Send {
     /// in.
     fn victim(&mut self) -> Option<u32>;
 
+    /// As [`victim`](Replacement::victim), where it is known that `newcomer`, which is not in,
+    /// comes in its place: as the papers have it. The newcomer is to be inserted next, after the
+    /// victim was said to be [`gone`](Replacement::gone); until then it is not remembered as gone.
+    /// A pager chooses ahead of need and knows no newcomer.
+    fn victim_for(&mut self, _newcomer: u32) -> Option<u32> {
+        self.victim()
+    }
+
+    /// `block`, which comes in next, is an object of this size, in the unit of the memory's; to be
+    /// called before [`victim_for`](Replacement::victim_for). Only for those of [`SIZED`].
+    fn weigh(&mut self, _block: u32, _size: u32) {}
+
     /// `block`, given as a victim before, has left memory. A policy with a
     /// history remembers it.
     fn gone(&mut self, _block: u32) {}
@@ -82,6 +94,9 @@ pub trait Replacement: Send {
 
 /// The names that [`by_name`] knows, the default first.
 pub const NAMES: &[&str] = &["auto", "lru", "fifo", "clock", "s3fifo", "2q", "arc"];
+
+/// Those of them that take objects with sizes of their own, and a memory of so many bytes.
+pub const SIZED: &[&str] = &["lru", "fifo", "clock", "s3fifo", "2q", "arc"];
 
 /// The policy called `name`, for `frames` blocks in memory.
 pub fn by_name(name: &str, frames: usize) -> Option<Box<dyn Replacement>> {

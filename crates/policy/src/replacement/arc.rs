@@ -1,10 +1,14 @@
 //! ARC: recency and frequency share the frames; ghosts move the border between them.
 //!
 //! Source: Megiddo, Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache",
-//! FAST 2003, figure 4. Here the victim is chosen before it is known which block
-//! comes, so the paper's tie (the newcomer is in B2) is settled as if it were not. And
-//! the last block of T2 stays while T1 has any: it may just have been rescued, and were
-//! it to leave next again, a thread could wait for it for ever.
+//! FAST 2003, figure 4.
+//!
+//! Told of each newcomer before it chooses (`victim_for`), this is the figure. A pager chooses its
+//! victims before it is known which block comes: then the border moves when the block has come, and
+//! the paper's tie (the newcomer is in B2, and T1 is as long as its share) is settled as if it were
+//! not. And the last block of T2 stays while T1 has any: it may just have been rescued, and were it
+//! to leave next again, a thread could wait for it for ever. With objects of their own sizes a step
+//! of the border is counted in the newcomer's size.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -23,23 +27,53 @@ const OUT_AGAIN: u8 = 6;
 pub struct Arc {
     lists: Lists<6>,
     frames: usize,
-    /// Frames meant for blocks seen once, `p` of the paper.
-    once: usize,
+    /// Frames meant for blocks seen once, `p` of the paper: a real number.
+    once: f64,
+    /// The block that comes next, and the list of ghosts that it was in, or 0.
+    coming: Option<(u32, u8)>,
 }
 
 impl Arc {
     /// For `frames` blocks in memory.
     pub fn new(frames: usize) -> Self {
-        Arc { lists: Lists::default(), frames: frames.max(1), once: 0 }
+        Arc { lists: Lists::default(), frames: frames.max(1), once: 0.0, coming: None }
+    }
+
+    /// Blocks in memory.
+    fn inside(&self) -> usize {
+        self.lists.size(ONCE) + self.lists.size(AGAIN)
     }
 
     /// Keeps the ghosts of a kind, with the blocks in memory, within what the paper allows.
     fn trim(&mut self) {
-        let once = self.frames.saturating_sub(self.lists.len(ONCE));
+        let once = self.frames.saturating_sub(self.lists.size(ONCE));
         self.lists.trim(GHOST_ONCE, once);
-        let others = self.len() + self.lists.len(GHOST_ONCE);
+        let others = self.inside() + self.lists.size(GHOST_ONCE);
         let again = (2 * self.frames).saturating_sub(others).min(self.frames);
         self.lists.trim(GHOST_AGAIN, again);
+    }
+
+    /// Moves the border for a block that comes, and takes it from the ghosts; says of which it was.
+    fn adapt(&mut self, block: u32) -> u8 {
+        let once = self.lists.size(GHOST_ONCE) as f64;
+        let again = self.lists.size(GHOST_AGAIN) as f64;
+        let size = self.lists.weight(block) as f64;
+        let ghost = self.lists.of(block);
+        match ghost {
+            GHOST_ONCE => self.once = (self.once + size * (again / once).max(1.0)).min(self.frames as f64),
+            GHOST_AGAIN => self.once = (self.once - size * (once / again).max(1.0)).max(0.0),
+            _ => return 0,
+        }
+        self.lists.remove(block);
+        ghost
+    }
+
+    /// The oldest of either list leaves.
+    fn leave(&mut self, once: bool) -> Option<u32> {
+        let (from, to) = if once { (ONCE, OUT_ONCE) } else { (AGAIN, OUT_AGAIN) };
+        let block = self.lists.oldest(from)?;
+        self.lists.push(to, block);
+        Some(block)
     }
 }
 
@@ -49,20 +83,11 @@ impl Replacement for Arc {
     }
 
     fn insert(&mut self, block: u32) {
-        let once = self.lists.len(GHOST_ONCE);
-        let again = self.lists.len(GHOST_AGAIN);
-        let list = match self.lists.of(block) {
-            GHOST_ONCE => {
-                self.once = (self.once + (again / once).max(1)).min(self.frames);
-                AGAIN
-            }
-            GHOST_AGAIN => {
-                self.once = self.once.saturating_sub((once / again).max(1));
-                AGAIN
-            }
-            _ => ONCE,
+        let ghost = match self.coming.take() {
+            Some((coming, ghost)) if coming == block => ghost,
+            _ => self.adapt(block),
         };
-        self.lists.push(list, block);
+        self.lists.push(if ghost == 0 { ONCE } else { AGAIN }, block);
         self.trim();
     }
 
@@ -76,11 +101,19 @@ impl Replacement for Arc {
 
     fn victim(&mut self) -> Option<u32> {
         let (once, again) = (self.lists.len(ONCE), self.lists.len(AGAIN));
-        let once = once > self.once || again == 0 || again == 1 && once > 0;
-        let (from, to) = if once { (ONCE, OUT_ONCE) } else { (AGAIN, OUT_AGAIN) };
-        let block = self.lists.oldest(from)?;
-        self.lists.push(to, block);
-        Some(block)
+        let more = self.lists.size(ONCE) as f64 > self.once;
+        self.leave(more || again == 0 || again == 1 && once > 0)
+    }
+
+    fn victim_for(&mut self, newcomer: u32) -> Option<u32> {
+        let ghost = match self.coming {
+            Some((coming, ghost)) if coming == newcomer => ghost,
+            _ => self.adapt(newcomer),
+        };
+        self.coming = Some((newcomer, ghost));
+        let once = self.lists.size(ONCE) as f64;
+        let more = once > self.once || ghost == GHOST_AGAIN && once == self.once;
+        self.leave(self.lists.len(ONCE) > 0 && more || self.lists.len(AGAIN) == 0)
     }
 
     fn gone(&mut self, block: u32) {
@@ -90,6 +123,10 @@ impl Replacement for Arc {
             _ => return,
         }
         self.trim();
+    }
+
+    fn weigh(&mut self, block: u32, size: u32) {
+        self.lists.weigh(block, size);
     }
 
     fn remove(&mut self, block: u32) {

@@ -39,6 +39,10 @@ impl Replacement for Clock {
         }
     }
 
+    fn weigh(&mut self, block: u32, size: u32) {
+        self.lists.weigh(block, size);
+    }
+
     fn remove(&mut self, block: u32) {
         self.lists.remove(block);
     }

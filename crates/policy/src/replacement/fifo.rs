@@ -27,6 +27,10 @@ impl Replacement for Fifo {
         self.lists.pop(1)
     }
 
+    fn weigh(&mut self, block: u32, size: u32) {
+        self.lists.weigh(block, size);
+    }
+
     fn remove(&mut self, block: u32) {
         self.lists.remove(block);
     }

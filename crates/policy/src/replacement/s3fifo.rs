@@ -2,6 +2,8 @@
 //!
 //! Source: Yang, Zhang, Qiu, Yue, Rashmi, "FIFO Queues are All You Need for Cache
 //! Eviction", SOSP 2023, algorithm 1.
+//!
+//! A block that was rescued goes to the main queue, which the paper does not know.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -24,13 +26,16 @@ pub struct S3Fifo {
     small: usize,
     /// Ghosts kept: as many as the main queue has frames.
     ghosts: usize,
+    /// The block that comes next, if it was a ghost.
+    returning: Option<u32>,
 }
 
 impl S3Fifo {
     /// For `frames` blocks in memory.
     pub fn new(frames: usize) -> Self {
         let small = (frames / 10).max(1);
-        S3Fifo { lists: Lists::default(), small, ghosts: frames.saturating_sub(small).max(1) }
+        let ghosts = frames.saturating_sub(small).max(1);
+        S3Fifo { lists: Lists::default(), small, ghosts, returning: None }
     }
 
     /// The next victim of the small queue; blocks touched twice move to the main queue.
@@ -66,7 +71,8 @@ impl Replacement for S3Fifo {
     }
 
     fn insert(&mut self, block: u32) {
-        let list = if self.lists.of(block) == GHOST { MAIN } else { SMALL };
+        let returns = self.returning.take() == Some(block) || self.lists.of(block) == GHOST;
+        let list = if returns { MAIN } else { SMALL };
         self.lists.push(list, block);
     }
 
@@ -80,7 +86,7 @@ impl Replacement for S3Fifo {
     }
 
     fn victim(&mut self) -> Option<u32> {
-        if self.lists.len(SMALL) >= self.small
+        if self.lists.size(SMALL) >= self.small
             && let Some(block) = self.small_victim()
         {
             return Some(block);
@@ -88,11 +94,23 @@ impl Replacement for S3Fifo {
         self.main_victim().or_else(|| self.small_victim()).or_else(|| self.main_victim())
     }
 
+    fn victim_for(&mut self, newcomer: u32) -> Option<u32> {
+        if self.lists.of(newcomer) == GHOST {
+            self.lists.remove(newcomer);
+            self.returning = Some(newcomer);
+        }
+        self.victim()
+    }
+
     fn gone(&mut self, block: u32) {
         if self.lists.remove(block) == OUT_SMALL {
             self.lists.push(GHOST, block);
             self.lists.trim(GHOST, self.ghosts);
         }
+    }
+
+    fn weigh(&mut self, block: u32, size: u32) {
+        self.lists.weigh(block, size);
     }
 
     fn remove(&mut self, block: u32) {

@@ -1,7 +1,10 @@
 //! 2Q: a FIFO for newcomers, an LRU list for blocks that came back.
 //!
 //! Source: Johnson, Shasha, "2Q: A Low Overhead High Performance Buffer Management
-//! Replacement Algorithm", VLDB 1994, the full version.
+//! Replacement Algorithm", VLDB 1994, the full version, with the sizes that it recommends.
+//!
+//! A block that was rescued goes to the LRU list, which the paper does not know. The newcomer
+//! leaves the ghosts before the victim becomes one, which the paper leaves open.
 
 use super::Replacement;
 use crate::list::Lists;
@@ -21,12 +24,15 @@ pub struct TwoQ {
     new: usize,
     /// Ghosts kept: half as many as frames.
     ghosts: usize,
+    /// The block that comes next, if it was a ghost.
+    returning: Option<u32>,
 }
 
 impl TwoQ {
     /// For `frames` blocks in memory.
     pub fn new(frames: usize) -> Self {
-        TwoQ { lists: Lists::default(), new: (frames / 4).max(1), ghosts: (frames / 2).max(1) }
+        let (new, ghosts) = ((frames / 4).max(1), (frames / 2).max(1));
+        TwoQ { lists: Lists::default(), new, ghosts, returning: None }
     }
 }
 
@@ -36,7 +42,8 @@ impl Replacement for TwoQ {
     }
 
     fn insert(&mut self, block: u32) {
-        let list = if self.lists.of(block) == GHOST { HOT } else { NEW };
+        let returns = self.returning.take() == Some(block) || self.lists.of(block) == GHOST;
+        let list = if returns { HOT } else { NEW };
         self.lists.push(list, block);
     }
 
@@ -51,11 +58,19 @@ impl Replacement for TwoQ {
     }
 
     fn victim(&mut self) -> Option<u32> {
-        let new = self.lists.len(NEW) > self.new || self.lists.len(HOT) == 0;
+        let new = self.lists.size(NEW) > self.new || self.lists.len(HOT) == 0;
         let (from, to) = if new { (NEW, OUT_NEW) } else { (HOT, OUT_HOT) };
         let block = self.lists.oldest(from)?;
         self.lists.push(to, block);
         Some(block)
+    }
+
+    fn victim_for(&mut self, newcomer: u32) -> Option<u32> {
+        if self.lists.of(newcomer) == GHOST {
+            self.lists.remove(newcomer);
+            self.returning = Some(newcomer);
+        }
+        self.victim()
     }
 
     fn gone(&mut self, block: u32) {
@@ -63,6 +78,10 @@ impl Replacement for TwoQ {
             self.lists.push(GHOST, block);
             self.lists.trim(GHOST, self.ghosts);
         }
+    }
+
+    fn weigh(&mut self, block: u32, size: u32) {
+        self.lists.weigh(block, size);
     }
 
     fn remove(&mut self, block: u32) {
