@@ -59,6 +59,14 @@ pub enum Problem {
         /// The formats' names.
         known: String,
     },
+    /// It is not known which of its columns are what.
+    #[error("{file}: {why}")]
+    Columns {
+        /// The file's name.
+        file: String,
+        /// What is not known, and what to do.
+        why: String,
+    },
     /// A record is wrong.
     #[error("{file}, {place}: {fault}")]
     Bad {

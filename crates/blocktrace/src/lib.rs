@@ -14,6 +14,7 @@ mod format;
 mod gate;
 mod input;
 mod lines;
+pub mod objects;
 mod options;
 mod profile;
 

@@ -7,6 +7,7 @@
 
 pub mod belady;
 mod list;
+pub mod objects;
 pub mod prefetch;
 pub mod replacement;
 pub mod soft;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod cache;
 mod convert;
 mod fit;
 mod info;
@@ -28,6 +29,8 @@ pub use names::names;
 pub enum Command {
     /// Replay a recorded program: each replacement policy against Belady's optimum, at many budgets
     Policy(policy::Policy),
+    /// Replay a trace against a plain cache of blocks or objects: miss ratios by policy and size
+    Cache(Box<cache::Cache>),
     /// Show a study that was kept as JSON, in the terminal or as a page
     Report(report::Report),
     /// Tell what a block trace is like
@@ -59,6 +62,7 @@ impl Command {
     pub fn run(self) -> anyhow::Result<()> {
         match self {
             Command::Policy(policy) => policy.run(),
+            Command::Cache(cache) => cache.run(),
             Command::Report(report) => report.run(),
             Command::Info(info) => info.run(),
             Command::Convert(convert) => convert.run(),

@@ -1,0 +1,402 @@
+//! Traces of objects: keys that are asked for, each perhaps with a size of its own.
+//!
+//! What caches of key-value stores, of content and of pages are studied with: CSV with columns that
+//! have names, plain lists of keys, little-endian numbers, and libCacheSim's `oracleGeneral`. The
+//! whole trace is read into memory: 8 bytes a request, and each key once.
+
+mod columns;
+
+pub use columns::{Column, Columns};
+
+use crate::detect;
+use crate::error::{Error, Place, Problem};
+use crate::fault::{Fault, excerpt};
+use crate::input::{self, Input};
+use columns::{Layout, fields};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::str::FromStr;
+
+/// The longest line that is read.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a record of `oracleGeneral`: time u32, object u64, size u32, next request i64.
+const ORACLE_BYTES: usize = 24;
+
+/// How a file lists objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// Lines of fields, of which one is the key.
+    Csv,
+    /// A key a line.
+    Keys,
+    /// Numbers of 4 bytes, little-endian.
+    U32,
+    /// Numbers of 8 bytes, little-endian.
+    U64,
+    /// libCacheSim's records.
+    OracleGeneral,
+}
+
+impl Listing {
+    /// All of them.
+    pub const ALL: [Listing; 5] =
+        [Listing::Csv, Listing::Keys, Listing::U32, Listing::U64, Listing::OracleGeneral];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Listing::Csv => "csv",
+            Listing::Keys => "keys",
+            Listing::U32 => "u32",
+            Listing::U64 => "u64",
+            Listing::OracleGeneral => "oraclegeneral",
+        }
+    }
+}
+
+impl FromStr for Listing {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Listing, ()> {
+        Listing::ALL.into_iter().find(|listing| listing.name() == name).ok_or(())
+    }
+}
+
+/// What is asked of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The object, from 0 in order of appearance.
+    pub object: u32,
+    /// Its bytes at this request, at least 1; [`DELETED`] where it is deleted.
+    pub bytes: u32,
+}
+
+/// In the place of a size: the object is no more.
+pub const DELETED: u32 = u32::MAX;
+
+/// A trace of objects.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    /// How it was read.
+    pub listing: Listing,
+    /// For CSV: which columns were taken, in words.
+    pub columns: String,
+    /// Whether objects have sizes; all are 1 otherwise.
+    pub sized: bool,
+    /// The requests.
+    pub asked: Vec<Asked>,
+    /// Distinct objects.
+    pub objects: usize,
+}
+
+/// How objects are to be read.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectOptions {
+    /// How they are listed; `None` looks at the first bytes, and takes numbers for text.
+    pub listing: Option<Listing>,
+    /// The columns of CSV; those that are not named are guessed from the first line.
+    pub columns: Columns,
+}
+
+/// Whether text begins with the names of columns, one of which is known as a key's.
+pub fn has_header(path: &Path) -> bool {
+    let head = || -> Result<Vec<u8>, Problem> {
+        let (input, _) = input::open(path)?;
+        let fail = |cause| Problem::Read { file: String::new(), place: Place::Byte(0), cause };
+        let (input, _) = input::decompress(input).map_err(fail)?;
+        Ok(input::peek(input, detect::HEAD_BYTES).map_err(fail)?.0)
+    };
+    // Standard input cannot be read twice, and what cannot be read is said by who reads it.
+    path.as_os_str() != "-" && head().is_ok_and(|head| columns::names_a_key(&head))
+}
+
+/// Reads a trace of objects; `-` is standard input.
+///
+/// # Errors
+/// The file cannot be read, is empty, or a record is wrong; CSV whose key column is not known.
+pub fn read_objects(path: &Path, options: &ObjectOptions) -> Result<Objects, Error> {
+    let file = path.display().to_string();
+    let (input, _) = input::open(path)?;
+    let fail = |cause| Problem::Read { file: file.clone(), place: Place::Byte(0), cause };
+    let (input, _) = input::decompress(input).map_err(fail)?;
+    let (head, input) = input::peek(input, detect::HEAD_BYTES).map_err(fail)?;
+    if head.is_empty() {
+        return Err(Problem::Empty { file }.into());
+    }
+    let listing = options.listing.unwrap_or_else(|| columns::listing_of(&head));
+    let mut reading = Reading::new(file, listing);
+    match listing {
+        Listing::Csv | Listing::Keys => reading.text(input, &head, &options.columns)?,
+        Listing::U32 => reading.numbers::<4>(input)?,
+        Listing::U64 => reading.numbers::<8>(input)?,
+        Listing::OracleGeneral => reading.numbers::<ORACLE_BYTES>(input)?,
+    }
+    Ok(reading.trace)
+}
+
+/// A trace on its way in.
+struct Reading {
+    file: String,
+    trace: Objects,
+    numbers: HashMap<u64, u32>,
+    names: HashMap<Box<[u8]>, u32>,
+}
+
+impl Reading {
+    fn new(file: String, listing: Listing) -> Reading {
+        let sized = listing == Listing::OracleGeneral;
+        let trace = Objects { listing, columns: String::new(), sized, asked: Vec::new(), objects: 0 };
+        Reading { file, trace, numbers: HashMap::new(), names: HashMap::new() }
+    }
+
+    fn bad(&self, place: Place, fault: Fault) -> Error {
+        Problem::Bad { file: self.file.clone(), place, fault }.into()
+    }
+
+    fn field(&self, place: Place, expected: &'static str, found: &[u8]) -> Error {
+        self.bad(place, Fault::Field { expected, found: excerpt(found) })
+    }
+
+    /// The number of a key: of numbers and of names.
+    fn object(&mut self, key: &[u8]) -> u32 {
+        let next = self.trace.objects as u32;
+        let object = match number(key) {
+            Some(number) => *self.numbers.entry(number).or_insert(next),
+            None => match self.names.get(key) {
+                Some(object) => *object,
+                None => *self.names.entry(key.into()).or_insert(next),
+            },
+        };
+        self.trace.objects = self.trace.objects.max(object as usize + 1);
+        object
+    }
+
+    fn text(&mut self, input: Input, head: &[u8], columns: &Columns) -> Result<(), Error> {
+        let mut layout = None;
+        if self.trace.listing == Listing::Csv {
+            let found = Layout::new(head, columns);
+            let found = found.map_err(|why| Problem::Columns { file: self.file.clone(), why })?;
+            self.trace.columns = found.describe();
+            self.trace.sized = found.size.is_some();
+            layout = Some(found);
+        }
+        let mut input = BufReader::with_capacity(256 << 10, input);
+        let mut line = Vec::new();
+        let mut number = 0;
+        loop {
+            line.clear();
+            number += 1;
+            let place = Place::Line(number);
+            let read = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            let read = read.map_err(|cause| Problem::Read { file: self.file.clone(), place, cause })?;
+            if read == 0 {
+                return Ok(());
+            }
+            if read as u64 == LINE_BYTES_MAX {
+                return Err(self.bad(place, Fault::LongLine { limit_bytes: LINE_BYTES_MAX as usize }));
+            }
+            let text = line.trim_ascii();
+            if text.is_empty() || text.starts_with(b"#") {
+                continue;
+            }
+            match &layout {
+                None => {
+                    let object = self.object(text);
+                    self.trace.asked.push(Asked { object, bytes: 1 });
+                }
+                Some(layout) if layout.header && number == layout.first_line => {}
+                Some(layout) => self.row(layout, text, place)?,
+            }
+        }
+    }
+
+    fn row(&mut self, layout: &Layout, line: &[u8], place: Place) -> Result<(), Error> {
+        let fields = fields(line, layout.separator);
+        let get = |at: usize| fields.get(at).map(|field| field.as_ref());
+        let Some(key) = get(layout.key).filter(|key| !key.is_empty()) else {
+            return Err(self.field(place, "a key in its column", line));
+        };
+        let bytes = match layout.size {
+            None => 1,
+            Some(at) => match get(at).and_then(size) {
+                Some(bytes) => bytes,
+                None => {
+                    let found = get(at).unwrap_or_default().to_vec();
+                    return Err(self.field(place, "a size from 0 to 4 GiB less 2 bytes", &found));
+                }
+            },
+        };
+        let deleted = layout.op.and_then(get).is_some_and(deletes);
+        let object = self.object(key);
+        self.trace.asked.push(Asked { object, bytes: if deleted { DELETED } else { bytes } });
+        Ok(())
+    }
+
+    fn numbers<const BYTES: usize>(&mut self, input: Input) -> Result<(), Error> {
+        let mut input = BufReader::with_capacity(256 << 10, input);
+        let mut at = 0;
+        loop {
+            let mut record = [0; BYTES];
+            let mut found = 0;
+            while found < BYTES {
+                let read = input.read(&mut record[found..]);
+                let place = Place::Byte(at);
+                let read = read.map_err(|cause| Problem::Read { file: self.file.clone(), place, cause })?;
+                if read == 0 {
+                    break;
+                }
+                found += read;
+            }
+            match found {
+                0 => return Ok(()),
+                _ if found < BYTES => {
+                    let fault = Fault::Truncated { expected_bytes: BYTES as u64, found_bytes: found as u64 };
+                    return Err(self.bad(Place::Byte(at), fault));
+                }
+                _ => self.record(&record, at)?,
+            }
+            at += BYTES as u64;
+        }
+    }
+
+    fn record(&mut self, record: &[u8], at: u64) -> Result<(), Error> {
+        let long = |at: usize, bytes: usize| {
+            record[at..at + bytes].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        let (key, bytes) = match record.len() {
+            ORACLE_BYTES => (long(4, 8), long(12, 4)),
+            length => (long(0, length), 1),
+        };
+        if bytes == u64::from(DELETED) {
+            return Err(self.bad(Place::Byte(at), Fault::TooLong { bytes }));
+        }
+        // libCacheSim passes over records of size 0.
+        if bytes > 0 {
+            let next = self.trace.objects as u32;
+            let object = *self.numbers.entry(key).or_insert(next);
+            self.trace.objects = self.trace.objects.max(object as usize + 1);
+            self.trace.asked.push(Asked { object, bytes: bytes as u32 });
+        }
+        Ok(())
+    }
+}
+
+/// A key that is a number, written as numbers are; others are names, as 007 is.
+fn number(text: &[u8]) -> Option<u64> {
+    let plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text.first() != Some(&b'0'));
+    if plain { std::str::from_utf8(text).ok()?.parse().ok() } else { None }
+}
+
+/// A size in bytes; an object of size 0 takes a byte.
+fn size(text: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(text).ok()?.trim();
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => {
+            let bytes: f64 = text.parse().ok()?;
+            (bytes >= 0.0 && bytes < 1e10).then_some(bytes.round() as u64)?
+        }
+    };
+    u32::try_from(bytes).ok().filter(|bytes| *bytes != DELETED).map(|bytes| bytes.max(1))
+}
+
+/// Whether an operation takes the object away.
+fn deletes(op: &[u8]) -> bool {
+    const WORDS: [&str; 8] = ["delete", "del", "remove", "trim", "discard", "free", "purge", "unlink"];
+    WORDS.iter().any(|word| op.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    fn read(bytes: &[u8], options: &ObjectOptions) -> Result<Objects, String> {
+        read_objects(file(bytes).path(), options).map_err(|error| error.to_string())
+    }
+
+    fn pairs(objects: &Objects) -> Vec<(u32, u32)> {
+        objects.asked.iter().map(|asked| (asked.object, asked.bytes)).collect()
+    }
+
+    fn columns(text: &str) -> ObjectOptions {
+        ObjectOptions { listing: None, columns: text.parse().unwrap() }
+    }
+
+    #[test]
+    fn columns_are_guessed_from_the_header() {
+        let text = b"version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5633899,28,1024,7\n1,5633899,DELETE,0,7\n";
+        assert!(has_header(file(text).path()));
+        let objects = read(text, &ObjectOptions::default()).unwrap();
+        assert_eq!(pairs(&objects), [(0, 512), (1, 1024), (1, DELETED)]);
+        assert_eq!(objects.columns, "key 5 (lbn), size 4 (size), time 2 (time), operation 3 (op)");
+        assert!(objects.sized && objects.listing == Listing::Csv);
+    }
+
+    #[test]
+    fn columns_are_named_by_name_or_number() {
+        let text = b"when\twho\thow much\n1\ta b\t3\n2\tc\t4\n3\ta b\t5.0\n";
+        let objects = read(text, &columns("key=who,size=3")).unwrap();
+        assert_eq!(pairs(&objects), [(0, 3), (1, 4), (0, 5)]);
+        // Without a header, as Twitter's.
+        let text = b"0,\"a,x\",9,5,2,get,0\n0,b,9,6,2,get,0\n1,\"a,x\",9,5,2,get,0\n";
+        let objects = read(text, &columns("key=2,size=4,op=6")).unwrap();
+        assert_eq!(pairs(&objects), [(0, 5), (1, 6), (0, 5)]);
+        let said = read(text, &ObjectOptions::default()).unwrap_err();
+        assert!(said.contains("--columns key=") && !said.contains('\n'), "{said}");
+        for (named, part) in
+            [("key=9", "7 columns"), ("key=who", "no column is called who"), ("size=1", "key")]
+        {
+            let said = read(text, &columns(named)).unwrap_err();
+            assert!(said.contains(part) && !said.contains('\n'), "{named}: {said}");
+        }
+        assert!("colour=2".parse::<Columns>().is_err() && "key=0".parse::<Columns>().is_err());
+    }
+
+    #[test]
+    fn lists_of_keys_and_numbers() {
+        let objects = read(b"7\nseven\n# no key\n\n7\n07\n", &ObjectOptions::default()).unwrap();
+        assert_eq!((objects.listing, objects.sized), (Listing::Keys, false));
+        assert_eq!(pairs(&objects), [(0, 1), (1, 1), (0, 1), (2, 1)]);
+        let of = |listing| ObjectOptions { listing: Some(listing), ..ObjectOptions::default() };
+        let bytes: Vec<u8> = [7u32, 8, 7].iter().flat_map(|key| key.to_le_bytes()).collect();
+        assert_eq!(pairs(&read(&bytes, &of(Listing::U32)).unwrap()), [(0, 1), (1, 1), (0, 1)]);
+        let said = read(&bytes, &of(Listing::U64)).unwrap_err();
+        assert!(said.contains("byte 8: expected 8 bytes, found the end of the file after 4"), "{said}");
+        let bytes: Vec<u8> = [7u64, u64::MAX, 7].iter().flat_map(|key| key.to_le_bytes()).collect();
+        assert_eq!(pairs(&read(&bytes, &of(Listing::U64)).unwrap()), [(0, 1), (1, 1), (0, 1)]);
+    }
+
+    #[test]
+    fn oracle_general_is_known_by_its_bytes() {
+        let record = |time: u32, key: u64, size: u32, next: i64| {
+            let mut bytes = time.to_le_bytes().to_vec();
+            bytes.extend(key.to_le_bytes());
+            bytes.extend(size.to_le_bytes());
+            bytes.extend(next.to_le_bytes());
+            bytes
+        };
+        let bytes = [record(1, 77, 512, 3), record(1, 5, 0, -1), record(2, 77, 512, -1)].concat();
+        let objects = read(&bytes, &ObjectOptions::default()).unwrap();
+        assert_eq!((objects.listing, objects.sized), (Listing::OracleGeneral, true));
+        assert_eq!(pairs(&objects), [(0, 512), (0, 512)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let said = |text: &[u8]| read(text, &columns("key=1,size=2")).unwrap_err();
+        assert!(said(b"a,5\nb,x\n").contains("line 2: expected a size"), "{}", said(b"a,5\nb,x\n"));
+        assert!(said(b"a,5\n,7\n").contains("line 2: expected a key"));
+        assert!(said(b"a,99999999999\n").contains("line 1: expected a size"));
+        assert!(said(b"").contains("is empty"));
+        let long = [b"a,5\n".to_vec(), vec![b'x'; 2 << 20]].concat();
+        assert!(said(&long).contains("line 2: expected a line of at most"), "{}", said(&long));
+    }
+}

@@ -1,0 +1,237 @@
+//! Which columns of CSV are what.
+
+use super::Listing;
+use crate::detect::HEAD_BYTES;
+use crate::format::oraclegeneral;
+use std::borrow::Cow;
+use std::str::FromStr;
+
+/// Names by which columns are known, in lower case, letters and digits alone.
+const KEYS: &[&str] = &[
+    "key",
+    "objid",
+    "objectid",
+    "object",
+    "obj",
+    "id",
+    "lbn",
+    "lba",
+    "blk",
+    "block",
+    "blockid",
+    "blkno",
+    "page",
+    "addr",
+    "address",
+    "offset",
+    "url",
+    "anonymizedkey",
+    "hash",
+    "sector",
+];
+const SIZES: &[&str] = &[
+    "size",
+    "objsize",
+    "objectsize",
+    "bytes",
+    "length",
+    "len",
+    "nbytes",
+    "valuesize",
+    "blksize",
+    "sizebytes",
+];
+const TIMES: &[&str] = &["time", "timestamp", "ts", "clocktime", "realtime", "times"];
+const OPS: &[&str] = &["op", "operation", "opcode", "type", "optype", "rw", "method", "cmd", "command"];
+
+/// A column, by its name or its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// From 1.
+    Number(usize),
+    /// As the first line has it.
+    Name(String),
+}
+
+/// The columns that were named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// When: not needed, and looked for so that no other column is taken for it.
+    pub time: Option<Column>,
+    /// Of which object.
+    pub key: Option<Column>,
+    /// Its bytes.
+    pub size: Option<Column>,
+    /// What is done to it.
+    pub op: Option<Column>,
+}
+
+impl FromStr for Columns {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Columns, String> {
+        let mut columns = Columns::default();
+        for part in text.split(',') {
+            let wrong = || {
+                format!(
+                    "'{}' is no column (write key=NAME or key=NUMBER; and time=, size=, op=)",
+                    part.escape_debug()
+                )
+            };
+            let (what, which) = part.split_once('=').ok_or_else(wrong)?;
+            let which = which.trim();
+            let column = match which.parse::<usize>() {
+                Ok(0) => return Err(format!("'{part}': columns are counted from 1")),
+                Ok(number) => Column::Number(number),
+                Err(_) if which.is_empty() => return Err(wrong()),
+                Err(_) => Column::Name(which.to_owned()),
+            };
+            match what.trim() {
+                "time" => columns.time = Some(column),
+                "key" => columns.key = Some(column),
+                "size" => columns.size = Some(column),
+                "op" => columns.op = Some(column),
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(columns)
+    }
+}
+
+/// Columns of a file, counted from 0.
+pub struct Layout {
+    pub separator: u8,
+    /// Whether the first line has names.
+    pub header: bool,
+    /// The number of the first line that says something.
+    pub first_line: u64,
+    pub key: usize,
+    pub size: Option<usize>,
+    pub op: Option<usize>,
+    time: Option<usize>,
+    names: Vec<String>,
+}
+
+impl Layout {
+    /// Finds the columns.
+    pub fn new(head: &[u8], columns: &Columns) -> Result<Layout, String> {
+        let Some((first_line, first)) = first_line(head) else {
+            return Err("it has no line".to_owned());
+        };
+        let separator = separator_of(first);
+        let names: Vec<String> = fields(first, separator)
+            .iter()
+            .map(|name| String::from_utf8_lossy(name).trim().to_owned())
+            .collect();
+        let by_name = [&columns.time, &columns.key, &columns.size, &columns.op]
+            .into_iter()
+            .any(|column| matches!(column, Some(Column::Name(_))));
+        let known = [KEYS, SIZES, TIMES, OPS].concat();
+        let is_named = names.iter().any(|name| known.contains(&plain(name).as_str()));
+        let numbers = names.iter().any(|name| name.parse::<f64>().is_ok());
+        let header = by_name || is_named && !numbers;
+        let mut layout =
+            Layout { separator, header, first_line, key: 0, size: None, op: None, time: None, names };
+        layout.time = layout.find(columns.time.as_ref(), TIMES)?;
+        layout.size = layout.find(columns.size.as_ref(), SIZES)?;
+        layout.op = layout.find(columns.op.as_ref(), OPS)?;
+        let Some(key) = layout.find(columns.key.as_ref(), KEYS)? else {
+            let example = if layout.header { layout.names[0].as_str() } else { "2" };
+            return Err(format!(
+                "no column is known as the key's; say which (--columns key={example},size=..,op=..)"
+            ));
+        };
+        layout.key = key;
+        Ok(layout)
+    }
+
+    fn find(&self, named: Option<&Column>, known: &[&str]) -> Result<Option<usize>, String> {
+        let count = self.names.len();
+        match named {
+            Some(Column::Number(number)) if *number > count => {
+                Err(format!("--columns: column {number} is named, and the first line has {count} columns"))
+            }
+            Some(Column::Number(number)) => Ok(Some(number - 1)),
+            Some(Column::Name(name)) => {
+                let at = self.names.iter().position(|other| other.eq_ignore_ascii_case(name));
+                let missing =
+                    || format!("--columns: no column is called {name} (there are {})", self.names.join(", "));
+                at.map(Some).ok_or_else(missing)
+            }
+            None if !self.header => Ok(None),
+            // In the order in which the names are known, so that a key wins over an offset.
+            None => {
+                Ok(known.iter().find_map(|known| self.names.iter().position(|name| plain(name) == *known)))
+            }
+        }
+    }
+
+    /// Which columns were taken.
+    pub fn describe(&self) -> String {
+        let parts =
+            [("key", Some(self.key)), ("size", self.size), ("time", self.time), ("operation", self.op)];
+        let words = parts.into_iter().filter_map(|(what, at)| {
+            let at = at?;
+            let name = if self.header { format!(" ({})", self.names[at]) } else { String::new() };
+            Some(format!("{what} {}{name}", at + 1))
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A name without what people write differently.
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+}
+
+/// The first line that is neither empty nor a comment, with its number.
+fn first_line(head: &[u8]) -> Option<(u64, &[u8])> {
+    let lines =
+        (1..).zip(head.split(|byte| *byte == b'\n')).map(|(number, line)| (number, line.trim_ascii()));
+    lines.into_iter().find(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
+}
+
+/// What stands between the fields of a line: the first of these that there is.
+fn separator_of(line: &[u8]) -> u8 {
+    *b",\t;| ".iter().find(|separator| line.contains(separator)).unwrap_or(&b',')
+}
+
+/// The fields of a line; one in quotation marks may hold the separator, and a mark written twice.
+pub fn fields(line: &[u8], separator: u8) -> Vec<Cow<'_, [u8]>> {
+    let spaces = separator == b' ';
+    if !line.contains(&b'"') {
+        let fields = line.split(|byte| *byte == separator).filter(|field| !spaces || !field.is_empty());
+        return fields.map(|field| Cow::Borrowed(field.trim_ascii())).collect();
+    }
+    let (mut fields, mut field, mut quoted) = (Vec::<Cow<[u8]>>::new(), Vec::new(), false);
+    let mut bytes = line.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' if quoted && bytes.peek() == Some(&b'"') => {
+                bytes.next();
+                field.push(b'"');
+            }
+            b'"' => quoted = !quoted,
+            byte if byte == separator && !quoted => fields.push(Cow::Owned(std::mem::take(&mut field))),
+            byte => field.push(byte),
+        }
+    }
+    fields.push(Cow::Owned(field));
+    fields.retain(|field| !spaces || !field.is_empty());
+    fields
+}
+
+/// Whether the first line has the names of columns, and one is known as a key's.
+pub fn names_a_key(head: &[u8]) -> bool {
+    !head.contains(&0) && Layout::new(head, &Columns::default()).is_ok_and(|layout| layout.names.len() > 1)
+}
+
+/// How objects are listed, by the first bytes.
+pub fn listing_of(head: &[u8]) -> Listing {
+    if head.contains(&0) && oraclegeneral::fits(&head[..head.len().min(HEAD_BYTES as usize)]) {
+        return Listing::OracleGeneral;
+    }
+    let one = |line: &[u8]| fields(line, separator_of(line)).len() == 1;
+    let lone = first_line(head).is_none_or(|(_, line)| one(line));
+    if lone { Listing::Keys } else { Listing::Csv }
+}

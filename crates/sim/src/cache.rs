@@ -1,0 +1,414 @@
+//! `terapage sim cache`: a trace against a plain cache, by policies and sizes.
+
+use crate::progress::Progress;
+use crate::publish::command_line;
+use crate::show::Show;
+use anyhow::{bail, ensure};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use terapage_advise::policies::in_parallel;
+use terapage_blocktrace::objects::{self, Columns, DELETED, Listing, ObjectOptions};
+use terapage_blocktrace::{Error, Format, Kind, Options, Problem};
+use terapage_config::Size;
+use terapage_policy::objects::{Outcome, Request, simulate};
+use terapage_policy::replacement::{self, NAMES, SIZED};
+use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
+
+/// The smallest block, bytes: a sector.
+const BLOCK_MIN: u64 = 512;
+
+/// What a trace's requests are taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum As {
+    /// Blocks of one size, by address
+    Blocks,
+    /// Objects with sizes of their own, by key
+    Objects,
+}
+
+/// Options of `cache`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  terapage sim cache --policy lru --size 100M requests.csv
+  terapage sim cache --policy lru,arc,s3fifo --size 1%,5%,10%,20% --html curves.html trace.vscsi
+  terapage sim cache --columns key=2,size=4,op=6 --size 1G cluster52.csv
+  terapage sim cache --format u64 --size 10000 keys.bin
+
+Block traces are taken as blocks, traces of keys as objects: CSV, a key a line, u32 and u64
+(little-endian numbers), oraclegeneral. Objects without sizes are counted: --size 1000 is
+1000 of them. An object keeps the size that it came in with. The cache is told of each
+request, as the policies' papers have it, and everything that is missed comes in.")]
+pub struct Cache {
+    /// The trace, compressed or not; - is standard input
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    trace: PathBuf,
+    /// Policies; auto, made for a pager whose blocks have neighbours, only if named, and for blocks
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "lru,fifo,clock,s3fifo,2q,arc")]
+    policy: Vec<String>,
+    /// Sizes of the cache: bytes (100M), or percentages of the distinct bytes that are asked for
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.1%,0.3%,1%,3%,10%,30%")]
+    size: Vec<String>,
+    /// What is read: csv, keys, u32, u64, oraclegeneral, or a block trace's format; without it the
+    /// first bytes tell
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+    /// Columns of CSV by name or number: time=.., key=.., size=.., op=..; guessed from the first line
+    #[arg(long, value_name = "COLUMNS")]
+    columns: Option<Columns>,
+    /// Take requests as blocks, or each as an object that its address and size name
+    #[arg(long = "as", value_name = "WHAT")]
+    taken_as: Option<As>,
+    /// Bytes of a block
+    #[arg(long, value_name = "BYTES", default_value = "4K")]
+    block: Size,
+    /// Read this volume of a block trace only; can be given several times
+    #[arg(long = "volume", value_name = "NAME")]
+    volumes: Vec<String>,
+    /// Bytes of one address in arc and oraclegeneral traces as blocks [default: 512]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    unit: Option<u32>,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// A trace, ready for a cache.
+struct Trace {
+    /// How it was read, in words.
+    read_as: String,
+    requests: Vec<Request>,
+    /// Bytes of each block; `None` where objects have their own.
+    block: Option<u64>,
+    /// Whether objects have sizes. Those without are counted.
+    sized: bool,
+}
+
+/// One cache.
+#[derive(Serialize)]
+struct Row {
+    policy: String,
+    cache_bytes: u64,
+    /// Of the footprint.
+    share: f64,
+    requests: u64,
+    misses: u64,
+    bytes: u64,
+    missed_bytes: u64,
+    too_large: u64,
+    byte_miss_ratio: f64,
+    object_miss_ratio: f64,
+}
+
+/// Everything that came out.
+#[derive(Serialize)]
+struct Results {
+    read_as: String,
+    requests: u64,
+    objects: u64,
+    /// Distinct bytes: each object with the size that it had first; objects where they have none.
+    footprint_bytes: u64,
+    block_bytes: Option<u64>,
+    rows: Vec<Row>,
+}
+
+impl Cache {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The trace's; a policy or size that there is not.
+    pub fn run(self) -> anyhow::Result<()> {
+        for name in &self.policy {
+            ensure!(
+                NAMES.contains(&name.as_str()),
+                "--policy: '{name}' is unknown (one of {})",
+                NAMES.join(", ")
+            );
+        }
+        ensure!(self.block.0 >= BLOCK_MIN, "--block {}: at least {BLOCK_MIN} bytes are a block", self.block);
+        self.show.check([self.trace.as_path()])?;
+        let progress = Progress::endless("reading");
+        let trace = self.read()?;
+        if trace.block.is_none()
+            && let Some(name) = self.policy.iter().find(|name| !SIZED.contains(&name.as_str()))
+        {
+            bail!("--policy {name}: it is for blocks, not for objects (one of {})", SIZED.join(", "));
+        }
+        let (objects, footprint) = trace.footprint();
+        let sizes = self.sizes(&trace, footprint)?;
+        progress.phase("simulating");
+        progress.steps((sizes.len() * self.policy.len()) as u64);
+        let rows = in_parallel(sizes.len() * self.policy.len(), |job| {
+            let policy = &self.policy[job / sizes.len()];
+            let row = trace.row(policy, sizes[job % sizes.len()], footprint);
+            progress.add(1);
+            row
+        });
+        drop(progress);
+        let requests = rows.first().map_or(0, |row| row.requests);
+        let results = Results {
+            read_as: trace.read_as.clone(),
+            requests,
+            objects,
+            footprint_bytes: footprint,
+            block_bytes: trace.block,
+            rows,
+        };
+        let study = self.study(&trace, &results);
+        self.show.results(&study, &results, || self.show.text(&study, false))
+    }
+
+    /// Cache sizes, in bytes, ascending.
+    fn sizes(&self, trace: &Trace, footprint: u64) -> anyhow::Result<Vec<u64>> {
+        let least = trace.block.unwrap_or(1);
+        let of = |text: &String| -> anyhow::Result<u64> {
+            let wrong = || anyhow::anyhow!("--size: '{text}' is no size (write 100M, or 5%)");
+            let bytes = match text.trim().strip_suffix('%') {
+                None => text.parse::<Size>().map_err(|error| anyhow::anyhow!("--size: {error}"))?.0,
+                Some(percent) => {
+                    let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
+                    ensure!(percent > 0.0 && percent <= 1000.0, wrong());
+                    (footprint as f64 * percent / 100.0).round() as u64
+                }
+            };
+            ensure!(bytes > 0 || text.contains('%'), wrong());
+            Ok(bytes.max(least))
+        };
+        let mut sizes = self.size.iter().map(of).collect::<anyhow::Result<Vec<u64>>>()?;
+        sizes.sort_unstable();
+        sizes.dedup();
+        Ok(sizes)
+    }
+
+    fn read(&self) -> anyhow::Result<Trace> {
+        let listing = self.format.as_deref().and_then(|name| name.parse::<Listing>().ok());
+        let format = match &self.format {
+            Some(name) if listing.is_none() || name == Listing::OracleGeneral.name() => {
+                let known = Listing::ALL.iter().map(|listing| listing.name());
+                let known = known.chain(Format::ALL.map(Format::name)).collect::<Vec<_>>().join(", ");
+                let format = name.parse::<Format>();
+                Some(format.map_err(|_| anyhow::anyhow!("--format: '{name}' is unknown (one of {known})"))?)
+            }
+            _ => None,
+        };
+        let as_objects = self.taken_as != Some(As::Blocks);
+        let keys = listing.is_some_and(|listing| listing != Listing::OracleGeneral) || self.columns.is_some();
+        ensure!(
+            !keys || as_objects,
+            "--as blocks: keys have no addresses; leave it out, or convert to a format of block traces"
+        );
+        if as_objects && (keys || listing.is_some() || objects::has_header(&self.trace)) {
+            return self.read_keys(listing.or(self.columns.as_ref().map(|_| Listing::Csv)));
+        }
+        match self.read_requests(format) {
+            Ok(Some(trace)) => Ok(trace),
+            Ok(None) => self.read_keys(Some(Listing::OracleGeneral)),
+            Err(error) if as_objects && format.is_none() && is_unknown(&error) => self.read_keys(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read_keys(&self, listing: Option<Listing>) -> anyhow::Result<Trace> {
+        let options = ObjectOptions { listing, columns: self.columns.clone().unwrap_or_default() };
+        let found = objects::read_objects(&self.trace, &options)?;
+        let request = |asked: &objects::Asked| match asked.bytes {
+            DELETED => Request::Delete(asked.object),
+            bytes => Request::Get(asked.object, bytes),
+        };
+        let columns = if found.columns.is_empty() { String::new() } else { format!(", {}", found.columns) };
+        let sizes = if found.sized { "with their own sizes" } else { "without sizes, so they are counted" };
+        Ok(Trace {
+            read_as: format!("{}{columns}; objects {sizes}", found.listing.name()),
+            requests: found.asked.iter().map(request).collect(),
+            block: None,
+            sized: found.sized,
+        })
+    }
+
+    /// A block trace; `None` if it is libCacheSim's, whose objects need not be addresses, and was
+    /// not asked for as blocks.
+    fn read_requests(&self, format: Option<Format>) -> Result<Option<Trace>, Error> {
+        let options =
+            Options { format, volumes: self.volumes.clone(), unit_bytes: self.unit, ..Options::default() };
+        let mut reader = terapage_blocktrace::open(&self.trace, &options)?;
+        let format = reader.meta().format;
+        if format == Format::OracleGeneral && self.taken_as != Some(As::Blocks) {
+            return Ok(None);
+        }
+        let blocks = self.taken_as != Some(As::Objects);
+        let block = self.block.0;
+        // A number for each block in the order of addresses: neighbours stay neighbours.
+        let mut asked: Vec<((u16, u64), u32)> = Vec::new();
+        for request in reader.by_ref() {
+            let request = request?;
+            let deleted = request.kind == Kind::Trim;
+            if blocks {
+                let range = request.offset / block..request.end().div_ceil(block);
+                asked.extend(range.map(|at| ((request.volume, at), if deleted { DELETED } else { 1 })));
+            } else {
+                let bytes = request.bytes.min(DELETED - 1);
+                asked.push(((request.volume, request.offset), if deleted { DELETED } else { bytes }));
+            }
+        }
+        let mut keys: Vec<(u16, u64)> = asked.iter().map(|asked| asked.0).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let numbers: HashMap<(u16, u64), u32> = keys.iter().copied().zip(0..).collect();
+        let request = |(key, bytes): &((u16, u64), u32)| match *bytes {
+            DELETED => Request::Delete(numbers[key]),
+            bytes => Request::Get(numbers[key], bytes),
+        };
+        let taken = if blocks {
+            format!("blocks of {}", Size(block))
+        } else {
+            "each request an object, by its address".to_owned()
+        };
+        Ok(Some(Trace {
+            read_as: format!("{}; {taken}", format.name()),
+            requests: asked.iter().map(request).collect(),
+            block: blocks.then_some(block),
+            sized: true,
+        }))
+    }
+
+    fn study(&self, trace: &Trace, results: &Results) -> Study {
+        let amount = |bytes: u64| if trace.sized { Size(bytes).to_string() } else { bytes.to_string() };
+        let what = if trace.block.is_some() { "blocks" } else { "objects" };
+        let footprint =
+            if trace.sized { format!(", {}", amount(results.footprint_bytes)) } else { String::new() };
+        let mut summary = vec![format!(
+            "{}: read as {}. {} requests for {} {what}{footprint}.",
+            self.trace.display(),
+            results.read_as,
+            results.requests,
+            results.objects,
+        )];
+        if let Some(row) = results.rows.iter().max_by_key(|row| row.too_large).filter(|row| row.too_large > 0)
+        {
+            summary.push(format!(
+                "{} requests are for objects larger than a cache of {}: they are missed, and not kept.",
+                row.too_large,
+                amount(row.cache_bytes)
+            ));
+        }
+        if self.policy.iter().any(|name| name == "auto") {
+            summary.push(AUTO.to_owned());
+        }
+        let row = |row: &Row| {
+            vec![
+                row.policy.clone(),
+                amount(row.cache_bytes),
+                format!("{:.2} %", row.share * 100.0),
+                row.misses.to_string(),
+                format!("{:.4}", row.byte_miss_ratio),
+                format!("{:.4}", row.object_miss_ratio),
+            ]
+        };
+        let columns =
+            ["policy", "cache", "of what is asked for", "misses", "byte miss ratio", "object miss ratio"];
+        let table = Table {
+            title: "Miss ratios".into(),
+            columns: columns.map(str::to_owned).to_vec(),
+            rows: results.rows.iter().map(row).collect(),
+            ..Table::default()
+        };
+        Study {
+            title: format!("A cache for {}", self.trace.display()),
+            summary,
+            command: command_line(),
+            parameters: self.parameters(trace),
+            plots: self.plots(results),
+            tables: vec![table],
+            ..Study::default()
+        }
+    }
+
+    fn plots(&self, results: &Results) -> Vec<Plot> {
+        let plot = |title: &str, of: fn(&Row) -> f64| {
+            let series = |policy: &String| {
+                let rows = results.rows.iter().filter(|row| row.policy == *policy);
+                let points = rows.map(|row| (X::Number(row.share * 100.0), of(row))).collect();
+                Series { name: policy.clone(), mark: Mark::Simulated, points }
+            };
+            Plot {
+                title: title.into(),
+                kind: PlotKind::Line,
+                x: Axis { name: "cache".into(), unit: "% of what is asked for".into(), log: true },
+                y: Axis { name: title.to_lowercase(), unit: String::new(), log: false },
+                series: self.policy.iter().map(series).collect(),
+                ..Plot::default()
+            }
+        };
+        vec![
+            plot("Object miss ratio", |row| row.object_miss_ratio),
+            plot("Byte miss ratio", |row| row.byte_miss_ratio),
+        ]
+    }
+
+    fn parameters(&self, trace: &Trace) -> Vec<Parameter> {
+        let chosen = |name: &str, value: String, unit: &str, source: &str| Parameter {
+            name: name.into(),
+            value,
+            unit: unit.into(),
+            origin: Origin::Chosen,
+            source: source.into(),
+        };
+        let mut parameters = vec![chosen(
+            "policies",
+            self.policy.join(", "),
+            "",
+            "--policy; docs/policies.md says how each differs from its paper",
+        )];
+        if let Some(block) = trace.block {
+            parameters.push(chosen("block", block.to_string(), "bytes", "--block"));
+        }
+        parameters
+    }
+}
+
+/// What is said of `auto` where it is offered for traces.
+pub const AUTO: &str = "auto is made for a pager: it judges neighbouring blocks together and learns of few touches. On block \
+    traces it is often worse than LRU, and on some worse than FIFO.";
+
+fn is_unknown(error: &Error) -> bool {
+    matches!(error.problem(), Problem::Unknown { .. })
+}
+
+impl Trace {
+    /// Distinct objects, and their bytes as they had them first.
+    fn footprint(&self) -> (u64, u64) {
+        let mut seen: Vec<bool> = Vec::new();
+        let (mut objects, mut bytes) = (0, 0);
+        for request in &self.requests {
+            let Request::Get(object, size) = *request else { continue };
+            let at = object as usize;
+            if at >= seen.len() {
+                seen.resize((at + 1).next_power_of_two(), false);
+            }
+            if !std::mem::replace(&mut seen[at], true) {
+                objects += 1;
+                bytes += u64::from(size) * self.block.unwrap_or(1);
+            }
+        }
+        (objects, bytes)
+    }
+
+    fn row(&self, name: &str, cache_bytes: u64, footprint: u64) -> Row {
+        let unit = self.block.unwrap_or(1);
+        let capacity = (cache_bytes / unit) as usize;
+        let mut policy = replacement::by_name(name, capacity).expect("names were checked");
+        let outcome: Outcome = simulate(&mut *policy, self.requests.iter().copied(), capacity);
+        Row {
+            policy: name.to_owned(),
+            cache_bytes,
+            share: cache_bytes as f64 / footprint.max(1) as f64,
+            requests: outcome.requests,
+            misses: outcome.misses,
+            bytes: outcome.bytes * unit,
+            missed_bytes: outcome.missed_bytes * unit,
+            too_large: outcome.too_large,
+            byte_miss_ratio: outcome.byte_miss_ratio(),
+            object_miss_ratio: outcome.object_miss_ratio(),
+        }
+    }
+}
