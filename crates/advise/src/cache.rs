@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The layout of the file.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// A store and what the pager's work on it costs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,12 +26,14 @@ pub struct Measured {
     pub device: Device,
     /// Costs, for one block size each, ascending.
     pub costs: Vec<Costs>,
+    /// Why they are not to be trusted, nor kept for later.
+    pub trouble: Vec<String>,
 }
 
 impl Measured {
     /// What was just measured.
-    pub fn new(store: &Path, device: Device, costs: Vec<Costs>) -> Measured {
-        Measured { version: VERSION, store: store.to_owned(), device, costs }
+    pub fn new(store: &Path, device: Device, costs: Vec<Costs>, trouble: Vec<String>) -> Measured {
+        Measured { version: VERSION, store: store.to_owned(), device, costs, trouble }
     }
 
     /// What is known of a store, with costs for all of `blocks`; `None` where that is nothing or
@@ -46,11 +48,14 @@ impl Measured {
             .then_some(known)
     }
 
-    /// Keeps it.
+    /// Keeps it, unless it is not to be trusted.
     ///
     /// # Errors
     /// What the file system refuses. Nothing else is lost by that.
     pub fn save(&self) -> io::Result<()> {
+        if !self.trouble.is_empty() {
+            return Ok(());
+        }
         let file = file(&self.store).ok_or_else(|| io::Error::other("there is no home directory"))?;
         let directory = file.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(directory)?;

@@ -147,3 +147,14 @@ fn peak(id: u32) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.trim().trim_end_matches("kB").trim().parse::<u64>().map_or(0, |kib| kib * 1024)
 }
+
+/// Why this machine is no place to measure now, in words: more runs than it has processors for.
+/// `None` where it rests, or cannot be asked.
+pub fn busy() -> Option<String> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // The measurements themselves are part of it.
+    (load > processors as f64 + 1.0)
+        .then(|| format!("the machine is busy, a load of {load:.1} on {processors} processors"))
+}

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
+use terapage_config::Size;
 
 const MIB: u64 = 1 << 20;
 
@@ -12,6 +13,28 @@ const MIB: u64 = 1 << 20;
 const DATA: u64 = 96 * MIB;
 /// Reads at random of a pass.
 const READS: u64 = 6000;
+
+/// A round of measurements is taken at least, and at most, so often.
+pub const ROUNDS: u64 = 3;
+const ROUNDS_MAX: usize = 9;
+/// Costs are known when the middle half of the rounds lies within this share of their median.
+const SETTLED: f64 = 0.25;
+/// What the pager adds to a page-in at most, microseconds.
+const OWN_PART_US: f64 = 50.0;
+/// A soft fault takes less, microseconds.
+const SOFT_MOST_US: f64 = 1000.0;
+/// How far the costs of a new block may be off, microseconds.
+const FRESH_ERROR_US: f64 = 5.0;
+
+/// Costs, and whether they can be trusted.
+pub struct Calibration {
+    /// Within what can be.
+    pub costs: Costs,
+    /// How often they were measured.
+    pub rounds: usize,
+    /// Why they are not to be trusted, or kept: the machine was busy.
+    pub trouble: Option<String>,
+}
 
 /// Why costs cannot be measured.
 #[derive(Debug, thiserror::Error)]
@@ -23,8 +46,18 @@ pub enum Error {
         why: String,
     },
     /// Nothing temporary can be written.
-    #[error("the counters of a small paged program: {0}")]
-    Counters(#[from] io::Error),
+    #[error("the counters of a small paged program: {cause}")]
+    Counters {
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+// Not a source: its text is in the message, and would be shown twice.
+impl From<io::Error> for Error {
+    fn from(cause: io::Error) -> Error {
+        Error::Counters { cause }
+    }
 }
 
 /// Costs in microseconds, for one block size and one store.
@@ -82,6 +115,69 @@ impl Costs {
         let share = if span > 0.0 { (block_bytes as f64 - small.block_bytes as f64) / span } else { 0.0 };
         let mix = |of: fn(&Costs) -> f64| of(small) + share * (of(large) - of(small));
         Costs::from(block_bytes, small.device_bytes_s, mix)
+    }
+
+    /// What of these cannot be: then something else kept the machine busy while they were measured.
+    pub fn nonsense(&self, device: &Device) -> Option<String> {
+        let (least, most) = self.demand_bounds_us(device);
+        let own = device.latency_us(self.block_bytes);
+        let block = Size(self.block_bytes);
+        if !(self.demand_us >= least && self.demand_us <= most) {
+            return Some(format!(
+                "a page-in of {block} took {:.0} us, where the device alone takes {own:.0} us",
+                self.demand_us
+            ));
+        }
+        // Fresh memory in a new frame is the kernel's fresh memory, and something more.
+        if self.fresh_us.is_nan() || self.fresh_us < -(0.5 * self.soft_us).max(FRESH_ERROR_US) {
+            return Some(format!("a new block of {block} took {:.0} us less than natively", -self.fresh_us));
+        }
+        if !(self.soft_us > 0.0 && self.soft_us <= SOFT_MOST_US) {
+            return Some(format!("a soft fault took {:.1} us", self.soft_us));
+        }
+        None
+    }
+
+    /// A page-in takes half of the device's own latency at least, for latencies vary, and at most
+    /// twice that and the pager's part.
+    fn demand_bounds_us(&self, device: &Device) -> (f64, f64) {
+        let own = device.latency_us(self.block_bytes);
+        (0.5 * own, 2.0 * own + OWN_PART_US)
+    }
+
+    /// The same within what can be.
+    fn bounded(mut self, device: &Device) -> Costs {
+        let (least, most) = self.demand_bounds_us(device);
+        let within =
+            |value: f64, least: f64, most: f64| if value.is_nan() { least } else { value.clamp(least, most) };
+        self.demand_us = within(self.demand_us, least, most);
+        self.soft_us = within(self.soft_us, 0.1, SOFT_MOST_US);
+        self.fresh_us = within(self.fresh_us, 0.0, f64::MAX);
+        self.recycled_us = self.recycled_us.min(self.fresh_us);
+        self
+    }
+
+    /// Which cost varies too much between rounds to be known, if one does.
+    fn unsettled(rounds: &[Costs]) -> Option<String> {
+        let soft_us = Costs::median(rounds).soft_us;
+        let kinds: [(&str, fn(&Costs) -> f64, f64); 4] = [
+            ("soft faults", |costs| costs.soft_us, 0.0),
+            ("page-ins", |costs| costs.demand_us, 0.0),
+            ("new blocks", |costs| costs.fresh_us, 0.25 * soft_us),
+            ("streams", |costs| 1e12 / costs.read_bytes_s, 0.0),
+        ];
+        kinds.into_iter().find_map(|(name, of, allowed)| {
+            let mut values: Vec<f64> = rounds.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            // Of three rounds all.
+            let last = values.len() - 1;
+            let (low, high, median) = (values[last / 4], values[(3 * last).div_ceil(4)], values[last / 2]);
+            let spread = high - low;
+            (spread > SETTLED * median.abs() + allowed).then(|| {
+                let percent = spread / median.abs().max(0.1) * 100.0;
+                format!("the costs of {name} still differ by {percent:.0} % after {} rounds", rounds.len())
+            })
+        })
     }
 
     /// The median of each.
@@ -166,14 +262,14 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Measures the costs here, [`ROUNDS`] times, and gives the medians; takes about ten seconds.
-    /// `progress` is told of each of [`STEPS`] steps.
+    /// Measures the costs here until they settle, and gives the medians of the rounds whose costs
+    /// can be; takes about ten seconds on a machine at rest. `progress` is told of each step, of
+    /// which there are [`STEPS`] at least.
     ///
     /// # Errors
     /// A small program that cannot be run.
-    pub fn measure(&self, device: &Device, progress: impl Fn()) -> Result<Costs, Error> {
-        let rounds = (0..ROUNDS).map(|_| self.once(device, &progress)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Costs::median(&rounds))
+    pub fn measure(&self, device: &Device, progress: impl Fn()) -> Result<Calibration, Error> {
+        settle(device, || self.once(device, &progress))
     }
 
     fn once(&self, device: &Device, progress: &impl Fn()) -> Result<Costs, Error> {
@@ -290,10 +386,29 @@ impl Bench {
     }
 }
 
-/// Rounds of [`Bench::measure`].
-pub const ROUNDS: u64 = 3;
+/// Rounds until they settle.
+fn settle(device: &Device, mut once: impl FnMut() -> Result<Costs, Error>) -> Result<Calibration, Error> {
+    let (mut all, mut good): (Vec<Costs>, Vec<Costs>) = (Vec::new(), Vec::new());
+    let mut trouble = None;
+    while all.len() < ROUNDS_MAX {
+        let costs = once()?;
+        match costs.nonsense(device) {
+            Some(why) => trouble = Some(why),
+            None => good.push(costs.clone()),
+        }
+        all.push(costs);
+        if good.len() >= ROUNDS as usize {
+            trouble = Costs::unsettled(&good);
+            if trouble.is_none() {
+                break;
+            }
+        }
+    }
+    let costs = Costs::median(if good.is_empty() { &all } else { &good }).bounded(device);
+    Ok(Calibration { costs, rounds: all.len(), trouble })
+}
 
-/// Steps of [`Bench::measure`].
+/// Steps of [`Bench::measure`], at least.
 pub const STEPS: u64 = 6 * ROUNDS;
 
 fn read_json(path: &Path) -> Option<serde_json::Value> {
@@ -341,7 +456,7 @@ fn rates(passes: &[Pass], device: &Device) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Costs, Pass, rates};
+    use super::{Costs, Pass, rates, settle};
     use crate::device::Device;
 
     fn pass(seconds: f64, read: u64, written: u64) -> Pass {
@@ -355,6 +470,58 @@ mod tests {
         let (read, write) = rates(&passes, &device);
         assert!((read - 1000.0).abs() < 1e-6 && (write - 500.0).abs() < 1e-6, "{read} {write}");
         assert_eq!(rates(&[pass(1.0, 0, 5)], &device), (5.0, 6.0));
+    }
+
+    fn costs(demand_us: f64, fresh_us: f64) -> Costs {
+        Costs {
+            block_bytes: 256 << 10,
+            soft_us: 12.0,
+            demand_us,
+            first_us: 6.0,
+            fresh_us,
+            recycled_us: 1.0,
+            read_bytes_s: 1e9,
+            write_bytes_s: 1e9,
+            device_bytes_s: (1e9, 1e9),
+            block_cpu_us: 2.0,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_not_believed() {
+        let device = Device::stated("d", 69.0, 1e15, 1e15);
+        assert_eq!(costs(90.0, 3.0).nonsense(&device), None);
+        assert_eq!(costs(90.0, -2.0).nonsense(&device), None);
+        let said = costs(228.0, 3.0).nonsense(&device).unwrap();
+        assert!(said.contains("228 us, where the device alone takes 69 us"), "{said}");
+        let said = costs(90.0, -101.0).nonsense(&device).unwrap();
+        assert!(said.contains("101 us less than natively"), "{said}");
+        assert!(costs(20.0, 3.0).nonsense(&device).is_some());
+        assert!(costs(f64::NAN, 3.0).nonsense(&device).is_some());
+    }
+
+    #[test]
+    fn rounds_go_on_until_costs_settle() {
+        let device = Device::stated("d", 69.0, 1e15, 1e15);
+        let run = |rounds: &[(f64, f64)]| {
+            let mut rounds = rounds.iter().cycle();
+            settle(&device, || Ok(rounds.next().map(|&(demand, fresh)| costs(demand, fresh)).unwrap()))
+                .unwrap()
+        };
+        // At rest.
+        let calibration = run(&[(90.0, 3.0)]);
+        assert_eq!((calibration.rounds, &calibration.trouble), (3, &None));
+        // Two rounds that cannot be are left out.
+        let calibration = run(&[(228.0, 3.0), (90.0, -101.0), (92.0, 3.0), (90.0, 3.0), (91.0, 3.0)]);
+        assert_eq!((calibration.rounds, &calibration.trouble), (5, &None));
+        assert_eq!(calibration.costs.demand_us, 91.0);
+        // Nothing settles.
+        let calibration = run(&[(60.0, 3.0), (180.0, 3.0)]);
+        assert!(calibration.trouble.unwrap().contains("page-ins still differ by"));
+        // Nothing can be: what is left is within bounds.
+        let calibration = run(&[(228.0, -101.0)]);
+        assert!(calibration.trouble.is_some() && calibration.rounds == 9);
+        assert_eq!((calibration.costs.demand_us, calibration.costs.fresh_us), (188.0, 0.0));
     }
 
     #[test]

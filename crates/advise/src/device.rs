@@ -21,6 +21,10 @@ const PIECE: usize = 1 << 20;
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Reads of each size.
 const READS: u64 = 200;
+/// Measurements agree within this share.
+const AGREEMENT: f64 = 0.15;
+/// How often a device is measured at most.
+const MEASUREMENTS_MAX: usize = 5;
 /// Direct I/O wants memory and offsets in multiples of it.
 const ALIGN: usize = 4096;
 
@@ -36,12 +40,12 @@ pub enum Error {
         why: String,
     },
     /// It cannot be measured.
-    #[error("the store {} cannot be measured: {source} (name another --store, or state it: --device latency=80us,read=1800M,write=1600M)", path.display())]
+    #[error("the store {} cannot be measured: {cause} (name another --store, or state it: --device latency=80us,read=1800M,write=1600M)", path.display())]
     Measure {
         /// The store.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -86,18 +90,45 @@ impl Device {
         before.1 + (bytes - before.0) as f64 * per_byte
     }
 
-    /// Measures the file system of a directory: about half a second and 128 MiB of a file without a
-    /// name.
+    /// Measures the file system of a directory until two measurements agree: about half a second
+    /// each, and 128 MiB of a file without a name. Also says why the last one is not to be trusted,
+    /// where none agree.
     ///
     /// # Errors
     /// What the operating system refuses; a store that is no directory.
-    pub fn measure(directory: &Path) -> Result<Device, Error> {
-        let failed = |source| Error::Measure { path: directory.to_owned(), source };
+    pub fn measure(directory: &Path) -> Result<(Device, Option<String>), Error> {
+        let failed = |cause| Error::Measure { path: directory.to_owned(), cause };
         if !directory.is_dir() {
             return Err(failed(io::Error::other("it is no directory, and measuring would overwrite it")));
         }
-        measure(directory).map_err(failed)
+        settle(|| measure(directory)).map_err(failed)
     }
+
+    /// Whether two measurements say about the same.
+    fn agrees(&self, other: &Device) -> bool {
+        let near = |a: f64, b: f64| (a - b).abs() <= AGREEMENT * a.min(b);
+        near(self.latency_us(16 << 10), other.latency_us(16 << 10))
+            && near(self.read_bytes_s, other.read_bytes_s)
+    }
+}
+
+/// Measures until two in a row agree, and gives the quicker one: what is slower was disturbed.
+fn settle(mut once: impl FnMut() -> io::Result<Device>) -> io::Result<(Device, Option<String>)> {
+    let quicker = |a: Device, b: Device| if a.latency_us(16 << 10) <= b.latency_us(16 << 10) { a } else { b };
+    let (mut last, mut best) = (once()?, None::<Device>);
+    for _ in 1..MEASUREMENTS_MAX {
+        let next = once()?;
+        if next.agrees(&last) {
+            return Ok((quicker(last, next), None));
+        }
+        best = Some(best.map_or_else(|| last.clone(), |best| quicker(best, last.clone())));
+        last = next;
+    }
+    let why = format!(
+        "the device of {} was measured {MEASUREMENTS_MAX} times, each time with another result",
+        last.name
+    );
+    Ok((best.map_or_else(|| last.clone(), |best| quicker(best, last.clone())), Some(why)))
 }
 
 fn measure(directory: &Path) -> io::Result<Device> {
@@ -255,6 +286,18 @@ mod tests {
             let error = text.parse::<Device>().unwrap_err().to_string();
             assert!(error.contains(part) && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn devices_are_measured_until_two_agree() {
+        let run = |latencies: &[f64]| {
+            let mut latencies = latencies.iter().cycle();
+            super::settle(|| Ok(Device::stated("d", *latencies.next().unwrap(), 1e9, 1e9))).unwrap()
+        };
+        let (device, trouble) = run(&[300.0, 90.0, 84.0]);
+        assert_eq!((device.latency_us[0].1, trouble), (84.0, None));
+        let (device, trouble) = run(&[300.0, 90.0]);
+        assert!(device.latency_us[0].1 == 90.0 && trouble.unwrap().contains("5 times"));
     }
 
     #[test]

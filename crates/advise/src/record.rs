@@ -31,6 +31,14 @@ const RECORDING_POLICY: &str = "clock";
 /// How much longer a recording with the next window is expected to take at least.
 const GROWTH: f64 = 2.0;
 
+/// How long the first recording may take, if nothing is said.
+const FIRST_MOST: Duration = Duration::from_secs(60);
+/// Recordings together take up to so many times the native time, and so many seconds at least and
+/// at most.
+const RECORD_FACTOR: f64 = 20.0;
+const RECORD_LEAST_S: f64 = 10.0;
+const RECORD_MOST_S: f64 = 60.0;
+
 /// Native runs shorter than this are made three times.
 const SHORT_S: f64 = 3.0;
 
@@ -38,12 +46,12 @@ const SHORT_S: f64 = 3.0;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program cannot be run.
-    #[error("{program}: {source}")]
+    #[error("{program}: {cause}")]
     Start {
         /// The program.
         program: String,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The program fails by itself.
     #[error("{program} failed ({how}): {said}")]
@@ -74,11 +82,44 @@ pub enum Error {
         seconds: f64,
     },
     /// Something temporary cannot be written.
-    #[error("a temporary file: {0}")]
-    Temporary(#[from] io::Error),
+    #[error("a temporary file: {cause}")]
+    Temporary {
+        /// Why.
+        cause: io::Error,
+    },
     /// The trace is of no use.
     #[error(transparent)]
     Trace(#[from] recording::Error),
+}
+
+// Not a source: its text is in the message, and would be shown twice.
+impl From<io::Error> for Error {
+    fn from(cause: io::Error) -> Error {
+        Error::Temporary { cause }
+    }
+}
+
+/// How long recordings may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// What the user allows for all of them; `None` leaves it to the program's own time.
+    pub asked: Option<Duration>,
+    /// One native run and one recording, no more.
+    pub quick: bool,
+}
+
+impl Limits {
+    /// The first recording, without which there is nothing.
+    fn first(&self) -> Duration {
+        self.asked.unwrap_or(FIRST_MOST)
+    }
+
+    /// All of them, for a program that takes so many seconds: there is no more to know of a short
+    /// one than of a long one, so a short one is recorded for longer.
+    pub fn all(&self, native_s: f64) -> Duration {
+        let own = Duration::from_secs_f64((native_s * RECORD_FACTOR).clamp(RECORD_LEAST_S, RECORD_MOST_S));
+        self.asked.unwrap_or(own)
+    }
 }
 
 /// A program and how it is to be run.
@@ -91,8 +132,8 @@ pub struct Program {
     pub store: PathBuf,
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// How long a recording may take.
-    pub timeout: Duration,
+    /// How long the first recording may take, and all of them together.
+    pub limits: Limits,
     /// Whether to stop.
     pub stop: Stop,
 }
@@ -135,12 +176,12 @@ impl Program {
             command.args(self.command.iter().skip(1));
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.try_clone()?);
             let ended = child::watch(&mut command, None, &self.stop, &mut look)
-                .map_err(|source| Error::Start { program: self.name(), source })?;
+                .map_err(|cause| Error::Start { program: self.name(), cause })?;
             if !ended.status.success() {
                 return Err(self.failed("natively", &ended, &mut errors));
             }
             runs.push(ended);
-            if ended.seconds > SHORT_S || runs.len() == 3 {
+            if self.limits.quick || ended.seconds > SHORT_S || runs.len() == 3 {
                 break;
             }
         }
@@ -156,7 +197,8 @@ impl Program {
 
     /// Records it with ever smaller windows, as long as that is likely to end in time, and gives
     /// the last recording. The trace lies in `directory`, and is kept there under the name that is
-    /// given back. `look` is told of the window in bytes and the seconds so far.
+    /// given back, with the seconds that all recordings took. `look` is told of the window in bytes
+    /// and the seconds so far.
     ///
     /// # Errors
     /// As [`time`](Self::time); a recording that does not end.
@@ -165,23 +207,29 @@ impl Program {
         native: &Native,
         directory: &Path,
         mut look: impl FnMut(u64, f64),
-    ) -> Result<(Recording, PathBuf), Error> {
-        let mut best = None;
-        for per_mille in WINDOWS_PER_MILLE {
+    ) -> Result<(Recording, PathBuf, f64), Error> {
+        let all = self.limits.all(native.seconds).as_secs_f64();
+        let (mut best, mut at, mut spent) = (None, 0, 0.0);
+        while let Some(per_mille) = WINDOWS_PER_MILLE.get(at) {
             let window = (native.peak_bytes * per_mille / 1000).max(16 * self.block_bytes);
             let trace = directory.join(format!("window-{per_mille}.trace"));
-            let Some(ended) = self.record_once(native, window, &trace, |seconds| look(window, seconds))?
-            else {
-                break;
+            let limit = match at {
+                0 => self.limits.first(),
+                _ => Duration::from_secs_f64(all - spent),
             };
+            let look = |seconds: f64| look(window, spent + seconds);
+            let Some(ended) = self.record_once(native, window, &trace, limit, look)? else { break };
             best = Some(trace);
-            if ended.seconds * GROWTH > self.timeout.as_secs_f64() {
+            spent += ended.seconds;
+            let step = next_window(ended.seconds, all - spent);
+            if self.limits.quick || step == 0 {
                 break;
             }
+            at = (at + step).min(WINDOWS_PER_MILLE.len() - 1).max(at + 1);
         }
-        let slow = Error::Slow { program: self.name(), seconds: self.timeout.as_secs_f64() };
+        let slow = Error::Slow { program: self.name(), seconds: self.limits.first().as_secs_f64() };
         let trace = best.ok_or(slow)?;
-        Ok((Recording::open(&trace)?, trace))
+        Ok((Recording::open(&trace)?, trace, spent))
     }
 
     /// One recording; `None` where it did not end in time.
@@ -190,6 +238,7 @@ impl Program {
         native: &Native,
         window: u64,
         trace: &Path,
+        limit: Duration,
         look: impl FnMut(f64),
     ) -> Result<Option<Ended>, Error> {
         let mut errors = tempfile::tempfile()?;
@@ -209,8 +258,8 @@ impl Program {
         command.args(["--policy", RECORDING_POLICY, "--prefetch", "off", "--store"]).arg(&self.store);
         command.arg("--trace").arg(trace).arg("--").args(&self.command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors.try_clone()?);
-        let ended = child::watch(&mut command, Some(self.timeout), &self.stop, look)
-            .map_err(|source| Error::Start { program: self.terapage.display().to_string(), source })?;
+        let ended = child::watch(&mut command, Some(limit), &self.stop, look)
+            .map_err(|cause| Error::Start { program: self.terapage.display().to_string(), cause })?;
         if ended.timed_out {
             return Ok(None);
         }
@@ -218,5 +267,37 @@ impl Program {
             return Err(self.failed("recorded", &ended, &mut errors));
         }
         Ok(Some(ended))
+    }
+}
+
+/// How many windows further down the next recording is, after one that took `seconds`, where `left`
+/// are left: half of them should do. 0 where there is no time for one.
+fn next_window(seconds: f64, left: f64) -> usize {
+    let most = left / 2.0 / seconds.max(0.01);
+    if left <= seconds * GROWTH { 0 } else { (most.log2() / GROWTH.log2()).floor().max(1.0) as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Limits, next_window};
+    use std::time::Duration;
+
+    #[test]
+    fn recordings_together_are_bounded_by_the_programs_own_time() {
+        let limits = Limits { asked: None, quick: false };
+        assert_eq!(limits.all(0.8), Duration::from_secs(16));
+        assert_eq!(limits.all(0.01), Duration::from_secs(10));
+        assert_eq!(limits.all(100.0), Duration::from_secs(60));
+        let asked = Limits { asked: Some(Duration::from_secs(300)), quick: false };
+        assert_eq!((asked.all(0.8), asked.first()), (Duration::from_secs(300), Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn windows_that_would_be_passed_through_are_not_recorded() {
+        assert_eq!(next_window(1.0, 16.0), 3);
+        assert_eq!(next_window(1.0, 5.0), 1);
+        assert_eq!(next_window(1.0, 2.0), 0);
+        assert_eq!(next_window(10.0, 6.0), 0);
+        assert_eq!(next_window(1.0, -3.0), 0);
     }
 }

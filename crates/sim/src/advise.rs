@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terapage_advise::advice::{Advice, Question};
 use terapage_advise::cache::Measured;
-use terapage_advise::child::Stop;
+use terapage_advise::child::{Stop, busy};
 use terapage_advise::costs::{Bench, Costs, STEPS};
-use terapage_advise::record::Program;
+use terapage_advise::record::{Limits, Program};
 use terapage_advise::{Device, Recording};
 use terapage_config::Size;
 use terapage_policy::replacement;
@@ -68,9 +68,13 @@ pub struct Advise {
     /// Measure the store again, though it was measured in the last week
     #[arg(long)]
     remeasure: bool,
-    /// How long a recording may take, seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    timeout: u64,
+    /// How long all recordings may take, seconds; by default 20 times the native run, 10 at least
+    /// and 60 at most
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: Option<u64>,
+    /// One native run and one recording: quicker, and less exact
+    #[arg(long, requires = "command")]
+    quick: bool,
     /// Keep the recording in this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "command")]
     keep: Option<PathBuf>,
@@ -90,8 +94,12 @@ struct Results {
     recorded_s: f64,
     references: usize,
     window_bytes: u64,
+    /// How long all recordings took, and what they were allowed.
+    recording_s: Option<(f64, f64)>,
     device: Device,
     costs: Vec<Costs>,
+    /// Why the predicted times are not to be trusted.
+    trouble: Vec<String>,
     advice: Advice,
     command: String,
 }
@@ -102,6 +110,8 @@ struct Subject {
     native_s: f64,
     parallelism: f64,
     shown: String,
+    /// How long all recordings took, and what they were allowed, seconds.
+    recording_s: Option<(f64, f64)>,
 }
 
 impl Advise {
@@ -170,14 +180,16 @@ impl Advise {
         }
         progress.phase(format!("measuring {}", self.store.display()));
         progress.steps(1 + STEPS * MEASURED_BLOCKS.len() as u64);
-        let device = Device::measure(&self.store)?;
+        let (device, unsure) = Device::measure(&self.store)?;
         progress.add(1);
-        let mut costs = Vec::new();
+        let (mut costs, mut trouble) = (Vec::new(), Vec::from_iter(unsure));
         for block_bytes in MEASURED_BLOCKS {
             let bench = Bench { terapage: terapage.to_owned(), store: self.store.clone(), block_bytes };
-            costs.push(bench.measure(&device, || progress.add(1))?);
+            let calibration = bench.measure(&device, || progress.add(1))?;
+            costs.push(calibration.costs);
+            trouble.extend(calibration.trouble);
         }
-        let measured = Measured::new(&self.store, device, costs);
+        let measured = Measured::new(&self.store, device, costs, trouble);
         // A machine without a place for it measures again next time.
         let _ = measured.save();
         Ok(measured)
@@ -189,7 +201,7 @@ impl Advise {
         ensure!(self.parallelism >= 1.0, "--parallelism {}: at least 1 thread runs", self.parallelism);
         let recording = Recording::open(trace)?;
         let shown = format!("{} ...", recording.program);
-        Ok(Subject { recording, native_s, parallelism: self.parallelism, shown })
+        Ok(Subject { recording, native_s, parallelism: self.parallelism, shown, recording_s: None })
     }
 
     fn recorded(&self, terapage: &Path, block_bytes: u64, progress: &Progress) -> anyhow::Result<Subject> {
@@ -198,17 +210,21 @@ impl Advise {
             terapage: terapage.to_owned(),
             store: self.store.clone(),
             block_bytes,
-            timeout: Duration::from_secs(self.timeout.max(1)),
+            limits: Limits { asked: self.timeout.map(Duration::from_secs), quick: self.quick },
             stop: Stop::install()?,
         };
         progress.phase("natively");
         let native = program.time(|seconds| progress.say(format!("natively, {seconds:.0} s")))?;
         let directory =
             tempfile::tempdir_in(&self.store).with_context(|| format!("--store {}", self.store.display()))?;
+        let limit_s = program.limits.all(native.seconds).as_secs_f64();
         let told = |window: u64, seconds: f64| {
-            progress.say(format!("recording, a window of {}, {seconds:.0} s", Size(window)))
+            progress.say(format!(
+                "recording, a window of {}, {seconds:.0} s of {limit_s:.0} s at most (--timeout)",
+                Size(window)
+            ))
         };
-        let (recording, trace) = program.record(&native, directory.path(), told)?;
+        let (recording, trace, took_s) = program.record(&native, directory.path(), told)?;
         if let Some(keep) = &self.keep {
             std::fs::copy(&trace, keep).with_context(|| format!("--keep {}", keep.display()))?;
         }
@@ -218,7 +234,13 @@ impl Advise {
             .map(|word| publish::quoted(&word.to_string_lossy()))
             .collect::<Vec<_>>()
             .join(" ");
-        Ok(Subject { recording, native_s: native.seconds, parallelism: native.parallelism, shown })
+        Ok(Subject {
+            recording,
+            native_s: native.seconds,
+            parallelism: native.parallelism,
+            shown,
+            recording_s: Some((took_s, limit_s)),
+        })
     }
 
     fn publish(&self, subject: &Subject, measured: &Measured, advice: Advice) -> anyhow::Result<()> {
@@ -230,6 +252,8 @@ impl Advise {
             recorded_s: recording.duration_us as f64 / 1e6,
             references: recording.steps.len(),
             window_bytes: recording.window as u64 * recording.block_bytes,
+            recording_s: subject.recording_s,
+            trouble: measured.trouble.iter().cloned().chain(busy()).collect(),
             device: self.device.clone().unwrap_or_else(|| measured.device.clone()),
             costs: measured.costs.clone(),
             command: show::command(&advice.choice, &self.store, &subject.shown),

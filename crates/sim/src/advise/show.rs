@@ -50,6 +50,17 @@ pub fn text(results: &Results) -> String {
         results.references,
         mib(results.window_bytes)
     );
+    if !results.trouble.is_empty() {
+        let _ = writeln!(
+            text,
+            "DO NOT RELY on the times below: {}. Costs that cannot be were replaced by the nearest that can, and are not \
+             kept. Run it again on a machine at rest.",
+            results.trouble.join("; ")
+        );
+    }
+    if let Some((took_s, limit_s)) = results.recording_s {
+        let _ = writeln!(text, "recording  {took_s:.0} s in all, of {limit_s:.0} s allowed (--timeout)");
+    }
     let knee = match advice.knee_bytes {
         Some(knee) if knee <= results.window_bytes => {
             format!("at or below {}, where the recording does not see", mib(knee))
