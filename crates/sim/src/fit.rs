@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use terapage_config::Size;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
-use terapage_volumes::fit::{Fit, Plan, UNKNOWNS, fit};
+use terapage_volumes::fit::{FREEDOM, Fit, Plan, UNKNOWNS, WHOLE_NUMBERS, fit};
 use terapage_volumes::published::{GAINS, SOURCE};
 use terapage_volumes::{Case, Fitted, Workload, cores};
 
@@ -110,13 +110,19 @@ fn summary(found: &Fit) -> Vec<String> {
     let open: Vec<&str> =
         (0..free).filter(|&unknown| !found.is_determined(unknown)).map(|u| UNKNOWNS[u].name).collect();
     let open = match open.len() {
-        0 => "All of them are determined.".to_owned(),
-        _ => format!("Not determined: {}.", open.join("; ")),
+        0 => "If the whole numbers were given, all others would be determined.".to_owned(),
+        _ => format!(
+            "Not even if the whole numbers were given would these be determined: {}.",
+            open.join("; ")
+        ),
     };
+    let values = free + WHOLE_NUMBERS;
     vec![
         format!(
-            "Least squares: {free} parameters of any value and three whole numbers, from seven published gains. After the fit no gain \
-             is off by more than {worst:.2} percentage points. {open}"
+            "Least squares: {values} values ({free} of any value, {WHOLE_NUMBERS} whole numbers) from {} published gains leave \
+             {FREEDOM} degrees of freedom. So residuals say nothing of whether the model is right, and no value is determined by \
+             the gains alone. After the fit no gain is off by more than {worst:.2} percentage points. {open}",
+            GAINS.len()
         ),
         "The gains are of synthetic volumes, and of a model with assumptions of its own (see terapage sim paper table2 \
          --parameters): the fitted values are those with which this model gives these gains, not those of the paper's Table 1. \
@@ -180,11 +186,13 @@ fn residuals(found: &Fit) -> Table {
             format!("{:+.2}", gain - target.percent),
         ]
     });
-    let freedom = GAINS.len() - UNKNOWNS.len();
     let note = format!(
-        "Sum of squared residuals {:.3}, {freedom} degrees of freedom: a standard deviation of {:.2} percentage points.",
+        "Sum of squared residuals {:.3}, root of their mean {:.2} percentage points. {} values were fitted to {} gains: {FREEDOM} \
+         degrees of freedom.",
         found.squares,
-        (found.squares / freedom as f64).sqrt()
+        (found.squares / GAINS.len() as f64).sqrt(),
+        UNKNOWNS.len() + WHOLE_NUMBERS,
+        GAINS.len()
     );
     table("Gains", &["volume", "published, %", "fitted, %", "+- (seeds)", "residual"], rows.collect(), note)
 }
@@ -203,13 +211,22 @@ fn determination(found: &Fit) -> Table {
             shown(error),
             shown(half),
             format!("{} to {}", unknown.bounds.0, unknown.bounds.1),
-            if found.is_determined(number) { "determined" } else { "NOT DETERMINED" }.to_owned(),
+            if found.is_determined(number) {
+                "only if the whole numbers were given"
+            } else {
+                "NOT DETERMINED"
+            }
+            .to_owned(),
         ]
     });
     let columns = ["parameter (fitted)", "value", "unit", "std. error", "95 % +-", "searched", "by the data"];
-    let note = "Errors are of a linear model at the optimum, with the variance of the residuals and Student's t. Determined: \
-         the interval is less than half of what was searched, and the value is not at its end."
-        .to_owned();
+    let note = format!(
+        "Errors are what they would be if channels, dies and write unit were given and not fitted too: of a linear model at the \
+         optimum, with the variance of the residuals ({} degrees of freedom) and Student's t. As all are fitted, {FREEDOM} are left, \
+         and there are no errors to give. Determined: the interval is less than half of what was searched, and the value is not \
+         at its end.",
+        GAINS.len() - UNKNOWNS.len()
+    );
     table("How well the parameters are determined", &columns, rows.collect(), note)
 }
 

@@ -1,8 +1,10 @@
 //! `terapage sim paper`: the figures of the paper on hybrid SSDs with four kinds of NAND.
 
+mod collected;
 mod fig3;
 mod fig5;
 mod fig6;
+mod sensitivity;
 mod table2;
 
 use crate::progress::Progress;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 use terapage_config::Size;
 use terapage_hybrid::Outcome;
 use terapage_report::{Mark, Origin, Parameter, Study};
+use terapage_ssd::{Profile, Value};
 use terapage_volumes::published::{GAINS, NANDS};
 use terapage_volumes::{Amount, Case, Fitted, Workload, cores, settings, simulate_all};
 
@@ -54,6 +57,9 @@ pub struct Paper {
     /// Take the profiles as they are, without fitted values
     #[arg(long)]
     unfitted: bool,
+    /// table2: leave out how the gains change with seeds, traffic, depth, spare flash and fill
+    #[arg(long)]
+    no_sensitivity: bool,
     /// fig5: put the characteristics of 2D FG MLC into 3D CT TLC instead
     #[arg(long)]
     reverse: bool,
@@ -95,9 +101,10 @@ impl Paper {
             Figure::Fig3 => fig3::study(&bench)?,
             Figure::Fig5 => fig5::study(&bench, self.reverse)?,
             Figure::Fig6 => fig6::study(&bench)?,
-            Figure::Table2 => table2::study(&bench, self.seeds)?,
+            Figure::Table2 => table2::study(&bench, self.seeds, !self.no_sensitivity)?,
         };
         study.command = command_line();
+        study.summary.extend(bench.chips());
         study.summary.push(bench.origin_of_requests());
         study.parameters = bench.parameters();
         self.show.study(&study)
@@ -160,6 +167,30 @@ impl Bench {
         Ok(case)
     }
 
+    /// The same with one parameter more changed.
+    fn case_with(&self, nand: &str, name: &str, value: &str) -> anyhow::Result<Case> {
+        let mut case = self.case(nand)?;
+        settings::apply(&mut case, &[(name.to_owned(), value.to_owned())])?;
+        Ok(case)
+    }
+
+    /// What a kind of chips is called on the page: with values that a fit moved it is not the
+    /// profile any more.
+    fn chip(&self, nand: &str) -> String {
+        if self.fitted.chips.contains_key(nand) { format!("{nand}-fitted") } else { nand.to_owned() }
+    }
+
+    /// Says which chips are meant.
+    fn chips(&self) -> Option<String> {
+        let values = |(nand, values): (&String, &std::collections::BTreeMap<String, String>)| {
+            let values: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            format!("{} is the profile {nand} with {}", self.chip(nand), values.join(", "))
+        };
+        let all: Vec<String> = self.fitted.chips.iter().map(values).collect();
+        (!all.is_empty())
+            .then(|| format!("Chips: {}. The other figures of all chips: --parameters.", all.join("; ")))
+    }
+
     /// Outcomes by volume, then by case.
     fn outcomes(&self, cases: &[Case]) -> anyhow::Result<Vec<Vec<Outcome>>> {
         let progress = Progress::new("simulating", (cases.len() * self.workloads.len()) as u64);
@@ -202,7 +233,7 @@ impl Bench {
         let base = &self.base;
         let fitted = self.fitted.common.iter().map(|(name, value)| (name.clone(), value));
         let of_chips = self.fitted.chips.iter().flat_map(|(nand, values)| {
-            values.iter().map(move |(name, value)| (format!("{nand}: {name}"), value))
+            values.iter().map(move |(name, value)| (format!("{}: {name}", self.chip(nand)), value))
         });
         for (name, value) in fitted.chain(of_chips) {
             add(name, value, Origin::Fitted, &self.fitted.source);
@@ -214,6 +245,29 @@ impl Bench {
             && !self.fitted.common.contains_key("scm")
         {
             add("scm".to_owned(), &format!("{}%", share * 100.0), Origin::Estimated, "1 to 10 % is usual");
+        }
+        for nand in nands() {
+            let Ok(profile) = Profile::by_name(nand) else { continue };
+            let moved = self.fitted.chips.get(nand);
+            for (name, figure) in &profile.figures {
+                let setting = name.replace('_', "-");
+                if moved.is_some_and(|moved| moved.contains_key(&setting)) {
+                    continue;
+                }
+                let origin = match figure.origin {
+                    terapage_ssd::Origin::Published => Origin::Published,
+                    terapage_ssd::Origin::Fitted => Origin::Fitted,
+                    terapage_ssd::Origin::Estimated => Origin::Estimated,
+                };
+                let value = match &figure.value {
+                    Value::One(value) => value.to_string(),
+                    Value::Many(values) => {
+                        values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                    }
+                };
+                let value = format!("{value} {}", figure.unit.as_deref().unwrap_or_default());
+                add(format!("{}: {setting}", self.chip(nand)), value.trim_end(), origin, &figure.source);
+            }
         }
         let assumed = "not in the paper";
         let over = format!("{}%", base.ssd.over_provisioning * 100.0);

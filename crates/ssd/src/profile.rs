@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use terapage_event::Nanos;
 
 /// The profiles that come with the crate: name and text.
-const BUILT_IN: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("2d-fg-mlc", include_str!("../profiles/2d-fg-mlc.toml")),
     ("2d-fg-tlc", include_str!("../profiles/2d-fg-tlc.toml")),
     ("3d-fg-tlc", include_str!("../profiles/3d-fg-tlc.toml")),
     ("3d-ct-tlc", include_str!("../profiles/3d-ct-tlc.toml")),
+    ("3d-ct-tlc-fitted", include_str!("../profiles/3d-ct-tlc-fitted.toml")),
     ("mt29f128g08cbecb", include_str!("../profiles/mt29f128g08cbecb.toml")),
     ("mt29f64g08cbaaa", include_str!("../profiles/mt29f64g08cbaaa.toml")),
     ("mqsim-mlc", include_str!("../profiles/mqsim-mlc.toml")),

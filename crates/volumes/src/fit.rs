@@ -38,6 +38,12 @@ pub const UNKNOWNS: [Unknown; 4] = [
     Unknown { name: "3D CT TLC bus", setting: "bus", unit: "MB/s", bounds: (330.0, 600.0), start: 430.0 },
 ];
 
+/// Whole numbers that are fitted beside [`UNKNOWNS`]: those of a [`Structure`].
+pub const WHOLE_NUMBERS: usize = 3;
+
+/// Degrees of freedom that are left: gains less fitted values, whole numbers too.
+pub const FREEDOM: usize = GAINS.len().saturating_sub(UNKNOWNS.len() + WHOLE_NUMBERS);
+
 /// A parameter of the fit that is one of few: each is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Structure {
@@ -92,7 +98,8 @@ pub struct Fit {
     pub structure: Structure,
     /// The value of each of [`UNKNOWNS`].
     pub values: Vec<f64>,
-    /// How well each is determined; `None` if the data cannot tell them apart.
+    /// How well each would be determined if the structure were given; `None` if the data cannot
+    /// tell them apart.
     #[serde(skip)]
     pub uncertainties: Option<Vec<Uncertainty>>,
     /// Their correlations.
@@ -202,8 +209,8 @@ fn cost(gain: f64, published: f64) -> f64 {
 const ROUNDING: f64 = 0.029;
 
 impl Fit {
-    /// Whether the data determine an unknown: its interval is less than half of the range that was
-    /// searched, and its value is not at the end of that.
+    /// Whether the data would determine an unknown if the structure were given: its interval is
+    /// less than half of the range that was searched, and its value is not at the end of that.
     pub fn is_determined(&self, unknown: usize) -> bool {
         let (low, high) = UNKNOWNS[unknown].bounds;
         let value = self.values[unknown];

@@ -1,6 +1,6 @@
 //! Figure 6: the gain against what reaches the flash.
 
-use super::{Bench, called, headed};
+use super::{Bench, called, collected, headed};
 use crate::quantity::signed;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::published::GAINS;
@@ -18,12 +18,17 @@ pub(super) fn study(bench: &Bench) -> anyhow::Result<Study> {
     let (of_found, of_published) = (correlation(&found), correlation(&published));
     let mut study = headed("Figure 6: the gain against the share of reads in what reaches the flash");
     let agrees = if of_found < 0.0 { "so it is here" } else { "here it is not" };
-    study.summary = vec![format!(
-        "Published: the more reads there are among what reaches the flash, the smaller the gain of 3D CT TLC; {agrees}. The \
+    let first = collected::first_line(bench, &outcomes);
+    study.summary = vec![
+        first,
+        format!(
+            "Published: the more reads there are among what reaches the flash, the smaller the gain of 3D CT TLC; {agrees}. The \
          correlation is {of_found:.2}; that of the published gains with the simulated shares is {of_published:.2}."
-    )];
+        ),
+    ];
     study.plots = vec![plot(bench, &found, &published)];
-    study.tables = vec![table(bench, &found)];
+    let names = [bench.chip("2d-fg-mlc"), bench.chip("3d-ct-tlc")];
+    study.tables = vec![table(bench, &found), collected::table(bench, &outcomes, &[&names[0], &names[1]])];
     Ok(study)
 }
 

@@ -1,12 +1,12 @@
 //! Table 2: the gains of 3D CT TLC over 2D FG MLC.
 
-use super::{Bench, called, headed};
+use super::{Bench, called, collected, headed, sensitivity};
 use crate::quantity::signed;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::published::{GAINS, SOURCE};
 use terapage_volumes::{Case, MeanGain, pairs_in_order};
 
-pub(super) fn study(bench: &Bench, seeds: u64) -> anyhow::Result<Study> {
+pub(super) fn study(bench: &Bench, seeds: u64, varied: bool) -> anyhow::Result<Study> {
     let mut cases = Vec::new();
     for seed in bench.base.seed..bench.base.seed + seeds {
         for nand in ["2d-fg-mlc", "3d-ct-tlc"] {
@@ -17,10 +17,32 @@ pub(super) fn study(bench: &Bench, seeds: u64) -> anyhow::Result<Study> {
     let gains: Vec<MeanGain> = outcomes.iter().map(|of_seeds| MeanGain::of(of_seeds)).collect();
     let means: Vec<f64> = gains.iter().map(|gain| gain.mean).collect();
     let mut study = headed("Table 2: gains of SCM with 3D CT TLC over SCM with 2D FG MLC");
-    study.summary = vec![verdict(&means)];
+    study.summary = vec![collected::first_line(bench, &outcomes), verdict(&means), freedom(bench)];
     study.tables = vec![table(bench, &gains)];
+    if varied {
+        let variations = sensitivity::variations(bench)?;
+        study.summary.push(sensitivity::finding(&variations));
+        study.tables.push(sensitivity::table(&variations));
+    }
+    let names = [bench.chip("2d-fg-mlc"), bench.chip("3d-ct-tlc")];
+    study.tables.push(collected::table(bench, &outcomes, &[&names[0], &names[1]]));
     study.plots = vec![plot(bench, &means)];
     Ok(study)
+}
+
+/// How many values were fitted to how many gains.
+fn freedom(bench: &Bench) -> String {
+    let chip = bench.fitted.chips.get("3d-ct-tlc").map_or(0, std::collections::BTreeMap::len);
+    let values = bench.fitted.common.len() + chip;
+    match values {
+        0 => "No value was fitted.".to_owned(),
+        _ => format!(
+            "{values} values were fitted to these {} gains, which leaves {} degrees of freedom: that they agree says nothing of \
+             the model.",
+            GAINS.len(),
+            GAINS.len().saturating_sub(values)
+        ),
+    }
 }
 
 /// What can be said of signs, order and distance.

@@ -1,0 +1,70 @@
+//! What garbage collection did in the runs behind a figure: what hangs on it is tested only where
+//! there was some.
+
+use super::Bench;
+use terapage_hybrid::Outcome;
+use terapage_report::Table;
+
+/// What the measured part of one run did to the flash.
+struct Collected {
+    erases: u64,
+    moved: u64,
+    amplification: f64,
+}
+
+impl Collected {
+    fn of(outcome: &Outcome) -> Collected {
+        outcome.nand.as_ref().map_or(Collected { erases: 0, moved: 0, amplification: 0.0 }, |nand| {
+            Collected {
+                erases: nand.nand_erases,
+                moved: nand.gc_moved_units,
+                amplification: nand.write_amplification(),
+            }
+        })
+    }
+}
+
+/// What the page says first.
+pub(super) fn first_line(bench: &Bench, outcomes: &[Vec<Outcome>]) -> String {
+    let names = bench.volumes().map(|(name, _)| name);
+    let some = names.zip(outcomes).filter(|(_, all)| all.iter().any(|one| Collected::of(one).erases > 0));
+    let some: Vec<&str> = some.map(|(name, _)| name).collect();
+    if some.is_empty() {
+        return "NOTHING WAS COLLECTED: no block was erased in any of these runs. What hangs on collection (block size, erase \
+                time, spare flash, wear) is not tested on this page, whatever it says of them."
+            .to_owned();
+    }
+    let most = outcomes.iter().flatten().map(|one| Collected::of(one).amplification).fold(0.0, f64::max);
+    let rest = outcomes.len() - some.len();
+    let rest = if rest == 0 { String::new() } else { format!(" In the other {rest} nothing was.") };
+    format!(
+        "Blocks were collected in {} of {} volumes ({}), with write amplification up to {most:.2}.{rest} A run is as long as \
+         its traffic, after a warm-up; whether the state has converged is not judged.",
+        some.len(),
+        outcomes.len(),
+        some.join(", ")
+    )
+}
+
+/// By volume, for the cases called `names`.
+pub(super) fn table(bench: &Bench, outcomes: &[Vec<Outcome>], names: &[&str]) -> Table {
+    let mut columns = vec!["volume".to_owned()];
+    for name in names {
+        columns.extend(["erases", "moved", "WA"].map(|what| format!("{name}: {what}")));
+    }
+    let rows = bench.volumes().zip(outcomes).map(|((volume, _), all)| {
+        let mut row = vec![volume.to_owned()];
+        for one in all.iter().take(names.len()).map(Collected::of) {
+            row.extend([one.erases.to_string(), one.moved.to_string(), format!("{:.3}", one.amplification)]);
+        }
+        row
+    });
+    Table {
+        title: "Garbage collection".to_owned(),
+        columns,
+        rows: rows.collect(),
+        note: "Of the measured part: blocks erased, mapping units moved, and units programmed for each of the host's (WA; padding \
+               counts, 0 where the host's writes never reached the flash)."
+            .to_owned(),
+    }
+}
