@@ -1,5 +1,6 @@
 //! The format of a trace by its first bytes.
 
+use crate::fault::Fault;
 use crate::format::{Format, oraclegeneral, tera, vscsi};
 use crate::gate::Gate;
 use crate::options::Options;
@@ -21,6 +22,11 @@ pub(crate) fn format_of(head: &[u8], options: &Options) -> Option<Format> {
         return Some(Format::Vscsi);
     }
     oraclegeneral::fits(head).then_some(Format::OracleGeneral)
+}
+
+/// Whether these are the first bytes of text whose first line does not end among them.
+pub(crate) fn is_endless_line(head: &[u8]) -> bool {
+    head.len() as u64 == HEAD_BYTES && memchr::memchr2(0, b'\n', head).is_none()
 }
 
 /// Each text format reads the first lines. The one that finds most wins; among equals the first of
@@ -52,7 +58,19 @@ fn score(format: Format, lines: &[&[u8]], options: &Options) -> u64 {
     let options = Options { disorder_ns: u64::MAX, capacity: None, volumes: Vec::new(), ..options.clone() };
     let Some(mut parser) = format.line_parser(&options) else { return 0 };
     let mut gate: Gate = format.gate(&options);
-    let bad = lines.iter().filter(|line| parser.line(line, &mut gate).is_err()).count() as u64;
-    let (requests, other) = (gate.counts.requests, gate.counts.other);
+    let (mut bad, mut absurd) = (0, 0);
+    for line in lines {
+        match parser.line(line, &mut gate) {
+            Ok(_) => {}
+            // The form is this format's, and what is wrong is said best by who reads it.
+            Err(fault)
+                if matches!(*fault, Fault::TooLong { .. } | Fault::TooFar { .. } | Fault::ZeroLength) =>
+            {
+                absurd += 1;
+            }
+            Err(_) => bad += 1,
+        }
+    }
+    let (requests, other) = (gate.counts.requests, gate.counts.other + absurd);
     if bad > requests + other { 0 } else { 2 * requests + other }
 }

@@ -9,7 +9,7 @@ use crate::request::Request;
 use std::io::Read;
 
 /// The longest line that is read. Real ones have about 60 bytes.
-const LINE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// A format whose records are lines.
 pub(crate) trait LineParser: Send {
@@ -101,7 +101,14 @@ impl Lines {
         self.end -= self.start;
         self.start = 0;
         while self.end < self.buffer.len() && !self.ended {
-            let read = self.input.read(&mut self.buffer[self.end..]).map_err(Stop::Io)?;
+            let read = match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(read) => read,
+                Err(error) => {
+                    // It is the line that was to come, which may be the first.
+                    self.number += 1;
+                    return Err(Stop::Io(error));
+                }
+            };
             self.end += read;
             self.ended = read == 0;
         }
@@ -133,6 +140,19 @@ mod tests {
         let long = "x".repeat(LINE_BYTES_MAX - 1);
         let text = format!("{long}\n").repeat(9);
         assert_eq!(lines(text.as_bytes()), vec![long; 9]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_the_line_that_was_to_come() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+                Err(std::io::Error::other("broken"))
+            }
+        }
+        let mut lines = Lines::new(Box::new(Broken));
+        assert!(matches!(lines.next(), Err(Stop::Io(_))));
+        assert_eq!(lines.number, 1);
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub struct Profile {
     pub references: u64,
     /// Cache sizes in blocks, and the share of references that an LRU cache of this size misses.
     pub lru_miss_ratios: Vec<(f64, f64)>,
+    /// What LRU caches of shares of the footprint miss: share, size in blocks, share of references.
+    /// Exact while all blocks are followed, else within a sixteenth of the size and an estimate.
+    pub lru_at_shares: Vec<(f64, f64, f64)>,
     /// Reuse distances: for sizes in blocks, the references that came back after so many other
     /// blocks.
     pub reuse_blocks: Vec<(f64, f64)>,
@@ -187,7 +190,14 @@ impl Profiler {
         let [reads, writes, trims] = self.mixes;
         let blocks = self.reuse.blocks();
         let (windows, window_length) = self.windows.finish();
+        let lru_miss_ratios = self.reuse.miss_ratios();
+        let sizes = CACHE_SHARES.map(|share| share * blocks.all);
+        let exact = self.reuse.exact_miss_ratios(&sizes);
+        let near = || sizes.iter().map(|size| miss_ratio(&lru_miss_ratios, *size)).collect();
+        let ratios: Vec<f64> = exact.unwrap_or_else(near);
+        let lru_at_shares = CACHE_SHARES.into_iter().zip(sizes).zip(ratios);
         Profile {
+            lru_at_shares: lru_at_shares.map(|((share, size), ratio)| (share, size, ratio)).collect(),
             meta: reader.meta().clone(),
             counts: reader.counts(),
             volumes: names.zip(self.volume_requests.iter().copied().chain(std::iter::repeat(0))).collect(),
@@ -204,12 +214,22 @@ impl Profiler {
             read_blocks: blocks.read,
             written_blocks: blocks.written,
             references: self.reuse.references(),
-            lru_miss_ratios: self.reuse.miss_ratios(),
+            lru_miss_ratios,
             reuse_blocks: self.reuse.distances(),
             windows,
             window_length,
         }
     }
+}
+
+/// Shares of the footprint at which the LRU table looks.
+const CACHE_SHARES: [f64; 9] = [0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 1.0];
+
+/// What an LRU cache of so many blocks misses, as a share of the references; within a sixteenth of
+/// the size.
+fn miss_ratio(ratios: &[(f64, f64)], blocks: f64) -> f64 {
+    let smaller = ratios.iter().take_while(|(size, _)| *size <= blocks);
+    smaller.last().map_or(1.0, |(_, ratio)| *ratio)
 }
 
 impl Profile {

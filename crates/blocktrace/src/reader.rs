@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use crate::format::Format;
 use crate::gate::{Counts, Gate};
 use crate::input::{self, Counted, Input};
+use crate::lines::LINE_BYTES_MAX;
 use crate::options::Options;
 use crate::request::Request;
 use crate::sink::Compression;
@@ -98,6 +99,10 @@ fn begin(file: String, input: Input, file_bytes: Option<u64>, options: &Options)
     }
     let format = match options.format {
         Some(format) => format,
+        None if detect::is_endless_line(&head) => {
+            let fault = Fault::LongLine { limit_bytes: LINE_BYTES_MAX };
+            return Err(Problem::Bad { file, place: Place::Line(1), fault }.into());
+        }
         None => detect::format_of(&head, options).ok_or_else(|| unknown(&file, &head))?,
     };
     let meta = Meta {

@@ -248,3 +248,25 @@ fn formats_have_names() {
             .starts_with("no trace format is called csv; there are msr,")
     );
 }
+
+#[test]
+fn disksim_that_goes_on_as_mqsim_is_refused_at_that_line() {
+    let text = "7961.833 0 20228336 8 0\n7962.5 0 8 8 1\n7963000000 0 16 8 1\n";
+    let said = error(text);
+    assert!(said.contains("line 3: expected a time in milliseconds with decimals"), "{said}");
+    // Whole milliseconds throughout are DiskSim's too, where the format is named.
+    let options = Options { format: Some(Format::Disksim), ..Options::default() };
+    assert_eq!(all(b"1 0 8 8 1\n2 0 8 8 1\n", &options).unwrap().len(), 2);
+}
+
+#[test]
+fn absurd_first_lines_are_named() {
+    let endless = "7".repeat(1 << 20);
+    assert!(
+        error(&endless).contains("line 1: expected a line of at most 65536 bytes"),
+        "{}",
+        error(&endless)
+    );
+    let long = "128166372003061629,src1,0,Read,0,99999999999,41286\n";
+    assert!(error(long).contains("line 1: expected a length below 4 GiB"), "{}", error(long));
+}

@@ -57,6 +57,9 @@ fn counts_are_those_of_a_naive_look() {
     let first = all.len() as f64 / references as f64;
     assert!((profile.miss_ratio(1e18) - first).abs() < 1e-9, "only first touches miss at last");
     assert_eq!(profile.miss_ratio(0.0), 1.0);
+    let (share, blocks, ratio) = *profile.lru_at_shares.last().unwrap();
+    assert_eq!((share, blocks), (1.0, all.len() as f64));
+    assert!((ratio - first).abs() < 1e-9);
 }
 
 #[test]

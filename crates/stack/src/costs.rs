@@ -38,8 +38,11 @@ pub enum Origin {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is not TOML, or not in the form of the model's own file.
-    #[error("costs: {0}")]
-    Syntax(#[from] toml::de::Error),
+    #[error("costs: {cause}")]
+    Syntax {
+        /// Where and what.
+        cause: toml::de::Error,
+    },
     /// It names a cost that the model does not have.
     #[error("unknown cost '{name}'; known are {}", NAMES.join(", "))]
     Unknown {
@@ -188,7 +191,9 @@ impl Costs {
     /// # Errors
     /// Syntax, unknown names, values out of range.
     pub fn read(&mut self, text: &str) -> Result<(), Error> {
-        for (name, cost) in toml::from_str::<BTreeMap<String, Sourced>>(text)? {
+        let read: BTreeMap<String, Sourced> =
+            toml::from_str(text).map_err(|cause| Error::Syntax { cause })?;
+        for (name, cost) in read {
             self.replace(&name, cost)?;
         }
         Ok(())
@@ -253,6 +258,6 @@ mod tests {
         assert!(matches!(costs.set("userio", 5.0), Err(Error::Unknown { .. })));
         assert!(matches!(costs.set("user-io", -1.0), Err(Error::Range { .. })));
         assert!(matches!(costs.set("user-io", f64::NAN), Err(Error::Range { .. })));
-        assert!(matches!(costs.read("user-io = 3"), Err(Error::Syntax(_))));
+        assert!(matches!(costs.read("user-io = 3"), Err(Error::Syntax { .. })));
     }
 }

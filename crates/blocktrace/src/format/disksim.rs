@@ -3,6 +3,9 @@
 //! Time in milliseconds, device, first block, blocks of 512 bytes, flags whose lowest bit is set
 //! for a read. Bucy et al.: "The DiskSim Simulation Environment Version 4.0 Reference Manual",
 //! CMU-PDL-08-101.
+//!
+//! SSDSim's and MQSim's lines have as many fields, whole nanoseconds and another meaning of the
+//! last one. So a trace whose times have decimals has them throughout.
 
 use crate::fault::Checked;
 use crate::format::{kind_of_bit, sectors};
@@ -14,12 +17,20 @@ use crate::writer::{Encoder, Item, Misfit};
 use std::io::Write;
 
 /// Reads it.
-pub(crate) struct Parser;
+#[derive(Default)]
+pub(crate) struct Parser {
+    /// Whether the first time had decimals.
+    decimals: Option<bool>,
+}
 
 impl LineParser for Parser {
     #[inline]
     fn line(&mut self, line: &[u8], gate: &mut Gate) -> Checked<Option<Request>> {
         let mut cursor = Cursor::new(line);
+        let decimals = has_decimals(line);
+        if *self.decimals.get_or_insert(decimals) && !decimals {
+            return crate::fault::field("a time in milliseconds with decimals, as the first line has", line);
+        }
         let ticks = cursor.decimal_ns(6, "a time in milliseconds")?;
         let key = cursor.word("a device")?;
         let address = cursor.word_number("a first block")?;
@@ -28,6 +39,12 @@ impl LineParser for Parser {
         cursor.end()?;
         gate.admit(key, Record { ticks, address, bytes, kind })
     }
+}
+
+/// Whether the first word has a decimal point.
+#[inline]
+fn has_decimals(line: &[u8]) -> bool {
+    line.trim_ascii_start().iter().take_while(|byte| !byte.is_ascii_whitespace()).any(|byte| *byte == b'.')
 }
 
 /// The flags are hexadecimal; without letters and beyond 9 the lowest bit is the same either way.

@@ -39,6 +39,8 @@ pub(super) struct Reuse {
     order: Order,
     // By bucket of distance, in blocks of the whole trace; and first touches.
     distances: Vec<f64>,
+    // By distance, as long as all blocks are followed.
+    exact: Vec<u64>,
     first_touches: f64,
     references: u64,
 }
@@ -61,6 +63,7 @@ impl Reuse {
             seen: HashMap::default(),
             order: Order::default(),
             distances: Vec::new(),
+            exact: Vec::new(),
             first_touches: 0.0,
             references: 0,
         }
@@ -95,6 +98,13 @@ impl Reuse {
                     self.distances.resize(bucket + 1, 0.0);
                 }
                 self.distances[bucket] += 1.0;
+                if self.halvings == 0 {
+                    let distance = distance as usize;
+                    if self.exact.len() <= distance {
+                        self.exact.resize((distance + 1).next_power_of_two(), 0);
+                    }
+                    self.exact[distance] += 1;
+                }
             }
             None => {
                 self.first_touches += 1.0;
@@ -112,6 +122,7 @@ impl Reuse {
     fn thin_out(&mut self) {
         while self.seen.len() > self.tracked_max && self.halvings < 63 {
             self.halvings += 1;
+            self.exact = Vec::new();
             let shift = 64 - self.halvings;
             let order = &mut self.order;
             self.seen.retain(|key, seen| {
@@ -161,6 +172,17 @@ impl Reuse {
         let scale = 1.0 / self.rate();
         let filled = self.distances.iter().enumerate().filter(|(_, count)| **count > 0.0);
         filled.map(|(bucket, count)| (low_of(bucket) as f64, count * scale)).collect()
+    }
+
+    /// What LRU caches of such sizes in blocks miss, exactly; `None` where a sample stands for all
+    /// blocks.
+    pub fn exact_miss_ratios(&self, sizes: &[f64]) -> Option<Vec<f64>> {
+        let all = self.references.max(1) as f64;
+        let ratio = |size: &f64| {
+            let hits: u64 = self.exact.iter().take(*size as usize).sum();
+            1.0 - hits as f64 / all
+        };
+        (self.halvings == 0).then(|| sizes.iter().map(ratio).collect())
     }
 
     /// Cache sizes in blocks, rising, and what an LRU cache of that size misses, as a share of all
@@ -348,6 +370,11 @@ mod tests {
             blocks.iter().for_each(|block| touch(&mut reuse, *block));
             for (size, ratio) in reuse.miss_ratios() {
                 let expected = misses(&blocks, size as usize) as f64 / blocks.len() as f64;
+                prop_assert!((ratio - expected).abs() < 1e-9, "{} blocks: {} for {}", size, ratio, expected);
+            }
+            let sizes: Vec<f64> = (0..62).map(f64::from).collect();
+            for (size, ratio) in sizes.iter().zip(reuse.exact_miss_ratios(&sizes).unwrap()) {
+                let expected = misses(&blocks, *size as usize) as f64 / blocks.len() as f64;
                 prop_assert!((ratio - expected).abs() < 1e-9, "{} blocks: {} for {}", size, ratio, expected);
             }
             let mut distinct = blocks.clone();

@@ -4,8 +4,6 @@ use super::sketch;
 use super::{ALIGNMENTS, Histogram, Mix, Profile};
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
-/// Shares of the footprint at which the LRU table looks.
-const CACHE_SHARES: [f64; 9] = [0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 1.0];
 /// Volumes that are named.
 const VOLUMES_SHOWN: usize = 10;
 
@@ -232,18 +230,20 @@ impl Profile {
     }
 
     fn lru_table(&self) -> Table {
-        let row = |share: f64| {
-            let blocks = share * self.footprint_blocks;
+        let exact = self.sample_rate == 1.0;
+        let row = |&(share, blocks, ratio): &(f64, f64, f64)| {
             let size = bytes(blocks * f64::from(self.block_bytes));
-            vec![format!("{}%", share * 100.0), size, format!("{:.1}%", 100.0 * self.miss_ratio(blocks))]
+            let about = if exact { "" } else { "~" };
+            vec![format!("{}%", share * 100.0), size, format!("{about}{:.2}%", 100.0 * ratio)]
         };
         Table {
             title: "What an LRU cache misses".into(),
             columns: columns(&["of footprint", "size", "misses"]),
-            rows: CACHE_SHARES.into_iter().map(row).collect(),
+            rows: self.lru_at_shares.iter().map(row).collect(),
             note: format!(
-                "Of {} references to blocks, by reads and writes alike; first touches miss.",
-                self.references
+                "Of {} references to blocks, by reads and writes alike; first touches miss. {}",
+                self.references,
+                if exact { "Exact." } else { "~: estimated from a sample, for a size within a sixteenth." }
             ),
         }
     }
@@ -267,8 +267,7 @@ impl Profile {
     /// What an LRU cache of so many blocks misses, as a share of the references; within a sixteenth
     /// of the size.
     pub fn miss_ratio(&self, blocks: f64) -> f64 {
-        let smaller = self.lru_miss_ratios.iter().take_while(|(size, _)| *size <= blocks);
-        smaller.last().map_or(1.0, |(_, ratio)| *ratio)
+        super::miss_ratio(&self.lru_miss_ratios, blocks)
     }
 
     fn plots(&self) -> Vec<Plot> {

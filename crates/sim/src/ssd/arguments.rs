@@ -112,7 +112,7 @@ pub struct Ssd {
     /// Bytes a second to and from the cache; 0 is without limit
     #[arg(long, value_name = "BYTES", default_value = "0")]
     pub scm_bandwidth: Size,
-    /// Which lines leave the cache
+    /// Which lines leave the cache. auto is made for a pager, and often worse than lru here
     #[arg(long, value_name = "NAME", default_value = "lru", value_parser = NAMES.to_vec())]
     pub policy: String,
     /// Bytes of a line of the cache, 512 to 16K
