@@ -521,7 +521,8 @@ mod tests {
         // Nothing can be: what is left is within bounds.
         let calibration = run(&[(228.0, -101.0)]);
         assert!(calibration.trouble.is_some() && calibration.rounds == 9);
-        assert_eq!((calibration.costs.demand_us, calibration.costs.fresh_us), (188.0, 0.0));
+        assert!((calibration.costs.demand_us - 188.0).abs() < 0.01);
+        assert_eq!(calibration.costs.fresh_us, 0.0);
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn real_traces_are_read() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
-    for name in ["arc-P3.lis.zst", "msr-hm_0-head.csv", "tpcc-small.trace", "disksim-postmark.trace"] {
+    for name in ["arc-P3.lis.zst", "msr-hm_0-head.csv", "tpcc-small.trace"] {
         let copy = out.path().join(name);
         fs::copy(folder.join(name), &copy).unwrap();
         let found = results(&copy, &["--size", "1%,10%"]);

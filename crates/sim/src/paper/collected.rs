@@ -46,25 +46,29 @@ pub(super) fn first_line(bench: &Bench, outcomes: &[Vec<Outcome>]) -> String {
     )
 }
 
-/// By volume, for the cases called `names`.
+/// By volume, and by the cases called `names`.
 pub(super) fn table(bench: &Bench, outcomes: &[Vec<Outcome>], names: &[&str]) -> Table {
-    let mut columns = vec!["volume".to_owned()];
-    for name in names {
-        columns.extend(["erases", "moved", "WA"].map(|what| format!("{name}: {what}")));
-    }
-    let rows = bench.volumes().zip(outcomes).map(|((volume, _), all)| {
-        let mut row = vec![volume.to_owned()];
-        for one in all.iter().take(names.len()).map(Collected::of) {
-            row.extend([one.erases.to_string(), one.moved.to_string(), format!("{:.3}", one.amplification)]);
+    let mut rows = Vec::new();
+    for ((volume, _), all) in bench.volumes().zip(outcomes) {
+        for (name, one) in names.iter().zip(all.iter().map(Collected::of)) {
+            let amplification = format!("{:.3}", one.amplification);
+            rows.push(vec![
+                volume.to_owned(),
+                (*name).to_owned(),
+                one.erases.to_string(),
+                one.moved.to_string(),
+                amplification,
+            ]);
         }
-        row
-    });
+    }
     Table {
         title: "Garbage collection".to_owned(),
-        columns,
-        rows: rows.collect(),
-        note: "Of the measured part: blocks erased, mapping units moved, and units programmed for each of the host's (WA; padding \
-               counts, 0 where the host's writes never reached the flash)."
+        columns: ["volume", "flash", "blocks erased", "units moved", "write amplification"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows,
+        note: "Of the measured part. Write amplification is units programmed for each of the host's; padding counts; 0 where \
+               the host's writes never reached the flash."
             .to_owned(),
     }
 }
