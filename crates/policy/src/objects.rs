@@ -1,4 +1,5 @@
-//! A plain cache: objects with sizes of their own, a capacity, a policy that is told of each request.
+//! A plain cache: objects with sizes of their own, a capacity, a policy that is told of each
+//! request.
 
 use crate::replacement::Replacement;
 

@@ -54,7 +54,8 @@ pub struct Cache {
     /// first bytes tell
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
-    /// Columns of CSV by name or number: time=.., key=.., size=.., op=..; guessed from the first line
+    /// Columns of CSV by name or number: time=.., key=.., size=.., op=..; guessed from the first
+    /// line
     #[arg(long, value_name = "COLUMNS")]
     columns: Option<Columns>,
     /// Take requests as blocks, or each as an object that its address and size name

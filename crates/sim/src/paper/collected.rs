@@ -24,6 +24,11 @@ impl Collected {
     }
 }
 
+/// Whether any block was erased in any of these runs.
+pub(super) fn any(outcomes: &[Vec<Outcome>]) -> bool {
+    outcomes.iter().flatten().any(|one| Collected::of(one).erases > 0)
+}
+
 /// What the page says first.
 pub(super) fn first_line(bench: &Bench, outcomes: &[Vec<Outcome>]) -> String {
     let names = bench.volumes().map(|(name, _)| name);
