@@ -1,4 +1,4 @@
-/* A blocked product of square matrices of doubles: three arrays, two of them gone over again and again. */
+/* A blocked product of square matrices of doubles: three arrays, gone over again and again. */
 #include <stdio.h>
 #include <stdlib.h>
 
