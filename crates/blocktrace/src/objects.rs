@@ -295,7 +295,7 @@ fn size(text: &[u8]) -> Option<u32> {
         Ok(bytes) => bytes,
         Err(_) => {
             let bytes: f64 = text.parse().ok()?;
-            (bytes >= 0.0 && bytes < 1e10).then_some(bytes.round() as u64)?
+            (0.0..1e10).contains(&bytes).then_some(bytes.round() as u64)?
         }
     };
     u32::try_from(bytes).ok().filter(|bytes| *bytes != DELETED).map(|bytes| bytes.max(1))
