@@ -26,6 +26,9 @@ const SOFT_MOST_US: f64 = 1000.0;
 /// How far the costs of a new block may be off, microseconds.
 const FRESH_ERROR_US: f64 = 5.0;
 
+/// One of the costs.
+type Part = fn(&Costs) -> f64;
+
 /// Costs, and whether they can be trusted.
 pub struct Calibration {
     /// Within what can be.
@@ -160,7 +163,7 @@ impl Costs {
     /// Which cost varies too much between rounds to be known, if one does.
     fn unsettled(rounds: &[Costs]) -> Option<String> {
         let soft_us = Costs::median(rounds).soft_us;
-        let kinds: [(&str, fn(&Costs) -> f64, f64); 4] = [
+        let kinds: [(&str, Part, f64); 4] = [
             ("soft faults", |costs| costs.soft_us, 0.0),
             ("page-ins", |costs| costs.demand_us, 0.0),
             ("new blocks", |costs| costs.fresh_us, 0.25 * soft_us),

@@ -223,29 +223,8 @@ impl Bench {
         }
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
-        let mut all = Vec::new();
-        let mut add = |name: String, value: &str, origin: Origin, source: &str| {
-            let (value, source) = (value.to_owned(), source.to_owned());
-            let unit = if name.ends_with("bus") { "B/s" } else { "" }.to_owned();
-            all.push(Parameter { name, value, unit, origin, source });
-        };
-        let base = &self.base;
-        let fitted = self.fitted.common.iter().map(|(name, value)| (name.clone(), value));
-        let of_chips = self.fitted.chips.iter().flat_map(|(nand, values)| {
-            values.iter().map(move |(name, value)| (format!("{}: {name}", self.chip(nand)), value))
-        });
-        for (name, value) in fitted.chain(of_chips) {
-            add(name, value, Origin::Fitted, &self.fitted.source);
-        }
-        for (name, value) in &self.changes {
-            add(name.clone(), value, Origin::Chosen, "--set");
-        }
-        if let Amount::Share(share) = base.scm
-            && !self.fitted.common.contains_key("scm")
-        {
-            add("scm".to_owned(), &format!("{}%", share * 100.0), Origin::Estimated, "1 to 10 % is usual");
-        }
+    /// Adds the figures of all chips that no fit moved.
+    fn chip_figures(&self, add: &mut impl FnMut(String, &str, Origin, &str)) {
         for nand in nands() {
             let Ok(profile) = Profile::by_name(nand) else { continue };
             let moved = self.fitted.chips.get(nand);
@@ -269,6 +248,32 @@ impl Bench {
                 add(format!("{}: {setting}", self.chip(nand)), value.trim_end(), origin, &figure.source);
             }
         }
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let mut all = Vec::new();
+        let mut add = |name: String, value: &str, origin: Origin, source: &str| {
+            let (value, source) = (value.to_owned(), source.to_owned());
+            let unit = if name.ends_with("bus") { "B/s" } else { "" }.to_owned();
+            all.push(Parameter { name, value, unit, origin, source });
+        };
+        let base = &self.base;
+        let fitted = self.fitted.common.iter().map(|(name, value)| (name.clone(), value));
+        let of_chips = self.fitted.chips.iter().flat_map(|(nand, values)| {
+            values.iter().map(move |(name, value)| (format!("{}: {name}", self.chip(nand)), value))
+        });
+        for (name, value) in fitted.chain(of_chips) {
+            add(name, value, Origin::Fitted, &self.fitted.source);
+        }
+        for (name, value) in &self.changes {
+            add(name.clone(), value, Origin::Chosen, "--set");
+        }
+        if let Amount::Share(share) = base.scm
+            && !self.fitted.common.contains_key("scm")
+        {
+            add("scm".to_owned(), &format!("{}%", share * 100.0), Origin::Estimated, "1 to 10 % is usual");
+        }
+        self.chip_figures(&mut add);
         let assumed = "not in the paper";
         let over = format!("{}%", base.ssd.over_provisioning * 100.0);
         add(
