@@ -3,7 +3,9 @@
 use crate::janitor::Janitor;
 use crate::runner::{self, End, Finished, Job, Stop};
 use crate::workload::Pass;
+use std::io;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// How fio goes through its file.
@@ -37,6 +39,82 @@ pub fn run(
     pattern: &Pattern<'_>,
     timeout: Duration,
 ) -> Result<Result<(Pass, Finished), End>, runner::Error> {
+    let job = Job {
+        program: "fio".into(),
+        arguments: arguments(file, bytes, pattern).into_iter().map(Into::into).collect(),
+        variables: vec![huge_buffers()],
+        output: None,
+        cgroup: None,
+        timeout,
+    };
+    let finished = runner::run(janitor, stop, job)?;
+    if finished.end != End::Done {
+        return Ok(Err(finished.end));
+    }
+    Ok(match parse(&finished.output, pattern) {
+        Some(pass) => Ok((pass, finished)),
+        None => Err(End::Failed("fio's output cannot be read".into())),
+    })
+}
+
+/// What a device can do, pass by pass, as a program of its own: whole passes, or reads at random
+/// places by as many at once as `threads` says.
+///
+/// # Errors
+/// When fio fails.
+pub fn device(file: &Path, bytes: u64, threads: &[u32], block: u64, seconds: f64) -> anyhow::Result<()> {
+    let names: Vec<String> = threads.iter().map(|threads| format!("threads-{threads}")).collect();
+    let whole = |pass, rw, read_percent| Pattern {
+        pass,
+        rw,
+        read_percent,
+        block: 2 << 20,
+        depth: 16,
+        words: false,
+        seconds: None,
+    };
+    let mut all = vec![whole("write", "write", 0)];
+    match threads.is_empty() {
+        // The triad reads three thirds of the data for each that it writes.
+        true => all.extend([whole("read", "read", 100), whole("rmw", "rw", 50), whole("triad", "rw", 75)]),
+        false => all.extend(names.iter().zip(threads).map(|(pass, &depth)| Pattern {
+            pass,
+            rw: "randread",
+            read_percent: 100,
+            block,
+            depth,
+            words: true,
+            seconds: Some(seconds),
+        })),
+    }
+    for pattern in &all {
+        let pass = here(&arguments(file, bytes, pattern), pattern)?;
+        // Only reads of words are of interest where there are any.
+        if pattern.words || threads.is_empty() {
+            println!("{}", serde_json::to_string(&pass)?);
+        }
+    }
+    Ok(())
+}
+
+/// Runs fio as a child of this process.
+///
+/// # Errors
+/// When it cannot be run, or fails.
+pub fn here(arguments: &[String], pattern: &Pattern<'_>) -> anyhow::Result<Pass> {
+    let (name, value) = huge_buffers();
+    let output = Command::new("fio").args(arguments).env(name, value).output();
+    let output = output.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => anyhow::anyhow!("fio is not installed (apt-get install fio)"),
+        _ => anyhow::anyhow!("fio cannot be run: {error}"),
+    })?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "fio: {}", errors.lines().last().unwrap_or("no message"));
+    let found = parse(&String::from_utf8_lossy(&output.stdout), pattern);
+    found.ok_or_else(|| anyhow::anyhow!("fio's output cannot be read"))
+}
+
+fn arguments(file: &Path, bytes: u64, pattern: &Pattern<'_>) -> Vec<String> {
     let block = pattern.block;
     let mut arguments: Vec<String> = vec![
         "--name=terapage-lab".into(),
@@ -56,22 +134,7 @@ pub fn run(
         arguments.push("--time_based".into());
         arguments.push(format!("--runtime={}", seconds.ceil().max(1.0)));
     }
-    let job = Job {
-        program: "fio".into(),
-        arguments: arguments.into_iter().map(Into::into).collect(),
-        variables: vec![huge_buffers()],
-        output: None,
-        cgroup: None,
-        timeout,
-    };
-    let finished = runner::run(janitor, stop, job)?;
-    if finished.end != End::Done {
-        return Ok(Err(finished.end));
-    }
-    Ok(match parse(&finished.output, pattern) {
-        Some(pass) => Ok((pass, finished)),
-        None => Err(End::Failed("fio's output cannot be read".into())),
-    })
+    arguments
 }
 
 /// The variable by which glibc asks for huge pages for fio's buffers: a device may need twice as
@@ -100,8 +163,7 @@ fn parse(output: &str, pattern: &Pattern<'_>) -> Option<Pass> {
         seconds,
         bytes: if pattern.words { requests * 8 } else { bytes },
         threads: if pattern.words { pattern.depth as usize } else { 1 },
-        page_in_bytes: None,
-        page_out_bytes: None,
+        ..Pass::default()
     })
 }
 

@@ -3,9 +3,11 @@
 //! Whatever outlives a process (a swap file, a cgroup, a file, a process group) is told to the
 //! janitor before it is made (a file just after) and ticked off after it is gone. The janitor is a
 //! process of its own, in its own process group, that reads these lines from a pipe. When the pipe
-//! closes, because the lab ended in whatever way, it takes down what was not ticked off.
+//! closes, because the lab ended in whatever way, it takes down what was not ticked off. The same
+//! lines are in a record on disk ([`crate::record`]), for when the janitor ends too.
 
-use crate::{cgroup, swap};
+use crate::record::{self, Record};
+use crate::{cgroup, device, swap};
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,48 +24,88 @@ pub enum Thing {
     Cgroup(PathBuf),
     /// A swap file; as a file it is told separately.
     Swap(PathBuf),
+    /// A mounted file system.
+    Mount(PathBuf),
+    /// A loop device, and the file behind it.
+    Loop(PathBuf, PathBuf),
+    /// A file of the kernel that holds another value for a time, and the value to restore, which
+    /// has no spaces.
+    Setting(PathBuf, String),
     /// A file.
     File(PathBuf),
+    /// A directory, empty by then.
+    Directory(PathBuf),
 }
 
 impl Thing {
-    fn line(&self) -> String {
+    /// The line that tells of it.
+    pub fn line(&self) -> String {
         match self {
             Thing::Group(id) => format!("group {id}"),
             Thing::Cgroup(path) => format!("cgroup {}", path.display()),
             Thing::Swap(path) => format!("swap {}", path.display()),
+            Thing::Mount(path) => format!("mount {}", path.display()),
+            Thing::Loop(device, file) => format!("loop {} {}", device.display(), file.display()),
+            Thing::Setting(path, value) => format!("setting {value} {}", path.display()),
             Thing::File(path) => format!("file {}", path.display()),
+            Thing::Directory(path) => format!("directory {}", path.display()),
         }
     }
 
-    fn parse(line: &str) -> Option<Thing> {
+    /// What such a line tells of.
+    pub fn parse(line: &str) -> Option<Thing> {
         let (kind, value) = line.split_once(' ')?;
+        let pair = || value.split_once(' ');
         match kind {
             "group" => value.parse().ok().filter(|id| *id > 1).map(Thing::Group),
             "cgroup" => Some(Thing::Cgroup(value.into())),
             "swap" => Some(Thing::Swap(value.into())),
+            "mount" => Some(Thing::Mount(value.into())),
+            "loop" => pair().map(|(device, file)| Thing::Loop(device.into(), file.into())),
+            "setting" => pair().map(|(value, path)| Thing::Setting(path.into(), value.into())),
             "file" => Some(Thing::File(value.into())),
+            "directory" => Some(Thing::Directory(value.into())),
             _ => None,
         }
     }
 
-    /// Processes go first, files last.
+    /// Processes go first, files and directories last.
     fn rank(&self) -> u8 {
         match self {
             Thing::Group(_) => 0,
             Thing::Cgroup(_) => 1,
             Thing::Swap(_) => 2,
-            Thing::File(_) => 3,
+            Thing::Mount(_) => 3,
+            Thing::Loop(..) => 4,
+            Thing::Setting(..) => 5,
+            Thing::File(_) => 6,
+            Thing::Directory(_) => 7,
         }
     }
 
-    fn take_down(&self) {
-        // Nobody is left to hear of an error.
+    /// Whether it outlives the machine's power; the others are gone with it.
+    pub fn is_on_disk(&self) -> bool {
+        matches!(self, Thing::File(_) | Thing::Directory(_))
+    }
+
+    /// Takes it down. No error where it is gone already.
+    pub fn take_down(&self) -> io::Result<()> {
+        let gone = |result: io::Result<()>| match result {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
         match self {
-            Thing::Group(id) => kill_group(*id),
-            Thing::Cgroup(path) => drop(cgroup::remove(path)),
-            Thing::Swap(path) => drop(swap::off(path)),
-            Thing::File(path) => drop(fs::remove_file(path)),
+            Thing::Group(id) => {
+                kill_group(*id);
+                Ok(())
+            }
+            Thing::Cgroup(path) => cgroup::remove(path),
+            Thing::Swap(path) => swap::off(path),
+            Thing::Mount(path) => device::unmount(path),
+            Thing::Loop(device, file) => device::detach(device, file),
+            Thing::Setting(path, value) => gone(fs::write(path, value)),
+            Thing::File(path) => gone(fs::remove_file(path)),
+            Thing::Directory(path) => gone(fs::remove_dir(path)),
         }
     }
 }
@@ -74,22 +116,27 @@ pub fn kill_group(id: i32) {
     unsafe { libc::kill(-id, libc::SIGKILL) };
 }
 
-/// The lab's end of the pipe. Dropping it ends the janitor.
+/// The lab's end of the pipe. Dropping it ends the janitor, and removes the record.
 pub struct Janitor {
     process: Child,
     pipe: Mutex<Option<ChildStdin>>,
+    record: Record,
 }
 
 impl Janitor {
     /// Starts the janitor: `program` with `arguments`, which must lead to [`serve`].
-    pub fn start(program: &Path, arguments: &[String]) -> io::Result<Janitor> {
+    pub fn start(program: &Path, arguments: &[String], record: Record) -> io::Result<Janitor> {
         let mut command = Command::new(program);
         // A group of its own: what a terminal sends to the lab does not reach it.
         command.process_group(0);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
-        let pipe = Mutex::new(process.stdin.take());
-        Ok(Janitor { process, pipe })
+        let pipe = process.stdin.take().map(|mut pipe| {
+            writeln!(pipe, "={}", record.path().display())?;
+            io::Result::Ok(pipe)
+        });
+        let pipe = Mutex::new(pipe.transpose()?);
+        Ok(Janitor { process, pipe, record })
     }
 
     fn say(&self, sign: char, thing: &Thing) -> io::Result<()> {
@@ -97,6 +144,7 @@ impl Janitor {
         if line.contains('\n') {
             return Err(io::Error::other("a path with a line break cannot be used"));
         }
+        self.record.note(sign, thing)?;
         let mut pipe = self.pipe.lock().map_err(|_| io::Error::other("the janitor's pipe is lost"))?;
         let pipe = pipe.as_mut().ok_or_else(|| io::Error::other("the janitor has no pipe"))?;
         pipe.write_all(format!("{sign}{line}\n").as_bytes())
@@ -184,24 +232,34 @@ pub fn serve() {
             libc::signal(signal, libc::SIG_IGN);
         }
     }
-    for thing in left(io::stdin().lock()) {
-        thing.take_down();
+    let mut lines = io::stdin().lock();
+    let mut path = String::new();
+    // Nobody is left to hear of an error; the record stays then, for `lab clean`.
+    let read = lines.read_line(&mut path);
+    let all_gone = left(lines).iter().fold(true, |all, thing| thing.take_down().is_ok() && all);
+    if let (Ok(_), Some(path)) = (read, path.trim_end().strip_prefix('=')) {
+        record::end(Path::new(path), all_gone);
     }
 }
 
-/// What was told and not ticked off, in the order in which it must be taken down.
-fn left(lines: impl BufRead) -> Vec<Thing> {
+/// What was told and not ticked off, in the order in which it must be taken down: what was mounted
+/// last goes first.
+pub fn left(lines: impl BufRead) -> Vec<Thing> {
     let mut things: Vec<Thing> = Vec::new();
     for line in lines.lines().map_while(Result::ok) {
         let Some((sign, thing)) = line.split_at_checked(1) else { continue };
         let Some(thing) = Thing::parse(thing) else { continue };
         match sign {
             "+" => things.push(thing),
-            _ => things.retain(|known| *known != thing),
+            "-" => things.retain(|known| *known != thing),
+            _ => {}
         }
     }
-    things.sort_by_key(Thing::rank);
-    things
+    let (mounts, mut others): (Vec<_>, Vec<_>) =
+        things.into_iter().partition(|thing| matches!(thing, Thing::Mount(_)));
+    others.extend(mounts.into_iter().rev());
+    others.sort_by_key(Thing::rank);
+    others
 }
 
 #[cfg(test)]
@@ -223,6 +281,21 @@ mod tests {
                 Thing::File("/z".into()),
             ]
         );
+    }
+
+    #[test]
+    fn lines_say_all_that_is_needed() {
+        for thing in [
+            Thing::Mount("/m n".into()),
+            Thing::Loop("/dev/loop3".into(), "/a b".into()),
+            Thing::Setting("/sys/x y".into(), "mq-deadline".into()),
+            Thing::Directory("/d".into()),
+        ] {
+            assert_eq!(Thing::parse(&thing.line()), Some(thing));
+        }
+        let lines = "+mount /a\n+directory /a\n+mount /a/b\n+loop /dev/loop0 /f\n";
+        let names: Vec<_> = left(lines.as_bytes()).iter().map(Thing::line).collect();
+        assert_eq!(names, ["mount /a/b", "mount /a", "loop /dev/loop0 /f", "directory /a"]);
     }
 
     #[test]

@@ -3,20 +3,30 @@
 //! Each runs the same program in memory, on the kernel's swap, on a mapped file and on Terapage,
 //! in turns, beside what fio gets out of the device, and holds the figures against targets.
 
+mod campaign;
 pub mod cgroup;
+mod commands;
+mod device;
+mod experiment;
 mod fio;
 mod janitor;
+mod journal;
 mod optimum;
+mod pairs;
 mod progress;
 mod random;
+mod record;
 mod report;
 mod runner;
 mod scan;
 mod session;
 mod sizes;
+mod solve;
 mod sort;
 mod statistics;
+mod study;
 mod swap;
+mod system;
 mod workload;
 
 use std::process::ExitCode;
@@ -30,6 +40,21 @@ pub enum Command {
     Random(random::Random),
     /// Sorts a text file with GNU sort.
     Sort(sort::Sort),
+    /// Prints the experiments that there are.
+    List,
+    /// Runs experiments in turns until their ratios are known, and reports; goes on where it was
+    /// ended.
+    Run(Box<commands::RunOne>),
+    /// Runs all experiments.
+    All(Box<commands::All>),
+    /// Reports on results, here or from another machine.
+    Report(commands::ReportOn),
+    /// Holds the results of two machines, kernels or versions against each other.
+    Compare(commands::Compare),
+    /// Puts several files of results into one.
+    Merge(commands::Merge),
+    /// Takes down what labs that were killed, or lost their power, have left.
+    Clean,
     /// The programs that are measured.
     #[command(hide = true, subcommand)]
     Workload(workload::Workload),
@@ -51,10 +76,34 @@ impl Command {
             Command::Random(random) => random.run(),
             Command::Sort(sort) => sort.run(),
             Command::Workload(workload) => workload.run().map(|()| ExitCode::SUCCESS),
+            Command::List => commands::list(),
+            Command::Run(run) => run.run(),
+            Command::All(all) => all.run(),
+            Command::Report(report) => report.run(),
+            Command::Compare(compare) => compare.run(),
+            Command::Merge(merge) => merge.run(),
+            Command::Clean => clean(),
             Command::Janitor => {
                 janitor::serve();
                 Ok(ExitCode::SUCCESS)
             }
         }
     }
+}
+
+/// Says what was taken down, and what could not be.
+fn clean() -> anyhow::Result<ExitCode> {
+    use std::io::Write;
+    let (undone, failed) = record::clean()?;
+    let mut out = std::io::stdout().lock();
+    for line in &undone {
+        writeln!(out, "taken down: {line}")?;
+    }
+    if undone.is_empty() && failed.is_empty() {
+        writeln!(out, "nothing was left")?;
+    }
+    for line in &failed {
+        writeln!(std::io::stderr(), "{line}")?;
+    }
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -43,6 +43,11 @@ impl Progress {
         self.bar.inc(1);
     }
 
+    /// Runs that are still to come.
+    pub fn left(&self) -> u64 {
+        self.bar.length().unwrap_or(0).saturating_sub(self.bar.position())
+    }
+
     /// Says something that stays.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| line(text));

@@ -3,7 +3,7 @@
 use crate::runner::{End, fields};
 use crate::statistics::{Spread, median_of_rounds, spread};
 use crate::workload::Pass;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use std::{fs, thread};
 use terapage_config::Size;
 
 /// The machine that it ran on.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Machine {
     /// Processors that the lab may use.
     pub cores: usize,
@@ -83,7 +83,7 @@ pub fn free_bytes(path: &Path) -> Option<u64> {
 }
 
 /// What a figure counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Bytes that a program touched by the second.
     #[serde(rename = "MiB/s")]
@@ -94,29 +94,43 @@ pub enum Unit {
     /// Time of the whole.
     #[serde(rename = "s")]
     Seconds,
+    /// Operations with floating-point numbers by the second.
+    #[serde(rename = "MFLOPS")]
+    Mflops,
 }
 
 impl Unit {
-    fn name(self) -> &'static str {
+    /// As it stands in tables.
+    pub fn name(self) -> &'static str {
         match self {
             Unit::Rate => "MiB/s",
             Unit::Latency => "us per read",
             Unit::Seconds => "s",
+            Unit::Mflops => "MFLOPS",
         }
     }
 
     /// The figure of a pass.
-    fn of(self, pass: &Pass) -> f64 {
+    pub fn of(self, pass: &Pass) -> f64 {
         match self {
+            Unit::Mflops => pass.flops.unwrap_or(f64::NAN) / pass.seconds / 1e6,
             Unit::Rate => pass.bytes as f64 / pass.seconds / f64::from(1 << 20),
             Unit::Latency => pass.seconds * 1e6 * pass.threads as f64 / (pass.bytes as f64 / 8.0),
             Unit::Seconds => pass.seconds,
         }
     }
+
+    /// What the same work costs in time, in whatever measure: less is better.
+    pub fn cost(self, pass: &Pass) -> f64 {
+        match self {
+            Unit::Rate | Unit::Mflops => 1.0 / self.of(pass),
+            Unit::Latency | Unit::Seconds => self.of(pass),
+        }
+    }
 }
 
 /// One run of one contender.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
     /// The round, from 1.
     pub round: u32,
@@ -132,6 +146,18 @@ pub struct Run {
     pub resident_limit_bytes: Option<u64>,
     /// The pager's counters at the end.
     pub stats: Option<serde_json::Value>,
+    /// How long the program ran, seconds.
+    #[serde(default)]
+    pub seconds: f64,
+    /// Seconds of processor time that it took.
+    #[serde(default)]
+    pub cpu_seconds: f64,
+    /// Bytes that it read from devices, without a pager's.
+    #[serde(default)]
+    pub own_read_bytes: u64,
+    /// Its exit status.
+    #[serde(default)]
+    pub code: Option<i32>,
 }
 
 /// Median and spread of one contender's pass.
@@ -147,19 +173,34 @@ pub struct Figure {
 }
 
 /// On which side of its target a value must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
     /// The target or more.
+    #[default]
     AtLeast,
     /// The target or less.
     AtMost,
     /// Less than the target.
     Below,
+    /// One, give or take the target.
+    Within,
+}
+
+impl Side {
+    /// Before the target.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Side::AtLeast => ">=",
+            Side::AtMost => "<=",
+            Side::Below => "<",
+            Side::Within => "1 +-",
+        }
+    }
 }
 
 /// A target and what was measured.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Target {
     /// What is held against it.
     pub what: String,
@@ -272,7 +313,7 @@ impl Completion {
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The experiment's name.
-    pub experiment: &'static str,
+    pub experiment: String,
     /// Its sizes, in words.
     pub setting: String,
     /// Where it ran.
@@ -296,7 +337,7 @@ pub struct Report {
 impl Report {
     /// A report without targets yet.
     pub fn new(
-        experiment: &'static str,
+        experiment: &str,
         setting: String,
         unit: Unit,
         machine: Machine,
@@ -304,7 +345,7 @@ impl Report {
         runs: Vec<Run>,
     ) -> Report {
         let mut report = Report {
-            experiment,
+            experiment: experiment.into(),
             setting,
             machine,
             unit,
@@ -359,6 +400,7 @@ impl Report {
             Side::AtLeast => value >= target,
             Side::AtMost => value <= target,
             Side::Below => value < target,
+            Side::Within => (value - 1.0).abs() <= target,
         });
         self.targets.push(Target { what: what.into(), side, target, value, met });
     }
@@ -548,11 +590,7 @@ impl Report {
         let head = ["against the targets", "value", "target", ""];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for target in &self.targets {
-            let sign = match target.side {
-                Side::AtLeast => ">=",
-                Side::AtMost => "<=",
-                Side::Below => "<",
-            };
+            let sign = target.side.sign();
             let met = match target.met {
                 Some(true) => "met",
                 Some(false) => "missed",
@@ -583,7 +621,7 @@ fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
 }
 
 /// A number with three or more digits that matter.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
@@ -647,6 +685,7 @@ mod tests {
             threads: 1,
             page_in_bytes: Some(1000),
             page_out_bytes: Some(5),
+            ..Pass::default()
         };
         Run {
             round,
@@ -655,7 +694,7 @@ mod tests {
             passes: if seconds > 0.0 { vec![pass] } else { Vec::new() },
             resident_peak_bytes: 3 << 20,
             resident_limit_bytes: (contender == "terapage").then_some(2 << 20),
-            stats: None,
+            ..Run::default()
         }
     }
 

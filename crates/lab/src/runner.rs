@@ -3,7 +3,7 @@
 use crate::cgroup::Cgroup;
 use crate::janitor::{Janitor, Thing, kill_group};
 use crate::workload::Pass;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -60,10 +60,11 @@ impl Stop {
 }
 
 /// How a program ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
     /// It did its work.
+    #[default]
     Done,
     /// It was killed, as a rule for want of memory.
     Killed,
@@ -111,6 +112,12 @@ pub struct Finished {
     pub output: String,
     /// The most anonymous memory that it and its children were seen to have, bytes.
     pub resident_peak_bytes: u64,
+    /// Seconds of processor time that it and its children took.
+    pub cpu_seconds: f64,
+    /// Bytes that they read from devices.
+    pub own_read_bytes: u64,
+    /// Its exit status, where it ended by itself.
+    pub code: Option<i32>,
 }
 
 impl Finished {
@@ -165,7 +172,7 @@ fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finishe
         });
     }
     let start = Instant::now();
-    let mut child = command.spawn()?;
+    let child = command.spawn()?;
     let id = child.id() as i32;
     let group = Thing::Group(id);
     let told = janitor.tell(&group);
@@ -175,11 +182,13 @@ fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finishe
     }
     // Until it is waited for, the id cannot belong to anyone else.
     kill_group(id);
-    let status = child.wait();
+    let status = wait(id);
     janitor.gone(&group);
     told?;
-    let end = match watched.map_err(io::Error::other)? {
-        End::Done => judge(status?, &mut errors)?,
+    let watched = watched.map_err(io::Error::other)?;
+    let (status, usage) = status?;
+    let end = match watched {
+        End::Done => judge(status, &mut errors)?,
         other => other,
     };
     let mut text = Vec::new();
@@ -190,7 +199,31 @@ fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finishe
         seconds,
         output: String::from_utf8_lossy(&text).into_owned(),
         resident_peak_bytes: peak,
+        cpu_seconds: seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime),
+        own_read_bytes: u64::try_from(usage.ru_inblock).unwrap_or(0) * 512,
+        code: status.code(),
     })
+}
+
+fn seconds_of(time: libc::timeval) -> f64 {
+    time.tv_sec as f64 + time.tv_usec as f64 / 1e6
+}
+
+/// Waits for a child of ours, and gives what it and its children took.
+fn wait(id: i32) -> io::Result<(ExitStatus, libc::rusage)> {
+    loop {
+        let mut status = 0;
+        // SAFETY: rusage is plain data, for which zeros are a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both point to values of ours that live through the call.
+        if unsafe { libc::wait4(id, &mut status, 0, &mut usage) } == id {
+            return Ok((ExitStatus::from_raw(status), usage));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
 }
 
 /// Samples the group's memory until its leader ends, time is up or the lab shall stop.

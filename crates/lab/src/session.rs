@@ -3,6 +3,7 @@
 use crate::cgroup::Cgroup;
 use crate::janitor::{Janitor, OwnedFile};
 use crate::progress::Progress;
+use crate::record::Record;
 use crate::report::{Machine, Report, Run, Unit, free_bytes};
 use crate::runner::{self, End, Finished, Job, Stop, fields};
 use crate::swap::Swap;
@@ -52,6 +53,12 @@ pub enum Contender {
     Terapage,
     /// The device's own limit, measured by fio.
     Fio,
+    /// A limit, without swap: for programs that use the page cache.
+    #[value(skip)]
+    Limit,
+    /// Terapage, with a store elsewhere.
+    #[value(skip)]
+    Far,
 }
 
 impl Contender {
@@ -63,6 +70,8 @@ impl Contender {
             Contender::Mmap => "mmap",
             Contender::Terapage => "terapage",
             Contender::Fio => "fio",
+            Contender::Limit => "limit",
+            Contender::Far => "far",
         }
     }
 }
@@ -103,7 +112,8 @@ pub struct Session {
     json: Option<PathBuf>,
     program: PathBuf,
     lab_arguments: Vec<String>,
-    progress: Progress,
+    /// What the user sees meanwhile.
+    pub progress: Progress,
 }
 
 /// What a contender's run is given.
@@ -119,6 +129,8 @@ pub struct Limits {
     /// Bytes that are in the program's address space at once, of those in memory: a recording sees
     /// the touches of all others.
     pub window: Option<u64>,
+    /// Whether the program may be small enough not to be paged; else that is a failure.
+    pub may_fit: bool,
 }
 
 impl Limits {
@@ -143,34 +155,12 @@ impl Session {
         if let Some(path) = &common.json {
             check_output(path).map_err(|why| anyhow!("--json: {} {why}", path.display()))?;
         }
-        let directory =
-            common.dir.canonicalize().with_context(|| format!("--dir {}", common.dir.display()))?;
-        ensure!(directory.is_dir(), "--dir {}: not a directory", directory.display());
-        let program = env::current_exe().context("the lab's own program cannot be found")?;
-        let lab_arguments: Vec<String> =
-            env::args().skip(1).take_while(|argument| argument != name).collect();
-        let stop = Stop::install().context("signals cannot be caught")?;
-        let mut janitor = lab_arguments.clone();
-        janitor.push("janitor".into());
-        let janitor = Janitor::start(&program, &janitor).context("the janitor cannot be started")?;
+        let mut session = Session::open(name, &common.dir, Duration::from_secs(common.timeout))?;
         let wanted: BTreeSet<Contender> = match common.contenders.is_empty() {
             true => able.iter().copied().collect(),
             false => common.contenders.iter().copied().collect(),
         };
-        let mut session = Session {
-            janitor,
-            stop,
-            directory,
-            timeout: Duration::from_secs(common.timeout),
-            contenders: Vec::new(),
-            left_out: Vec::new(),
-            named: common.contenders,
-            rounds: common.rounds,
-            json: common.json,
-            program,
-            lab_arguments,
-            progress: Progress::new(),
-        };
+        (session.named, session.rounds, session.json) = (common.contenders, common.rounds, common.json);
         for contender in wanted {
             let answer = match able.contains(&contender) {
                 true => session.probe(contender, limits)?,
@@ -185,13 +175,46 @@ impl Session {
         Ok(session)
     }
 
+    /// Undoes what dead labs have left, and starts the janitor. `name` is the subcommand; what
+    /// stands before it leads to the lab.
+    ///
+    /// # Errors
+    /// When the directory is none, another lab runs, or the janitor cannot be started.
+    pub fn open(name: &str, directory: &Path, timeout: Duration) -> anyhow::Result<Session> {
+        let directory = directory.canonicalize().with_context(|| format!("--dir {}", directory.display()))?;
+        ensure!(directory.is_dir(), "--dir {}: not a directory", directory.display());
+        let program = env::current_exe().context("the lab's own program cannot be found")?;
+        let lab_arguments: Vec<String> =
+            env::args().skip(1).take_while(|argument| argument != name).collect();
+        let stop = Stop::install().context("signals cannot be caught")?;
+        let progress = Progress::new();
+        let record = Record::begin(|line| progress.say(line))?;
+        let mut janitor = lab_arguments.clone();
+        janitor.push("janitor".into());
+        let janitor = Janitor::start(&program, &janitor, record).context("the janitor cannot be started")?;
+        Ok(Session {
+            janitor,
+            stop,
+            directory,
+            timeout,
+            contenders: Vec::new(),
+            left_out: Vec::new(),
+            named: Vec::new(),
+            rounds: 1,
+            json: None,
+            program,
+            lab_arguments,
+            progress,
+        })
+    }
+
     fn leave_out(&mut self, contender: Contender, why: String) {
         self.progress.say(&format!("left out: {}: {why}", contender.name()));
         self.left_out.push((contender.name().into(), why));
     }
 
     /// Whether a contender can take part, and why not.
-    fn probe(&self, contender: Contender, limits: &Limits) -> Result<Result<(), String>, runner::Error> {
+    pub fn probe(&self, contender: Contender, limits: &Limits) -> Result<Result<(), String>, runner::Error> {
         let room = free_bytes(&self.directory).unwrap_or(u64::MAX);
         let need = swap_bytes(limits.data);
         if contender != Contender::Memory && room < need {
@@ -212,8 +235,8 @@ impl Session {
                 let swap = Swap::on(&self.janitor, &self.directory, 16 * MIB);
                 swap.map(drop).map_err(|error| format!("no swap file can be used: {error}"))
             }),
-            Contender::Mmap => self.probe_cgroup(limits),
-            Contender::Terapage => match terapage_program(&self.program) {
+            Contender::Mmap | Contender::Limit => self.probe_cgroup(limits),
+            Contender::Terapage | Contender::Far => match terapage_program(&self.program) {
                 Ok(_) => return self.probe_terapage(),
                 Err(why) => Err(why),
             },
@@ -239,8 +262,14 @@ impl Session {
 
     fn probe_terapage(&self) -> Result<Result<(), String>, runner::Error> {
         // More data than memory, as a program that fits is not paged.
-        let limits =
-            Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new(), window: None };
+        let limits = Limits {
+            data: 32 * MIB,
+            memory: 16 * MIB,
+            block: None,
+            options: Vec::new(),
+            window: None,
+            may_fit: false,
+        };
         let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "33554432"]));
         let run = self.terapage(program, &limits, None, |finished| finished.passes());
         Ok(match run {
@@ -260,6 +289,11 @@ impl Session {
     /// A path of this session's own in its directory.
     pub fn path(&self, suffix: &str) -> PathBuf {
         self.directory.join(format!("terapage-lab-{}.{suffix}", process::id()))
+    }
+
+    /// What leads to the lab in its program's command line.
+    pub fn lab_arguments(&self) -> &[String] {
+        &self.lab_arguments
     }
 
     /// The lab's program in its workload mode.
@@ -286,7 +320,7 @@ impl Session {
         output: Option<fs::File>,
         passes: impl Fn(&Finished) -> Vec<crate::workload::Pass>,
     ) -> Result<Run, runner::Error> {
-        if contender == Contender::Terapage {
+        if matches!(contender, Contender::Terapage | Contender::Far) {
             return self.terapage((program, arguments), limits, output, passes);
         }
         let set_up = || -> io::Result<_> {
@@ -298,7 +332,7 @@ impl Session {
                 Contender::Mmap => Some(OwnedFile::allocate(&self.janitor, self.path("map"), limits.data)?),
                 _ => None,
             };
-            let limited = matches!(contender, Contender::Swap | Contender::Mmap);
+            let limited = matches!(contender, Contender::Swap | Contender::Mmap | Contender::Limit);
             let cgroup = limited.then(|| Cgroup::new(&self.janitor, limits.memory)).transpose()?;
             Ok((swap, map, cgroup))
         };
@@ -317,6 +351,10 @@ impl Session {
                 round: 0,
                 contender: contender.name().into(),
                 passes: passes(&finished),
+                seconds: finished.seconds,
+                cpu_seconds: finished.cpu_seconds,
+                own_read_bytes: finished.own_read_bytes,
+                code: finished.code,
                 end: finished.end,
                 resident_peak_bytes: finished.resident_peak_bytes,
                 resident_limit_bytes: None,
@@ -358,7 +396,9 @@ impl Session {
         };
         let mut all: Vec<OsString> =
             vec!["run".into(), "--require".into(), "--memory".into(), limits.memory.to_string().into()];
-        all.extend(["--store".into(), self.directory.clone().into()]);
+        if !limits.options.iter().any(|option| option == "--store") {
+            all.extend(["--store".into(), self.directory.clone().into()]);
+        }
         // The figures are Terapage's, not those of somebody's configuration file. Variables are
         // named in the report.
         all.extend(["--config".into(), "/dev/null".into()]);
@@ -381,7 +421,7 @@ impl Session {
         };
         let counters = fs::read_to_string(stats.path()).ok();
         let counters: Option<serde_json::Value> = counters.and_then(|text| serde_json::from_str(&text).ok());
-        if finished.end == End::Done && !counters.as_ref().is_some_and(was_paged) {
+        if finished.end == End::Done && !limits.may_fit && !counters.as_ref().is_some_and(was_paged) {
             // Its figures would be those of memory.
             let why = "by its counters it was not paged (its data must be over half of --memory)";
             return Ok(failed(Contender::Terapage, why.into()));
@@ -390,6 +430,10 @@ impl Session {
             round: 0,
             contender: Contender::Terapage.name().into(),
             passes: passes(&finished),
+            seconds: finished.seconds,
+            cpu_seconds: finished.cpu_seconds,
+            own_read_bytes: finished.own_read_bytes,
+            code: finished.code,
             end: finished.end,
             resident_peak_bytes: finished.resident_peak_bytes,
             // The pager's promise: the budget, 1 % and 32 MiB.
@@ -447,19 +491,13 @@ impl Session {
     }
 
     /// The report of `runs`, without targets.
-    pub fn report(
-        &mut self,
-        experiment: &'static str,
-        setting: String,
-        unit: Unit,
-        runs: Vec<Run>,
-    ) -> Report {
+    pub fn report(&mut self, experiment: &str, setting: String, unit: Unit, runs: Vec<Run>) -> Report {
         self.progress.clear();
         let plural = if self.rounds == 1 { "" } else { "s" };
         let mut setting = format!("{setting}, {} round{plural}", self.rounds);
         if self.contenders.contains(&Contender::Terapage) {
             // These are flags here, or not for the run.
-            let others = ["MEMORY", "STORE", "STATS", "BIN", "LIBRARY"];
+            let others = ["MEMORY", "STORE", "STATS", "BIN", "LIBRARY", "LAB_STATE"];
             let mut named: Vec<_> = env::vars_os()
                 .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
                 .filter(|(name, value)| {
@@ -507,7 +545,7 @@ impl Session {
 }
 
 /// Whether a report can be written to `path`, in words that follow the path.
-fn check_output(path: &Path) -> Result<(), String> {
+pub fn check_output(path: &Path) -> Result<(), String> {
     match fs::metadata(path) {
         _ if path == Path::new("-") => Ok(()),
         Ok(found) if found.is_dir() => Err("is a directory (name a file)".into()),
@@ -523,7 +561,7 @@ fn check_output(path: &Path) -> Result<(), String> {
 }
 
 /// Characters of a line: `$COLUMNS`, or the terminal's; without limit where there is none.
-fn columns(out: &impl AsFd) -> usize {
+pub fn columns(out: &impl AsFd) -> usize {
     let named = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     named.or_else(|| terminal_columns(out)).filter(|columns| *columns > 0).unwrap_or(usize::MAX)
 }
@@ -544,15 +582,7 @@ fn was_paged(counters: &serde_json::Value) -> bool {
 
 /// A run that came to nothing.
 pub fn failed(contender: Contender, why: String) -> Run {
-    Run {
-        round: 0,
-        contender: contender.name().into(),
-        end: End::Failed(why),
-        passes: Vec::new(),
-        resident_peak_bytes: 0,
-        resident_limit_bytes: None,
-        stats: None,
-    }
+    Run { round: 0, contender: contender.name().into(), end: End::Failed(why), ..Run::default() }
 }
 
 /// Swap for `data` bytes and what else a program has.

@@ -35,6 +35,13 @@ impl Sizes {
         if let Some(block) = block {
             check_block(Size(memory), block)?;
         }
-        Ok(Limits { data, memory, block: block.map(|Size(bytes)| bytes), options: Vec::new(), window: None })
+        Ok(Limits {
+            data,
+            memory,
+            block: block.map(|Size(bytes)| bytes),
+            options: Vec::new(),
+            window: None,
+            may_fit: false,
+        })
     }
 }

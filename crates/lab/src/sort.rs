@@ -82,8 +82,14 @@ impl Sort {
         let budgets = self.budgets(bytes)?;
         let record_window = self.record_window.map(|text| size("--record-window", &text, MIB)).transpose()?;
         // 600 MB of text take 1.66 GB.
-        let limits =
-            |memory| Limits { data: bytes * 3, memory, block: None, options: Vec::new(), window: None };
+        let limits = |memory| Limits {
+            data: bytes * 3,
+            memory,
+            block: None,
+            options: Vec::new(),
+            window: None,
+            may_fit: false,
+        };
         let least = budgets.iter().copied().min().unwrap_or(MIB);
         let mut session = Session::start("sort", self.common, &ABLE, &limits(least))?;
         let text = text(&session, bytes, self.seed)?;
@@ -211,8 +217,7 @@ fn sort(
             seconds: finished.seconds,
             bytes: fs::metadata(text).map_or(0, |text| text.len()),
             threads: 2,
-            page_in_bytes: None,
-            page_out_bytes: None,
+            ..Pass::default()
         }],
         _ => Vec::new(),
     };
@@ -231,7 +236,7 @@ fn buffer(text: &Path) -> String {
 }
 
 /// A hash of the whole file; `None` where it cannot be read.
-fn hash(session: &Session, mut file: File) -> Result<Option<u128>, runner::Error> {
+pub fn hash(session: &Session, mut file: File) -> Result<Option<u128>, runner::Error> {
     use std::io::Seek;
     let mut hasher = Hasher::new();
     let mut piece = vec![0; MIB as usize];
@@ -250,7 +255,7 @@ fn hash(session: &Session, mut file: File) -> Result<Option<u128>, runner::Error
 }
 
 /// The text, made unless an earlier run has left it.
-fn text(session: &Session, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
+pub fn text(session: &Session, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
     let path = session.directory.join(format!("terapage-lab-text-{bytes}-{seed}.txt"));
     if fs::metadata(&path).is_ok_and(|known| known.len() == bytes) {
         return Ok(path);

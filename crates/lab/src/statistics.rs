@@ -1,9 +1,9 @@
 //! Medians, spreads and ratios of figures that were taken in rounds.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A figure taken several times: its median and its ends.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle value, or the mean of the two in the middle.
     pub median: f64,

@@ -50,10 +50,32 @@ pub enum Workload {
         #[arg(long)]
         map: Option<PathBuf>,
     },
+    /// Shows what the device can do.
+    Device(Device),
+}
+
+/// What the device itself can do, by fio.
+#[derive(Debug, clap::Args)]
+pub struct Device {
+    /// The file to write and read.
+    #[arg(long)]
+    file: PathBuf,
+    /// Its bytes.
+    #[arg(long)]
+    bytes: u64,
+    /// Reads at random places, by so many at once, instead of passes from end to end.
+    #[arg(long, value_delimiter = ',')]
+    threads: Vec<u32>,
+    /// Bytes of such a read.
+    #[arg(long, default_value_t = 65536)]
+    block: u64,
+    /// Seconds of such a pass.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
 }
 
 /// One pass over the buffer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Pass {
     /// Its name.
     pub pass: String,
@@ -67,6 +89,15 @@ pub struct Pass {
     pub page_in_bytes: Option<u64>,
     /// Bytes that the pager wrote meanwhile.
     pub page_out_bytes: Option<u64>,
+    /// Bytes that the device gave and took for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_bytes: Option<u64>,
+    /// Operations with floating-point numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<f64>,
+    /// What came out, where that must be the same for all contenders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
 }
 
 /// Word `i` holds `FIRST + i * STEP` after the first write; each read-modify-write adds `ADDED`.
@@ -95,6 +126,9 @@ impl Workload {
             Workload::Scan { bytes, threads, map } => scan(bytes, threads.max(1), map),
             Workload::Random { bytes, reads, seconds, threads, seed, map } => {
                 random(bytes, reads, seconds, &threads, seed, map)
+            }
+            Workload::Device(Device { file, bytes, threads, block, seconds }) => {
+                crate::fio::device(&file, bytes, &threads, block, seconds)
             }
         }
     }
@@ -233,6 +267,7 @@ impl Clock {
             threads,
             page_in_bytes: more(after.0, before.0),
             page_out_bytes: more(after.1, before.1),
+            ..Pass::default()
         };
         println!("{}", serde_json::to_string(&pass)?);
         Ok(())

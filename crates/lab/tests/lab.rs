@@ -30,9 +30,15 @@ fn directory() -> TempDir {
     tempfile::Builder::new().prefix("terapage-lab-test-").tempdir_in("/var/tmp").expect("a directory")
 }
 
+/// Where a test's labs keep their record and lock: tests run at the same time.
+fn state(directory: &Path) -> PathBuf {
+    directory.join("state")
+}
+
 fn run(program: &Path, directory: &Path, arguments: &[&str], terapage: Option<&Path>) -> Output {
     let mut command = Command::new(program);
     command.args(arguments).arg("--dir").arg(directory).env_remove("TERAPAGE_BIN");
+    command.env("TERAPAGE_LAB_STATE", state(directory));
     if let Some(terapage) = terapage {
         command.env("TERAPAGE_BIN", terapage);
     }
@@ -91,6 +97,13 @@ fn left_behind(directory: &Path, id: u32) -> Vec<String> {
             left.push(name);
         }
     }
+    // The record goes last; the lock stays.
+    for entry in fs::read_dir(state(directory)).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name != "lock" {
+            left.push(name);
+        }
+    }
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let place = directory.to_string_lossy();
     left.extend(swaps.lines().filter(|line| line.contains(&*place)).map(str::to_owned));
@@ -130,6 +143,7 @@ fn a_tiny_scan_is_reported_and_leaves_nothing() {
         .args(arguments)
         .arg("--dir")
         .arg(place.path())
+        .env("TERAPAGE_LAB_STATE", state(place.path()))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -385,6 +399,7 @@ fn nonsense_is_refused_in_one_line() {
         } else {
             command.args(arguments);
         }
+        command.env("TERAPAGE_LAB_STATE", state(place.path()));
         let output = command.output().expect("the lab runs");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
@@ -407,6 +422,7 @@ fn start_contender(program: &Path, place: &Path, contender: &str) -> Option<(Chi
         .args(["scan", "--data", "64M", "--memory", "16M", "--rounds", "1000", "--contenders", contender])
         .arg("--dir")
         .arg(place)
+        .env("TERAPAGE_LAB_STATE", state(place))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -464,4 +480,55 @@ fn after_sigkill_the_janitor_takes_everything_down() {
     child.wait().expect("it can be waited for");
     poll("the workload's end", || (!is_workload(workload)).then_some(()));
     poll("the janitor's work", || left_behind(place.path(), id).is_empty().then_some(()));
+}
+
+/// The janitor of a lab: its child that is told what there is to take down.
+fn janitor_of(lab: u32) -> u32 {
+    let processes = fs::read_dir("/proc").expect("processes").flatten();
+    let found = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|id: &u32| {
+        let arguments = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        parent == Some(lab) && arguments.ends_with(b"\0janitor\0")
+    });
+    found.expect("a lab has a janitor")
+}
+
+fn clean(program: &Path, place: &Path) -> Output {
+    let mut command = Command::new(program);
+    command.arg("clean").env("TERAPAGE_LAB_STATE", state(place)).output().expect("the lab runs")
+}
+
+#[test]
+fn what_lab_and_janitor_left_is_taken_down_by_the_record() {
+    let Some(program) = lab() else { return };
+    for by_next_run in [false, true] {
+        let place = directory();
+        let (mut child, workload) = start_long(&program, place.path());
+        let id = child.id();
+        // Another lab does not begin meanwhile, and does not clean.
+        let arguments = ["scan", "--data", "1M", "--rounds", "1", "--contenders", "memory"];
+        for second in [run(&program, place.path(), &arguments, None), clean(&program, place.path())] {
+            let errors = String::from_utf8_lossy(&second.stderr);
+            assert_eq!(second.status.code(), Some(1), "{errors}");
+            assert!(errors.contains(&format!("another lab runs (process {id})")), "{errors}");
+        }
+        // What looks like the lab's and is not in its record stays.
+        let bystander = place.path().join("terapage-lab-1.swap");
+        fs::write(&bystander, "mine").expect("a file");
+        signal(janitor_of(id), libc::SIGKILL);
+        signal(id, libc::SIGKILL);
+        child.wait().expect("it can be waited for");
+        poll("the workload's end", || (!is_workload(workload)).then_some(()));
+        assert!(left_behind(place.path(), id).len() > 1, "the record is left at least");
+        let output = match by_next_run {
+            true => run(&program, place.path(), &arguments, None),
+            false => clean(&program, place.path()),
+        };
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(left_behind(place.path(), id), ["terapage-lab-1.swap"]);
+        assert_eq!(fs::read_to_string(&bystander).expect("it is there"), "mine");
+        let again = clean(&program, place.path());
+        assert_eq!(String::from_utf8_lossy(&again.stdout), "nothing was left\n");
+    }
 }

@@ -1,0 +1,539 @@
+//! Runs an experiment: cell by cell, in rounds, until its ratios are known well enough. Each run is
+//! on disk before the next begins, so that the same command goes on where it was ended.
+
+use crate::experiment::{Cell, Contender, Experiment, Passes, Under, is_in, words};
+use crate::janitor::OwnedFile;
+use crate::journal::{Group, Head, Journal, Line, Record};
+use crate::pairs::order;
+use crate::report::Run;
+use crate::runner::{End, Finished};
+use crate::session::{self, Limits, Session};
+use crate::solve::{AGAIN, is_settled, of_cell};
+use crate::sort;
+use crate::system::{Machine, Watch, Watched, now_s};
+use crate::workload::Pass;
+use anyhow::{Context, anyhow, ensure};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use terapage_config::Size;
+
+/// How an experiment is run.
+pub struct Plan {
+    /// Its name.
+    pub name: String,
+    /// The experiment.
+    pub experiment: Experiment,
+    /// How often a disturbed run is repeated.
+    pub retries: u32,
+    /// The far store's URL.
+    pub far: Option<String>,
+    /// Files that the program writes, whose content must be the same for all.
+    pub outputs: Vec<PathBuf>,
+    /// The exit status that the program ends with, where that is not 0.
+    pub code: i32,
+}
+
+/// What an experiment will take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Estimate {
+    /// Runs, at least.
+    pub runs_least: u64,
+    /// Runs, at most, without those that are repeated.
+    pub runs_most: u64,
+    /// Seconds, at least and at most.
+    pub seconds: (f64, f64),
+    /// Bytes of disk at once.
+    pub disk_bytes: u64,
+    /// Bytes written to the disk, at most.
+    pub written_bytes: u64,
+}
+
+/// What an experiment will take, by its own account.
+///
+/// # Errors
+/// A term that cannot be calculated.
+pub fn estimate(experiment: &Experiment) -> anyhow::Result<Estimate> {
+    let mut total = Estimate::default();
+    for (i, cell) in experiment.cells().iter().enumerate() {
+        let sizes = experiment.sizes_of(cell)?;
+        let entrants = entrants(experiment, cell, i == 0)?;
+        let count = entrants.len() as u64;
+        let writing = entrants.iter().filter(|entrant| entrant.under != Under::Memory).count() as u64;
+        let (least, most) = (u64::from(experiment.repetitions.least), u64::from(experiment.repetitions.most));
+        total.runs_least += count * least;
+        total.runs_most += count * most;
+        total.disk_bytes =
+            total.disk_bytes.max(experiment.term("cost.disk", &experiment.cost.disk, cell, &sizes)?);
+        let written = experiment.term("cost.written", &experiment.cost.written, cell, &sizes)?;
+        total.written_bytes += written * writing * most;
+    }
+    let each = experiment.cost.seconds + 0.3;
+    total.seconds = (total.runs_least as f64 * each, total.runs_most as f64 * each);
+    Ok(total)
+}
+
+/// Who runs in a cell, in order; in the first one the baseline twice.
+fn entrants(experiment: &Experiment, cell: &Cell, first: bool) -> anyhow::Result<Vec<Contender>> {
+    let mut all = experiment.all_contenders()?;
+    all.retain(|contender| is_in(&contender.only, cell));
+    let baseline = experiment.baseline_name();
+    let place = all.iter().position(|contender| contender.name == baseline);
+    if let (true, true, Some(place)) = (first, experiment.control, place) {
+        let again = Contender { name: format!("{baseline}{AGAIN}"), ..all[place].clone() };
+        all.insert(place + 1, again);
+    }
+    Ok(all)
+}
+
+/// An experiment under way.
+pub struct Campaign<'a> {
+    session: &'a Session,
+    plan: Plan,
+    journal: Journal,
+    group: Group,
+    /// The file that `{file}` names, kept through all runs.
+    file: OwnedFile<'a>,
+    text: Option<PathBuf>,
+    left_out: Vec<Under>,
+    /// What came out, by cell and pass.
+    expected: BTreeMap<(String, String), String>,
+    begun: Instant,
+    done: usize,
+}
+
+impl<'a> Campaign<'a> {
+    /// Opens the results, and finds out who can take part.
+    ///
+    /// # Errors
+    /// When the results cannot be written, or the disk is too small.
+    pub fn new(session: &'a Session, plan: Plan, results: &Path) -> anyhow::Result<Campaign<'a>> {
+        let experiment = &plan.experiment;
+        let estimate = estimate(experiment)?;
+        let room = crate::report::free_bytes(&session.directory).unwrap_or(u64::MAX);
+        ensure!(
+            estimate.disk_bytes < room,
+            "--dir {}: {} of disk needed, {} free",
+            session.directory.display(),
+            Size(estimate.disk_bytes),
+            Size(room)
+        );
+        let (mut journal, groups) = Journal::open(results)?;
+        let (left_out, why) = probe(session, &plan)?;
+        let mut machine = Machine::here(&session.directory);
+        machine.flush_us = flush_us(session);
+        let head = Head::new(&plan.name, experiment, machine, why);
+        let known = groups.into_iter().find(|group| group.head.group == head.group);
+        let group = match known {
+            Some(group) => {
+                session.progress.say(&format!("{}: goes on after {} runs", plan.name, group.runs.len()));
+                group
+            }
+            None => {
+                journal.append(&Line::Head(Box::new(head.clone())))?;
+                Group { head, runs: Vec::new() }
+            }
+        };
+        let text = match &experiment.program.text {
+            Some(term) => {
+                let cell = experiment.cells().into_iter().next().unwrap_or_default();
+                let sizes = experiment.sizes_of(&cell)?;
+                Some(sort::text(session, experiment.term("program.text", term, &cell, &sizes)?, 1)?)
+            }
+            None => None,
+        };
+        let file = OwnedFile::new(&session.janitor, session.path(&format!("{}.file", plan.name)))?;
+        let (expected, begun) = (BTreeMap::new(), Instant::now());
+        Ok(Campaign { session, plan, journal, group, file, text, left_out, expected, begun, done: 0 })
+    }
+
+    /// Runs what is not there yet; gives all there is. `seen` is shown each cell that is done.
+    ///
+    /// # Errors
+    /// When the lab shall stop, or the results cannot be written; what was measured stays.
+    pub fn run(mut self) -> anyhow::Result<Group> {
+        let cells = self.plan.experiment.cells();
+        let least = self.plan.experiment.repetitions.least as usize;
+        let mut planned = Vec::new();
+        for (i, cell) in cells.iter().enumerate() {
+            let mut all = entrants(&self.plan.experiment, cell, i == 0)?;
+            all.retain(|contender| !self.left_out.contains(&contender.under));
+            planned.push((cell.clone(), all));
+        }
+        let names: Vec<&str> = planned.iter().flat_map(|(_, all)| all).map(|c| c.name.as_str()).collect();
+        ensure!(!names.is_empty(), "{}: no contender can take part", self.plan.name);
+        self.session.progress.expect(names.len() * least);
+        for (cell, all) in planned {
+            self.cell(&cell, &all)?;
+        }
+        Ok(self.group)
+    }
+
+    fn cell(&mut self, cell: &Cell, all: &[Contender]) -> anyhow::Result<()> {
+        let repetitions = self.plan.experiment.repetitions;
+        for round in 1..=repetitions.most {
+            let runs = of_cell(&self.group.runs, cell);
+            let whole = (1..round).all(|round| {
+                all.iter().all(|contender| {
+                    let of = |record: &&&Record| record.run.contender == contender.name;
+                    runs.iter().any(|record| record.run.round == round && of(&record))
+                        || runs.iter().filter(of).any(|record| record.run.end != End::Done)
+                })
+            });
+            if round > repetitions.least && whole && is_settled(&self.plan.experiment, &runs) {
+                break;
+            }
+            if round > repetitions.least {
+                self.session.progress.expect(all.len());
+            }
+            for place in order(round, all.len()) {
+                self.turn(cell, &all[place], round)?;
+                self.done += 1;
+                self.session.progress.end();
+            }
+        }
+        Ok(())
+    }
+
+    /// One contender's turn: a run, repeated while it is disturbed.
+    fn turn(&mut self, cell: &Cell, contender: &Contender, round: u32) -> anyhow::Result<()> {
+        let own = |record: &&Record| record.cell == *cell && record.run.contender == contender.name;
+        // Who was killed, or failed, would be so again.
+        if self.group.runs.iter().filter(own).any(|record| record.run.end != End::Done) {
+            return Ok(());
+        }
+        loop {
+            let tries: Vec<&Record> =
+                self.group.runs.iter().filter(own).filter(|record| record.run.round == round).collect();
+            let attempt = tries.len() as u32 + 1;
+            let quiet = tries.last().is_some_and(|record| record.watched.marks.is_empty());
+            if quiet || attempt > 1 + self.plan.retries {
+                return Ok(());
+            }
+            self.session.progress.begin(format!(
+                "{} {}: round {round}, {}{}{}",
+                self.plan.name,
+                words(cell),
+                contender.name,
+                if attempt > 1 { ", again as it was disturbed" } else { "" },
+                self.ends_about()
+            ));
+            let record = self.measured(cell, contender, round, attempt)?;
+            self.journal.append(&Line::Run(Box::new(record.clone())))?;
+            self.group.runs.push(record);
+        }
+    }
+
+    /// When all is done, at the pace so far.
+    fn ends_about(&self) -> String {
+        if self.done == 0 {
+            return String::new();
+        }
+        let each = self.begun.elapsed().as_secs_f64() / self.done as f64;
+        let left = self.session.progress.left() as f64 * each;
+        format!("; ends about {}", clock(now_s() + left as u64))
+    }
+
+    fn measured(
+        &mut self,
+        cell: &Cell,
+        contender: &Contender,
+        round: u32,
+        attempt: u32,
+    ) -> anyhow::Result<Record> {
+        let watch = Watch::begin(&self.session.directory);
+        let started_s = now_s();
+        let before = stamps(&self.plan.outputs);
+        let (mut run, mut output) = self.once(cell, contender)?;
+        // A pager's reads are made by the kernel's hand and are counted too; swap's are not.
+        let own = (contender.under != Under::Swap).then_some(run.own_read_bytes);
+        let watched: Watched = watch.end(own.filter(|_| run.end == End::Done));
+        if self.plan.code != 0 && run.code == Some(self.plan.code) {
+            run.end = End::Done;
+        }
+        if run.end == End::Done {
+            match written(&self.plan.outputs, &before) {
+                Ok(hash) => output = output.map(|output| output + &hash),
+                Err(why) => run.end = End::Failed(why),
+            }
+            self.compare(cell, &mut run, output.as_ref());
+        }
+        (run.round, run.contender) = (round, contender.name.clone());
+        if run.end != End::Done {
+            run.passes.clear();
+        }
+        let group = self.group.head.group.clone();
+        Ok(Record { group, cell: cell.clone(), attempt, started_s, output, watched, run })
+    }
+
+    /// Holds what came out against what came out first.
+    fn compare(&mut self, cell: &Cell, run: &mut Run, output: Option<&String>) {
+        let checks = run.passes.iter().filter_map(|pass| Some((pass.pass.clone(), pass.check.clone()?)));
+        let checks = checks.chain(output.map(|hash| (String::new(), hash.clone())));
+        for (pass, found) in checks.collect::<Vec<_>>() {
+            let known = self.expected.entry((words(cell), pass.clone())).or_insert_with(|| found.clone());
+            if *known != found {
+                run.end = End::Failed(format!(
+                    "its output differs{}{pass}",
+                    if pass.is_empty() { "" } else { ": " }
+                ));
+            }
+        }
+    }
+
+    /// Runs it once; with the hash of its output, where that must be the same.
+    fn once(&self, cell: &Cell, contender: &Contender) -> anyhow::Result<(Run, Option<String>)> {
+        let experiment = &self.plan.experiment;
+        let sizes = experiment.sizes_of(cell)?;
+        let of = |name: &str| sizes.get(name).copied();
+        let memory = of("memory").unwrap_or(u64::MAX / 4);
+        let mut options = Vec::new();
+        if let (Under::Far, Some(far)) = (contender.under, &self.plan.far) {
+            options.extend(["--store".into(), far.into()]);
+        }
+        let block = of("block");
+        let data = of("data").unwrap_or(memory);
+        let limits = Limits { data, memory, block, options, window: None, may_fit: true };
+        let program = self.program(cell, contender, &sizes)?;
+        let by_time = experiment.program.passes == Passes::Time;
+        let kept = match by_time {
+            true => Some(OwnedFile::create(&self.session.janitor, self.session.path("out"), 0o600)?),
+            false => None,
+        };
+        let output = kept.as_ref().map(|(_, file)| file.try_clone()).transpose()?;
+        let passes = |finished: &Finished| match by_time {
+            true => vec![Pass {
+                pass: "time".into(),
+                seconds: finished.seconds,
+                bytes: data,
+                threads: 1,
+                ..Pass::default()
+            }],
+            false => finished.passes(),
+        };
+        let run = self.session.contend(who(contender.under), program, &limits, output, passes)?;
+        let hash = match kept {
+            Some((_owned, file)) => sort::hash(self.session, file)?.map(|hash| format!("{hash:032x}")),
+            None => None,
+        };
+        Ok((run, hash))
+    }
+
+    /// The program and its arguments, with their names filled in.
+    fn program(
+        &self,
+        cell: &Cell,
+        contender: &Contender,
+        sizes: &BTreeMap<String, u64>,
+    ) -> anyhow::Result<(PathBuf, Vec<OsString>)> {
+        let experiment = &self.plan.experiment;
+        let words = contender.run.as_ref().unwrap_or(&experiment.program.run);
+        let paths = [
+            self.session.directory.display().to_string(),
+            self.file.path().display().to_string(),
+            self.text.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+        ];
+        let name = contender.name.trim_end_matches(AGAIN);
+        let others =
+            [("dir", paths[0].as_str()), ("file", &paths[1]), ("text", &paths[2]), ("contender", name)];
+        let mut all: Vec<OsString> = Vec::new();
+        for word in words {
+            if word == "{lab}" {
+                all.push(self.session.program().into());
+                all.extend(self.session.lab_arguments().iter().map(OsString::from));
+                continue;
+            }
+            // A user's program is run as it was given.
+            let filled = match self.plan.name.starts_with("program-") {
+                true => word.clone(),
+                false => experiment.filled(word, cell, sizes, &others)?,
+            };
+            all.push(filled.into());
+        }
+        let program = all.remove(0);
+        Ok((program.into(), all))
+    }
+}
+
+/// The session's name for what a contender runs in.
+fn who(under: Under) -> session::Contender {
+    match under {
+        Under::Memory => session::Contender::Memory,
+        Under::Limit => session::Contender::Limit,
+        Under::Swap => session::Contender::Swap,
+        Under::Mmap => session::Contender::Mmap,
+        Under::Terapage => session::Contender::Terapage,
+        Under::Far => session::Contender::Far,
+    }
+}
+
+/// Who cannot take part, and why.
+fn probe(session: &Session, plan: &Plan) -> anyhow::Result<(Vec<Under>, Vec<(String, String)>)> {
+    let experiment = &plan.experiment;
+    let (mut left_out, mut why) = (Vec::new(), Vec::new());
+    let mut data = 0;
+    let mut memory = u64::MAX;
+    for cell in experiment.cells() {
+        let sizes = experiment.sizes_of(&cell)?;
+        memory = memory.min(sizes.get("memory").copied().unwrap_or(u64::MAX / 4));
+        data = data.max(sizes.get("data").copied().unwrap_or(0));
+    }
+    let limits = Limits { data, memory, block: None, options: Vec::new(), window: None, may_fit: true };
+    for contender in experiment.all_contenders()? {
+        if left_out.contains(&contender.under) {
+            continue;
+        }
+        let answer = match (contender.under, &plan.far) {
+            (Under::Far, None) => Err("no far store is named (--far URL)".to_owned()),
+            (under, _) => session.probe(who(under), &limits)?,
+        };
+        if let Err(reason) = answer {
+            session.progress.say(&format!("left out: {}: {reason}", contender.name));
+            left_out.push(contender.under);
+            why.push((contender.name, reason));
+        }
+    }
+    Ok((left_out, why))
+}
+
+/// The median of a few 4 KiB writes with fdatasync, microseconds: what a flush costs here.
+fn flush_us(session: &Session) -> Option<f64> {
+    let (_owned, mut file) = OwnedFile::create(&session.janitor, session.path("flush"), 0o600).ok()?;
+    let piece = [0x5a; 4096];
+    let mut all = Vec::new();
+    for _ in 0..9 {
+        let start = Instant::now();
+        file.write_all(&piece).ok()?;
+        // SAFETY: the descriptor is open for the call; no memory is passed.
+        if unsafe { libc::fdatasync(file.as_raw_fd()) } != 0 {
+            return None;
+        }
+        all.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    crate::statistics::median(&all)
+}
+
+/// What tells that a file was written anew: its number, its time, its length.
+type Stamp = Option<(u64, i64, i64, u64)>;
+
+fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
+    use std::os::unix::fs::MetadataExt;
+    let stamp = |path: &PathBuf| {
+        let found = fs::metadata(path).ok()?;
+        Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
+    };
+    paths.iter().map(stamp).collect()
+}
+
+/// A hash of the files that the program has written.
+fn written(paths: &[PathBuf], before: &[Stamp]) -> Result<String, String> {
+    let mut text = String::new();
+    for ((path, before), after) in paths.iter().zip(before).zip(stamps(paths)) {
+        if after.is_none() || after == *before {
+            return Err(format!("it did not write {}", path.display()));
+        }
+        let hash = hash_of(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        text += &format!(" {hash:032x}");
+    }
+    Ok(text)
+}
+
+fn hash_of(path: &Path) -> std::io::Result<u128> {
+    use std::io::Read;
+    let mut file = File::open(path)?;
+    let mut hasher = twox_hash::xxhash3_128::Hasher::new();
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hasher.finish_128()),
+            count => hasher.write(&piece[..count]),
+        }
+    }
+}
+
+/// The time of day, here, as 23:41.
+pub fn clock(seconds: u64) -> String {
+    let seconds = seconds as libc::time_t;
+    // SAFETY: `tm` is plain data, for which zeros are a value (its zone is a pointer that may be
+    // null).
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both point to values of ours that live through the call.
+    if unsafe { libc::localtime_r(&seconds, &mut parts) }.is_null() {
+        return "?".into();
+    }
+    format!("{:02}:{:02}", parts.tm_hour, parts.tm_min)
+}
+
+/// Where results lie: `--results`, or the user's own place.
+///
+/// # Errors
+/// When there is none, or it cannot be made.
+pub fn results_directory(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let usual = || {
+        let data = of("XDG_DATA_HOME").or_else(|| Some(of("HOME")?.join(".local/share")));
+        data.map(|data| data.join("terapage-lab"))
+    };
+    let place = named.map(Path::to_owned).or_else(usual);
+    let place = place.ok_or_else(|| anyhow!("no directory for results: --results names one"))?;
+    fs::create_dir_all(&place).with_context(|| format!("--results {}", place.display()))?;
+    Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{entrants, estimate, stamps, written};
+    use crate::experiment::Experiment;
+    use std::fs;
+
+    const TEXT: &str = r#"
+title = "A"
+unit = "s"
+contenders = ["memory", "swap"]
+repetitions = { least = 2, most = 4 }
+[program]
+run = ["true"]
+[sizes]
+memory = "1M"
+data = "2M"
+[matrix]
+threads = [1, 2]
+[cost]
+seconds = 1.7
+disk = "data * 2"
+written = "data"
+"#;
+
+    #[test]
+    fn the_estimate_counts_runs_disk_and_wear() {
+        let experiment = Experiment::parse(TEXT, "a.toml").expect("it is right");
+        let estimate = estimate(&experiment).expect("terms");
+        // The first cell has the baseline twice; memory writes nothing.
+        assert_eq!((estimate.runs_least, estimate.runs_most), (10, 20));
+        assert_eq!((estimate.disk_bytes, estimate.written_bytes), (4 << 20, 2 * 4 * (2 << 20)));
+        assert_eq!(estimate.seconds, (20.0, 40.0));
+        let cell = &experiment.cells()[0];
+        let names: Vec<_> =
+            entrants(&experiment, cell, true).expect("names").into_iter().map(|c| c.name).collect();
+        assert_eq!(names, ["memory", "memory again", "swap"]);
+    }
+
+    #[test]
+    fn a_file_that_was_not_written_is_noticed() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("out");
+        let paths = [path.clone()];
+        let before = stamps(&paths);
+        assert!(written(&paths, &before).is_err());
+        fs::write(&path, "one").expect("a file");
+        let one = written(&paths, &before).expect("written");
+        let before = stamps(&paths);
+        assert!(written(&paths, &before).expect_err("stale").contains("did not write"));
+        fs::write(&path, "other").expect("a file");
+        assert_ne!(written(&paths, &before).expect("written"), one);
+    }
+}

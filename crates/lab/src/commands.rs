@@ -1,0 +1,466 @@
+//! The commands on experiments: `list`, `run`, `all`, `report`, `compare`, `merge`.
+
+use crate::campaign::{Campaign, Plan, clock, estimate, results_directory};
+use crate::experiment::{Experiment, SHIPPED, words};
+use crate::journal::{self, Group, Line};
+use crate::pairs::unpaired;
+use crate::report::number;
+use crate::session::{Session, check_output, columns};
+use crate::solve::{Solved, of_cell, solve};
+use crate::study::{study, together};
+use crate::system::now_s;
+use anyhow::{Context, anyhow, ensure};
+use serde::Serialize;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use terapage_config::Size;
+use terapage_report::{Study, Table, TextOptions, render_html, render_text, render_text_with};
+
+/// How results are shown.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Show {
+    /// Write a page with plots and tables to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the study, and what was computed, as JSON to this file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Print the parameters and the machine as well
+    #[arg(long)]
+    pub parameters: bool,
+}
+
+/// A study with the results that it shows.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    study: &'a Study,
+    results: &'a [Solved],
+}
+
+impl Show {
+    /// Whether the files can be written, before the work begins.
+    ///
+    /// # Errors
+    /// When one cannot.
+    pub fn check(&self) -> anyhow::Result<()> {
+        for (option, path) in [("--html", &self.html), ("--json", &self.json)] {
+            if let Some(path) = path {
+                check_output(path).map_err(|why| anyhow!("{option}: {} {why}", path.display()))?;
+            }
+        }
+        ensure!(self.html.is_none() || self.html != self.json, "--html and --json name the same file");
+        Ok(())
+    }
+
+    /// Shows what was measured.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn groups(&self, title: &str, groups: &[Group]) -> anyhow::Result<()> {
+        let solved: Vec<Solved> = groups.iter().map(solve).collect();
+        let mut studies: Vec<(String, Study)> = groups
+            .iter()
+            .zip(&solved)
+            .map(|(group, solved)| (group.head.name.clone(), study(group, solved)))
+            .collect();
+        let study = match studies.len() {
+            1 => studies.remove(0).1,
+            _ => together(title, studies),
+        };
+        self.study(&study, &solved)
+    }
+
+    fn study(&self, study: &Study, results: &[Solved]) -> anyhow::Result<()> {
+        if let Some(path) = &self.html {
+            fs::write(path, render_html(study)).with_context(|| format!("--html {}", path.display()))?;
+        }
+        let json = serde_json::to_string_pretty(&Document { study, results })? + "\n";
+        let mut out = io::stdout().lock();
+        match &self.json {
+            Some(path) if path == Path::new("-") => return Ok(out.write_all(json.as_bytes())?),
+            Some(path) => fs::write(path, json).with_context(|| format!("--json {}", path.display()))?,
+            None => {}
+        }
+        let options = TextOptions {
+            columns: columns(&io::stdout()).min(100),
+            parameters: self.parameters,
+            ..TextOptions::default()
+        };
+        Ok(out.write_all(render_text_with(study, &options).as_bytes())?)
+    }
+}
+
+/// Options of what runs experiments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Running {
+    /// Where swap files, mapped files and stores lie
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub dir: PathBuf,
+    /// Where results are kept; by default ~/.local/share/terapage-lab
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Less data, fewer cells, two rounds: a first impression
+    #[arg(long)]
+    pub quick: bool,
+    /// Say how long it would take, and how much it would write, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Only these contenders, with commas between, and the baseline
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub contenders: Vec<String>,
+    /// A far store's URL, for the contender far
+    #[arg(long, value_name = "URL")]
+    pub far: Option<String>,
+    /// How often a run is repeated that was disturbed
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub retries: u32,
+    /// Seconds that one run may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+    #[command(flatten)]
+    pub show: Show,
+}
+
+/// Options of `run`.
+#[derive(Debug, clap::Args)]
+pub struct RunOne {
+    /// An experiment's name (terapage lab list), or a TOML file
+    #[arg(value_name = "NAME|FILE.toml", required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    running: Running,
+}
+
+/// Options of `all`.
+#[derive(Debug, clap::Args)]
+pub struct All {
+    #[command(flatten)]
+    running: Running,
+}
+
+/// Options of `report`.
+#[derive(Debug, clap::Args)]
+pub struct ReportOn {
+    /// Files of results
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// Options of `compare`.
+#[derive(Debug, clap::Args)]
+pub struct Compare {
+    /// Results of one machine, kernel or version
+    one: PathBuf,
+    /// Results of another
+    other: PathBuf,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// Options of `merge`.
+#[derive(Debug, clap::Args)]
+pub struct Merge {
+    /// Files of results
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The file that they become
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+impl RunOne {
+    /// Runs the experiments that are named.
+    ///
+    /// # Errors
+    /// When one is wrong, or cannot be run.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let experiments: anyhow::Result<Vec<_>> =
+            self.names.iter().map(|name| Experiment::find(name)).collect();
+        run_all("run", experiments?, &self.running)
+    }
+}
+
+impl All {
+    /// Runs all experiments that come with the lab.
+    ///
+    /// # Errors
+    /// When one cannot be run.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let experiments: anyhow::Result<Vec<_>> =
+            SHIPPED.iter().map(|(name, _)| Experiment::find(name)).collect();
+        run_all("all", experiments?, &self.running)
+    }
+}
+
+fn run_all(
+    command: &str,
+    mut experiments: Vec<(String, Experiment)>,
+    running: &Running,
+) -> anyhow::Result<ExitCode> {
+    running.show.check()?;
+    for (_, experiment) in &mut experiments {
+        if running.quick {
+            *experiment = experiment.clone().quick();
+        }
+        if !running.contenders.is_empty() {
+            choose(experiment, &running.contenders)?;
+        }
+    }
+    let costs = costs(&experiments)?;
+    if running.dry_run {
+        let mut out = io::stdout().lock();
+        out.write_all(costs.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let _ = io::stderr().write_all(costs.as_bytes());
+    let session = Session::open(command, &running.dir, Duration::from_secs(running.timeout))?;
+    let place = results_directory(running.results.as_deref())?;
+    let mut groups = Vec::new();
+    for (name, experiment) in experiments {
+        let suffix = if running.quick { "-quick" } else { "" };
+        let path = place.join(format!("{name}{suffix}.jsonl"));
+        let plan = Plan {
+            name,
+            experiment,
+            retries: running.retries,
+            far: running.far.clone(),
+            outputs: Vec::new(),
+            code: 0,
+        };
+        finish(&session, plan, &path, &mut groups)?;
+    }
+    session.progress.clear();
+    running.show.groups("The lab", &groups)?;
+    Ok(status(&groups))
+}
+
+/// Keeps the contenders that are named.
+fn choose(experiment: &mut Experiment, names: &[String]) -> anyhow::Result<()> {
+    let known: Vec<String> =
+        experiment.all_contenders()?.into_iter().map(|contender| contender.name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        anyhow::bail!("--contenders: {unknown} is none of {}", known.join(", "));
+    }
+    experiment.keep(names);
+    Ok(())
+}
+
+/// Runs a campaign, and says where its results are.
+///
+/// # Errors
+/// When it is ended; what was measured stays in the results.
+pub fn finish(session: &Session, plan: Plan, path: &Path, groups: &mut Vec<Group>) -> anyhow::Result<()> {
+    let name = plan.name.clone();
+    let group = Campaign::new(session, plan, path).and_then(Campaign::run).with_context(|| {
+        format!("{name} (what was measured is in {}; the same command goes on)", path.display())
+    })?;
+    session.progress.say(&format!("{name}: results in {}", path.display()));
+    groups.push(group);
+    Ok(())
+}
+
+/// Whether a run failed: to be killed, or to take too long, is a finding.
+pub fn status(groups: &[Group]) -> ExitCode {
+    let failed = |record: &journal::Record| matches!(record.run.end, crate::runner::End::Failed(_));
+    match groups.iter().any(|group| group.runs.iter().any(failed)) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// What experiments will take.
+fn costs(experiments: &[(String, Experiment)]) -> anyhow::Result<String> {
+    let mut rows = Vec::new();
+    let (mut least, mut most, mut written, mut disk) = (0.0, 0.0, 0, 0);
+    for (name, experiment) in experiments {
+        let one = estimate(experiment)?;
+        least += one.seconds.0;
+        most += one.seconds.1;
+        written += one.written_bytes;
+        disk = one.disk_bytes.max(disk);
+        rows.push(vec![
+            name.clone(),
+            format!("{} to {}", one.runs_least, one.runs_most),
+            minutes(one.seconds),
+            Size(one.disk_bytes).to_string(),
+            Size(one.written_bytes >> 20 << 20).to_string(),
+        ]);
+    }
+    let columns = ["experiment", "runs", "minutes", "disk", "written to it"].map(str::to_owned).to_vec();
+    let ends = clock(now_s() + most as u64);
+    let note = format!(
+        "In all {} minutes, {} of disk at once, up to {} written; begun now it ends by {ends}. Runs that \
+         are disturbed are repeated, which takes longer.",
+        minutes((least, most)),
+        Size(disk),
+        Size(written >> 20 << 20)
+    );
+    let table = Table { title: "What it takes".into(), columns, rows, note };
+    Ok(render_text(&Study { tables: vec![table], ..Study::default() }, 80).trim_start().to_owned())
+}
+
+fn minutes((least, most): (f64, f64)) -> String {
+    let of = |seconds: f64| (seconds / 60.0).ceil();
+    if of(least) == of(most) { of(most).to_string() } else { format!("{} to {}", of(least), of(most)) }
+}
+
+/// Prints the experiments that there are.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn list() -> anyhow::Result<ExitCode> {
+    let mut rows = Vec::new();
+    for (name, _) in SHIPPED {
+        let (_, experiment) = Experiment::find(name)?;
+        let names: Vec<String> = experiment.all_contenders()?.into_iter().map(|c| c.name).collect();
+        let quick = estimate(&experiment.clone().quick())?;
+        rows.push(vec![
+            name.to_owned(),
+            experiment.title.clone(),
+            experiment.cells().len().to_string(),
+            minutes(estimate(&experiment)?.seconds),
+            minutes(quick.seconds),
+            names.join(", "),
+        ]);
+    }
+    let columns = ["name", "what", "cells", "minutes", "--quick", "contenders"].map(str::to_owned).to_vec();
+    let table = Table { title: "Experiments".into(), columns, rows, note: String::new() };
+    let text = render_text(&Study { tables: vec![table], ..Study::default() }, columns_of_terminal());
+    io::stdout().lock().write_all(text.trim_start().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn columns_of_terminal() -> usize {
+    columns(&io::stdout()).min(100)
+}
+
+impl ReportOn {
+    /// Draws what was measured.
+    ///
+    /// # Errors
+    /// When results cannot be read, or the report not be written.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        self.show.check()?;
+        self.show.groups("The lab", &journal::read(&self.files)?)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Compare {
+    /// Holds two machines, kernels or versions against each other.
+    ///
+    /// # Errors
+    /// When results cannot be read, or have nothing in common.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        self.show.check()?;
+        let (one, other) = (
+            journal::read(std::slice::from_ref(&self.one))?,
+            journal::read(std::slice::from_ref(&self.other))?,
+        );
+        let mut study = Study { title: "Two sets of results".into(), ..Study::default() };
+        for group in &one {
+            for with in other.iter().filter(|with| with.head.name == group.head.name) {
+                study.tables.extend(against(group, with));
+            }
+        }
+        ensure!(
+            !study.tables.is_empty(),
+            "{} and {} have no cell in common",
+            self.one.display(),
+            self.other.display()
+        );
+        study.summary.push(format!(
+            "Time of the first over that of the second, with an interval of 95 %: below 1 the first, {}, is \
+             faster. The runs were no pairs.",
+            self.one.display()
+        ));
+        let differ = |name: &str, of: fn(&Group) -> Vec<(String, String)>| {
+            let (a, b) = (of(&one[0]), of(&other[0]));
+            let others: Vec<String> = a
+                .iter()
+                .filter_map(|(key, value)| {
+                    let with = b.iter().find(|(known, _)| known == key)?;
+                    (with.1 != *value).then(|| format!("{key}: {value} / {}", with.1))
+                })
+                .collect();
+            if others.is_empty() {
+                format!("{name}: the same.")
+            } else {
+                format!("{name} differ: {}.", others.join("; "))
+            }
+        };
+        study.summary.push(differ("The machines' settings", |group| group.head.machine.pairs()));
+        self.show.study(&study, &[])?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The cells, contenders and passes that both have.
+fn against(one: &Group, other: &Group) -> Option<Table> {
+    let unit = one.head.experiment.unit;
+    let mut rows = Vec::new();
+    for cell in one.head.experiment.cells() {
+        let (ones, others) = (of_cell(&one.runs, &cell), of_cell(&other.runs, &cell));
+        let mut keys: Vec<(String, String)> = Vec::new();
+        for record in &ones {
+            for pass in &record.run.passes {
+                let key = (record.run.contender.clone(), pass.pass.clone());
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        for (contender, pass) in keys {
+            let of = |runs: &[&journal::Record]| -> Vec<f64> {
+                let own = runs.iter().filter(|record| record.run.contender == contender);
+                own.flat_map(|r| r.run.passes.iter().filter(|p| p.pass == pass).map(|p| unit.cost(p)))
+                    .collect()
+            };
+            if let Some(ratio) = unpaired(&of(&ones), &of(&others)) {
+                rows.push(vec![
+                    words(&cell),
+                    contender,
+                    pass,
+                    format!("{} ({} to {})", number(ratio.center), number(ratio.low), number(ratio.high)),
+                    ratio.pairs.to_string(),
+                ]);
+            }
+        }
+    }
+    let columns = ["cell", "contender", "pass", "first / second", "runs"].map(str::to_owned).to_vec();
+    (!rows.is_empty()).then(|| Table { title: one.head.name.clone(), columns, rows, note: String::new() })
+}
+
+impl Merge {
+    /// Puts files of results into one, each run once.
+    ///
+    /// # Errors
+    /// When one cannot be read, or the new one is there already.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let groups = journal::read(&self.files)?;
+        let made = fs::OpenOptions::new().write(true).create_new(true).open(&self.output);
+        let mut file =
+            io::BufWriter::new(made.with_context(|| format!("--output {}", self.output.display()))?);
+        let mut count = 0;
+        for group in groups {
+            writeln!(file, "{}", serde_json::to_string(&Line::Head(Box::new(group.head)))?)?;
+            let mut known = std::collections::HashSet::new();
+            for run in group.runs {
+                let line = serde_json::to_string(&Line::Run(Box::new(run)))?;
+                if known.insert(line.clone()) {
+                    writeln!(file, "{line}")?;
+                    count += 1;
+                }
+            }
+        }
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        writeln!(io::stdout(), "{count} runs in {}", self.output.display())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

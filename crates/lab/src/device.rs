@@ -1,0 +1,210 @@
+//! Block devices: which one a path lies on, how it is set, what it has moved; loops and mounts.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
+
+/// Bytes of a sector in the kernel's counts, whatever the device has.
+const SECTOR: u64 = 512;
+
+/// The device that a path lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name, such as `vda`; of a partition that of its disk.
+    pub name: String,
+    /// Where its files are in sysfs.
+    sysfs: PathBuf,
+}
+
+/// What a device has moved so far, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Read from it.
+    pub read_bytes: u64,
+    /// Written to it.
+    pub written_bytes: u64,
+}
+
+impl Moved {
+    /// What was moved since `earlier`.
+    pub fn since(self, earlier: Moved) -> Moved {
+        Moved {
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+        }
+    }
+}
+
+impl Device {
+    /// The device of `path`; `None` where its file system has none, such as tmpfs, overlay and
+    /// those over several devices.
+    pub fn of(path: &Path) -> Option<Device> {
+        let number = fs::metadata(path).ok()?.dev();
+        let (major, minor) = (libc::major(number), libc::minor(number));
+        let found = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+        // Partitions lie in the directory of their disk, and have no queue of their own.
+        let disk = match found.join("queue").is_dir() {
+            true => found,
+            false => found.parent()?.to_owned(),
+        };
+        Some(Device { name: disk.file_name()?.to_str()?.to_owned(), sysfs: disk })
+    }
+
+    /// A value of its `queue` directory; of a choice such as the scheduler, the one in force.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        let text = fs::read_to_string(self.setting_path(name)).ok()?;
+        Some(in_force(text.trim()).to_owned())
+    }
+
+    /// The file of such a value.
+    pub fn setting_path(&self, name: &str) -> PathBuf {
+        self.sysfs.join("queue").join(name)
+    }
+
+    /// What it has moved since it is there.
+    pub fn moved(&self) -> Option<Moved> {
+        let text = fs::read_to_string(self.sysfs.join("stat")).ok()?;
+        moved(&text)
+    }
+
+    /// All that is worth knowing about how it is set.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let names =
+            ["scheduler", "wbt_lat_usec", "nr_requests", "read_ahead_kb", "rotational", "write_cache"];
+        names.iter().filter_map(|name| Some(((*name).to_owned(), self.setting(name)?))).collect()
+    }
+}
+
+/// `none [mq-deadline] kyber` is `mq-deadline`.
+fn in_force(text: &str) -> &str {
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    chosen.map_or(text, |(chosen, _)| chosen)
+}
+
+/// Bytes read and written, of a `stat` file: reads, merged, sectors, ms, writes, merged, sectors.
+fn moved(stat: &str) -> Option<Moved> {
+    let mut fields = stat.split_whitespace().map(str::parse::<u64>);
+    let read_bytes = fields.nth(2)?.ok()? * SECTOR;
+    let written_bytes = fields.nth(3)?.ok()? * SECTOR;
+    Some(Moved { read_bytes, written_bytes })
+}
+
+/// Where the file system of `path` is mounted, its type and its options as they are in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// What is mounted.
+    pub source: String,
+    /// Where.
+    pub point: String,
+    /// The type of the file system.
+    pub kind: String,
+    /// Its options.
+    pub options: String,
+}
+
+impl Mount {
+    /// Of `path`, as /proc/mounts has it.
+    pub fn of(path: &Path) -> Option<Mount> {
+        let path = path.canonicalize().ok()?;
+        find_mount(&fs::read_to_string("/proc/mounts").ok()?, &path)
+    }
+}
+
+/// Of several mounts over one place the last holds.
+fn find_mount(mounts: &str, path: &Path) -> Option<Mount> {
+    let mut found: Option<Mount> = None;
+    for line in mounts.lines() {
+        let mut fields = line.split(' ').map(unescape);
+        let (Some(source), Some(point), Some(kind), Some(options)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let longer = found.as_ref().is_none_or(|known| point.len() >= known.point.len());
+        if path.starts_with(&point) && longer {
+            found = Some(Mount { source, point, kind, options });
+        }
+    }
+    found
+}
+
+fn unescape(field: &str) -> String {
+    field.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+}
+
+/// Takes a mount down; no error where there is none.
+pub fn unmount(point: &Path) -> io::Result<()> {
+    let name = CString::new(point.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
+        if unsafe { libc::umount2(name.as_ptr(), libc::UMOUNT_NOFOLLOW) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // The last process of it is on its way.
+            Some(libc::EBUSY) if Instant::now() < deadline => thread::sleep(Duration::from_millis(50)),
+            Some(libc::EINVAL | libc::ENOENT) => return Ok(()),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// linux/loop.h.
+const LOOP_CLR_FD: libc::Ioctl = 0x4c01;
+
+/// Takes the file from behind a loop device; no error where another, or none, is behind it.
+pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
+    let name = device.file_name().unwrap_or_default();
+    let behind = fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file"));
+    let behind = behind.unwrap_or_default();
+    // A file that was removed meanwhile is marked.
+    let behind = behind.trim_end_matches('\n').trim_end_matches(" (deleted)");
+    if behind.as_bytes() != file.as_os_str().as_bytes() {
+        return Ok(());
+    }
+    let opened = fs::File::open(device)?;
+    // SAFETY: the descriptor is open for the call; no memory is passed.
+    match unsafe { libc::ioctl(opened.as_raw_fd(), LOOP_CLR_FD, 0) } {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Moved, find_mount, in_force, moved};
+    use std::path::Path;
+
+    #[test]
+    fn the_choice_in_force_stands_in_brackets() {
+        assert_eq!(in_force("none [mq-deadline] kyber bfq"), "mq-deadline");
+        assert_eq!(in_force("75000"), "75000");
+    }
+
+    #[test]
+    fn sectors_are_counted_as_bytes() {
+        let stat = "  10 1 100 5 20 2 300 7 0 1 12 0 0 0 0\n";
+        assert_eq!(moved(stat), Some(Moved { read_bytes: 51200, written_bytes: 153600 }));
+        assert_eq!(moved("1 2"), None);
+    }
+
+    #[test]
+    fn the_nearest_and_last_mount_holds() {
+        let mounts = "/dev/vda / ext4 rw,relatime 0 0\nproc /proc proc rw 0 0\n\
+                      /dev/loop0 /m\\040n ext3 rw 0 0\n/dev/loop1 /m\\040n ext4 rw,nobarrier 0 0\n";
+        let of = |path: &str| find_mount(mounts, Path::new(path)).expect("a mount");
+        assert_eq!(of("/var/tmp").options, "rw,relatime");
+        assert_eq!((of("/m n/x").kind.as_str(), of("/m n/x").options.as_str()), ("ext4", "rw,nobarrier"));
+    }
+}
