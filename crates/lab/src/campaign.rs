@@ -1,8 +1,9 @@
 //! Runs an experiment: cell by cell, in rounds, until its ratios are known well enough. Each run is
 //! on disk before the next begins, so that the same command goes on where it was ended.
 
+use crate::device::Device;
 use crate::experiment::{Cell, Contender, Experiment, Passes, Under, is_in, words};
-use crate::janitor::OwnedFile;
+use crate::janitor::{Held, OwnedFile};
 use crate::journal::{Group, Head, Journal, Line, Record};
 use crate::pairs::order;
 use crate::report::Run;
@@ -32,10 +33,6 @@ pub struct Plan {
     pub retries: u32,
     /// The far store's URL.
     pub far: Option<String>,
-    /// Files that the program writes, whose content must be the same for all.
-    pub outputs: Vec<PathBuf>,
-    /// The exit status that the program ends with, where that is not 0.
-    pub code: i32,
 }
 
 /// What an experiment will take.
@@ -96,6 +93,8 @@ pub struct Campaign<'a> {
     plan: Plan,
     journal: Journal,
     group: Group,
+    /// Settings of the device, restored at the end.
+    _held: Vec<Held<'a>>,
     /// The file that `{file}` names, kept through all runs.
     file: OwnedFile<'a>,
     text: Option<PathBuf>,
@@ -124,13 +123,17 @@ impl<'a> Campaign<'a> {
         );
         let (mut journal, groups) = Journal::open(results)?;
         let (left_out, why) = probe(session, &plan)?;
+        let held = hold(session, &plan.experiment)?;
+        // As it is set now.
         let mut machine = Machine::here(&session.directory);
         machine.flush_us = flush_us(session);
         let head = Head::new(&plan.name, experiment, machine, why);
         let known = groups.into_iter().find(|group| group.head.group == head.group);
         let group = match known {
-            Some(group) => {
+            Some(mut group) => {
                 session.progress.say(&format!("{}: goes on after {} runs", plan.name, group.runs.len()));
+                // What failed may not fail again: a tool was missing, or the disk full.
+                group.runs.retain(|record| !matches!(record.run.end, End::Failed(_)));
                 group
             }
             None => {
@@ -148,10 +151,28 @@ impl<'a> Campaign<'a> {
         };
         let file = OwnedFile::new(&session.janitor, session.path(&format!("{}.file", plan.name)))?;
         let (expected, begun) = (BTreeMap::new(), Instant::now());
-        Ok(Campaign { session, plan, journal, group, file, text, left_out, expected, begun, done: 0 })
+        let known: Vec<_> = group.runs.iter().filter(|record| record.run.end == End::Done).cloned().collect();
+        let mut campaign = Campaign {
+            session,
+            plan,
+            journal,
+            group,
+            _held: held,
+            file,
+            text,
+            left_out,
+            expected,
+            begun,
+            done: 0,
+        };
+        for mut record in known {
+            let cell = record.cell.clone();
+            campaign.compare(&cell, &mut record.run, record.output.as_ref());
+        }
+        Ok(campaign)
     }
 
-    /// Runs what is not there yet; gives all there is. `seen` is shown each cell that is done.
+    /// Runs what is not there yet; gives all there is.
     ///
     /// # Errors
     /// When the lab shall stop, or the results cannot be written; what was measured stays.
@@ -191,8 +212,9 @@ impl<'a> Campaign<'a> {
                 self.session.progress.expect(all.len());
             }
             for place in order(round, all.len()) {
+                let before = self.group.runs.len();
                 self.turn(cell, &all[place], round)?;
-                self.done += 1;
+                self.done += usize::from(self.group.runs.len() > before);
                 self.session.progress.end();
             }
         }
@@ -247,16 +269,14 @@ impl<'a> Campaign<'a> {
     ) -> anyhow::Result<Record> {
         let watch = Watch::begin(&self.session.directory);
         let started_s = now_s();
-        let before = stamps(&self.plan.outputs);
+        let before = stamps(&self.plan.experiment.program.writes);
         let (mut run, mut output) = self.once(cell, contender)?;
         // A pager's reads are made by the kernel's hand and are counted too; swap's are not.
         let own = (contender.under != Under::Swap).then_some(run.own_read_bytes);
         let watched: Watched = watch.end(own.filter(|_| run.end == End::Done));
-        if self.plan.code != 0 && run.code == Some(self.plan.code) {
-            run.end = End::Done;
-        }
+        run.end = judged(run.end, run.code, self.plan.experiment.program.status);
         if run.end == End::Done {
-            match written(&self.plan.outputs, &before) {
+            match written(&self.plan.experiment.program.writes, &before) {
                 Ok(hash) => output = output.map(|output| output + &hash),
                 Err(why) => run.end = End::Failed(why),
             }
@@ -297,7 +317,8 @@ impl<'a> Campaign<'a> {
         }
         let block = of("block");
         let data = of("data").unwrap_or(memory);
-        let limits = Limits { data, memory, block, options, window: None, may_fit: true };
+        // What is larger than its memory and not paged, such as a static program, has no figure.
+        let limits = Limits { data, memory, block, options, window: None, may_fit: data <= memory };
         let program = self.program(cell, contender, &sizes)?;
         let by_time = experiment.program.passes == Passes::Time;
         let kept = match by_time {
@@ -347,8 +368,7 @@ impl<'a> Campaign<'a> {
                 all.extend(self.session.lab_arguments().iter().map(OsString::from));
                 continue;
             }
-            // A user's program is run as it was given.
-            let filled = match self.plan.name.starts_with("program-") {
+            let filled = match experiment.program.verbatim {
                 true => word.clone(),
                 false => experiment.filled(word, cell, sizes, &others)?,
             };
@@ -356,6 +376,33 @@ impl<'a> Campaign<'a> {
         }
         let program = all.remove(0);
         Ok((program.into(), all))
+    }
+}
+
+/// Sets what the experiment wants of the device.
+fn hold<'a>(session: &'a Session, experiment: &Experiment) -> anyhow::Result<Vec<Held<'a>>> {
+    let mut all = Vec::new();
+    for (name, value) in &experiment.settings {
+        let device = Device::of(&session.directory);
+        let device =
+            device.ok_or_else(|| anyhow!("settings: {} has no device", session.directory.display()))?;
+        let before =
+            device.setting(name).ok_or_else(|| anyhow!("settings: {} has no {name}", device.name))?;
+        let path = device.setting_path(name);
+        let held = Held::set(&session.janitor, path, before, value);
+        all.push(held.with_context(|| format!("settings: {name} = {value} of {}", device.name))?);
+    }
+    Ok(all)
+}
+
+/// How a run ended, where the program ends with `status` when it has done its work.
+pub fn judged(end: End, code: Option<i32>, status: i32) -> End {
+    match (&end, code) {
+        (End::Failed(_), Some(code)) if status != 0 && code == status => End::Done,
+        (End::Done, Some(code)) if code != status => {
+            End::Failed(format!("exit status: {code}, not {status}"))
+        }
+        _ => end,
     }
 }
 
@@ -371,8 +418,11 @@ fn who(under: Under) -> session::Contender {
     }
 }
 
+/// Who cannot take part; and by name, why.
+type LeftOut = (Vec<Under>, Vec<(String, String)>);
+
 /// Who cannot take part, and why.
-fn probe(session: &Session, plan: &Plan) -> anyhow::Result<(Vec<Under>, Vec<(String, String)>)> {
+fn probe(session: &Session, plan: &Plan) -> anyhow::Result<LeftOut> {
     let experiment = &plan.experiment;
     let (mut left_out, mut why) = (Vec::new(), Vec::new());
     let mut data = 0;

@@ -74,6 +74,13 @@ impl Show {
         self.study(&study, &solved)
     }
 
+    /// Shows what there is when a run was ended. The error that ended it is the one to be heard.
+    pub fn so_far(&self, groups: &[Group]) {
+        if !groups.is_empty() {
+            let _ = self.groups("The lab, so far", groups);
+        }
+    }
+
     fn study(&self, study: &Study, results: &[Solved]) -> anyhow::Result<()> {
         if let Some(path) = &self.html {
             fs::write(path, render_html(study)).with_context(|| format!("--html {}", path.display()))?;
@@ -115,14 +122,26 @@ pub struct Running {
     /// A far store's URL, for the contender far
     #[arg(long, value_name = "URL")]
     pub far: Option<String>,
-    /// How often a run is repeated that was disturbed
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub retries: u32,
-    /// Seconds that one run may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
-    pub timeout: u64,
+    /// How often a run is repeated that was disturbed; by default 2, with --quick 0
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Seconds that one run may take; by default 600, with --quick 60
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
     #[command(flatten)]
     pub show: Show,
+}
+
+impl Running {
+    /// How often a disturbed run is repeated.
+    pub fn retries(&self) -> u32 {
+        self.retries.unwrap_or(if self.quick { 0 } else { 2 })
+    }
+
+    /// How long a run may take.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout.unwrap_or(if self.quick { 60 } else { 600 }))
+    }
 }
 
 /// Options of `run`.
@@ -208,6 +227,10 @@ fn run_all(
         if running.quick {
             *experiment = experiment.clone().quick();
         }
+        // Nobody asked for it, and there is no store.
+        if running.far.is_none() && !running.contenders.iter().any(|name| name == "far") {
+            experiment.leave("far");
+        }
         if !running.contenders.is_empty() {
             choose(experiment, &running.contenders)?;
         }
@@ -219,21 +242,18 @@ fn run_all(
         return Ok(ExitCode::SUCCESS);
     }
     let _ = io::stderr().write_all(costs.as_bytes());
-    let session = Session::open(command, &running.dir, Duration::from_secs(running.timeout))?;
+    let session = Session::open(command, &running.dir, running.timeout())?;
     let place = results_directory(running.results.as_deref())?;
     let mut groups = Vec::new();
     for (name, experiment) in experiments {
         let suffix = if running.quick { "-quick" } else { "" };
         let path = place.join(format!("{name}{suffix}.jsonl"));
-        let plan = Plan {
-            name,
-            experiment,
-            retries: running.retries,
-            far: running.far.clone(),
-            outputs: Vec::new(),
-            code: 0,
-        };
-        finish(&session, plan, &path, &mut groups)?;
+        let plan = Plan { name, experiment, retries: running.retries(), far: running.far.clone() };
+        if let Err(error) = finish(&session, plan, &path, &mut groups) {
+            session.progress.clear();
+            running.show.so_far(&groups);
+            return Err(error);
+        }
     }
     session.progress.clear();
     running.show.groups("The lab", &groups)?;
@@ -251,18 +271,30 @@ fn choose(experiment: &mut Experiment, names: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a campaign, and says where its results are.
+/// Runs a campaign, and says where its results are. What was measured before it was ended is in
+/// `groups` as well.
 ///
 /// # Errors
 /// When it is ended; what was measured stays in the results.
 pub fn finish(session: &Session, plan: Plan, path: &Path, groups: &mut Vec<Group>) -> anyhow::Result<()> {
     let name = plan.name.clone();
-    let group = Campaign::new(session, plan, path).and_then(Campaign::run).with_context(|| {
-        format!("{name} (what was measured is in {}; the same command goes on)", path.display())
-    })?;
-    session.progress.say(&format!("{name}: results in {}", path.display()));
-    groups.push(group);
-    Ok(())
+    match Campaign::new(session, plan, path).and_then(Campaign::run) {
+        Ok(group) => {
+            session.progress.say(&format!("{name}: results in {}", path.display()));
+            groups.push(group);
+            Ok(())
+        }
+        Err(error) => {
+            let known = journal::read(&[path.to_owned()]).unwrap_or_default();
+            let last = known.into_iter().rfind(|group| !group.runs.is_empty());
+            let kept = match &last {
+                Some(_) => format!(" (what was measured is in {}; the same command goes on)", path.display()),
+                None => String::new(),
+            };
+            groups.extend(last);
+            Err(error.context(format!("{name}{kept}")))
+        }
+    }
 }
 
 /// Whether a run failed: to be killed, or to take too long, is a finding.
@@ -305,7 +337,7 @@ fn costs(experiments: &[(String, Experiment)]) -> anyhow::Result<String> {
     Ok(render_text(&Study { tables: vec![table], ..Study::default() }, 80).trim_start().to_owned())
 }
 
-fn minutes((least, most): (f64, f64)) -> String {
+pub fn minutes((least, most): (f64, f64)) -> String {
     let of = |seconds: f64| (seconds / 60.0).ceil();
     if of(least) == of(most) { of(most).to_string() } else { format!("{} to {}", of(least), of(most)) }
 }

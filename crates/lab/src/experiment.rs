@@ -7,14 +7,20 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use terapage_config::Size;
 
 /// Experiments that come with the lab: name and text.
-pub const SHIPPED: [(&str, &str); 3] = [
+pub const SHIPPED: [(&str, &str); 9] = [
+    ("raw", include_str!("../experiments/raw.toml")),
+    ("arrays", include_str!("../experiments/arrays.toml")),
+    ("stencil", include_str!("../experiments/stencil.toml")),
+    ("poisson", include_str!("../experiments/poisson.toml")),
     ("scan", include_str!("../experiments/scan.toml")),
     ("random", include_str!("../experiments/random.toml")),
     ("sort", include_str!("../experiments/sort.toml")),
+    ("stride", include_str!("../experiments/stride.toml")),
+    ("transfer", include_str!("../experiments/transfer.toml")),
 ];
 
 /// Names that files use for themselves: no size or key of the matrix may have them.
@@ -63,12 +69,19 @@ pub struct Experiment {
     /// The values that are combined into cells.
     #[serde(default)]
     pub matrix: BTreeMap<String, Vec<Value>>,
+    /// Cells that are left out: those that fit all that one of these names.
+    #[serde(default)]
+    pub skip: Vec<Only>,
     /// How often.
     #[serde(default)]
     pub repetitions: Repetitions,
     /// Whether the first cell has the baseline twice, so that the noise floor is known.
     #[serde(default = "yes")]
     pub control: bool,
+    /// Settings of the device (`scheduler`, `wbt_lat_usec` and others of its queue) while it runs;
+    /// they are restored.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
     /// What a run is expected to cost.
     #[serde(default)]
     pub cost: Cost,
@@ -104,6 +117,15 @@ pub struct Program {
     /// Bytes of the file that `{text}` names.
     #[serde(default)]
     pub text: Option<String>,
+    /// The exit status that it ends with.
+    #[serde(default)]
+    pub status: i32,
+    /// Files that it writes, whose content must be the same for all.
+    #[serde(default)]
+    pub writes: Vec<PathBuf>,
+    /// Whether braces in `run` mean nothing.
+    #[serde(default)]
+    pub verbatim: bool,
 }
 
 /// Where a run's figures come from.
@@ -403,17 +425,22 @@ impl Experiment {
         for key in self.matrix.keys().chain(self.sizes.keys()) {
             ensure!(!RESERVED.contains(&key.as_str()), "{key}: this name has a meaning of its own");
         }
+        for name in self.settings.keys() {
+            ensure!(!name.contains(['/', '.']), "settings: {name} is no file of the device's queue");
+        }
         for (key, values) in &self.matrix {
             ensure!(!values.is_empty(), "matrix.{key} has no values");
         }
         let of_targets = self.target.iter().map(|target| ("target", &target.only));
         let of_plots = self.plot.iter().map(|plot| ("plot", &plot.only));
         let of_contenders = self.contender.iter().map(|contender| ("contender", &contender.only));
-        for (what, only) in of_targets.chain(of_plots).chain(of_contenders) {
+        let of_skip = self.skip.iter().map(|skip| ("skip", skip));
+        for (what, only) in of_targets.chain(of_plots).chain(of_contenders).chain(of_skip) {
             for key in only.keys() {
-                ensure!(self.matrix.contains_key(key), "{what}.only: the matrix has no key {key}");
+                ensure!(self.matrix.contains_key(key), "{what}: the matrix has no key {key}");
             }
         }
+        ensure!(!self.cells().is_empty(), "skip leaves no cell");
         for target in &self.target {
             for name in [&target.of, &target.to] {
                 ensure!(name.is_empty() || known(name), "target: no contender is called {name}");
@@ -460,6 +487,14 @@ impl Experiment {
             .retain(|target| [&target.of, &target.to].into_iter().all(|name| name.is_empty() || kept(name)));
     }
 
+    /// Leaves a contender of the usual ones out, unless it is the only one.
+    pub fn leave(&mut self, name: &str) {
+        if self.contenders.len() + self.contender.len() > 1 && self.baseline_name() != name {
+            self.contenders.retain(|known| known != name);
+            self.target.retain(|target| target.of != name && target.to != name);
+        }
+    }
+
     /// All contenders, in order.
     ///
     /// # Errors
@@ -497,6 +532,7 @@ impl Experiment {
                 })
                 .collect();
         }
+        cells.retain(|cell| !self.skip.iter().any(|skip| is_in(skip, cell)));
         cells
     }
 

@@ -223,6 +223,35 @@ impl Drop for OwnedFile<'_> {
     }
 }
 
+/// A setting of the kernel's that holds another value until this is dropped.
+pub struct Held<'a> {
+    path: PathBuf,
+    before: String,
+    janitor: &'a Janitor,
+}
+
+impl<'a> Held<'a> {
+    /// Sets `path` to `value`; `before` is what it holds now.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn set(janitor: &'a Janitor, path: PathBuf, before: String, value: &str) -> io::Result<Held<'a>> {
+        janitor.tell(&Thing::Setting(path.clone(), before.clone()))?;
+        let held = Held { path, before, janitor };
+        fs::write(&held.path, value)?;
+        Ok(held)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let thing = Thing::Setting(self.path.clone(), self.before.clone());
+        if thing.take_down().is_ok() {
+            self.janitor.gone(&thing);
+        }
+    }
+}
+
 /// The janitor itself: reads lines until the pipe closes, then takes down what is left.
 pub fn serve() {
     // SAFETY: signal takes constants only. The janitor has one thread, and ignores what a terminal
@@ -236,7 +265,10 @@ pub fn serve() {
     let mut path = String::new();
     // Nobody is left to hear of an error; the record stays then, for `lab clean`.
     let read = lines.read_line(&mut path);
-    let all_gone = left(lines).iter().fold(true, |all, thing| thing.take_down().is_ok() && all);
+    let mut all_gone = true;
+    for thing in left(lines) {
+        all_gone &= thing.take_down().is_ok();
+    }
     if let (Ok(_), Some(path)) = (read, path.trim_end().strip_prefix('=')) {
         record::end(Path::new(path), all_gone);
     }

@@ -43,6 +43,9 @@ pub struct Head {
     pub started_s: u64,
     /// The machine, and how it was set.
     pub machine: Machine,
+    /// Settings of Terapage that were in the environment.
+    #[serde(default)]
+    pub variables: Vec<(String, String)>,
     /// Contenders that could not take part, and why.
     pub left_out: Vec<(String, String)>,
 }
@@ -68,12 +71,12 @@ pub struct Record {
 }
 
 /// Tells a group by what it depends on.
-pub fn group(name: &str, experiment: &Experiment, machine: &Machine, terapage: &str) -> String {
+fn group(name: &str, experiment: &Experiment, machine: &Machine, others: &str) -> String {
     let mut hasher = Hasher::new();
     for part in [
         serde_json::to_string(experiment).unwrap_or_default(),
         serde_json::to_string(&machine.identity()).unwrap_or_default(),
-        terapage.to_owned(),
+        others.to_owned(),
         name.to_owned(),
     ] {
         hasher.write(part.as_bytes());
@@ -198,15 +201,17 @@ impl Head {
         left_out: Vec<(String, String)>,
     ) -> Head {
         let terapage = env!("CARGO_PKG_VERSION").to_owned();
+        let variables = crate::session::variables();
         Head {
             version: VERSION,
-            group: group(name, experiment, &machine, &terapage),
+            group: group(name, experiment, &machine, &format!("{terapage}{variables:?}")),
             name: name.into(),
             experiment: experiment.clone(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
             terapage,
             started_s: crate::system::now_s(),
             machine,
+            variables,
             left_out,
         }
     }
@@ -266,7 +271,7 @@ pub mod tests {
         let whole = fs::read_to_string(&path).expect("text");
         // The lab was killed in the middle of a line.
         fs::write(&path, format!("{whole}{}", &whole[..40])).expect("text");
-        assert_eq!(read(&[path.clone()]).expect("lines")[0].runs.len(), 1);
+        assert_eq!(read(std::slice::from_ref(&path)).expect("lines")[0].runs.len(), 1);
         let (mut journal, known) = Journal::open(&path).expect("the same");
         assert_eq!((known.len(), known[0].runs.len()), (1, 1));
         assert_eq!(known[0].runs[0].run.passes[0].seconds, 2.0);

@@ -11,10 +11,13 @@ mod experiment;
 mod fio;
 mod janitor;
 mod journal;
+mod kernels;
 mod optimum;
 mod pairs;
+mod program;
 mod progress;
 mod random;
+mod raw;
 mod record;
 mod report;
 mod runner;
@@ -45,6 +48,8 @@ pub enum Command {
     /// Runs experiments in turns until their ratios are known, and reports; goes on where it was
     /// ended.
     Run(Box<commands::RunOne>),
+    /// Measures a program of yours, with more and with less memory than it wants.
+    Program(Box<program::Program>),
     /// Runs all experiments.
     All(Box<commands::All>),
     /// Reports on results, here or from another machine.
@@ -78,6 +83,7 @@ impl Command {
             Command::Workload(workload) => workload.run().map(|()| ExitCode::SUCCESS),
             Command::List => commands::list(),
             Command::Run(run) => run.run(),
+            Command::Program(program) => program.run(),
             Command::All(all) => all.run(),
             Command::Report(report) => report.run(),
             Command::Compare(compare) => compare.run(),

@@ -2,9 +2,9 @@
 //!
 //! A round runs each contender once; every second round runs them in reverse (ABBA), so that a
 //! machine that drifts favours nobody. A contender's figure is divided by the baseline's of the
-//! same round, which makes a pair. The centre of the pairs' ratios is the Hodges-Lehmann estimate of
-//! their logarithms (Hodges, Lehmann: Estimates of Location Based on Rank Tests, 1963); its interval
-//! comes from a bootstrap (Efron, Tibshirani: An Introduction to the Bootstrap, 1993).
+//! same round, which makes a pair. The centre of the pairs' ratios is the Hodges-Lehmann estimate
+//! of their logarithms (Hodges, Lehmann: Estimates of Location Based on Rank Tests, 1963); its
+//! interval comes from a bootstrap (Efron, Tibshirani: An Introduction to the Bootstrap, 1993).
 
 use crate::statistics::median;
 use crate::workload::SplitMix;

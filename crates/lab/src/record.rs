@@ -1,9 +1,9 @@
 //! What the lab has set up, on disk, so that it can be undone when neither lab nor janitor is left:
 //! after kill -9 of both, or a loss of power. Each lab has a record of its own, removed last.
 //!
-//! A record is a text: `boot ID`, `lab PID START`, then the lines that the janitor gets. What goes by
-//! number (process groups) or by place (settings) holds only within the same boot, and a group only
-//! while its leader is the process that was noted.
+//! A record is a text: `boot ID`, `lab PID START`, then the lines that the janitor gets. What goes
+//! by number (process groups) or by place (settings) holds only within the same boot, and a group
+//! only while its leader is the process that was noted.
 
 use crate::janitor::{Thing, left};
 use anyhow::{Context, bail};
@@ -27,8 +27,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Undoes what dead labs have left, and begins a record of this one. What could not be undone is
-    /// said to `say`, a line each.
+    /// Undoes what dead labs have left, and begins a record of this one. What could not be undone
+    /// is said to `say`, a line each.
     ///
     /// # Errors
     /// Where another lab runs, or no record can be written; one line.

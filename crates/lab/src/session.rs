@@ -496,18 +496,8 @@ impl Session {
         let plural = if self.rounds == 1 { "" } else { "s" };
         let mut setting = format!("{setting}, {} round{plural}", self.rounds);
         if self.contenders.contains(&Contender::Terapage) {
-            // These are flags here, or not for the run.
-            let others = ["MEMORY", "STORE", "STATS", "BIN", "LIBRARY", "LAB_STATE"];
-            let mut named: Vec<_> = env::vars_os()
-                .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
-                .filter(|(name, value)| {
-                    let name = name.strip_prefix("TERAPAGE_");
-                    name.is_some_and(|name| !others.contains(&name)) && !value.is_empty()
-                })
-                .collect();
-            named.sort();
-            for (name, value) in named {
-                setting += &format!(", {name}={}", value.to_string_lossy());
+            for (name, value) in variables() {
+                setting += &format!(", {name}={value}");
             }
         }
         let machine = Machine::here(&self.directory);
@@ -542,6 +532,21 @@ impl Session {
             false => ExitCode::SUCCESS,
         })
     }
+}
+
+/// Settings of Terapage that are in the environment, without those that are flags of the lab's, or
+/// not for a run.
+pub fn variables() -> Vec<(String, String)> {
+    let others = ["MEMORY", "STORE", "STATS", "BIN", "LIBRARY", "LAB_STATE"];
+    let mut named: Vec<_> = env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+        .filter(|(name, value)| {
+            let name = name.strip_prefix("TERAPAGE_");
+            name.is_some_and(|name| !others.contains(&name)) && !value.is_empty()
+        })
+        .collect();
+    named.sort();
+    named
 }
 
 /// Whether a report can be written to `path`, in words that follow the path.

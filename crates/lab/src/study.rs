@@ -17,7 +17,7 @@ pub fn study(group: &Group, solved: &Solved) -> Study {
         title: format!("{}: {}", head.name, experiment.title),
         summary: summary(group, solved),
         command: head.command.clone(),
-        machine: head.machine.pairs(),
+        machine: head.machine.pairs().into_iter().chain(head.variables.clone()).collect(),
         parameters: parameters(experiment),
         plots: experiment.plot.iter().filter_map(|form| plot(experiment, solved, form)).collect(),
         tables: Vec::new(),
@@ -80,6 +80,7 @@ fn summary(group: &Group, solved: &Solved) -> Vec<String> {
         all.push(experiment.about.split_whitespace().collect::<Vec<_>>().join(" "));
     }
     all.extend(answers(solved));
+    all.extend(command(experiment, solved));
     if let Some(noise) = &solved.noise {
         all.push(format!(
             "Noise floor: {} against itself takes {} times as long; no smaller difference means anything.",
@@ -108,7 +109,7 @@ fn summary(group: &Group, solved: &Solved) -> Vec<String> {
         let marks: Vec<String> =
             solved.marks.iter().map(|(mark, count)| format!("{mark} ({count})")).collect();
         all.push(format!(
-            "Disturbed: {} of {} runs, though they were repeated: {}. Measure on a quiet machine.",
+            "Disturbed: {} of {} runs, after what repeats were allowed: {}. Measure on a quiet machine.",
             solved.disturbed,
             solved.runs,
             marks.join(", ")
@@ -118,6 +119,27 @@ fn summary(group: &Group, solved: &Solved) -> Vec<String> {
         all.push(format!("Left out: {name}: {why}."));
     }
     all
+}
+
+/// How a user's program is run with less memory: with half of what it wants, or the part that is
+/// nearest to it of those that were measured and that completes.
+fn command(experiment: &Experiment, solved: &Solved) -> Option<String> {
+    if !experiment.program.verbatim {
+        return None;
+    }
+    let completes = |cell: &&SolvedCell| cell.figures.iter().any(|figure| figure.contender == "terapage");
+    let far = |cell: &SolvedCell| {
+        let part = cell.cell.get("ratio").and_then(|ratio| atom(ratio)).unwrap_or(f64::MAX);
+        (part.ln() - 0.5f64.ln()).abs()
+    };
+    let cell = solved.cells.iter().filter(completes).min_by(|a, b| far(a).total_cmp(&far(b)))?;
+    let bytes = experiment.sizes_of(&cell.cell).ok()?.get("memory").copied()?;
+    let program = experiment.program.run.join(" ");
+    Some(format!(
+        "With {} of it: terapage run --memory {}M -- {program}",
+        cell.cell.get("ratio")?,
+        bytes >> 20
+    ))
 }
 
 /// How long Terapage and swap take, cell by cell, in words; for experiments that have them.
@@ -238,15 +260,8 @@ fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm) -> Option<Plo
             }
         }
     }
-    for printed in experiment.published.iter().filter(|printed| printed.relative == form.relative) {
-        let cell: Cell = printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
-        let fits = form.only.iter().all(|(key, values)| {
-            cell.get(key).is_none_or(|found| values.iter().any(|value| value.to_string() == *found))
-        });
-        let across = if across_passes { Some(&printed.pass) } else { cell.get(&form.x) };
-        if let (true, true, Some(across)) = (fits, shown(&printed.pass) || printed.pass.is_empty(), across) {
-            add(printed.contender.clone(), Mark::Published, (place(across), printed.value));
-        }
+    for (name, across, value) in printed_points(experiment, form) {
+        add(name, Mark::Published, (place(&across), value));
     }
     if series.iter().all(|series| series.mark == Mark::Published) {
         return None;
@@ -274,6 +289,21 @@ fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm) -> Option<Plo
     })
 }
 
+/// The printed figures that belong to a plot: whose, where across, and the value.
+fn printed_points(experiment: &Experiment, form: &PlotForm) -> Vec<(String, String, f64)> {
+    let of_form = experiment.published.iter().filter(|printed| printed.relative == form.relative);
+    let points = of_form.filter_map(|printed| {
+        let cell: Cell = printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+        let fits = form.only.iter().all(|(key, values)| {
+            cell.get(key).is_none_or(|found| values.iter().any(|value| value.to_string() == *found))
+        });
+        let shown = form.passes.is_empty() || printed.pass.is_empty() || form.passes.contains(&printed.pass);
+        let across = if form.x == "pass" { printed.pass.clone() } else { cell.get(&form.x)?.clone() };
+        (fits && shown).then(|| (printed.contender.clone(), across, printed.value))
+    });
+    points.collect()
+}
+
 fn axis_unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Latency => "us",
@@ -290,59 +320,73 @@ fn quantity(unit: Unit) -> &'static str {
     }
 }
 
-/// A table for each cell, or one for all where the passes are the same and few.
+/// Which columns the table of figures has.
+struct Columns {
+    cell: bool,
+    pass: bool,
+    device: bool,
+}
+
+impl Columns {
+    fn of(solved: &Solved) -> Option<Columns> {
+        let figures = || solved.cells.iter().flat_map(|cell| &cell.figures);
+        let first = &figures().next()?.pass;
+        Some(Columns {
+            cell: solved.cells.iter().any(|cell| !cell.cell.is_empty()),
+            pass: figures().any(|figure| figure.pass != *first),
+            device: figures().any(|figure| figure.device_share.is_some()),
+        })
+    }
+
+    fn heads(&self, solved: &Solved) -> Vec<String> {
+        let mut heads = vec!["contender".to_owned()];
+        if self.cell {
+            heads.insert(0, "cell".into());
+        }
+        if self.pass {
+            heads.push("pass".into());
+        }
+        heads.extend([solved.unit.name().to_owned(), format!("time / {}", solved.baseline)]);
+        if self.device {
+            heads.push("of device".into());
+        }
+        heads.extend(["cpu".to_owned(), "resident".into()]);
+        heads
+    }
+
+    fn row(&self, cell: &Cell, figure: &SolvedFigure) -> Vec<String> {
+        let percent =
+            |share: Option<f64>| share.map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
+        let mut row = vec![figure.contender.clone()];
+        if self.cell {
+            row.insert(0, words(cell));
+        }
+        if self.pass {
+            row.push(figure.pass.clone());
+        }
+        row.push(spread(&figure.spread));
+        row.push(figure.times.as_ref().map_or_else(|| "-".into(), interval));
+        if self.device {
+            row.push(percent(figure.device_share));
+        }
+        row.extend([percent(figure.cpu_share), Size(figure.resident_peak_bytes >> 20 << 20).to_string()]);
+        row
+    }
+}
+
 fn figures(solved: &Solved) -> Option<Table> {
-    let several = |of: fn(&SolvedFigure) -> bool| solved.cells.iter().any(|c| c.figures.iter().any(of));
-    let (with_device, with_cell) = (
-        several(|figure| figure.device_share.is_some()),
-        solved.cells.iter().any(|cell| !cell.cell.is_empty()),
-    );
-    let first = solved.cells.first()?.figures.first()?.pass.clone();
-    let with_pass = solved.cells.iter().any(|c| c.figures.iter().any(|f| f.pass != first));
-    let mut columns = Vec::new();
-    if with_cell {
-        columns.push("cell".to_owned());
-    }
-    columns.push("contender".into());
-    if with_pass {
-        columns.push("pass".into());
-    }
-    columns.push(solved.unit.name().into());
-    columns.push(format!("time / {}", solved.baseline));
-    if with_device {
-        columns.push("of device".into());
-    }
-    columns.extend(["cpu".to_owned(), "resident".into()]);
+    let with = Columns::of(solved)?;
+    let columns = with.heads(solved);
     let mut rows = Vec::new();
     for cell in &solved.cells {
-        for figure in &cell.figures {
-            let mut row = Vec::new();
-            if with_cell {
-                row.push(words(&cell.cell));
-            }
-            row.push(figure.contender.clone());
-            if with_pass {
-                row.push(figure.pass.clone());
-            }
-            row.push(spread(&figure.spread));
-            row.push(figure.times.as_ref().map_or_else(|| "-".into(), interval));
-            if with_device {
-                row.push(
-                    figure.device_share.map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0)),
-                );
-            }
-            row.push(figure.cpu_share.map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0)));
-            row.push(Size(figure.resident_peak_bytes >> 20 << 20).to_string());
-            rows.push(row);
-        }
+        rows.extend(cell.figures.iter().map(|figure| with.row(&cell.cell, figure)));
+        // Who has no figures says why where they would be.
+        let name = usize::from(with.cell);
         for (contender, end) in &cell.ends {
             let mut row = vec![String::from("-"); columns.len()];
-            let at = usize::from(with_cell);
-            if with_cell {
-                row[0] = words(&cell.cell);
-            }
-            row[at].clone_from(contender);
-            row[at + 1 + usize::from(with_pass)].clone_from(end);
+            row[0] = words(&cell.cell);
+            row[name].clone_from(contender);
+            row[name + 1 + usize::from(with.pass)].clone_from(end);
             rows.push(row);
         }
     }
@@ -350,7 +394,7 @@ fn figures(solved: &Solved) -> Option<Table> {
         "Medians with least and greatest; times within pairs with their 95 % interval (of fewer than \
          6 pairs: least and greatest).",
     );
-    if with_device {
+    if with.device {
         note += " Of device: bytes that the device moved for each byte asked for; the rest came from, \
                  or stayed in, the page cache.";
     }

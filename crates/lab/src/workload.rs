@@ -50,8 +50,31 @@ pub enum Workload {
         #[arg(long)]
         map: Option<PathBuf>,
     },
+    /// Reads a word at each multiple of a stride, over the whole buffer.
+    Stride {
+        /// Bytes of the buffer.
+        #[arg(long)]
+        bytes: u64,
+        /// Bytes from one word to the next.
+        #[arg(long, value_parser = stride_of)]
+        stride: u64,
+        /// Seconds after which it stops short.
+        #[arg(long, default_value_t = 5.0)]
+        seconds: f64,
+        /// Maps this file instead of allocating.
+        #[arg(long)]
+        map: Option<PathBuf>,
+    },
     /// Shows what the device can do.
     Device(Device),
+    /// Reads or writes a file.
+    Raw(crate::raw::Raw),
+    /// Copy, scale, add and triad over three arrays.
+    Arrays(crate::kernels::Arrays),
+    /// A stencil over a plane.
+    Stencil(crate::kernels::Stencil),
+    /// Jacobi's iteration for Poisson's equation.
+    Poisson(crate::kernels::Poisson),
 }
 
 /// What the device itself can do, by fio.
@@ -127,6 +150,11 @@ impl Workload {
             Workload::Random { bytes, reads, seconds, threads, seed, map } => {
                 random(bytes, reads, seconds, &threads, seed, map)
             }
+            Workload::Stride { bytes, stride, seconds, map } => strided(bytes, stride, seconds, map),
+            Workload::Raw(raw) => raw.run(),
+            Workload::Arrays(arrays) => arrays.run(),
+            Workload::Stencil(stencil) => stencil.run(),
+            Workload::Poisson(poisson) => poisson.run(),
             Workload::Device(Device { file, bytes, threads, block, seconds }) => {
                 crate::fio::device(&file, bytes, &threads, block, seconds)
             }
@@ -135,7 +163,7 @@ impl Workload {
 }
 
 /// Memory of the program: from `malloc`, or a mapped file.
-struct Buffer {
+pub struct Buffer {
     start: *mut u64,
     words: usize,
     mapped: bool,
@@ -172,7 +200,11 @@ impl Buffer {
         Ok(Buffer { start: start.cast(), words, mapped: true })
     }
 
-    fn new(bytes: u64, map: Option<&PathBuf>) -> anyhow::Result<Buffer> {
+    /// One of `bytes` bytes, from `malloc`, or of the file `map`.
+    ///
+    /// # Errors
+    /// When there is no such memory.
+    pub fn new(bytes: u64, map: Option<&PathBuf>) -> anyhow::Result<Buffer> {
         let words = usize::try_from(bytes / 8)?;
         match map {
             Some(path) => Buffer::map(path, words),
@@ -182,7 +214,7 @@ impl Buffer {
 
     /// All words. Every bit pattern is a word, so memory that malloc left as it was is read only
     /// after it was written, as each workload writes first.
-    fn words(&mut self) -> &mut [u64] {
+    pub fn words(&mut self) -> &mut [u64] {
         // SAFETY: `start` is the start of `words` words, aligned by malloc or mmap, that nobody
         // else refers to while the buffer is borrowed.
         unsafe { slice::from_raw_parts_mut(self.start, self.words) }
@@ -203,10 +235,11 @@ impl Drop for Buffer {
 }
 
 /// The pager's counters of this very process, read from the file that it holds open.
-struct OwnCounters(Option<fs::File>);
+pub struct OwnCounters(Option<fs::File>);
 
 impl OwnCounters {
-    fn open() -> OwnCounters {
+    /// Those of this process, if it is paged.
+    pub fn open() -> OwnCounters {
         let wanted = format!("/memfd:{FILE_NAME}");
         let find = || {
             fs::read_dir("/proc/self/fd").ok()?.flatten().find_map(|entry| {
@@ -227,7 +260,8 @@ impl OwnCounters {
         Some(u64::from_ne_bytes(bytes))
     }
 
-    fn in_and_out(&self) -> (Option<u64>, Option<u64>) {
+    /// Bytes read from and written to the store so far.
+    pub fn in_and_out(&self) -> (Option<u64>, Option<u64>) {
         (self.read(offset_of!(Counters, page_in_bytes)), self.read(offset_of!(Counters, page_out_bytes)))
     }
 }
@@ -454,6 +488,41 @@ fn random(
         clock.end(timed, &format!("threads-{threads}"), done * 8, threads)?;
     }
     Ok(())
+}
+
+fn stride_of(text: &str) -> Result<u64, String> {
+    let terapage_config::Size(bytes) = text.parse().map_err(|error| format!("{error}"))?;
+    (bytes >= 8 && bytes % 8 == 0).then_some(bytes).ok_or_else(|| "a multiple of 8 bytes is needed".into())
+}
+
+/// After 002, Figure 5: the words that lie `stride` apart, then those one word behind them, until
+/// time is up. What is near in time is far in memory.
+fn strided(bytes: u64, stride: u64, seconds: f64, map: Option<PathBuf>) -> anyhow::Result<()> {
+    let mut buffer = Buffer::new(bytes, map.as_ref())?;
+    // Paging begins with the first large allocation, and the counters with it.
+    let clock = Clock { counters: OwnCounters::open() };
+    let words = buffer.words();
+    fill(0, words);
+    let words = &*words;
+    let (step, limit) = ((stride / 8) as usize, Duration::from_secs_f64(seconds));
+    let timed = clock.start();
+    let mut done: u64 = 0;
+    'all: for first in 0..step {
+        for i in (first..words.len()).step_by(step) {
+            if done.is_multiple_of(64) && timed.0.elapsed() > limit {
+                break 'all;
+            }
+            // SAFETY: a reference to a word of the slice; volatile keeps the read in its place.
+            let found = unsafe { ptr::read_volatile(&words[i]) };
+            ensure!(
+                found == word(FIRST, i),
+                "word {i} holds {found:#018x} instead of {:#018x}",
+                word(FIRST, i)
+            );
+            done += 1;
+        }
+    }
+    clock.end(timed, "stride", done * 8, 1)
 }
 
 #[cfg(test)]

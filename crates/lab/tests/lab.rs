@@ -482,6 +482,49 @@ fn after_sigkill_the_janitor_takes_everything_down() {
     poll("the janitor's work", || left_behind(place.path(), id).is_empty().then_some(()));
 }
 
+fn ends_well(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[test]
+fn mounts_loops_settings_and_directories_are_undone_by_the_record() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    fs::create_dir_all(state(place.path())).expect("a directory");
+    let rights = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(state(place.path()), rights).expect("a directory of ours");
+    fs::write(path("image"), vec![0; 8 << 20]).expect("a file");
+    fs::write(path("setting"), "mine").expect("a file");
+    fs::create_dir(path("point")).expect("a directory");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
+    let mut record = format!("boot {}\nlab 1 1\n+file {}\n", boot.trim(), path("image"));
+    record += &format!("+setting theirs {}\n+directory {}\n", path("setting"), path("point"));
+    let device = ends_well("losetup", &["--find", "--show", &path("image")]);
+    let mounted = device.as_ref().is_some_and(|device| {
+        record += &format!("+loop {device} {}\n+mount {}\n", path("image"), path("point"));
+        ends_well("mkfs.ext4", &["-q", device]).is_some()
+            && ends_well("mount", &[device, &path("point")]).is_some()
+    });
+    if !mounted {
+        println!("SKIPPED: mounts: this machine does not let the test use them");
+    }
+    // A loop that another file is behind, and a mount that is gone, are not the lab's any more.
+    record += &format!("+loop /dev/loop0 {}\n+mount {}\n", path("other"), path("absent"));
+    fs::write(state(place.path()).join("lab-1.record"), record).expect("a record");
+    let output = clean(&program, place.path());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read_to_string(path("setting")).expect("a file"), "theirs");
+    assert!(!Path::new(&path("image")).exists() && !Path::new(&path("point")).exists());
+    if let Some(device) = device {
+        let behind = Path::new("/sys/block").join(Path::new(&device).file_name().expect("a name"));
+        let behind = fs::read_to_string(behind.join("loop/backing_file")).unwrap_or_default();
+        assert!(!behind.contains(&path("image")), "{behind}");
+    }
+    assert_eq!(left_behind(place.path(), 1), [""; 0]);
+}
+
 /// The janitor of a lab: its child that is told what there is to take down.
 fn janitor_of(lab: u32) -> u32 {
     let processes = fs::read_dir("/proc").expect("processes").flatten();

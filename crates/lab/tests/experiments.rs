@@ -1,0 +1,262 @@
+//! Experiments as files, and a user's program: what is run, kept, computed and drawn.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The example program, which `cargo test` builds beside the tests.
+fn lab() -> Option<PathBuf> {
+    let test = std::env::current_exe().expect("a test knows its program");
+    let path = test.parent()?.parent()?.join("examples/lab");
+    if !path.exists() {
+        println!("SKIPPED: {} is not built (cargo test -p terapage-lab builds it)", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+/// A directory on a disk, as memory file systems hold no swap files.
+fn directory() -> TempDir {
+    tempfile::Builder::new().prefix("terapage-lab-test-").tempdir_in("/var/tmp").expect("a directory")
+}
+
+fn run(program: &Path, place: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(place).env_remove("TERAPAGE_BIN").env("COLUMNS", "80");
+    command.env("TERAPAGE_LAB_STATE", place.join("state")).output().expect("the lab runs")
+}
+
+fn text(output: &Output) -> (String, String) {
+    let of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (of(&output.stdout), of(&output.stderr))
+}
+
+const TINY: &str = r#"
+title = "Tiny"
+unit = "MiB/s"
+contenders = ["memory"]
+repetitions = { least = 2, most = 2 }
+[program]
+run = ["{lab}", "workload", "scan", "--bytes", "{data}"]
+[sizes]
+data = "1M"
+[matrix]
+size = [1, 2]
+[[contender]]
+name = "other"
+under = "memory"
+"#;
+
+/// Runs the tiny experiment; gives the lines of its results.
+fn tiny(program: &Path, place: &Path, more: &[&str]) -> (Output, Vec<String>) {
+    fs::write(place.join("tiny.toml"), TINY).expect("a file");
+    let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0"];
+    let output = run(program, place, &[&usual[..], more].concat());
+    let lines = fs::read_to_string(place.join("res/tiny.jsonl")).unwrap_or_default();
+    (output, lines.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn the_same_command_goes_on_and_reports_need_no_machine() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let (output, lines) = tiny(&program, place.path(), &["--dry-run"]);
+    assert!(output.status.success() && lines.is_empty(), "{output:?}");
+    assert!(text(&output).0.contains("10"), "two rounds of 3 and 2 contenders: {output:?}");
+
+    let (output, lines) = tiny(&program, place.path(), &["--html", "a.html", "--json", "a.json"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(lines.len(), 1 + 10, "a head and the runs");
+    let (out, _) = text(&output);
+    assert!(out.contains("Noise floor") && out.lines().all(|line| line.chars().count() <= 80), "{out}");
+    assert!(fs::read_to_string(place.path().join("a.html")).expect("a page").contains("Tiny"));
+    let json = fs::read_to_string(place.path().join("a.json")).expect("JSON");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["results"][0]["runs"], 10);
+
+    // Ended in the middle of the ninth line: what is there stays, the rest is run.
+    let kept = lines[..8].join("\n") + "\n";
+    fs::write(place.path().join("res/tiny.jsonl"), format!("{kept}{}", &lines[8][..50])).expect("a file");
+    let (output, again) = tiny(&program, place.path(), &[]);
+    assert!(text(&output).1.contains("goes on after 7 runs"), "{output:?}");
+    assert_eq!((again.len(), &again[..8]), (11, &lines[..8]));
+
+    let report = run(&program, place.path(), &["report", "res/tiny.jsonl"]);
+    assert_eq!(text(&report).0, text(&output).0, "the same from the lines alone");
+    let merged =
+        run(&program, place.path(), &["merge", "res/tiny.jsonl", "res/tiny.jsonl", "-o", "two.jsonl"]);
+    assert!(text(&merged).0.contains("10 runs"), "{merged:?}");
+    let refused = run(&program, place.path(), &["merge", "res/tiny.jsonl", "-o", "two.jsonl"]);
+    assert_eq!(refused.status.code(), Some(1), "what is there is not written over");
+    let compared = run(&program, place.path(), &["compare", "res/tiny.jsonl", "two.jsonl"]);
+    assert!(text(&compared).0.contains("1.00"), "{compared:?}");
+    // The record is gone, and nothing of the lab is left but its results.
+    let state: Vec<_> = fs::read_dir(place.path().join("state")).expect("a directory").flatten().collect();
+    assert_eq!(state.len(), 1, "{state:?}");
+    let left = fs::read_dir(place.path()).expect("a directory").flatten();
+    assert!(
+        !left.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with("terapage-lab-"))
+    );
+}
+
+#[test]
+fn a_signal_leaves_what_was_measured_and_a_report_of_it() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let many = TINY.replace("least = 2, most = 2", "least = 500, most = 500");
+    fs::write(place.path().join("tiny.toml"), many).expect("a file");
+    let mut command = Command::new(&program);
+    command.args(["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0"]);
+    command.current_dir(place.path()).env("TERAPAGE_LAB_STATE", place.path().join("state"));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the lab runs");
+    let lines =
+        || fs::read_to_string(place.path().join("res/tiny.jsonl")).unwrap_or_default().lines().count();
+    let start = Instant::now();
+    while lines() < 4 {
+        assert!(start.elapsed() < Duration::from_secs(120), "no runs");
+        sleep(Duration::from_millis(20));
+    }
+    let id = i32::try_from(child.id()).expect("an id");
+    // SAFETY: kill takes two integers; the id is that of a child that was not waited for.
+    assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().expect("the lab ends");
+    let (out, errors) = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("the same command goes on") && errors.contains("signal 2"), "{errors}");
+    assert!(out.contains("tiny: Tiny") && out.contains("Not settled"), "{out}");
+    assert!(lines() >= 4);
+    let state = fs::read_dir(place.path().join("state")).expect("a directory").count();
+    assert_eq!(state, 1, "the lock alone");
+}
+
+#[test]
+fn what_is_wrong_is_one_line() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    fs::write(place.path().join("wrong.toml"), TINY.replace("title", "tittle")).expect("a file");
+    fs::write(place.path().join("letters.jsonl"), "my letters\n").expect("a file");
+    for (arguments, expected) in [
+        (&["run", "wrong.toml"][..], "wrong.toml: line 2, column 1: unknown field `tittle`"),
+        (&["run", "nonsense"], "no experiment is called nonsense"),
+        (&["run", "absent.toml"], "absent.toml"),
+        (&["run", "scan", "--contenders", "tape"], "tape is none of memory, swap"),
+        (&["run", "scan", "--dir", "/nonexistent", "--dry-run", "--html", "/var/tmp"], "--html"),
+        (&["report", "letters.jsonl"], "letters.jsonl: line 1: not a line of the lab's"),
+        (&["report", "absent.jsonl"], "absent.jsonl"),
+        (&["program", "--ratios", "2,x", "--", "true"], "--ratios: x is no part"),
+        (&["program", "--results", "res", "--dir", ".", "--", "/nonexistent/x"], "does not run natively"),
+        (&["program", "--results", "res", "--dir", ".", "--", "true"], "too little to be paged"),
+    ] {
+        let output = run(&program, place.path(), arguments);
+        let (_, errors) = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        let last = errors.lines().last().unwrap_or_default();
+        assert!(last.contains(expected), "{arguments:?}: {errors}");
+    }
+    assert_eq!(fs::read_to_string(place.path().join("letters.jsonl")).expect("a file"), "my letters\n");
+}
+
+/// A program that wants 48 MB, writes a line and a file, and ends with exit status 3.
+const PYTHON: &str = "import sys, time\nx = bytearray(48000000)\nx[::4096] = b'a' * len(x[::4096])\n\
+                      open('made', 'w').write('x' * 9)\ntime.sleep(0.3)\nprint(sum(x[::4096]))\n\
+                      print(time.time() if len(sys.argv) > 1 else 0)\nsys.exit(3)\n";
+
+#[test]
+fn a_program_is_measured_and_its_output_compared() {
+    let Some(program) = lab() else { return };
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("SKIPPED: python3 is not installed");
+        return;
+    }
+    let place = directory();
+    fs::write(place.path().join("mine.py"), PYTHON).expect("a file");
+    let usual =
+        ["program", "--quick", "--dir", ".", "--results", "res", "--retries", "0", "--ratios", "1,1/2"];
+    let options = [&usual[..], &["--contenders", "swap", "--output", "made", "--json", "-"]].concat();
+    let output = run(&program, place.path(), &[&options[..], &["--", "python3", "mine.py"]].concat());
+    let (out, errors) = text(&output);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{errors}"));
+    assert!(errors.contains("exit status 3"), "{errors}");
+    let cells = json["results"][0]["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
+        let of = |name: &str| {
+            let figures = cell["figures"].as_array().expect("figures");
+            figures.iter().any(|figure| figure["contender"] == name && figure["pass"] == "time")
+        };
+        assert!(of("memory"), "{cell}");
+        match errors.contains("left out: swap") {
+            true => println!("SKIPPED: swap: this machine does not let the lab use it"),
+            // Killed, where the disk is too busy for so small a cgroup.
+            false => assert!(of("swap") || cell["ends"][0][1] == "killed", "{cell}"),
+        }
+    }
+    // One whose output differs each time fails.
+    let output = run(&program, place.path(), &[&options[..], &["--", "python3", "mine.py", "now"]].concat());
+    let (out, errors) = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(out.contains("its output differs") || errors.contains("left out: swap"), "{out}{errors}");
+}
+
+#[test]
+fn every_way_to_read_and_write_a_file_moves_its_bytes() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let methods = ["rw", "mmap", "msync", "msync-async", "sync-file-range", "direct", "io-uring"];
+    let by_fio = ["fio-psync", "fio-mmap", "fio-io-uring"];
+    let has_fio = Command::new("fio").arg("--version").output().is_ok();
+    if !has_fio {
+        println!("SKIPPED: fio is not installed");
+    }
+    let all = methods.iter().chain(by_fio.iter().filter(|_| has_fio));
+    for method in all {
+        for pattern in ["random-write", "sequential-write", "random-read", "sequential-read"] {
+            let arguments = ["workload", "raw", "--file", "data", "--bytes", "3145728", "--block", "64K"];
+            let more = ["--seconds", "30", "--laps", "1", "--method", method, "--pattern", pattern];
+            let output = run(&program, place.path(), &[&arguments[..], &more].concat());
+            let (out, errors) = text(&output);
+            assert!(output.status.success(), "{method} {pattern}: {errors}");
+            let passes: Vec<serde_json::Value> =
+                out.lines().map(|line| serde_json::from_str(line).expect("a pass")).collect();
+            assert_eq!(passes[0]["bytes"], 3145728, "{method} {pattern}: {out}");
+            let synced = pattern.ends_with("write") && !method.starts_with("fio");
+            assert_eq!(passes.len(), 1 + usize::from(synced), "{method} {pattern}: {out}");
+        }
+    }
+    // What is in the file matters: a byte of it that is another's is found.
+    let path = place.path().join("data");
+    let rw = ["workload", "raw", "--file", "data", "--bytes", "3145728", "--block", "64K", "--method", "rw"];
+    let read =
+        || run(&program, place.path(), &[&rw[..], &["--pattern", "sequential-read", "--laps", "1"]].concat());
+    assert!(read().status.success());
+    let mut bytes = fs::read(&path).expect("the file");
+    bytes[65536] ^= 1;
+    fs::write(&path, bytes).expect("the file");
+    let output = read();
+    assert!(text(&output).1.contains("byte 65536 of the file holds something else"), "{output:?}");
+}
+
+#[test]
+fn kernels_give_the_same_result_for_any_number_of_threads_and_in_a_file() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    fs::write(place.path().join("map"), vec![0xff; 1 << 20]).expect("a file");
+    for kernel in [&["arrays"][..], &["stencil", "--mask", "15"], &["stencil", "--mask", "3"], &["poisson"]] {
+        let mut checks = std::collections::BTreeSet::new();
+        for more in [&["--threads", "1"][..], &["--threads", "3"], &["--threads", "all", "--map", "map"]] {
+            let output =
+                run(&program, place.path(), &[&["workload"], kernel, &["--bytes", "1048576"], more].concat());
+            let (out, errors) = text(&output);
+            assert!(output.status.success(), "{kernel:?}: {errors}");
+            for line in out.lines() {
+                let pass: serde_json::Value = serde_json::from_str(line).expect("a pass");
+                assert!(pass["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{line}");
+                checks.insert(pass["check"].as_str().expect("a check").to_owned());
+            }
+        }
+        assert_eq!(checks.len(), 1, "{kernel:?}");
+    }
+}
