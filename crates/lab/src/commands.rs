@@ -12,7 +12,7 @@ use crate::system::now_s;
 use anyhow::{Context, anyhow, ensure};
 use serde::Serialize;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use terapage_report::{Study, Table, TextOptions, render_html, render_text, rende
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Show {
-    /// Write a page with plots and tables to this file
+    /// Write a page with plots and tables to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Write the study, and what was computed, as JSON to this file; - is standard output
@@ -53,6 +53,19 @@ impl Show {
             }
         }
         ensure!(self.html.is_none() || self.html != self.json, "--html and --json name the same file");
+        // An option whose file was forgotten takes the next word for it, which may be results.
+        let begins = |path: &Option<PathBuf>| {
+            let path = path.as_ref().filter(|path| path.is_file())?;
+            let mut head = Vec::new();
+            fs::File::open(path).ok()?.take(16).read_to_end(&mut head).ok()?;
+            Some(String::from_utf8_lossy(&head).into_owned()).filter(|head| !head.is_empty())
+        };
+        let other = "exists, and holds something else; name another file, or remove it";
+        let is_page = begins(&self.html).is_none_or(|head| head.starts_with("<!DOCTYPE html"));
+        ensure!(is_page, "--html: {} {other}", self.html.clone().unwrap_or_default().display());
+        let is_study =
+            begins(&self.json).is_none_or(|head| head.starts_with('{') && !head.starts_with("{\"line\""));
+        ensure!(is_study, "--json: {} {other}", self.json.clone().unwrap_or_default().display());
         Ok(())
     }
 
@@ -82,6 +95,9 @@ impl Show {
     }
 
     fn study(&self, study: &Study, results: &[Solved]) -> anyhow::Result<()> {
+        if self.html.as_deref() == Some(Path::new("-")) {
+            return Ok(io::stdout().lock().write_all(render_html(study).as_bytes())?);
+        }
         if let Some(path) = &self.html {
             fs::write(path, render_html(study)).with_context(|| format!("--html {}", path.display()))?;
         }

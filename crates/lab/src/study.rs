@@ -115,6 +115,13 @@ fn summary(group: &Group, solved: &Solved) -> Vec<String> {
             marks.join(", ")
         ));
     }
+    if group.head.machine.device.is_none() {
+        all.push(format!(
+            "The directory lies on {}, which has no device of its own: what a device would do is not \
+             measured.",
+            group.head.machine.mount.kind
+        ));
+    }
     for (name, why) in &group.head.left_out {
         all.push(format!("Left out: {name}: {why}."));
     }

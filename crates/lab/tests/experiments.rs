@@ -138,6 +138,7 @@ fn what_is_wrong_is_one_line() {
     let place = directory();
     fs::write(place.path().join("wrong.toml"), TINY.replace("title", "tittle")).expect("a file");
     fs::write(place.path().join("letters.jsonl"), "my letters\n").expect("a file");
+    fs::write(place.path().join("lines.jsonl"), "{\"line\":\"head\"}\n").expect("a file");
     for (arguments, expected) in [
         (&["run", "wrong.toml"][..], "wrong.toml: line 2, column 1: unknown field `tittle`"),
         (&["run", "nonsense"], "no experiment is called nonsense"),
@@ -146,6 +147,8 @@ fn what_is_wrong_is_one_line() {
         (&["run", "scan", "--dir", "/nonexistent", "--dry-run", "--html", "/var/tmp"], "--html"),
         (&["report", "letters.jsonl"], "letters.jsonl: line 1: not a line of the lab's"),
         (&["report", "absent.jsonl"], "absent.jsonl"),
+        (&["report", "--html", "letters.jsonl", "other.jsonl"], "exists, and holds something else"),
+        (&["report", "--json", "lines.jsonl", "other.jsonl"], "exists, and holds something else"),
         (&["program", "--ratios", "2,x", "--", "true"], "--ratios: x is no part"),
         (&["program", "--results", "res", "--dir", ".", "--", "/nonexistent/x"], "does not run natively"),
         (&["program", "--results", "res", "--dir", ".", "--", "true"], "too little to be paged"),
