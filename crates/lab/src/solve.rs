@@ -230,7 +230,9 @@ fn solve_cell(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> SolvedC
             });
         }
     }
-    SolvedCell { cell: cell.clone(), figures, settled: is_settled(experiment, runs), ends }
+    // Without a ratio there is nothing to be settled.
+    let settled = figures.iter().any(|figure| figure.times.is_some()) && is_settled(experiment, runs);
+    SolvedCell { cell: cell.clone(), figures, settled, ends }
 }
 
 /// The targets of a cell, made by the same code as those of `lab scan`, `random` and `sort`.
@@ -374,6 +376,13 @@ relative = true
     }
 
     #[test]
+    fn a_baseline_alone_is_not_called_settled() {
+        let mut group = group(TEXT);
+        group.runs.extend((1..=6).map(|round| record(&group.head, &Cell::new(), round, "memory", 1.0)));
+        assert!(!solve(&group).cells[0].settled);
+    }
+
+    #[test]
     fn who_is_killed_is_named_and_does_not_unsettle() {
         let mut group = group(TEXT);
         for round in 1..=6 {
@@ -387,6 +396,7 @@ relative = true
         let runs = of_cell(&group.runs, &Cell::new());
         assert!(is_settled(&group.head.experiment, &runs));
         let solved = solve(&group);
+        assert!(solved.cells[0].settled);
         assert_eq!(solved.cells[0].ends, [("swap".to_owned(), "killed".to_owned())]);
         assert!(solved.targets[0].1.met.is_none());
     }
