@@ -20,6 +20,8 @@ use terapage_sys::{Result, memory};
 const BLOCK: usize = 64 << 10;
 const BLOCKS: usize = 1024;
 const FRAMES: usize = 128;
+/// How often a move is tried again if the kernel is busy for a moment.
+const TRIES: u32 = 100;
 
 /// Where a block's bytes are.
 #[derive(Clone, Copy, PartialEq)]
@@ -102,7 +104,8 @@ impl Pager {
             _ => bytes.fill(0),
         }
         // SAFETY: nobody else uses the place. The move wakes whoever waits for the block.
-        let moved = unsafe { self.program.shift(self.block_at(block), self.place_at(place), BLOCK, true) };
+        let moved =
+            unsafe { self.program.shift(self.block_at(block), self.place_at(place), BLOCK, true, TRIES) };
         moved.expect("the frame goes into the program");
         self.hollow.push(place);
         self.states[block] = State::Mapped;
@@ -115,7 +118,8 @@ impl Pager {
         let place = self.hollow.pop().expect("a place for each frame");
         // SAFETY: the program relies on the block, and gets it back when it touches it. From here
         // on it cannot change the bytes.
-        let moved = unsafe { self.pool.shift(self.place_at(place), self.block_at(block), BLOCK, false) };
+        let moved =
+            unsafe { self.pool.shift(self.place_at(place), self.block_at(block), BLOCK, false, TRIES) };
         moved.expect("the frame goes into the pool");
         // SAFETY: the frame is here now, and this thread's alone.
         let bytes = unsafe { memory::bytes(self.place_at(place), BLOCK) };
@@ -130,7 +134,7 @@ impl Pager {
         let mut faults = Vec::new();
         while !ended.load(std::sync::atomic::Ordering::Acquire) {
             self.program.wait(end).expect("to poll the userfaultfd");
-            self.program.faults(&mut faults).expect("to read the userfaultfd");
+            self.program.read(16, &mut faults, &mut Vec::new()).expect("to read the userfaultfd");
             for fault in faults.drain(..) {
                 self.fault(fault.at);
             }

@@ -192,9 +192,9 @@ impl Mover {
             let part = ZEROS.min(len - offset);
             if self.moves {
                 // SAFETY: the zeros are ours and never written.
-                if let Err(stuck) =
-                    unsafe { self.pool.copy(place + offset, self.zeros, part, false, COPY_PATIENCE) }
-                {
+                let copied =
+                    unsafe { self.pool.copy(place + offset, self.zeros, part, false, COPY_PATIENCE) };
+                if let Err(stuck) = copied {
                     return Err(Lost {
                         at: place + offset + stuck.done,
                         doing: "new frame",
