@@ -1,19 +1,19 @@
-//! What the program says about its use of a range. No advice changes a byte.
+//! Advice: what the program says about its use of a range. No advice changes a byte.
 
 use crate::engine::{Carry, Engine};
 use crate::table::State;
 use crate::{Error, Pager, Request};
 
-/// Ranges in random order that are kept in mind; the oldest is forgotten first.
+/// The most ranges noted as touched in random order; the oldest is forgotten first.
 const RANGES: usize = 64;
 
 impl Engine {
-    /// Whether the program touches the block in no order.
+    /// Whether the program says that it touches the block in random order.
     pub(crate) fn is_random(&self, block: u32) -> bool {
         self.random.iter().any(|range| range.contains(&block))
     }
 
-    /// Notes in what order the blocks will be touched.
+    /// Notes whether the blocks will be touched in random order.
     pub(crate) fn set_random(&mut self, first: u32, end: u32, random: bool) {
         let old = std::mem::take(&mut self.random);
         let rest = old.into_iter().flat_map(|range| {
@@ -49,8 +49,7 @@ impl Engine {
 }
 
 impl Pager {
-    /// The range will be touched in no order (`random`): nothing is read ahead in it. Or in order:
-    /// undoes that.
+    /// Says whether the range will be touched in random order: then nothing is read ahead in it.
     ///
     /// # Errors
     /// The range is not all paged.
@@ -58,7 +57,7 @@ impl Pager {
         self.mailbox.ask(Request::Order { start, len, random })
     }
 
-    /// The range will not be touched soon: its frames are the first to be used for something else.
+    /// Says that the range will not be touched soon: its frames are evicted first.
     ///
     /// # Errors
     /// The range is not all paged.

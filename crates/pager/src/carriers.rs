@@ -1,10 +1,9 @@
-//! Carriers: threads that carry loads for the pager's thread, which goes on serving faults
-//! meanwhile.
+//! Carriers: worker threads that carry loads while the pager's thread serves faults.
 //!
-//! To put blocks into the program or to take them out costs several times what it costs to decide
-//! that: bytes are copied and looked at, pages change hands, other processors are interrupted. A
-//! carrier has one load at a time, in a slot that changes hands by its state. It allocates nothing,
-//! and knows nothing of the pager's books.
+//! To put blocks into the program, or take them out, costs several times what the decision costs:
+//! bytes are copied and hashed, pages change hands, other processors are interrupted. A carrier has
+//! one load at a time, in a slot whose state says which thread uses it. It allocates nothing, and
+//! needs nothing of the engine's state.
 
 use crate::load::Load;
 use crate::sync::{AtomicUsize, Mutex, Word, recover, wait, wake};
@@ -13,13 +12,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::fd::Fd;
 use terapage_sys::thread;
 
-/// The pager's to fill.
+/// The slot is empty; the pager's thread may fill it.
 const IDLE: u32 = 0;
-/// The carrier's.
+/// The slot has a load; the carrier uses it.
 const POSTED: u32 = 1;
-/// The pager's to empty.
+/// The load is done; the pager's thread may take it.
 const DONE: u32 = 2;
-/// Nothing more will come.
+/// No more loads come: the carrier ends.
 const ENDED: u32 = 3;
 
 struct Slot {
@@ -29,14 +28,14 @@ struct Slot {
 
 struct Shared {
     slots: Vec<Slot>,
-    /// Signalled when a load is done while the pager's thread sleeps.
+    /// Signalled if a load is done while the pager's thread sleeps.
     event: Fd,
     asleep: AtomicUsize,
     ended: AtomicUsize,
 }
 
 impl Shared {
-    /// A carrier's whole life.
+    /// The loop of a carrier, until it ends.
     fn run(&self, slot: &Slot) {
         loop {
             match slot.state.load(SeqCst) {
@@ -63,10 +62,10 @@ impl Shared {
 pub(crate) struct Carriers(Option<Arc<Shared>>);
 
 impl Carriers {
-    /// So many carriers.
+    /// Starts `count` carriers.
     ///
     /// # Errors
-    /// No thread, or no descriptor, can be had.
+    /// A thread or descriptor cannot be made.
     pub fn start(count: usize) -> terapage_sys::Result<Carriers> {
         if count == 0 {
             return Ok(Carriers(None));
@@ -85,12 +84,12 @@ impl Carriers {
         Ok(Carriers(Some(shared)))
     }
 
-    /// What says that a load is done, if there are carriers: to be polled.
+    /// The event that says that a load is done, for polling; `None` without carriers.
     pub fn event(&self) -> Option<&Fd> {
         self.0.as_ref().map(|shared| &shared.event)
     }
 
-    /// Gives a load to a carrier; gives it back if none is free.
+    /// Gives a load to a carrier. Returns it if no carrier is free.
     pub fn post(&self, load: Box<Load>) -> Option<Box<Load>> {
         let free = |slot: &&Slot| slot.state.load(SeqCst) == IDLE;
         let Some(slot) = self.0.as_ref().and_then(|shared| shared.slots.iter().find(free)) else {
@@ -119,15 +118,15 @@ impl Carriers {
         load
     }
 
-    /// The pager's thread is about to sleep: `event` will be signalled. Whether it may: false if a
-    /// load is done.
+    /// Before the pager's thread sleeps: asks for `event` to be signalled. Whether it may sleep:
+    /// false if a load is done.
     pub fn may_sleep(&self) -> bool {
         let Some(shared) = &self.0 else { return true };
         shared.asleep.store(1, SeqCst);
         !self.has_done()
     }
 
-    /// It sleeps no more.
+    /// Notes that the pager's thread sleeps no more.
     pub fn woke(&self) {
         if let Some(shared) = &self.0 {
             shared.asleep.store(0, SeqCst);

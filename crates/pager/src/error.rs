@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of the pager.
 
 use crate::StoreError;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ pub enum Error {
     /// The operating system refused.
     #[error(transparent)]
     System(#[from] terapage_sys::Error),
-    /// The store cannot be had.
+    /// The store cannot be opened or used.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The range is not one of paged blocks.
@@ -20,20 +20,19 @@ pub enum Error {
         /// Bytes.
         len: usize,
     },
-    /// A policy has a name that is not known.
+    /// No policy has this name.
     #[error("unknown policy")]
     Policy,
     /// Forks of forks have used up the numbers of stores.
     #[error("more than 250 generations of forks, or with mapped files more than 254 of both")]
     TooManyForks,
-    /// The numbers of stores are used up.
+    /// All numbers of stores are in use.
     #[error("too many files are mapped at once (about 250 are possible)")]
     TooManyFiles,
-    /// The range is not one of a mapped file.
+    /// No file is mapped at the range.
     #[error("no file is mapped there")]
     NoFile,
-    /// In the child of a fork, something touched memory that was paged out before there was a
-    /// pager.
+    /// In the child of a fork, something touched paged-out memory before the child had a pager.
     #[error(
         "the child of a fork used memory at {at:#x}, which was paged out, before its pager began: it is stopped rather than given wrong bytes"
     )]

@@ -1,12 +1,13 @@
 //! Data files as regions: the blocks of a mapped file begin in the file.
 //!
-//! A file is a store that is only read, with a number (an origin) of its own. A block that the
-//! program has changed goes to the pager's own store like any other; [`Pager::sync_file`] brings
-//! the file up to date, and from then on the file is again where the block lies.
+//! A file is a store that is only read, with an origin (a number) of its own. A block that the
+//! program has changed goes to the pager's own store like any other. [`Pager::sync_file`] writes it
+//! to the file, and from then on the file is the block's store again.
 //!
-//! What a file holds was not written by the pager, so it has no hash at first. The first page-in of
-//! a block takes one; later ones are checked against it. A file that somebody else changes under
-//! its mapping stops the program when a block that it has seen comes back different.
+//! The pager did not write the bytes of a file, so it has no hashes of them at first. The first
+//! page-in of a block takes its hash; later page-ins are checked against it. If somebody else
+//! changes a mapped file, the program is stopped when a block that was read before comes back
+//! different.
 
 use crate::engine::Engine;
 use crate::look;
@@ -22,20 +23,20 @@ use terapage_sys::ring::{Done, Piece};
 /// The hash of a block whose bytes in its file were never read.
 pub(crate) const UNKNOWN: u128 = 0;
 
-/// Parts of a file, of [`EXTENT`] bytes, that are written before they are made durable: their
-/// hashes are kept as long.
+/// Parts of a file, of [`EXTENT`] bytes, that are written before the file is made durable. Their
+/// hashes are kept until then.
 const DURABLE_PARTS: usize = 512;
 
-/// The call that makes a file durable, in errors.
+/// The name of the call that makes a file durable, for errors.
 pub const FDATASYNC: &str = "fdatasync";
 
-/// Part of a file, as `Pager::map_file` was given it.
+/// Part of a file, as given to `Pager::map_file`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Open for reading until the request is answered.
+    /// A descriptor that is open for reading until the request is answered.
     pub fd: RawFd,
     pub offset: u64,
-    /// Bytes; zeros follow.
+    /// Bytes of the part; zeros follow.
     pub bytes: u64,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Mapped {
     origin: u8,
 }
 
-/// A file, read from `offset` on; what follows its first `bytes` reads as zeros.
+/// A file as a store, from `offset` on. Behind `bytes` bytes it reads as zeros.
 struct DataFile {
     fd: Fd,
     offset: u64,
@@ -58,11 +59,11 @@ struct DataFile {
 /// A read of a file that is under way.
 struct DataRead {
     wanted: usize,
-    /// Of one that goes past the end: its pieces, and the bytes that the file has.
+    /// For a read past the end: its pieces, and how many of its bytes the file has.
     past_end: Option<(Vec<Piece>, usize)>,
 }
 
-/// In the place of a file that is mapped no more.
+/// Stands in for a file that is mapped no more.
 struct Gone;
 
 impl Store for DataFile {
@@ -87,7 +88,8 @@ impl Store for DataFile {
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         assert!(op.kind == OpKind::Read, "page-outs go to the pager's own store");
         let (at, wanted) = (u64::from(op.slot) * self.block as u64, op.bytes());
-        // SAFETY: the caller's promise is the ring's.
+        // SAFETY: the caller promises what the ring asks for: pieces that stay valid until the end
+        // of the read.
         let begun = unsafe { ring.read(self.fd.raw(), op.pieces, self.offset + at, u64::from(op.id)) };
         if let Err(error) = begun {
             return ended.push(Ended::unbegun(op.id, &error));
@@ -104,12 +106,13 @@ impl Store for DataFile {
         if let Some((pieces, has)) = read.past_end
             && result >= has as i32
         {
-            // The file may have grown beyond what was mapped: zeros follow all the same.
+            // The file may have grown behind the mapped part: there the read gives zeros all the
+            // same.
             let mut at = 0;
             for piece in pieces {
                 let keep = has.saturating_sub(at).min(piece.len());
-                // SAFETY: the read has ended, and until the engine hears of it nobody uses its
-                // pieces.
+                // SAFETY: the read has ended, and nobody uses its pieces before the engine has
+                // handled that.
                 unsafe { memory::bytes(piece.at() + keep, piece.len() - keep) }.fill(0);
                 at += piece.len();
             }
@@ -147,12 +150,12 @@ impl Store for Gone {
 }
 
 impl Engine {
-    /// Whether an origin is a mapped file.
+    /// Whether an origin is that of a mapped file.
     pub(crate) fn is_file(&self, origin: u8) -> bool {
         self.files.iter().any(|file| file.origin == origin)
     }
 
-    /// The blocks, all zero until now, are those of a file.
+    /// Maps part of a file at blocks, whose old bytes are dropped.
     pub(crate) fn map_file(&mut self, first: u32, end: u32, part: Part) -> Result<(), Error> {
         self.discard(first, end)?;
         // SAFETY: the asker keeps it open until this request is answered.
@@ -168,7 +171,7 @@ impl Engine {
             under_way: Notes::default(),
         };
         let slots = store.slots();
-        // Nothing fails any more: the number is used.
+        // The last step that can fail: from here on the number is in use.
         let origin = self.io.add_store(Box::new(store))?;
         self.files.push(Mapped { first, end, origin });
         for slot in 0..slots.min(end - first) {
@@ -181,12 +184,12 @@ impl Engine {
         Ok(())
     }
 
-    /// The file that is mapped at these blocks.
+    /// The index of the file that is mapped at these blocks.
     fn file_at(&self, first: u32, end: u32) -> Option<usize> {
         self.files.iter().position(|file| file.first <= first && end <= file.end)
     }
 
-    /// The blocks read as zeros from now on, and the file is theirs no more.
+    /// Unmaps the file at these blocks: they read as zeros from now on.
     pub(crate) fn unmap_file(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let index = self.file_at(first, end).ok_or(Error::NoFile)?;
         self.discard(first, end)?;
@@ -195,7 +198,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Marks the blocks whose bytes may not be the file's.
+    /// Marks the blocks whose bytes may differ from the file's.
     pub(crate) fn changed(&mut self, first: u32, end: u32, marks: &mut [bool]) -> Result<(), Error> {
         let index = self.file_at(first, end).ok_or(Error::NoFile)?;
         let origin = self.files[index].origin;
@@ -209,23 +212,25 @@ impl Engine {
                 State::Mapped if self.mover.heard.were_removed(self.table.address(block), self.block) => true,
                 State::Mapped if from_file => {
                     let (at, hash) = (self.table.address(block), entry.hash);
-                    // SAFETY: the block is mapped and only this thread takes it away. The program
-                    // may write to it meanwhile: then this is taken for a change, or the next time
-                    // finds it.
+                    // SAFETY: the block is mapped, and only this thread takes it away. If the
+                    // program writes to it meanwhile, the write counts as a change now, or is found
+                    // at the next sync.
                     look::hash(unsafe { memory::bytes(at, self.block) }) != hash
                 }
                 State::Watched if from_file => look::hash(self.pool.bytes(entry.place)) != entry.hash,
                 _ => true,
             };
             if *mark && from_file {
-                // The file is about to be written: it is no longer where the old bytes are.
+                // The file is about to be written, and will not have the block's old bytes any
+                // more.
                 self.drop_slot(block);
             }
         }
         Ok(())
     }
 
-    /// The file holds bytes of these hashes now, at the blocks whose hash is not [`UNKNOWN`].
+    /// Notes that the file has bytes with these hashes now, for each block whose hash is not
+    /// [`UNKNOWN`].
     pub(crate) fn written(&mut self, first: u32, end: u32, hashes: &[u128]) -> Result<(), Error> {
         let index = self.file_at(first, end).ok_or(Error::NoFile)?;
         let (start, origin) = (self.files[index].first, self.files[index].origin);
@@ -233,7 +238,7 @@ impl Engine {
         for (block, &hash) in (first..end).zip(hashes) {
             let entry = self.table.get(block);
             let same = match entry.state {
-                // Page-out will find out whether the bytes are still those.
+                // Page-out compares the hash with that of the bytes then.
                 State::Mapped | State::Watched => true,
                 State::Soft | State::Stored => entry.slot().is_some() && entry.hash == hash,
                 _ => false,
@@ -252,9 +257,9 @@ impl Engine {
 }
 
 impl Pager {
-    /// Makes a range, which is paged, hold `bytes` bytes of a file from `offset` on, and zeros
-    /// after them. The file is read as its blocks are touched; opened with O_DIRECT it needs an
-    /// `offset` of whole pages.
+    /// Maps `bytes` bytes of a file, from `offset` on, at a paged range; zeros follow. The file is
+    /// read as the blocks are touched. If it was opened with O_DIRECT, `offset` must be a multiple
+    /// of the page size.
     ///
     /// # Errors
     /// The range is not all paged; too many files are mapped.
@@ -270,7 +275,7 @@ impl Pager {
         self.mailbox.ask(Request::MapFile { start, len, part })
     }
 
-    /// The range, mapped before, reads as zeros from now on. What was not synced is lost.
+    /// Unmaps a range: it reads as zeros from now on. What was not synced is lost.
     ///
     /// # Errors
     /// No file is mapped there.
@@ -278,16 +283,15 @@ impl Pager {
         self.mailbox.ask(Request::UnmapFile { start, len })
     }
 
-    /// Writes what the program has changed in a mapped range back to its file, as far as the file's
-    /// first `bytes` bytes from `offset` go, and waits until that is durable: how many bytes were
-    /// written.
+    /// Writes what the program has changed in a mapped range back to its file, within `bytes` bytes
+    /// of the file from `offset` on, and waits until it is durable. Returns the bytes written.
     ///
-    /// One at a time for a file. What other threads write to the range meanwhile gets to the file
-    /// now or the next time.
+    /// Call it for one file in one thread at a time. What other threads write to the range
+    /// meanwhile reaches the file now or at the next sync.
     ///
     /// # Errors
-    /// The file cannot be written, or not made durable; what is missing is tried again the next
-    /// time. No file is mapped there.
+    /// The file cannot be written or made durable: the next sync tries again what is missing. Or no
+    /// file is mapped there.
     pub fn sync_file(
         &self,
         start: usize,
@@ -315,7 +319,7 @@ impl Pager {
                 written.push((start + part, hashes));
             }
             if done.is_err() || written.len() == DURABLE_PARTS {
-                // Which error comes first is told.
+                // The first error is reported.
                 let durable = self.make_durable(file, &mut written);
                 total += done?;
                 durable?;
@@ -327,8 +331,8 @@ impl Pager {
         Ok(total)
     }
 
-    /// Copies the changed blocks of a part to the file, which has its first `inside` bytes; notes
-    /// the hashes of those that it has got. How many bytes were written.
+    /// Writes the changed blocks of a part to the file, which has the part's first `inside` bytes,
+    /// and notes the hashes of the blocks written. Returns the bytes written.
     fn write_part(
         &self,
         at: usize,
@@ -347,15 +351,15 @@ impl Pager {
             let run = marks[first..].iter().take_while(|&&mark| mark).count();
             let from = first * block;
             let copy = &mut buffer[..run * block];
-            // SAFETY: the range is mapped; a page that is not there comes through a fault. The
-            // program may write to it meanwhile: what counts is what was copied.
+            // SAFETY: the range is mapped; a page that is not there comes through a fault. If the
+            // program writes to it meanwhile, the bytes as copied are hashed and written.
             unsafe {
                 std::ptr::copy_nonoverlapping((at + from) as *const u8, copy.as_mut_ptr(), copy.len());
             }
             let inside = inside.saturating_sub(from).min(copy.len());
             terapage_sys::file::write_all(file, &copy[..inside], offset + from as u64)
                 .map_err(|source| terapage_sys::Error { call: "write to the mapped file", source })?;
-            // What lies behind the end of the file comes back as zeros.
+            // Behind the end of the file, a page-in gives zeros.
             copy[inside..].fill(0);
             for (hash, bytes) in hashes[first..].iter_mut().zip(copy.chunks(block)) {
                 *hash = look::hash(bytes);
@@ -366,9 +370,9 @@ impl Pager {
         Ok(total)
     }
 
-    /// Waits until the file has on its disk what was written to it. Only then are the blocks the
-    /// file's: a write that fails later than that it was asked for is told once, by `fdatasync`,
-    /// and its bytes are then nowhere but here.
+    /// Makes durable what was written to the file. Only then does the file count as the blocks'
+    /// store: if a write fails later, `fdatasync` reports it once, and then only memory has its
+    /// bytes.
     fn make_durable(&self, file: &File, written: &mut Vec<(usize, Vec<u128>)>) -> Result<(), Error> {
         file.sync_data().map_err(|source| terapage_sys::Error { call: FDATASYNC, source })?;
         for (start, hashes) in written.drain(..) {

@@ -1,12 +1,12 @@
-//! Fork: the child goes on from what memory was, with a pager of its own.
+//! Fork: the child continues from the memory of the parent, with a pager of its own.
 //!
-//! First the thread that forks has the pager take nothing out of the program that need not leave.
-//! Then it parks the pager's thread with nothing on its way; only its own faults are served still,
-//! so that it, and the C library, can touch what is used in the child before that has a pager. What
-//! the store holds is frozen for the child: the parent writes elsewhere until every process that
-//! came of this fork has ended (they hold the writing end of a pipe). The child finds the pager's
-//! whole state in its copy of memory, gives it descriptors, a store and a thread of its own, and
-//! goes on.
+//! First the thread that forks tells the pager to take nothing out of the program that need not
+//! leave. Then it parks the pager's thread, with nothing under way. Only faults of the forking
+//! thread are still served, so that this thread and the C library can touch what the child uses
+//! before the child has a pager. The slots in use are frozen for the child: the parent writes
+//! elsewhere until every process that came of this fork has ended (each holds the writing end of a
+//! pipe). The child finds the pager's whole state in its copy of memory, gives it new descriptors,
+//! a new store and a new thread, and continues.
 
 use crate::carriers::Carriers;
 use crate::engine::Engine;
@@ -22,8 +22,8 @@ use terapage_sys::thread;
 use terapage_sys::userfaultfd::Fault;
 
 impl Engine {
-    /// Nothing is on its way, and nothing changes but for faults of the thread that forks, until
-    /// the asker goes on.
+    /// Ends all that is under way. Then nothing changes until the asker unparks the pager; only
+    /// faults of the thread that forks are served.
     pub(crate) fn stand_still(&mut self, forker: u32) {
         if let Err(error) = self.mover.hear(16) {
             self.stop(&error.to_string());
@@ -33,8 +33,8 @@ impl Engine {
         self.awake.settle();
         let last = self.children.last().map(|&(id, _)| id);
         self.mailbox.park();
-        // In this call's frame: a fork copies the engine at any moment that its thread does not
-        // wait in.
+        // These lists are locals, not the engine's: a fork may copy the engine while this thread is
+        // in the middle of a change.
         let (mut faults, mut others) = (Vec::new(), Vec::new());
         while self.mailbox.is_parked() {
             let mut come = self.mover.program.wait(&self.mailbox.event);
@@ -65,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// Serves a fault so that all is settled again before the thread goes on.
+    /// Serves a fault, and ends all that is under way before the faulting thread continues.
     fn serve_forker(&mut self, fault: Fault) {
         let mover = self.mover.clone();
         mover.be_quiet(true);
@@ -90,24 +90,26 @@ impl Engine {
         self.wake_page(fault.at);
     }
 
-    /// Before the fork, the thread parked: freezes the store; gives what the child has to hold.
+    /// Before the fork, while the pager's thread is parked: freezes the slots. Returns the end of
+    /// the pipe that the child has to keep open.
     pub(crate) fn freeze(&mut self) -> Result<Fd, Error> {
         let (read, write) = Fd::pipe()?;
         let id = self.io.slots.freeze();
         self.children.push((id, read));
-        // This thread's own faults were served meanwhile: its stack may be paged.
+        // Slots may have come into use since: this thread's own faults are served, as its stack may
+        // be paged.
         self.io.slots.freeze_more();
         Counters::add(&self.counters.forks, 1);
         Ok(write)
     }
 
-    /// All that came of a fork has ended.
+    /// Every process that came of a fork has ended.
     pub(crate) fn child_ended(&mut self, id: u32) {
         self.children.retain(|&(child, _)| child != id);
         self.io.thaw(id);
     }
 
-    /// In the child, the only thread: makes the state this process's own.
+    /// In the child, in its only thread: makes the pager's state this process's own.
     pub(crate) fn begin_child(
         &mut self,
         store: Box<dyn Store>,
@@ -127,7 +129,7 @@ impl Engine {
         self.carriers = Carriers::default();
         self.maker.forget();
         self.awake.forget();
-        // The thread that writes the trace, and the file, are the parent's.
+        // The trace file and the thread that writes it belong to the parent.
         self.recorder = None;
         self.holds = 0;
         self.queue.clear();
@@ -147,8 +149,9 @@ impl Engine {
         Ok(())
     }
 
-    /// In the child: a page that came before there was a pager holds zeros, or what was written to
-    /// them. Before Linux 6.7 the kernel cannot tell in a time that a fork may take.
+    /// In the child: checks that no page came before the child had a pager. Such a page would hold
+    /// zeros, or what was written over them. Before Linux 6.7 the kernel cannot tell this fast
+    /// enough for a fork.
     fn assert_untouched(&self) -> Result<(), Error> {
         for region in self.table.regions() {
             let start = self.table.address(region.first);
@@ -168,7 +171,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Registers a region's blocks that are paged, which may be all: the usual case is one call.
+    /// Registers the blocks of a region that are paged: all, mostly, in one call.
     fn register_paged(&self, region: &Region) -> Result<(), Error> {
         for (first, end) in self.table.parts(region.first, region.first + region.blocks, false) {
             let len = (end - first) as usize * self.block;

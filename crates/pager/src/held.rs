@@ -1,4 +1,4 @@
-//! Blocks that stay in the program for a while although the policy lets them go.
+//! Blocks that stay in the program for a while although the policy has chosen them to leave.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,18 @@ const LEAST_NS: u64 = 1_000_000;
 /// The time is doubled each time, up to this.
 const MOST_NS: u64 = 64_000_000;
 
-/// The most blocks of a round: blocks that go in and out by turns before their threads have run.
+/// The most blocks of a round. The blocks of a round go in and out by turns before their threads
+/// have run.
 const ROUND: usize = 4;
 /// After this many soft faults of one round, its blocks stay.
 const IN_A_ROUND: u32 = 16;
 
-/// Blocks that something else holds (I/O of the program's, for one), and blocks that would go in
+/// Blocks that something else holds (for example I/O of the program), and blocks that would go in
 /// and out without end.
 ///
-/// If nearly all blocks in the program are held, the only victims left are those that came last. A
-/// pager that is always ahead of their threads would evict them again before they are touched.
+/// If nearly all blocks in the program are held, only the blocks that came last are left as
+/// victims. The pager, always ahead of the threads that want them, would evict them again before
+/// they are touched.
 #[derive(Default)]
 pub struct Held {
     /// For each block: until when it is left alone, and how long that was, ns.
@@ -39,10 +41,9 @@ impl Held {
         self.until.get(&block).is_some_and(|&(until_ns, _)| until_ns > now_ns)
     }
 
-    /// A block stays for a while. No more than `limit` can be in the program.
+    /// Holds a block for a while. `limit` is the most blocks that the program can have.
     pub fn hold(&mut self, block: u32, limit: usize, now_ns: u64) {
-        // Blocks that were released, or are not in use any more, have old times: they are
-        // forgotten.
+        // Blocks that were released, or are not used any more, have old times, and are forgotten.
         if self.until.len() > limit {
             self.until.retain(|_, (until_ns, _)| *until_ns + MOST_NS > now_ns);
         }
@@ -52,8 +53,8 @@ impl Held {
         *until_ns = now_ns + *waited_ns;
     }
 
-    /// Notes a soft fault. Whether the block goes in and out, alone or with few others, while no
-    /// other block has a soft fault.
+    /// Notes a soft fault. Whether the block goes in and out in a round, alone or with few others,
+    /// while no other block has a soft fault.
     pub fn goes_round(&mut self, block: u32) -> bool {
         self.again = if self.last.contains(&Some(block)) { self.again + 1 } else { 0 };
         self.last[self.at] = Some(block);

@@ -1,7 +1,7 @@
 //! The pager: memory larger than its frames, in user space.
 //!
-//! A [`Pager`] has one thread that resolves the faults of its regions, reads and writes the
-//! store, and serves requests. `docs/pager.md` tells how; `engine.rs` is where to begin reading.
+//! A [`Pager`] has one thread that resolves the faults of its regions, reads and writes the store,
+//! and serves requests. `docs/pager.md` tells how. Begin to read in `engine.rs`.
 
 mod advice;
 mod awake;
@@ -48,16 +48,16 @@ use terapage_store::Store;
 use terapage_sys::fd::Fd;
 use terapage_sys::{file, thread};
 
-/// Makes the store of a process: its own, and its children's when it forks.
+/// Makes the store of this process, and those of its forked children.
 pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
 
-/// The most blocks of one range. Block numbers have 32 bits and are shared with static arrays.
+/// The most blocks of one range. Block numbers have 32 bits, and static arrays need some of them.
 pub const BLOCKS_MOST: usize = u32::MAX as usize / 16 * 15;
 
-/// Forks of forks that there may be.
+/// The most generations of forks.
 const GENERATIONS: usize = 250;
 
-/// Paged memory. One for a process; it lasts as long.
+/// Paged memory. A process has one pager, and it lasts as long as the process.
 pub struct Pager {
     engine: *mut Engine,
     mailbox: &'static Mailbox,
@@ -65,20 +65,20 @@ pub struct Pager {
     block: usize,
     moves: bool,
     make_store: Box<MakeStore>,
-    // Held open, or the counters could not be found.
+    // Kept open so that other processes find the counters.
     stats_file: Fd,
-    // What tells the parent that this process, a child of a fork, still lives.
+    // Ends of pipes that tell the ancestors that this process, the child of a fork, still lives.
     holds: Vec<Fd>,
     trace: Option<Arc<recorder::Shared>>,
 }
 
-// SAFETY: the engine is the pager's thread's, but for a fork, which parks that; the rest is
-// shareable.
+// SAFETY: only the pager's thread uses the engine, or the forking thread while that is parked; the
+// rest can be shared.
 unsafe impl Send for Pager {}
 // SAFETY: as above.
 unsafe impl Sync for Pager {}
 
-/// A fork about to happen; the pager stands still.
+/// A fork that is about to happen; the pager's thread is parked.
 pub struct Forking {
     hold: Fd,
     asking: MutexGuard<'static, ()>,
@@ -86,13 +86,14 @@ pub struct Forking {
     signals: thread::Signals,
 }
 
-// SAFETY: it is given back by the thread that forked, in the parent and in the child.
+// SAFETY: the thread that forked gives it back, in the parent and in the child.
 unsafe impl Send for Forking {}
 
 fn shared() -> Result<(Fd, &'static Shared), Error> {
     let name = std::ffi::CString::new(FILE_NAME).expect("no zero byte");
     let (fd, at) = file::memory_file(&name, size_of::<Shared>().next_multiple_of(terapage_sys::PAGE))?;
-    // SAFETY: mapped just now, large enough, and never unmapped; zeros are valid counters.
+    // SAFETY: the memory was mapped just now, is large enough, and is never unmapped; zeros are
+    // valid counters.
     let shared = unsafe { &*at.cast::<Shared>() };
     let counters = &shared.counters;
     counters.pid.store(thread::pid(), Relaxed);
@@ -107,7 +108,7 @@ impl Pager {
     /// Starts a pager. `make_store` is called now, and in each child of a fork.
     ///
     /// # Errors
-    /// No userfaultfd, no io_uring, no store, no trace file.
+    /// A userfaultfd, an io_uring, the store or the trace file cannot be made.
     pub fn start(options: Options, make_store: Box<MakeStore>) -> Result<Pager, Error> {
         let (stats_file, shared) = shared()?;
         let mailbox = Mailbox::new()?;
@@ -130,22 +131,23 @@ impl Pager {
 
     fn spawn(&self) -> Result<(), Error> {
         struct Owned(*mut Engine);
-        // SAFETY: the thread is the one user of the engine, but for a fork.
+        // SAFETY: this thread is the only user of the engine, apart from a fork, which parks it.
         unsafe impl Send for Owned {}
         let engine = Owned(self.engine);
         let ready = Arc::new(AtomicU32::new(0));
         let is_ready = ready.clone();
         thread::spawn(c"terapage", move || {
             let engine = engine;
-            // SAFETY: never freed, and used by nobody else while this thread is not parked.
+            // SAFETY: the engine is never freed, and nobody else uses it while this thread is not
+            // parked.
             unsafe { (*engine.0).prepare() };
             is_ready.store(1, SeqCst);
             thread::wake(&is_ready);
             // SAFETY: as above.
             unsafe { (*engine.0).run() }
         })?;
-        // The thread opens files. A program that closes all that it did not open, as children of a
-        // fork do at once, would close them before they are known as the pager's.
+        // The thread opens descriptors. Children of forks often close all that they did not open,
+        // and would close these before they are known as the pager's.
         while ready.load(SeqCst) == 0 {
             thread::wait(&ready, 0);
         }
@@ -177,19 +179,20 @@ impl Pager {
         &self.stats_file
     }
 
-    /// Pages a range of private, anonymous, writable memory from now on, with what the first `held`
-    /// bytes of it hold; beyond them it was never touched.
+    /// Pages a range of private, anonymous, writable memory from now on. Its first `held` bytes may
+    /// hold something; the rest was never touched.
     ///
     /// # Errors
-    /// The kernel does not let the range be registered, or has no memory for the books of its
+    /// The kernel does not let the range be registered, or has no memory for the table of its
     /// blocks.
     pub fn add(&self, start: usize, len: usize, held: usize) -> Result<(), Error> {
         self.add_around(start, len, held, &[])
     }
 
-    /// The same, but for ranges in it, from and to, ascending, on blocks' edges, that are not
-    /// paged: as if they had been [released](Self::release). What lies from `held` to the next of
-    /// them was never touched; beyond that are reservations, which do not count as released.
+    /// Like [`add`](Self::add), without the ranges `loose` (from, to; ascending, on blocks' edges):
+    /// they are not paged, as if they had been [released](Self::release). From `held` to the next
+    /// of these ranges, memory was never touched; behind that lie reservations, which do not count
+    /// as released.
     ///
     /// # Errors
     /// As for [`add`](Self::add).
@@ -203,7 +206,7 @@ impl Pager {
         self.mailbox.ask(Request::Add { start, len, held, loose })
     }
 
-    /// The range reads as zeros from now on.
+    /// Drops the bytes of the range: it reads as zeros from now on.
     ///
     /// # Errors
     /// The range is not all paged.
@@ -211,15 +214,17 @@ impl Pager {
         self.mailbox.ask(Request::Discard { start, len })
     }
 
-    /// The range gets its bytes and is paged no more, until [`restore`](Self::restore).
+    /// Puts all bytes of the range into the program; it is not paged until
+    /// [`restore`](Self::restore).
     ///
     /// # Errors
-    /// The range is not all paged; or the process may have no more mappings: it is paged as before.
+    /// The range is not all paged. Or the process may have no more mappings: then the range is
+    /// paged as before.
     pub fn release(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask(Request::Release { start, len })
     }
 
-    /// The range, released before, has been mapped afresh and is paged again.
+    /// Pages a range again that was released.
     ///
     /// # Errors
     /// The range is not all paged or released, or the kernel does not let it be registered.
@@ -227,7 +232,7 @@ impl Pager {
         self.mailbox.ask(Request::Restore { start, len })
     }
 
-    /// The range will be touched soon.
+    /// Says that the range will be touched soon.
     ///
     /// # Errors
     /// The range is not all paged.
@@ -240,18 +245,18 @@ impl Pager {
     /// # Errors
     /// The range is not all paged.
     pub fn touched(&self, start: usize, len: usize) -> Result<Vec<(usize, usize)>, Error> {
-        // Not on the asker's stack, which may be paged: the pager's thread cannot wait for itself.
+        // The list is not on the asker's stack, which may be paged: the pager's thread cannot wait
+        // for itself.
         let mut parts = Box::new(Vec::new());
         self.mailbox.ask(Request::Touched { start, len, parts: &raw mut *parts })?;
         Ok(*parts)
     }
 
-    /// Ends the trace, if there is one: what happened until now is in the file when this returns,
-    /// what comes is not recorded. To be called before the process ends; takes five seconds at
-    /// most.
+    /// Ends the trace, if there is one. When this returns, the file has what happened until now;
+    /// nothing more is recorded. Call it before the process ends; it takes five seconds at most.
     ///
     /// # Errors
-    /// The file did not take all of the trace, or not in time. What it took can be read.
+    /// The file did not take all of the trace, or not in time. The part that it took can be read.
     pub fn finish_trace(&self) -> Result<(), Error> {
         let Some(trace) = &self.trace else { return Ok(()) };
         trace.begin_end();
@@ -274,9 +279,9 @@ impl Pager {
         self.trace.as_ref().map_or(0, |trace| trace.stalls())
     }
 
-    /// A fork is near: what is touched from now on, and what is there, stays there for the child,
-    /// as far as the budget allows, so that it can be touched there before there is a pager. Each
-    /// call is followed by [`before_fork`](Self::before_fork).
+    /// Says that a fork is near: blocks that are in the program, or are touched from now on, stay
+    /// there as far as the budget allows, so that the child can touch them before it has a pager.
+    /// Each call is followed by [`before_fork`](Self::before_fork).
     ///
     /// # Errors
     /// None.
@@ -284,20 +289,20 @@ impl Pager {
         self.mailbox.ask(Request::Hold)
     }
 
-    /// Whether the child of a fork could have a pager: each generation reads the stores of all
-    /// before it, which have numbers.
+    /// Whether the child of a fork could have a pager. Each generation reads the stores of all
+    /// earlier ones, and the number of stores is limited.
     pub fn may_fork(&self) -> bool {
         self.holds.len() < GENERATIONS
     }
 
-    /// Before a fork: the pager stands still from here to one of the next two, but for faults of
-    /// the calling thread; signals wait. The caller holds no paged memory's lock that the pager
-    /// could want.
+    /// Before a fork: parks the pager until [`after_fork_in_parent`](Self::after_fork_in_parent) or
+    /// [`after_fork_in_child`](Self::after_fork_in_child). Only faults of the calling thread are
+    /// served, and signals wait. The caller must hold no lock that the pager could want.
     ///
     /// # Errors
-    /// No pipe for the child can be had: the pager goes on.
+    /// No pipe for the child can be made: the pager goes on.
     pub fn before_fork(&self) -> Result<Forking, Error> {
-        // A signal would let the thread go on before a fault of its is served to the end.
+        // A signal would let the thread continue before its fault is served completely.
         let signals = thread::block_signals();
         let asking = self.mailbox.lock();
         self.mailbox.stop_pager(&asking);
@@ -325,14 +330,14 @@ impl Pager {
     /// After the fork, in the child, before anything touches paged memory.
     ///
     /// # Errors
-    /// The child has no pager, and may not use paged memory: something has touched that too early,
-    /// there have been too many generations of forks, or no userfaultfd, io_uring, store or thread
-    /// is to be had.
+    /// The child has no pager, and must not use paged memory: something touched paged memory too
+    /// early, there were too many generations of forks, or a userfaultfd, an io_uring, the store or
+    /// a thread cannot be made.
     pub fn after_fork_in_child(&mut self, forking: Forking) -> Result<(), Error> {
         let (stats_file, shared) = shared()?;
         let mailbox = Mailbox::new()?;
         let store = (self.make_store)()?;
-        // SAFETY: the child has one thread, this one.
+        // SAFETY: this is the child's only thread.
         unsafe { (*self.engine).begin_child(store, shared, mailbox)? };
         self.mailbox = mailbox;
         self.shared = shared;
@@ -341,8 +346,8 @@ impl Pager {
         let Forking { hold, asking, signals } = forking;
         drop(asking);
         self.holds.push(hold);
-        // Others, too, may have had the last of what the limits allow (EAGAIN), for a moment: those
-        // that ended in the parent count until they are gone.
+        // A limit (EAGAIN) may be reached only for a moment: threads that have ended in the parent
+        // count until they are gone.
         let mut patience = 1000;
         while let Err(error) = self.spawn() {
             if patience == 0 || !error.is_for_now() {

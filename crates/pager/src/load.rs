@@ -1,31 +1,30 @@
-//! What is done to the bytes of blocks on their way into the program or out of it, apart from the
-//! pager's books.
+//! A load: the work on the bytes of blocks that go into the program or out of it. It needs nothing
+//! of the engine's state.
 //!
-//! A load says all that there is to know, so that any thread may carry it. Its blocks are in a
-//! state (Reading, Leaving) in which nobody else uses their frames, until the pager's thread has
-//! what came of it.
+//! A load contains all that its work needs, so any thread can carry it. Its blocks are Reading or
+//! Leaving, and nobody else uses their frames, until the pager's thread has handled the result.
 
 use crate::look::{self, Look, hash};
 use crate::mover::{Lost, Mover, Taken};
 use std::sync::Arc;
 use terapage_sys::memory;
 
-/// Neighbours in the pool that are to be neighbours in the program. Addresses and bytes.
+/// Blocks that lie together in the pool and go together into the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub program: usize,
     pub place: usize,
     pub len: usize,
-    /// To be copied, so that the frames stay in the pool.
+    /// Whether they are to be copied, so that the frames stay in the pool.
     pub copy: bool,
-    /// Whether they were.
+    /// Whether they were copied.
     pub copied: bool,
-    /// Who waits is woken [elsewhere](crate::awake).
+    /// Whether the waiters are woken [elsewhere](crate::awake).
     pub quiet: bool,
 }
 
 impl Run {
-    /// Puts it into the program, and wakes who waits, if it is to.
+    /// Puts the run into the program, and wakes the waiters unless it is `quiet`.
     pub fn install(&mut self, mover: &Mover) -> Result<(), Lost> {
         if self.copy {
             self.copied = mover.copy(self.program, self.place, self.len, !self.quiet)?;
@@ -38,23 +37,24 @@ impl Run {
 /// A block that was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// The address of its place.
+    /// The address of the block's place.
     pub place: usize,
-    /// What its hash must be, if that is known.
+    /// The hash that its bytes must have, if known.
     pub expected: Option<u128>,
-    /// What it is, once looked at.
+    /// The hash of its bytes, if the load takes hashes.
     pub hash: u128,
 }
 
-/// Blocks that were read, and those of them that go into the program if all are right.
+/// Blocks that were read. Runs of them go into the program if all are right.
 #[derive(Debug)]
 pub(crate) struct LoadIn {
-    /// The address of the buffer that they were read into, if they were not read into their places.
+    /// The address of the bounce buffer that they were read into; `None` if they were read into
+    /// their places.
     pub buffer: Option<usize>,
     pub blocks: Vec<Arrival>,
-    /// Take their hashes.
+    /// Whether to take their hashes.
     pub look: bool,
-    /// Install them only if these are as expected.
+    /// Whether to install them only if their hashes are as expected.
     pub verify: bool,
     pub runs: Vec<Run>,
     /// Whether the runs are in the program now.
@@ -64,14 +64,14 @@ pub(crate) struct LoadIn {
 impl LoadIn {
     fn carry(&mut self, mover: &Mover, block: usize) -> Result<(), Lost> {
         for (index, arrival) in self.blocks.iter_mut().enumerate() {
-            // SAFETY: the place is filled, and this load's alone; so is the buffer.
+            // SAFETY: the place is filled, and only this load uses it and the buffer.
             let bytes = unsafe { memory::bytes(arrival.place, block) };
             if let Some(buffer) = self.buffer {
                 // SAFETY: as above.
                 bytes.copy_from_slice(unsafe { memory::bytes(buffer + index * block, block) });
             }
             if self.look {
-                // While the nearest cache has it.
+                // Now, while the first-level cache has the bytes.
                 arrival.hash = hash(bytes);
             }
         }
@@ -84,15 +84,16 @@ impl LoadIn {
 /// A block that is to leave the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
-    /// Where it is in the program, if it is not in its place already.
+    /// Its address in the program; `None` if it is in its place already.
     pub program: Option<usize>,
-    /// The address of its place.
+    /// The address of the block's place.
     pub place: usize,
-    /// What its bytes are; `None` if something else holds it, so that it is still in the program.
+    /// What its bytes are; `None` if something else holds the block: then it is still in the
+    /// program.
     pub look: Option<Look>,
 }
 
-/// Blocks that are to leave the program: a run of neighbours, on both sides, at a time.
+/// Blocks that are to leave the program, in runs: neighbours in the program and in the pool.
 #[derive(Debug)]
 pub(crate) struct LoadOut {
     pub blocks: Vec<Departure>,
@@ -112,7 +113,7 @@ impl LoadOut {
     }
 }
 
-/// Takes neighbours out of the program, and looks at those that went.
+/// Takes neighbours out of the program, and looks at the bytes of those that left.
 fn take(mover: &Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> {
     if let Some(program) = run[0].program {
         match mover.take(run[0].place, program, run.len() * block)? {
@@ -126,13 +127,13 @@ fn take(mover: &Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> 
         if let Some(&next) = places.get(index + 1) {
             look::ask_for(next, block);
         }
-        // SAFETY: the place is filled, and this load's alone.
+        // SAFETY: the place is filled, and only this load uses it.
         departure.look = Some(Look::at(unsafe { memory::bytes(departure.place, block) }));
     }
     Ok(())
 }
 
-/// One way or the other.
+/// The direction of a load.
 #[derive(Debug)]
 pub(crate) enum Way {
     In(LoadIn),
@@ -144,10 +145,10 @@ pub(crate) struct Load {
     mover: Arc<Mover>,
     /// Bytes of a block.
     block: usize,
-    /// The number of its transfer.
+    /// The number of the load's transfer.
     pub transfer: usize,
     pub way: Way,
-    /// What happened to the program's bytes, if they are lost.
+    /// How the program's bytes were lost, if they were.
     pub lost: Option<Lost>,
 }
 
@@ -156,7 +157,7 @@ impl Load {
         Load { mover: mover.clone(), block, transfer, way, lost: None }
     }
 
-    /// Does it.
+    /// Does the work.
     pub fn carry(&mut self) {
         let done = match &mut self.way {
             Way::In(load) => load.carry(&self.mover, self.block),

@@ -1,9 +1,9 @@
-//! What the bytes of a block are.
+//! What the bytes of a block are: all zero, or what their hash is.
 
 use terapage_sys::PAGE;
 use twox_hash::XxHash3_128;
 
-/// Cache lines of a page that are asked for before it is looked at.
+/// Cache lines of a page that are prefetched into the cache before the page is looked at.
 const HEAD: usize = 2;
 
 /// The 128-bit hash of a block's bytes (XXH3).
@@ -11,9 +11,10 @@ pub(crate) fn hash(bytes: &[u8]) -> u128 {
     XxHash3_128::oneshot(bytes)
 }
 
-/// Asks for the beginnings of a block's pages, which lie anywhere in the machine's memory: a
-/// processor does not look ahead from one page into the next. To hash blocks that are in no cache,
-/// each asked for one block before, takes three quarters of the time.
+/// Prefetches the beginnings of a block's pages into the processor's cache. The pages lie anywhere
+/// in the machine's memory, and a processor does not look ahead from one page into the next. If
+/// each block is asked for one block ahead, to hash blocks that are in no cache takes three
+/// quarters of the time.
 pub(crate) fn ask_for(at: usize, len: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (at..at + len).step_by(PAGE).flat_map(|page| (0..HEAD).map(move |line| page + line * 64)) {
@@ -23,7 +24,7 @@ pub(crate) fn ask_for(at: usize, len: usize) {
     }
 }
 
-/// What the bytes of a block are.
+/// What the bytes of a block are: all zero, or what their hash is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     pub zero: bool,
@@ -48,8 +49,8 @@ fn is_zero(bytes: &[u8]) -> bool {
 mod tests {
     use super::{Look, hash};
 
-    /// By the reference implementation: a store's bytes are proved by it, whichever instructions
-    /// the processor has.
+    /// The expected hashes come from the reference implementation: they must not depend on the
+    /// processor's instructions.
     #[test]
     fn the_hash_of_a_block_is_xxh3() {
         let bytes: Vec<u8> = (0..16384_u32).map(|at| (at * 7 % 251) as u8).collect();

@@ -1,4 +1,5 @@
-//! Requests of the program's threads to the pager's thread, one at a time, and their answers.
+//! The mailbox: requests of the program's threads to the pager's thread, one at a time, and their
+//! answers.
 
 use crate::Error;
 use crate::files::Part;
@@ -14,7 +15,7 @@ pub(crate) enum Request {
         start: usize,
         len: usize,
         held: usize,
-        /// Ranges in it that are not to be paged; valid while the asker waits.
+        /// Parts of the range that are not to be paged; valid until the answer.
         loose: *const [(usize, usize)],
     },
     Discard {
@@ -33,7 +34,7 @@ pub(crate) enum Request {
         start: usize,
         len: usize,
     },
-    /// `parts`: the asker's, valid until the answer.
+    /// `parts` belongs to the asker, and is valid until the answer.
     Touched {
         start: usize,
         len: usize,
@@ -57,19 +58,19 @@ pub(crate) enum Request {
         start: usize,
         len: usize,
     },
-    /// `marks`: one for each block, valid until the answer.
+    /// `marks` has one mark for each block, and is valid until the answer.
     Changed {
         start: usize,
         len: usize,
         marks: *mut bool,
     },
-    /// `hashes`: one for each block, valid until the answer.
+    /// `hashes` has one hash for each block, and is valid until the answer.
     Written {
         start: usize,
         len: usize,
         hashes: *const u128,
     },
-    /// `name`: valid while the asker waits.
+    /// `name` is valid until the answer.
     Name {
         region: usize,
         start: usize,
@@ -86,10 +87,10 @@ pub(crate) enum Request {
     },
     FinishTrace,
     CloseStores,
-    /// A fork is near: nothing that is there leaves the program until the next
+    /// A fork is near: no block leaves the program that need not, until the next
     /// [`Park`](Request::Park) is over.
     Hold,
-    /// `thread`: whose faults are served all the same.
+    /// `thread` is the thread whose faults are served while the pager is parked.
     Park {
         thread: u32,
     },
@@ -100,7 +101,7 @@ const POSTED: u32 = 1;
 const ANSWERED: u32 = 2;
 const PARKED: u32 = 3;
 
-/// Where one request at a time waits for the pager's thread, and its answer for the asker.
+/// Holds one request at a time for the pager's thread, and its answer for the asker.
 pub(crate) struct Mailbox {
     pub event: Fd,
     asking: Mutex<()>,
@@ -109,8 +110,8 @@ pub(crate) struct Mailbox {
     answer: Cell<Option<Result<(), Error>>>,
 }
 
-// SAFETY: `request` and `answer` change hands by `state`: the asker, who holds `asking`, has them
-// while it is IDLE or ANSWERED, the pager's thread while it is POSTED.
+// SAFETY: `state` decides which thread uses `request` and `answer`: the asker, which holds
+// `asking`, while it is IDLE or ANSWERED; the pager's thread while it is POSTED.
 unsafe impl Sync for Mailbox {}
 
 impl Mailbox {
@@ -143,11 +144,11 @@ impl Mailbox {
     }
 
     pub fn ask(&self, request: Request) -> Result<(), Error> {
-        // A signal handler that asks while its thread asks would wait for itself.
+        // A signal handler that asks while the thread it interrupted asks would wait for itself.
         let signals = thread::block_signals();
         let asking = self.lock();
         self.post(request, ANSWERED);
-        // SAFETY: answered: the asker's again.
+        // SAFETY: the state is ANSWERED, so the asker uses the cell.
         let answer = self.answer.with_mut(|cell| unsafe { (*cell).take() });
         self.state.store(IDLE, SeqCst);
         drop(asking);
@@ -155,29 +156,29 @@ impl Mailbox {
         answer.unwrap_or(Ok(()))
     }
 
-    /// Waits until the pager's thread stands still, but for faults of the caller's, until
-    /// [`unpark`](Self::unpark). The caller holds `asking`.
+    /// Parks the pager's thread, until [`unpark`](Self::unpark), and waits until it is parked. Only
+    /// faults of the caller are still served. The caller holds `asking`.
     pub fn stop_pager(&self, _asking: &Guard<'_, ()>) {
         self.post(Request::Park { thread: thread::id() }, PARKED);
     }
 
-    /// The pager's thread takes what was posted.
+    /// Takes the request that was posted, in the pager's thread.
     pub fn take(&self) -> Option<Request> {
         if self.state.load(SeqCst) != POSTED {
             return None;
         }
-        // SAFETY: POSTED: the pager's.
+        // SAFETY: the state is POSTED, so the pager's thread uses the cell.
         self.request.with_mut(|cell| unsafe { (*cell).take() })
     }
 
     pub fn answer(&self, answer: Result<(), Error>) {
-        // SAFETY: POSTED: the pager's.
+        // SAFETY: the state is POSTED, so the pager's thread uses the cell.
         self.answer.with_mut(|cell| unsafe { *cell = Some(answer) });
         self.state.store(ANSWERED, SeqCst);
         wake(&self.state);
     }
 
-    /// The pager's thread stands still from now on, as long as [`is_parked`](Self::is_parked).
+    /// Notes that the pager's thread is parked, until [`is_parked`](Self::is_parked) is false.
     pub fn park(&self) {
         self.state.store(PARKED, SeqCst);
         wake(&self.state);
@@ -187,7 +188,7 @@ impl Mailbox {
         self.state.load(SeqCst) == PARKED
     }
 
-    /// The event tells the pager's thread.
+    /// Lets the pager's thread continue; the event wakes it.
     pub fn unpark(&self) {
         self.state.store(IDLE, SeqCst);
         self.event.signal();

@@ -1,20 +1,20 @@
-//! Huge pages to cut frames from, while they pay.
+//! Makes huge pages, from which frames are cut, as long as that pays.
 //!
-//! To clear memory takes time, so a thread makes them ahead of the pager's; it ends when all frames
+//! To clear memory takes time, so a thread makes huge pages ahead of need. It ends when all frames
 //! exist.
 //!
-//! Where a virtual machine's host takes free memory back (free page reporting: in huge pages) and
-//! gives it only when it is touched, a huge page takes 4.6 ms here instead of 0.2, and single
-//! pages, which come from what was used lately, 0.8 ms for as much. So the first few are timed.
+//! The host of a virtual machine may take free memory back (free page reporting, in huge pages) and
+//! give it again only at a touch. Then a huge page takes 4.6 ms here instead of 0.2, and the same
+//! memory in single pages, which were used lately, 0.8 ms. So the first few huge pages are timed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::{PAGE, thread};
 
-/// Huge pages that may wait ready: the thread's stages.
+/// Stages: places in which the thread makes huge pages ready, one each.
 const STAGES: u32 = 4;
 
-/// With fewer huge pages to make than this, no thread is started.
+/// If fewer huge pages than this are to be made, no thread is started.
 const LEAST: usize = 16;
 
 /// A huge page that takes more processor time than this, ns, is slow: single pages would be faster.
@@ -23,39 +23,40 @@ const SLOW_NS: u64 = 1_000_000;
 /// After this many slow huge pages, no more are made.
 const SLOW_MAX: u32 = 2;
 
-/// Makes a huge page at `stage`, aligned and nobody else's: 1 in the first byte of each page, else
-/// zero. Where the kernel has no huge page it is small ones. Whether it was slow.
+/// Makes a huge page at `stage`, which is aligned and in nobody else's use: 1 in the first byte of
+/// each page, else zero. If the kernel has no huge page, small pages are made. Whether it was slow.
 fn prepare(stage: usize) -> terapage_sys::Result<bool> {
     let began = thread::used_ns();
-    // Mapped anew each time: only where no page table is left does the kernel put a huge page.
-    // SAFETY: nobody else has this memory.
+    // The range is mapped anew each time: the kernel puts a huge page only if no page table is
+    // left. SAFETY: nobody else uses this memory.
     unsafe { memory::replace(stage as *mut u8, HUGE)? };
     memory::advise(stage, HUGE, memory::MADV_HUGEPAGE);
-    // Touched, not populated: a touch does not hold the lock of the address space.
+    // The memory is touched, not populated: a touch does not hold the lock of the address space.
     mark(stage, HUGE, 1);
     Ok(thread::used_ns() - began > SLOW_NS)
 }
 
-/// Writes `value` to the first byte of each page: when the kernel splits a huge page it gives zero
-/// pages back, unless they are not quite zero.
+/// Writes `value` to the first byte of each page: when the kernel splits a huge page, it frees the
+/// pages that are all zero.
 pub(crate) fn mark(at: usize, len: usize, value: u8) {
-    // SAFETY: the pages are this thread's alone.
+    // SAFETY: only this thread uses the pages.
     let bytes = unsafe { memory::bytes(at, len) };
     bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = value);
 }
 
 struct Shared {
-    /// Where the stages lie.
+    /// The address of the stages.
     area: usize,
-    /// Stages ever made, and ever used.
+    /// The number of huge pages ever made.
     made: AtomicU32,
+    /// The number of them ever used.
     used: AtomicU32,
-    /// Stages that may be made in all.
+    /// The number of huge pages that may be made in all.
     allowed: AtomicU32,
-    /// Counts changes of the two above; the thread sleeps on it.
+    /// Counts changes of `used` and `allowed`; the thread sleeps on it.
     bell: AtomicU32,
     ended: AtomicBool,
-    /// Stages that took long.
+    /// The number of huge pages that took long.
     slow: AtomicU32,
 }
 
@@ -79,7 +80,7 @@ impl Shared {
                 continue;
             }
             let Ok(slow) = prepare(self.stage(made)) else {
-                // The pager's thread makes its own.
+                // The pager's thread then makes its own.
                 thread::wait(&self.bell, bell);
                 continue;
             };
@@ -95,23 +96,23 @@ impl Shared {
 /// The source of huge pages.
 pub(crate) struct Maker {
     thread: Option<&'static Shared>,
-    /// The pager's thread makes its own here where the other one has none ready; 0 where there are
-    /// to be none.
+    /// Where the pager's thread makes a huge page itself if the other thread has none ready; 0 if
+    /// none are wanted.
     stage: usize,
     slow: u32,
-    /// The huge page taken last is one of the thread's.
+    /// Whether the huge page taken last is one of the thread's.
     lent: bool,
-    /// Huge pages were given up because they were too slow.
+    /// Whether huge pages were given up because they were too slow.
     was_slow: bool,
 }
 
 impl Maker {
-    /// No huge pages.
+    /// A maker that makes no huge pages.
     pub fn none() -> Maker {
         Maker { thread: None, stage: 0, slow: 0, lent: false, was_slow: false }
     }
 
-    /// Up to `pages` of them; from a thread of their own, if `thread` and they are worth one.
+    /// A maker of up to `pages` huge pages; with a thread, if `thread` and the pages are worth one.
     pub fn start(pages: usize, thread: bool) -> terapage_sys::Result<Maker> {
         let mut maker = Maker::none();
         if pages == 0 {
@@ -130,13 +131,13 @@ impl Maker {
             ended: AtomicBool::new(false),
             slow: AtomicU32::new(0),
         }));
-        // It only saves time.
+        // The thread only saves time.
         let began = thread::spawn_quiet(c"terapage-make", move || shared.run());
         maker.thread = began.is_ok().then_some(shared);
         Ok(maker)
     }
 
-    /// Whether frames are to be cut from huge pages. Where they are slow, those made ahead are
+    /// Whether frames are to be cut from huge pages. If huge pages are slow, those made ahead are
     /// given back.
     pub fn pays(&mut self) -> bool {
         let others = self.thread.map_or(0, |shared| shared.slow.load(SeqCst));
@@ -147,13 +148,13 @@ impl Maker {
         self.stage != 0
     }
 
-    /// Whether frames are single pages, since huge ones came too slowly.
+    /// Whether frames are single pages because huge pages were too slow.
     pub fn was_slow(&self) -> bool {
         self.was_slow
     }
 
-    /// A huge page, zero but for the first byte of each page, which is 1, while `pages` may still
-    /// be made, that one included; to be given up to [`used`](Self::used).
+    /// Takes a huge page, if one can be made: zero, apart from the first byte of each page, which
+    /// is 1. `pages` may still be made, this one included. Give it back by [`used`](Self::used).
     pub fn take(&mut self, pages: usize) -> Option<usize> {
         if pages == 0 || !self.pays() {
             self.end();
@@ -172,7 +173,7 @@ impl Maker {
         Some(self.stage)
     }
 
-    /// The one taken is used up.
+    /// Gives back the huge page taken, whose frames have been moved away.
     pub fn used(&mut self) {
         if let Some(shared) = self.thread.filter(|_| std::mem::take(&mut self.lent)) {
             shared.used.fetch_add(1, SeqCst);
@@ -180,11 +181,11 @@ impl Maker {
         }
     }
 
-    /// No more are wanted.
+    /// Ends the making: no more huge pages are wanted.
     fn end(&mut self) {
         let stage = std::mem::take(&mut self.stage);
         if stage != 0 {
-            // SAFETY: what was taken is used up.
+            // SAFETY: the page taken from the stage was given back.
             unsafe { memory::unmap(stage as *mut u8, HUGE) }.ok();
         }
         if let Some(shared) = self.thread.take() {
@@ -193,10 +194,10 @@ impl Maker {
         }
     }
 
-    /// In the child of a fork, where the thread is not.
+    /// In the child of a fork, which does not have the thread.
     pub fn forget(&mut self) {
         if let Some(shared) = self.thread.take() {
-            // SAFETY: nobody uses it here.
+            // SAFETY: nobody uses the stages in the child.
             unsafe { memory::unmap(shared.area as *mut u8, STAGES as usize * HUGE) }.ok();
         }
         self.end();
@@ -219,9 +220,9 @@ mod tests {
     fn pages_come_in_turn_and_no_more_than_allowed() {
         let mut maker = Maker::start(20, true).unwrap();
         for left in (1..=20).rev() {
-            // A busy machine may find them slow.
+            // On a busy machine they may be slow.
             let Some(page) = maker.take(left) else { break };
-            // SAFETY: the page is ours until it is used.
+            // SAFETY: only this test uses the page until it gives it back.
             let bytes = unsafe { memory::bytes(page, HUGE) };
             assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == u8::from(at % 4096 == 0)));
             bytes.fill(7);

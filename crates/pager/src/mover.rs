@@ -1,11 +1,12 @@
-//! Frames between the pool and the program: all of a run, or a known part, never a guess.
+//! Moves frames between the pool and the program. Either all of a run has moved, or it is known
+//! which part has; nothing is guessed.
 //!
-//! By `UFFDIO_MOVE` where the kernel has it. Where that stops part way (a page
-//! is pinned by I/O, or shared since a fork) the kernel's page map, not its count, says which
-//! pages are where; the rest goes page by page.
+//! Frames are moved by `UFFDIO_MOVE` if the kernel has it. If a move stops part way (a page is
+//! pinned by I/O, or shared since a fork), the kernel's page map says which pages are where; its
+//! count does not. The rest is moved page by page.
 //!
-//! Without `UFFDIO_MOVE` (before Linux 6.8) by write protection and copies: the same results,
-//! slower.
+//! Without `UFFDIO_MOVE` (before Linux 6.8), pages are write-protected and copied: the results are
+//! the same, more slowly.
 
 use crate::heard::Heard;
 use crate::maker;
@@ -16,18 +17,19 @@ use terapage_sys::pagemap::Pagemap;
 use terapage_sys::userfaultfd::{Kind, Stuck, Userfaultfd};
 use terapage_sys::{PAGE, Result, thread};
 
-/// Tries for a page that is busy for a moment, before another way is taken.
+/// Tries to move a page that is busy for a moment; then it is copied, or stays.
 const PATIENCE: usize = 30;
 
-/// Tries from one to the next before which the page is parted from a huge page; the first is the
-/// second one.
+/// Before the second try, and each eighth after it, a page that is part of a huge page is split
+/// off.
 const PART_STEP: usize = 8;
 
-/// Tries more where the kernel is busy for a moment.
+/// More tries of a move if the kernel is busy for a moment.
 const MOVE_PATIENCE: u32 = 100;
+/// The same of a copy.
 const COPY_PATIENCE: u32 = 10_000;
 
-/// A page is neither where it was nor where it went: the program's bytes are lost.
+/// A page is neither where it was nor where it was to go: the program's bytes are lost.
 #[derive(Debug, thiserror::Error)]
 #[error("page {at:#x} has vanished ({doing}, errno {errno})")]
 pub(crate) struct Lost {
@@ -36,37 +38,37 @@ pub(crate) struct Lost {
     errno: i32,
 }
 
-/// Whether frames went.
+/// Whether frames were taken out of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// All of them are in the pool.
     All,
-    /// None is: something else holds a page (I/O of the program's, for one).
+    /// None is: something else holds a page, for example I/O of the program.
     Busy,
 }
 
 pub(crate) struct Mover {
     /// Faults of the program.
     pub program: Userfaultfd,
-    /// What was read from it.
+    /// The events that were read from `program`.
     pub heard: Heard,
-    /// The pool: touching a place without a frame is an error, not a wait.
+    /// The userfaultfd of the pool: to touch a place without a frame is an error, not a wait.
     pool: Userfaultfd,
     pagemap: Pagemap,
     moves: bool,
     zeros: usize,
-    /// Nobody is woken for now.
+    /// Whether installing a page wakes nobody.
     quiet: AtomicBool,
-    /// Pages that took another try.
+    /// Pages that could not be moved at the first try.
     pub retries: AtomicU64,
 }
 
-/// Bytes of zeros that fresh pages are copied from: small enough for the nearest cache.
+/// Bytes of the zeros that fresh pages are copied from: few enough for the first-level cache.
 const ZEROS: usize = 64 << 10;
 
-/// Moves a page that did not go with its neighbours. Whether it went.
+/// Moves a page that was not moved with its neighbours. Whether it has moved.
 ///
-/// `may_touch`: the page cannot go meanwhile.
+/// `may_touch` says that the page cannot vanish meanwhile.
 ///
 /// # Safety
 /// The page at `from` is present, and nobody relies on its bytes staying there.
@@ -76,7 +78,8 @@ unsafe fn shift_page(from: usize, may_touch: bool, shift: impl Fn() -> bool) -> 
             memory::part(from);
         }
         if may_touch {
-            // SAFETY: the caller's promise; the program's and the pool's memory can be written.
+            // SAFETY: the caller promises a present page; the memory of the program and of the pool
+            // is writable.
             unsafe { memory::make_exclusive(from) };
         }
         shift()
@@ -84,7 +87,7 @@ unsafe fn shift_page(from: usize, may_touch: bool, shift: impl Fn() -> bool) -> 
 }
 
 impl Mover {
-    /// `copy`: do without UFFDIO_MOVE even where the kernel has it.
+    /// Opens both userfaultfds. With `copy`, `UFFDIO_MOVE` is not used even if the kernel has it.
     pub fn open(copy: bool) -> Result<Mover> {
         let program = Userfaultfd::open(Kind::Hearing { copies: copy })?;
         let pool = Userfaultfd::open(Kind::Strict)?;
@@ -92,8 +95,8 @@ impl Mover {
         let zeros = memory::reserve(ZEROS)? as usize;
         memory::populate(zeros, ZEROS)
             .or_else(|_| {
-                // SAFETY: the range was mapped just now and is nobody else's; before Linux 5.14
-                // writing populates it.
+                // SAFETY: the range was mapped just now, and only this function has it. Before
+                // Linux 5.14, writing populates it.
                 unsafe { memory::bytes(zeros, ZEROS) }.fill(0);
                 Ok::<(), terapage_sys::Error>(())
             })
@@ -110,7 +113,7 @@ impl Mover {
         })
     }
 
-    /// The child of a fork needs descriptors of its own.
+    /// A mover with new descriptors, for the child of a fork.
     pub fn reopen(&self) -> Result<Mover> {
         let mut fresh = Mover::open(!self.moves)?;
         fresh.heard = self.heard.inherited();
@@ -136,45 +139,45 @@ impl Mover {
         if self.wakes() { self.program.wake(at, len) } else { Ok(()) }
     }
 
-    /// Faults of the program in the range come here from now on.
+    /// Faults of the program in the range come to `program` from now on.
     pub fn register(&self, at: usize, len: usize) -> Result<()> {
         memory::advise(at, len, memory::MADV_NOHUGEPAGE);
         self.program.register(at, len, !self.moves)
     }
 
-    /// The range, which is reserved, is the pool.
+    /// Registers a reserved range as the pool.
     pub fn register_pool(&self, at: usize, len: usize) -> Result<()> {
         if self.moves { self.pool.register(at, len, false) } else { Ok(()) }
     }
 
-    /// Which pages are there.
+    /// Which pages are present.
     pub fn present(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         self.pagemap.present(at, pages)
     }
 
-    /// Which pages are there and others' too.
+    /// Which pages are present and shared with another process.
     pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         self.pagemap.shared(at, pages)
     }
 
-    /// Calls `each` with every range of pages in this one that are there. Whether the kernel can
-    /// tell.
+    /// Calls `each` with every range of present pages in this range. Whether the kernel can tell.
     pub fn each_present(&self, range: Range<usize>, each: impl FnMut(Range<usize>)) -> Result<bool> {
         self.pagemap.each_present(range, each)
     }
 
-    /// Whether the page at `at` is there.
+    /// Whether the page at `at` is present.
     pub fn page_present(&self, at: usize) -> bool {
         let mut page = [false];
         self.pagemap.present(at, &mut page).is_ok() && page[0]
     }
 
-    /// Puts fresh zero pages where the program has none, and wakes who waits.
+    /// Puts zero pages where the program has none, and wakes the waiters.
     pub fn fresh(&self, at: usize, len: usize) -> std::result::Result<(), Lost> {
         for offset in (0..len).step_by(ZEROS) {
             let part = ZEROS.min(len - offset);
             if let Err(stuck) = self.copy_in(at + offset, self.zeros, part, self.wakes()) {
-                // The kernel copies into one mapping at a time, and a range may be several.
+                // The kernel copies into one mapping at a time, and the range may consist of
+                // several.
                 for page in (stuck.done..part).step_by(PAGE) {
                     let at = at + offset + page;
                     if let Err(stuck) = self.copy_in(at, self.zeros, PAGE, self.wakes()) {
@@ -186,12 +189,12 @@ impl Mover {
         Ok(())
     }
 
-    /// Gives a place of the pool a frame.
+    /// Makes a frame of zeros in a place of the pool.
     pub fn fill(&self, place: usize, len: usize) -> std::result::Result<(), Lost> {
         for offset in (0..len).step_by(ZEROS) {
             let part = ZEROS.min(len - offset);
             if self.moves {
-                // SAFETY: the zeros are ours and never written.
+                // SAFETY: the zeros belong to the mover and are never written.
                 let copied =
                     unsafe { self.pool.copy(place + offset, self.zeros, part, false, COPY_PATIENCE) };
                 if let Err(stuck) = copied {
@@ -202,16 +205,17 @@ impl Mover {
                     });
                 }
             } else {
-                // SAFETY: the place is ours; writing to it gives it pages.
+                // SAFETY: the place belongs to the pool, and nobody uses it yet; writing gives it
+                // pages.
                 unsafe { memory::bytes(place + offset, part) }.fill(0);
             }
         }
         Ok(())
     }
 
-    /// Gives places, of `len` bytes each, frames that are neighbours in the machine's memory as far
-    /// as the kernel has a huge page for them: a device transfers few large pieces faster than many
-    /// small ones. How many places got one; their bytes are zero. Needs `UFFDIO_MOVE`.
+    /// Fills places, of `len` bytes each, with frames that are neighbours in the machine's memory,
+    /// as far as the kernel has a huge page: a device transfers few large pieces faster than many
+    /// small ones. Returns how many places were filled; their bytes are zero. Needs `UFFDIO_MOVE`.
     ///
     /// `stage` comes from [`Maker::take`](maker::Maker::take) and is given up.
     pub fn fill_huge(&self, stage: usize, places: &[usize], len: usize) -> usize {
@@ -221,7 +225,7 @@ impl Mover {
             let run = (filled..places.len())
                 .take_while(|&at| places[at] == places[filled] + (at - filled) * len)
                 .count();
-            // Never the huge page as one: it has to be split while it is marked.
+            // The huge page is never moved in one piece: it has to be split while it is marked.
             let run = run.min(places.len().div_ceil(2));
             let from = stage + filled * len;
             // SAFETY: the stage is given up here.
@@ -231,8 +235,8 @@ impl Mover {
                 Err(stuck) => {
                     let whole = stuck.done / len;
                     let rest = places[filled] + whole * len;
-                    // What went of the next place must not be found there.
-                    // SAFETY: the place is nobody's.
+                    // The place that was filled in part must be empty. SAFETY: nobody uses that
+                    // place.
                     unsafe { memory::discard(rest, (run - whole) * len) }.ok();
                     whole
                 }
@@ -246,13 +250,13 @@ impl Mover {
             maker::mark(place, len, 0);
         }
         if filled < places.len() {
-            // SAFETY: nobody else has this memory.
+            // SAFETY: only this function uses the stage.
             unsafe { memory::replace(stage as *mut u8, HUGE) }.ok();
         }
         filled
     }
 
-    /// Moves the frames of `len` bytes from the pool to the program, and wakes who waits.
+    /// Moves the frames of `len` bytes from the pool to the program, and wakes the waiters.
     pub fn install(&self, to: usize, place: usize, len: usize) -> std::result::Result<(), Lost> {
         if self.moves {
             match self.move_in(to, place, len, self.wakes(), MOVE_PATIENCE) {
@@ -261,7 +265,7 @@ impl Mover {
             }
         } else {
             if let Err(stuck) = self.copy_in(to, place, len, false) {
-                // As for fresh pages: one mapping at a time.
+                // As for fresh pages, one mapping at a time.
                 for page in (stuck.done..len).step_by(PAGE) {
                     if let Err(stuck) = self.copy_in(to + page, place + page, PAGE, false) {
                         return Err(Lost { at: to + page, doing: "page-in by copy", errno: stuck.errno });
@@ -275,9 +279,9 @@ impl Mover {
         Ok(())
     }
 
-    /// Copies `len` bytes from the pool into the program, and wakes who waits, if it is to: the
-    /// frames stay in the pool. Where the kernel has no page for a copy they go, as with
-    /// [`install`](Self::install). Whether they were copied.
+    /// Copies `len` bytes from the pool into the program, and wakes the waiters if `wake`: the
+    /// frames stay in the pool. If the kernel has no memory for a copy, the frames go into the
+    /// program, as with [`install`](Self::install). Whether they were copied.
     pub fn copy(&self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<bool, Lost> {
         let Err(stuck) = self.copy_in(to, place, len, wake && self.wakes()) else {
             return Ok(true);
@@ -338,7 +342,8 @@ impl Mover {
             }
             self.retries.fetch_add(1, Relaxed);
             let shift = || self.move_in(to, from, PAGE, false, MOVE_PATIENCE).is_ok();
-            // SAFETY: the page is in the pool, ours, present, and given up here.
+            // SAFETY: the page is present in the pool, no other thread uses it, and it is given up
+            // here.
             if !unsafe { shift_page(from, true, shift) } {
                 if let Err(stuck) = self.copy_in(to, from, PAGE, false) {
                     return Err(Lost { at: to, doing: "page-in by copy", errno: stuck.errno });
@@ -350,8 +355,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Takes the frames of `len` bytes out of the program into the pool, where they do not change
-    /// any more.
+    /// Takes the frames of `len` bytes out of the program into the pool, where the program cannot
+    /// change them.
     pub fn take(&self, place: usize, from: usize, len: usize) -> std::result::Result<Taken, Lost> {
         if !self.moves {
             return self.take_by_copy(place, from, len);
@@ -389,11 +394,12 @@ impl Mover {
             };
             let shift = || {
                 self.take_out(page, PAGE, move_out) == Some(true)
-                    // It has gone since it was seen.
+                    // The page has vanished since it was seen.
                     || !self.page_present(page) && self.fill_removed(to, page).is_ok_and(|removed| removed)
             };
-            // SAFETY: the page is present, and only who carries its block takes it away. Where the
-            // program has just removed pages it is not touched: it could have gone.
+            // SAFETY: the page is present, and only the thread that carries its block takes it
+            // away. If the program has just removed pages, the page is not touched: it could have
+            // vanished.
             if !unsafe { shift_page(page, self.heard.may_be_touched(page), shift) } {
                 self.put_back(place, from, offset)?;
                 return Ok(Taken::Busy);
@@ -402,7 +408,7 @@ impl Mover {
         Ok(Taken::All)
     }
 
-    /// The first `len` bytes are in the pool and go back.
+    /// Moves the first `len` bytes, which are in the pool, back into the program.
     fn put_back(&self, place: usize, from: usize, len: usize) -> std::result::Result<(), Lost> {
         if len > 0 {
             self.install_by_pages(from, place, len, 0)?;
@@ -422,11 +428,12 @@ impl Mover {
                 return Err(lost(from + start + gone * PAGE, 0));
             }
         }
-        // Linux 6.1 protects one mapping at a time, and a range may be several.
+        // Linux 6.1 protects one mapping at a time, and the range may consist of several.
         let by_pages =
             |_| (from..from + len).step_by(PAGE).try_for_each(|at| self.program.protect(at, PAGE, true));
         self.program.protect(from, len, true).or_else(by_pages).map_err(|error| lost(from, error.errno()))?;
-        // SAFETY: the program's pages are present and cannot change; the place is ours and empty.
+        // SAFETY: the program's pages are present and write-protected; the place belongs to the
+        // pool and is empty.
         unsafe { memory::bytes(place, len).copy_from_slice(memory::bytes(from, len)) };
         // SAFETY: the program finds its bytes again through a fault.
         unsafe { memory::discard(from, len) }.map_err(|error| lost(from, error.errno()))?;

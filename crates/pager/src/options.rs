@@ -10,40 +10,41 @@ pub struct Options {
     pub block: usize,
     /// The budget, in frames; at least 8.
     pub frames: usize,
-    /// A name of `terapage_policy::replacement`.
+    /// The replacement policy: a name of `terapage_policy::replacement`.
     pub policy: String,
-    /// A name of `terapage_policy::prefetch`.
+    /// The prefetch policy: a name of `terapage_policy::prefetch`.
     pub prefetch: String,
-    /// Bytes to read ahead of a stream, at most; a quarter of the budget in any case.
+    /// The most bytes to read ahead of a stream; never more than a quarter of the budget.
     pub ahead_bytes: usize,
-    /// The share of the frames that is kept ready at least: soft, free, or on its way out.
+    /// The least share of the frames that is kept ready (soft, free, or on its way out), per mille.
     pub soft_per_mille: usize,
-    /// Check bytes that come back against their hash.
+    /// Whether bytes that are read are checked against their hash.
     pub verify: bool,
-    /// Threads of the pager: one that decides, the others put blocks into the program and take them
-    /// out.
+    /// Threads of the pager: one decides, the others (carriers) put blocks into the program and
+    /// take them out.
     pub threads: usize,
     /// Whether threads that lose their blocks to each other take turns, with the default policy.
     pub turns: bool,
-    /// Microseconds that the pager looks for more work before it sleeps.
+    /// Microseconds that the pager spins, looking for work, before it sleeps.
     pub spin_us: u64,
-    /// Whether long runs go through bounce buffers; `None`: where frames are scattered, since huge
-    /// pages came slowly.
+    /// Whether long runs go through bounce buffers. `None`: only if frames are scattered, since
+    /// huge pages were too slow.
     pub bounce: Option<bool>,
-    /// Bytes of a long run, at least.
+    /// The least bytes of a run that counts as long.
     pub long_run: usize,
-    /// The part of the budget, one in so many, that bounce buffers may take.
+    /// Bounce buffers may take one part in this many of the budget.
     pub bounce_part: usize,
-    /// Milliseconds that an operation whose failure may pass is tried again for: a server that does
-    /// not answer.
+    /// How long an operation is tried again if its failure may pass, for example because a server
+    /// does not answer: milliseconds.
     pub patience_ms: u64,
-    /// Do without UFFDIO_MOVE.
+    /// Do not use UFFDIO_MOVE: copy.
     pub copy: bool,
-    /// What the pager's thread calls when it begins, and each second: with the counters, and the
-    /// bytes of books that come out of the budget. It may not wait for the program.
+    /// A function that the pager's thread calls when it begins, and each second, with the counters
+    /// and the bytes of bookkeeping that count in the budget. It must not wait for the program.
     pub each_second: Option<fn(&'static Counters, u64)>,
-    /// Record the program's block references in this file, with the process's number for each `%p`.
-    /// `docs/trace-format.md` tells what is seen. A forked child records nothing.
+    /// Record the program's block references in this file. Each `%p` in the path becomes the
+    /// process's number. `docs/trace-format.md` tells what is recorded. A forked child records
+    /// nothing.
     pub trace: Option<PathBuf>,
 }
 

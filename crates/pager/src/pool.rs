@@ -1,8 +1,8 @@
 //! Places for frames outside the program.
 //!
 //! A place is filled (it has a frame) or hollow (its frame is in the program, or was never made).
-//! There are twice as many places as frames, and most frames are in the program, so that runs of
-//! neighbours are easily found.
+//! There are twice as many places as frames, and most frames are in the program. So runs of hollow
+//! neighbours are easy to find.
 
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
@@ -13,8 +13,9 @@ use terapage_sys::ring::Piece;
 
 /// The hollow places: a bit for each.
 ///
-/// They are taken from where the last ones were, onwards: until that place comes round again, most
-/// of what is filled there has gone into the program, so that the hollow ones lie together.
+/// They are taken in order of address, from the last one taken onwards. Before that place is
+/// reached again, most of what was filled there has gone into the program, so the hollow places lie
+/// together.
 struct Hollow {
     words: Vec<u64>,
     next: u32,
@@ -38,7 +39,7 @@ impl Hollow {
         self.words.get(place as usize / 64).is_some_and(|word| word >> (place % 64) & 1 != 0)
     }
 
-    /// The first from `place` on, to the end.
+    /// The first hollow place from `place` to the end.
     fn first_from(&self, place: u32) -> Option<u32> {
         let word = place as usize / 64;
         let rest = self.words.get(word)? & (!0 << (place % 64));
@@ -47,7 +48,7 @@ impl Hollow {
         found.map(|(at, bits)| ((word + at) * 64) as u32 + bits.trailing_zeros())
     }
 
-    /// Takes the next one, and up to `most` in all that follow it.
+    /// Takes the next hollow place and those that directly follow it, `most` in all.
     fn take(&mut self, most: usize) -> Option<Range<u32>> {
         let first = self.first_from(self.next).or_else(|| self.first_from(0))?;
         let mut end = first;
@@ -66,7 +67,7 @@ pub(crate) struct Pool {
     places: usize,
     hollow: Hollow,
     free: VecDeque<u32>,
-    /// Free as well, and all zero.
+    /// Free places that are all zero.
     zero: VecDeque<u32>,
 }
 
@@ -94,19 +95,19 @@ impl Pool {
 
     /// The bytes of a filled place.
     pub fn bytes(&self, place: u32) -> &[u8] {
-        // SAFETY: the pager's thread touches places, and who carries the load that a place is in,
-        // never both at once; and only filled ones: touching a hollow one is a bus error, not a
-        // wrong byte.
+        // SAFETY: a place is touched by the pager's thread or by the thread that carries its load,
+        // never by both at once, and only if it is filled. To touch a hollow place is a bus error,
+        // not a wrong byte.
         unsafe { memory::bytes(self.address(place), self.block) }
     }
 
-    /// Makes a filled place all zero.
+    /// Fills a place with zeros.
     pub fn zero(&mut self, place: u32) {
         // SAFETY: as above.
         unsafe { memory::bytes(self.address(place), self.block) }.fill(0);
     }
 
-    /// Filled places that nobody needs.
+    /// The number of filled places that nobody needs.
     pub fn free_len(&self) -> usize {
         self.free.len() + self.zero.len()
     }
@@ -121,23 +122,23 @@ impl Pool {
         self.free.pop_front().or_else(|| self.zero.pop_front())
     }
 
-    /// Takes one that is all zero, if there is one.
+    /// Takes a free place that is all zero, if there is one.
     pub fn take_zero(&mut self) -> Option<u32> {
         self.zero.pop_front()
     }
 
-    /// A filled place is needed no more.
+    /// Gives a filled place back: nobody needs it.
     pub fn put_free(&mut self, place: u32) {
         self.free.push_back(place);
     }
 
-    /// Filled places that nobody needs give their frames back to the kernel.
+    /// Gives the frames of filled places that nobody needs back to the kernel.
     pub fn give_back(&mut self, mut places: Vec<u32>) -> terapage_sys::Result<()> {
         places.sort_unstable();
         let runs = places.chunk_by(|&one, &next| next == one + 1);
         let pieces: Vec<(usize, usize)> =
             runs.map(|run| (self.address(run[0]), run.len() * self.block)).collect();
-        // SAFETY: nobody needs them.
+        // SAFETY: the caller gives the places up.
         unsafe { memory::discard_all(&pieces) }?;
         places.into_iter().for_each(|place| self.put_hollow(place));
         Ok(())
@@ -148,12 +149,12 @@ impl Pool {
         self.hollow.take(most).expect("twice as many places as frames")
     }
 
-    /// A place has become hollow.
+    /// Notes that a place has become hollow.
     pub fn put_hollow(&mut self, place: u32) {
         self.hollow.put(place);
     }
 
-    /// The bytes of places, for the ring: as few pieces as can be.
+    /// The bytes of places as pieces for the ring, as few as possible.
     pub fn pieces(&self, places: impl Iterator<Item = u32>) -> Vec<Piece> {
         let mut runs: Vec<Range<u32>> = Vec::new();
         for place in places {
@@ -165,8 +166,8 @@ impl Pool {
         runs.into_iter().map(|run| Piece::new(self.address(run.start), run.len() * self.block)).collect()
     }
 
-    /// Makes up to `most` new frames, zero and free: a huge page's worth at once where it may. How
-    /// many.
+    /// Makes up to `most` new frames, zero and free; those of a huge page at once if huge pages
+    /// pay. Returns how many.
     pub fn make(&mut self, mover: &Mover, maker: &mut Maker, most: usize) -> Result<usize, Lost> {
         let many = HUGE / self.block;
         if let Some(stage) = maker.take(most / many) {

@@ -1,9 +1,9 @@
-//! What the pager's thread does, recorded for simulators.
+//! The recorder: writes what the pager's thread does to a trace file, for simulators.
 //!
 //! The pager's thread appends words of 8 bytes to a ring; it takes no lock, compresses nothing and
-//! waits for no disk. A plain thread takes them out, compresses and writes. No event is dropped:
-//! when the ring is full the pager waits, and that is counted. That thread touches no paged memory,
-//! or the two could wait for each other.
+//! waits for no disk. The writing thread takes the words out, compresses and writes them. No event
+//! is dropped: if the ring is full, the pager waits, and the waits are counted. The writing thread
+//! touches no paged memory, or the two threads could wait for each other.
 //!
 //! A word: the block in bits 0 to 31, the kind in bits 32 to 35, above that the microseconds since
 //! the word before. `Time` has 60 bits of microseconds around its kind instead; a discard and a
@@ -28,19 +28,19 @@ use terapage_trace::{Event, Header, PageOut, Record, Writer};
 /// Words in the ring: 512 KiB.
 const RING: usize = 1 << 16;
 
-/// The writing thread is woken each time that so many words have been added.
+/// The writing thread is woken each time this many words have been added.
 const WAKE: usize = RING / 2;
 
-/// The reader returns the room of this many words at once.
+/// The writing thread gives back the room of this many words at once.
 const PORTION: usize = 4096;
 
-/// A frame is written when it is so old.
+/// A compressed frame of the file is written if it is this old.
 const FRAME_AGE: Duration = Duration::from_secs(1);
 
-/// How long the end of a trace may take.
+/// The longest time that the end of a trace may take, ns.
 const FINISH_NS: u64 = 5_000_000_000;
 
-/// Bits of a word's time.
+/// Bits of a word that hold its time.
 const TIME_BITS: u32 = 28;
 
 /// What happened, in a word.
@@ -84,15 +84,15 @@ const RUNNING: u32 = 0;
 /// The pager's thread has recorded its last event.
 const FINISHING: u32 = 1;
 const DONE: u32 = 2;
-/// The file does not take the trace, or took too long.
+/// The file does not take the trace, or has taken too long.
 const FAILED: u32 = 3;
 
-/// What the pager's thread, the writing thread and the one that ends the trace share.
+/// What three threads share: the pager's, the writing one, and the one that ends the trace.
 pub(crate) struct Shared {
     path: PathBuf,
     ring: Words<RING>,
     state: AtomicU32,
-    /// When the end is given up, or 0.
+    /// When waiting for the end of the trace is given up, ns; 0 before the end has begun.
     deadline_ns: AtomicU64,
     stalls: AtomicU64,
     writer: OnceLock<Thread>,
@@ -105,7 +105,8 @@ impl Shared {
         }
     }
 
-    /// From now on nobody waits for the file for longer than five seconds.
+    /// Begins the end of the trace: nobody waits for the file for longer than five seconds from
+    /// now.
     pub fn begin_end(&self) {
         self.deadline_ns.compare_exchange(0, now_ns() + FINISH_NS, Relaxed, Relaxed).ok();
     }
@@ -141,7 +142,7 @@ impl Shared {
     }
 }
 
-/// The pager's thread's side.
+/// The side of the pager's thread.
 pub(crate) struct Recorder {
     shared: Arc<Shared>,
     at: Put,
@@ -180,11 +181,11 @@ impl Recorder {
         Ok((recorder, shared))
     }
 
-    /// One thing happened to each of some blocks, now.
+    /// Records that the same happened to each of `blocks` now.
     pub fn events(&mut self, kind: Kind, blocks: impl IntoIterator<Item = u32>) {
         let mut blocks = blocks.into_iter().peekable();
         if blocks.peek().is_none() {
-            // Or the time until now would be lost.
+            // To take the time here would lose it.
             return;
         }
         let mut time = self.time();
@@ -193,19 +194,19 @@ impl Recorder {
         }
     }
 
-    /// Blocks read as zeros.
+    /// Records that blocks read as zeros from now on.
     pub fn discard(&mut self, block: u32, count: u32) {
         let time = self.time();
         self.put(time, Kind::Discard, block, &[count.into()]);
     }
 
-    /// A range is paged.
+    /// Records that a range is paged from now on.
     pub fn region(&mut self, start: usize, len: usize, first: u32) {
         let time = self.time();
         self.put(time, Kind::RegionAdd, first, &[start as u64, len as u64]);
     }
 
-    /// The last event has been recorded.
+    /// Ends the recording: the last event has been recorded.
     pub fn end(self) {
         // A trace that has failed stays so.
         self.shared.state.compare_exchange(RUNNING, FINISHING, Release, Relaxed).ok();
@@ -220,7 +221,8 @@ impl Recorder {
         delta_us
     }
 
-    /// Puts an event into the ring, whole; gives the time to the next one of the same moment, 0.
+    /// Puts a whole event into the ring. Returns 0: the time from this event to the next one of the
+    /// same moment.
     fn put(&mut self, delta_us: u64, kind: Kind, block: u32, more: &[u64]) -> u64 {
         let long = delta_us >> TIME_BITS != 0;
         let words = usize::from(long) + 1 + more.len();
@@ -272,7 +274,7 @@ impl Recorder {
     }
 }
 
-/// The writing thread's side.
+/// The side of the writing thread.
 struct Taker {
     shared: Arc<Shared>,
     writer: Writer<TraceFile>,
@@ -300,7 +302,8 @@ impl Taker {
     fn write_all(mut self) -> io::Result<()> {
         let mut written_ns = now_ns();
         loop {
-            // The state first: what is in the ring then is all that there will be.
+            // The state is read before the ring: if it is FINISHING, the ring holds all that is
+            // still to come.
             let finishing = self.shared.state.load(Acquire) == FINISHING;
             let head = self.shared.ring.head();
             self.take(head)?;
@@ -366,11 +369,11 @@ impl Taker {
     }
 }
 
-/// A file with a number that programs do not stumble over.
+/// A file whose descriptor has a high number, out of the program's way.
 struct TraceFile(Fd);
 
 impl TraceFile {
-    /// Creates it, or empties it if nobody else is writing to it.
+    /// Creates the file, or empties it if nobody else writes to it.
     fn create(path: &Path) -> io::Result<TraceFile> {
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
         if file.metadata()?.is_file() {
@@ -389,7 +392,7 @@ impl TraceFile {
 
 impl Write for TraceFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the descriptor is open, and stays the other owner's: this one never closes it.
+        // SAFETY: the descriptor is open, and this `File` never closes it: its owner does.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(self.0.raw()) });
         (&*file).write(bytes)
     }
@@ -442,7 +445,7 @@ mod tests {
     fn what_happens_to_no_block_takes_no_time_from_others() {
         let file = Removed(fresh_path("recorder-empty"));
         let (mut recorder, shared) = Recorder::start(&file.0, 4096, 8).unwrap();
-        // As if it had begun a second ago.
+        // As if the recording had begun a second ago.
         recorder.started_ns -= 1_000_000_000;
         recorder.events(Kind::PutBack, []);
         recorder.events(Kind::HardFault, [7]);
@@ -485,7 +488,8 @@ mod tests {
         let _reader = open.unwrap();
         let (mut recorder, shared) = Recorder::start(&pipe.0, 4096, 8).unwrap();
         shared.begin_end();
-        // More than a pipe and the ring hold: no two blocks alike, so that zstd finds little.
+        // More than a pipe and the ring can hold. No two blocks are alike, so zstd finds little to
+        // compress.
         for index in 0..20 * RING as u64 {
             recorder.put(0, Kind::HardFault, (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32, &[]);
         }

@@ -1,32 +1,32 @@
-//! Sets of addresses, or of blocks by number, as ranges that lie apart.
+//! Sets of addresses, or of block numbers, as separate ranges.
 
 use std::collections::BTreeMap;
 
 /// A set of addresses.
 #[derive(Debug, Default)]
 pub struct Spans {
-    /// From, to.
+    /// The end of each range, by its start.
     ranges: BTreeMap<usize, usize>,
     bytes: usize,
 }
 
 impl Spans {
-    /// An empty one.
+    /// An empty set.
     pub const fn new() -> Self {
         Spans { ranges: BTreeMap::new(), bytes: 0 }
     }
 
-    /// Its ranges, ascending.
+    /// The ranges of the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
         self.ranges.iter().map(|(&from, &to)| (from, to))
     }
 
-    /// Whether any address from `from` to `to` is in.
+    /// Whether any address from `from` to `to` is in the set.
     pub fn meets(&self, from: usize, to: usize) -> bool {
         from < to && self.ranges.range(..to).next_back().is_some_and(|(_, &end)| end > from)
     }
 
-    /// The parts of `from` to `to` that are in; none is empty.
+    /// The parts of `from` to `to` that are in the set; none of them is empty.
     pub fn within(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
         if from >= to {
             return Vec::new();
@@ -36,7 +36,7 @@ impl Spans {
         parts.map(|(&start, &end)| (start.max(from), end.min(to))).collect()
     }
 
-    /// The parts of `from` to `to` that are not in.
+    /// The parts of `from` to `to` that are not in the set.
     pub fn without(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
         let mut gaps = Vec::new();
         let mut at = from;
@@ -52,7 +52,7 @@ impl Spans {
         gaps
     }
 
-    /// Takes `from` to `to` out.
+    /// Takes `from` to `to` out of the set.
     pub fn remove(&mut self, from: usize, to: usize) {
         let before = self.ranges.range(..=from).next_back().map_or(from, |(&start, _)| start);
         let met: Vec<_> = self.ranges.range(before..to).map(|(&start, &end)| (start, end)).collect();
@@ -71,7 +71,7 @@ impl Spans {
         }
     }
 
-    /// Puts `from` to `to` in.
+    /// Puts `from` to `to` into the set.
     pub fn insert(&mut self, mut from: usize, mut to: usize) {
         if from >= to {
             return;
@@ -90,7 +90,7 @@ impl Spans {
         self.ranges.insert(from, to);
     }
 
-    /// Bytes in all.
+    /// The number of addresses in the set: bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn spans_are_a_set_of_addresses() {
-        // Against a plain array, through a fixed sequence that meets every case.
+        // Compared with a plain array, through a fixed sequence that meets every case.
         let mut spans = Spans::new();
         let mut model = [false; 64];
         let mut state = 1usize;

@@ -1,4 +1,4 @@
-//! What is known of each block, and which addresses are paged.
+//! The table of blocks: their states, their slots and places, and which addresses are paged.
 
 use crate::spans::Spans;
 use crate::usage::Usage;
@@ -15,7 +15,7 @@ pub(crate) enum State {
     Mapped,
     /// Its frame is in the pool; the store holds the same bytes, or they are all zero.
     Soft,
-    /// Its frame is in the pool, only to see whether it is touched; its bytes may be newer than the
+    /// Its frame is in the pool only to see whether it is touched. Its bytes may be newer than the
     /// store's.
     Watched,
     /// Its frame is on its way from the program to the pool, and its bytes are being looked at.
@@ -24,30 +24,32 @@ pub(crate) enum State {
     Writing,
     /// It is being read from the store into a frame in the pool.
     Reading,
-    /// Only the store has it.
+    /// Only the store has its bytes.
     Stored,
-    /// Not paged any more: protected, locked or mapped over by the program. A block's entry never
-    /// says so: [`Table::loose`] does.
+    /// Not paged any more: the program protected, locked or mapped over it. A block's entry never
+    /// has this state; [`Table::loose`] notes it.
     Loose,
 }
 
-/// A thread waits for it.
+/// A thread waits for the block.
 pub(crate) const WANTED: u8 = 1;
-/// The first block of a prefetched run, to be watched: its touch tells how far the program is.
+/// The block is the first of a prefetched run, and stays out of the program: its first touch tells
+/// how far the program is.
 pub(crate) const MARKER: u8 = 2;
 
-/// A block. All zero bytes mean a block that was never touched.
+/// What is known of a block. An entry of zero bytes is a block that was never touched.
 #[repr(C)]
 pub(crate) struct Entry {
     /// The hash of the bytes in the slot.
     pub hash: u128,
-    /// The slot, plus one; 0 for none.
+    /// One more than the slot's number; 0 for no slot.
     slot: u32,
-    /// The place in the pool that holds the frame, in the states that have one.
+    /// The place in the pool that holds the frame, in states whose frame is in the pool.
     pub place: u32,
-    /// Counts entries into the soft list, so that an old place in it can be told.
+    /// Counts how often the block entered the soft list, so that old items of the list are
+    /// recognised.
     pub stamp: u32,
-    /// Which store the slot is in: the pager's own, or one inherited by a fork.
+    /// The store that the slot is in: the process's own, or one inherited at a fork.
     pub origin: u8,
     pub state: State,
     pub flags: u8,
@@ -93,15 +95,15 @@ pub(crate) struct Table {
     /// The blocks that are Loose: ranges, since a program may reserve terabytes that nobody can
     /// touch.
     pub loose: Spans,
-    /// Those from this one on are not counted as released: the program has reserved addresses
-    /// there, and little more.
+    /// Loose blocks from this one on do not count as released: there the program has mostly
+    /// reserved addresses.
     pub reserved: u32,
-    /// What is counted by region.
+    /// The counters of the regions.
     pub usage: Usage,
 }
 
-// SAFETY: the table is used by one thread at a time: the pager's, or the one that forks while that
-// is parked.
+// SAFETY: one thread at a time uses the table: the pager's, or, while that is parked, the one that
+// forks.
 unsafe impl Send for Table {}
 
 impl Table {
@@ -111,7 +113,7 @@ impl Table {
         Table { regions: Vec::new(), next: 0, shift, loose: Spans::new(), reserved: u32::MAX, usage }
     }
 
-    /// Adds a range, which begins and ends on a block's edge and overlaps none.
+    /// Adds a range. It begins and ends on a block's edge and overlaps no other.
     pub fn add(&mut self, start: usize, len: usize) -> terapage_sys::Result<u32> {
         let blocks = (len >> self.shift) as u32;
         let entries = memory::reserve(blocks as usize * size_of::<Entry>())?.cast();
@@ -140,7 +142,7 @@ impl Table {
         found.expect("a block of a region")
     }
 
-    /// The block after the last of the region that `block` is in.
+    /// The end of the region that `block` is in: the number after its last block.
     pub fn end_of(&self, block: u32) -> u32 {
         let region = self.region_of(block);
         region.first + region.blocks
@@ -152,7 +154,7 @@ impl Table {
         Some(region.first..region.first + region.blocks)
     }
 
-    /// Where a block begins.
+    /// The address of a block.
     pub fn address(&self, block: u32) -> usize {
         let region = self.region_of(block);
         region.start + (((block - region.first) as usize) << self.shift)
@@ -170,14 +172,15 @@ impl Table {
         unsafe { &mut *region.entries.add((block - region.first) as usize) }
     }
 
-    /// Changes the state of a block: the one way to do so, since frames are counted by region.
+    /// Changes the state of a block. There is no other way to do so, since frames are counted by
+    /// region.
     pub fn set_state(&mut self, block: u32, state: State) {
         debug_assert!(state != State::Loose, "that is noted elsewhere");
         let old = std::mem::replace(&mut self.get_mut(block).state, state);
         if old == State::Zero && state != State::Zero {
             let region = self.region_of(block);
             let group = (block - region.first) / GROUP;
-            // SAFETY: a group of the region, which has a bit; only this thread uses the table.
+            // SAFETY: each group of the region has a bit, and only this thread uses the table.
             unsafe { *region.groups.add((group / u64::BITS) as usize) |= 1 << (group % u64::BITS) };
         }
         self.usage.changed(block, old, state);
@@ -194,8 +197,8 @@ impl Table {
         self.loose.meets(block as usize, block as usize + 1)
     }
 
-    /// The first block from `block` on, before `end`, that may be something else than Zero or
-    /// Loose; both are of one region. The time goes by what was touched, hardly by what could be.
+    /// The first block from `block` to `end` that may be in another state than Zero or Loose; both
+    /// are in one region. The time depends on how much was touched, hardly on the length.
     pub fn next_touched(&self, block: u32, end: u32) -> Option<u32> {
         if block >= end {
             return None;
@@ -204,7 +207,7 @@ impl Table {
         let (index, last) = (block - region.first, end - 1 - region.first);
         let mut group = index / GROUP;
         while group <= last / GROUP {
-            // SAFETY: a group of the region, which has a bit.
+            // SAFETY: each group of the region has a bit.
             let word = unsafe { *region.groups.add((group / u64::BITS) as usize) } >> (group % u64::BITS);
             if word != 0 {
                 let found = (group + word.trailing_zeros()) * GROUP;
@@ -215,7 +218,7 @@ impl Table {
         None
     }
 
-    /// The parts from `first` to `end` that are Loose, or those that are not.
+    /// The parts of `first` to `end` that are Loose (`loose`), or that are not.
     pub fn parts(&self, first: u32, end: u32, loose: bool) -> Vec<(u32, u32)> {
         let (from, to) = (first as usize, end.max(first) as usize);
         let parts = if loose { self.loose.within(from, to) } else { self.loose.without(from, to) };

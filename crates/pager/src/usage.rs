@@ -1,8 +1,10 @@
-//! Counters by region: which part of the program's memory has the frames, and which is waited for.
+//! Counters by region: which part of the program's memory has the frames, and for which part
+//! threads wait.
 //!
-//! A part of the paged addresses can be made a region with a name. What happens to its blocks is
-//! then counted for it, else for the named part around it, else for the first region, which has no
-//! name. A change of state costs a look at a short list, and that only where a frame comes or goes.
+//! A part of the paged addresses can be made a region with a name. An event of a block is counted
+//! for the innermost named part that the block is in; for the first region, which has no name, if
+//! there is none. A change of state costs a look at a short list, and only if the block gets or
+//! loses a frame or its only copy in the store.
 
 use crate::table::{Entry, State};
 use crate::{Error, Pager, Request};
@@ -10,8 +12,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_stats::{REGIONS, RegionCounters, RegionTable};
 
-/// Bytes that a block in use takes in the table, in the policy's lists, and in the notes of
-/// threads' turns.
+/// Bytes of bookkeeping for a block in use: in the table, in the policy's lists, and in the notes
+/// on threads' turns.
 const BOOKS: usize = size_of::<Entry>() + 12 + 1;
 
 /// A part that has a name, and the number of its counters.
@@ -20,13 +22,14 @@ struct Named {
     region: usize,
 }
 
-/// The named parts, inner ones behind those around them, and the counters.
+/// The named parts, inner ones behind outer ones, and the counters.
 pub(crate) struct Usage {
     counters: &'static RegionTable,
     named: Vec<Named>,
     block_bytes: u64,
-    /// Blocks that are neither all zero nor released, and the most that there have been.
+    /// Blocks that are neither Zero nor Loose.
     live: u32,
+    /// The most that `live` has been.
     live_most: u32,
 }
 
@@ -52,7 +55,7 @@ impl Usage {
         &self.counters[named.map_or(0, |named| named.region)]
     }
 
-    /// A block's state changes.
+    /// Counts a change of a block's state.
     pub fn changed(&mut self, block: u32, old: State, new: State) {
         let (old, new) = (kind(old), kind(new));
         const NONE: (bool, bool) = (false, false);
@@ -80,7 +83,7 @@ impl Usage {
         };
     }
 
-    /// Counts blocks for a region, other than the first, that counts nothing yet. Their states
+    /// Names a part as a region that is not in use, and not the first. The states of its blocks
     /// follow by [`moved`](Self::moved).
     pub fn name(&mut self, region: usize, blocks: Range<u32>, start: usize, len: usize, name: &str) {
         let counters = &self.counters[region];
@@ -90,7 +93,7 @@ impl Usage {
         self.named.push(Named { blocks, region });
     }
 
-    /// A block in a state has got into the part named last, from `before`.
+    /// Counts a block, in its state, for the part named last; it was counted for `before`.
     pub fn moved(&self, block: u32, state: State, before: &RegionCounters) {
         let (frame, stored) = kind(state);
         let now = self.of(block);
@@ -100,8 +103,8 @@ impl Usage {
         self.adjust(&before.stored_bytes, stored, false);
     }
 
-    /// Lets a region end at `end`: where it ended before, and what its blocks beyond that are
-    /// counted for without it. `None` where it counts nothing.
+    /// Moves the end of a region to `end`. Returns the old end, and the counters for which the
+    /// blocks behind the region's end count. `None` if the region is not in use.
     pub fn set_end(&mut self, region: usize, end: u32) -> Option<(u32, &'static RegionCounters)> {
         let index = self.named.iter().position(|named| named.region == region)?;
         let old = std::mem::replace(&mut self.named[index].blocks.end, end);
@@ -110,19 +113,19 @@ impl Usage {
         Some((old, &self.counters[around.map_or(0, |named| named.region)]))
     }
 
-    /// Ends a region: its counts are those of the part around it.
+    /// Ends a region: its counts are added to those of the part around it.
     pub fn unname(&mut self, region: usize) {
         let Some(index) = self.named.iter().position(|named| named.region == region) else { return };
         let named = self.named.remove(index);
         self.of(named.blocks.start).absorb(&self.counters[region]);
     }
 
-    /// Bytes of the pager's books of blocks: pages of them that were touched stay.
+    /// Bytes of bookkeeping for blocks. They do not shrink, since touched pages of the tables stay.
     pub fn books_bytes(&self) -> usize {
         self.live_most as usize * BOOKS
     }
 
-    /// Goes on in a forked child, whose counters these are.
+    /// Continues in a forked child, with the counters of the child.
     pub fn inherit(&mut self, counters: &'static RegionTable) {
         for (new, old) in counters.iter().zip(self.counters) {
             new.inherit(old);
@@ -132,8 +135,8 @@ impl Usage {
 }
 
 impl Pager {
-    /// Counts a range by itself from now on, as region `region`: from 1 to less than
-    /// [`REGIONS`], and not in use.
+    /// Counts a range by itself from now on, as region number `region`: from 1 to less than
+    /// [`REGIONS`], not in use.
     ///
     /// # Errors
     /// The range is not one of whole paged blocks.
@@ -142,7 +145,7 @@ impl Pager {
         self.mailbox.ask(Request::Name { region, start, len, name })
     }
 
-    /// The range of a region has another length now.
+    /// Changes the length of a region.
     ///
     /// # Errors
     /// The range is not one of whole paged blocks.
@@ -150,10 +153,10 @@ impl Pager {
         self.mailbox.ask(Request::Rename { region, start, len })
     }
 
-    /// Ends a region; its counts go to what it lies in.
+    /// Ends a region; its counts are added to those of the part around it.
     ///
     /// # Errors
-    /// None; a region that is not in use is left as it is.
+    /// None. A region that is not in use is left as it is.
     pub fn end_region(&self, region: usize) -> Result<(), Error> {
         self.mailbox.ask(Request::Unname { region })
     }

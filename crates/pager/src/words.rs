@@ -1,12 +1,13 @@
-//! A ring of words between two threads: one puts in, one takes out, neither takes a lock.
+//! A ring of words between two threads: one puts words in, one takes them out, and neither takes a
+//! lock.
 //!
-//! Both sides keep their own position and look at the other's only when they must. Words
-//! put in are seen together, when the position is published; room is given back likewise.
+//! Each side keeps its own position and reads the other's only if it must. Words are seen together,
+//! once the position is published; room is given back in the same way.
 
 use crate::sync::{AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The ring; `LEN` words.
+/// The ring, of `LEN` words.
 pub(crate) struct Words<const LEN: usize> {
     words: Box<[AtomicU64]>,
     /// Words put in, ever.
@@ -24,7 +25,7 @@ impl<const LEN: usize> Words<LEN> {
         }
     }
 
-    /// Words put in, ever: those before it can be taken.
+    /// The number of words ever put in, as published: words before this position can be taken.
     pub fn head(&self) -> usize {
         self.head.load(Acquire)
     }
@@ -43,7 +44,7 @@ impl Put {
         self.head
     }
 
-    /// Whether there is room for so many words.
+    /// Whether there is room for `words` words.
     pub fn has_room<const LEN: usize>(&mut self, ring: &Words<LEN>, words: usize) -> bool {
         if self.head + words - self.tail_seen <= LEN {
             return true;
@@ -52,14 +53,13 @@ impl Put {
         self.head + words - self.tail_seen <= LEN
     }
 
-    /// Puts a word in, for which there is room; it is seen from the next [`publish`](Self::publish)
-    /// on.
+    /// Puts a word in; there must be room. It is seen from the next [`publish`](Self::publish) on.
     pub fn put<const LEN: usize>(&mut self, ring: &Words<LEN>, word: u64) {
         ring.words[self.head % LEN].store(word, Relaxed);
         self.head += 1;
     }
 
-    /// What was put in can be taken out.
+    /// Lets the other thread take the words that were put in.
     pub fn publish<const LEN: usize>(&self, ring: &Words<LEN>) {
         ring.head.store(self.head, Release);
     }
@@ -77,15 +77,15 @@ impl Take {
         self.tail
     }
 
-    /// Takes a word out, one before the [`head`](Words::head); its place stays taken until
-    /// [`give_back`](Self::give_back).
+    /// Takes a word out, which must lie before the [`head`](Words::head). Its place stays in use
+    /// until [`give_back`](Self::give_back).
     pub fn take<const LEN: usize>(&mut self, ring: &Words<LEN>) -> u64 {
         let word = ring.words[self.tail % LEN].load(Relaxed);
         self.tail += 1;
         word
     }
 
-    /// The places of the words taken out can be used again.
+    /// Gives back the places of the words that were taken out.
     pub fn give_back<const LEN: usize>(&self, ring: &Words<LEN>) {
         ring.tail.store(self.tail, Release);
     }

@@ -1,8 +1,8 @@
-//! Bounce buffers: huge pages that long runs go through, where frames are scattered pages.
+//! Bounce buffers: huge pages through which long runs go if frames are scattered pages.
 //!
 //! A device's request is cut wherever memory has a gap, and many a device transfers few large
-//! pieces much faster than many small ones. To copy a run costs a fraction of what that saves.
-//! Frames that were cut from huge pages need none of this (`maker.rs`).
+//! pieces much faster than many small ones. To copy a run costs a fraction of the time that large
+//! pieces save. Frames that were cut from huge pages need none of this (`maker.rs`).
 
 use super::transfers::Operation;
 use crate::engine::Engine;
@@ -11,27 +11,27 @@ use terapage_store::{EXTENT, OpKind};
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
-/// Buffers at most, half of them for page-ins: from few large pieces a device gets its speed with
+/// The most buffers, half of them for page-ins. With large pieces, a device reaches its speed with
 /// two or three requests at once.
 const MOST: usize = 8;
 
-/// A buffer of [`EXTENT`] bytes, its holder's alone.
+/// A buffer of [`EXTENT`] bytes, which only its owner uses.
 pub(crate) struct Buffer(usize);
 
 impl Buffer {
     /// The first `len` bytes.
     pub fn bytes(&mut self, len: usize) -> &mut [u8] {
         assert!(len <= EXTENT);
-        // SAFETY: the memory is mapped for good, and this buffer's alone.
+        // SAFETY: the memory stays mapped, and only this buffer's owner uses it.
         unsafe { memory::bytes(self.0, len) }
     }
 
-    /// Where it begins.
+    /// The address of the buffer.
     pub fn at(&self) -> usize {
         self.0
     }
 
-    /// The first `len` bytes, for the ring.
+    /// The first `len` bytes, as a piece for the ring.
     pub fn piece(&self, len: usize) -> Piece {
         assert!(len <= EXTENT);
         Piece::new(self.0, len)
@@ -41,9 +41,9 @@ impl Buffer {
 /// The buffers that are free.
 #[derive(Default)]
 pub(crate) struct Bounce {
-    /// Those of page-ins, and of page-outs.
+    /// Free buffers by purpose: page-ins, page-outs.
     free: [Vec<Buffer>; 2],
-    /// Bytes of all.
+    /// Bytes of all buffers, in use or free.
     bytes: usize,
 }
 
@@ -53,7 +53,7 @@ impl Bounce {
         (most / EXTENT).min(MOST) / 2 * 2 * EXTENT
     }
 
-    /// Buffers of so many bytes in all.
+    /// Makes buffers of `bytes` bytes in all.
     pub fn begin(bytes: usize) -> terapage_sys::Result<Bounce> {
         let area = memory::reserve_huge(bytes)?;
         memory::advise(area, bytes, memory::MADV_HUGEPAGE);
@@ -68,25 +68,24 @@ impl Bounce {
         self.bytes
     }
 
-    /// Whether there are any, but all are in use.
+    /// Whether there are buffers for this purpose, but all are in use.
     pub fn is_used_up(&self, kind: OpKind) -> bool {
         self.bytes > 0 && self.free[kind as usize].is_empty()
     }
 
-    /// Takes a free one.
+    /// Takes a free buffer.
     pub fn take(&mut self, kind: OpKind) -> Option<Buffer> {
         self.free[kind as usize].pop()
     }
 
-    /// Gives it back.
+    /// Gives a buffer back.
     pub fn put(&mut self, kind: OpKind, buffer: Buffer) {
         self.free[kind as usize].push(buffer);
     }
 }
 
 impl Engine {
-    /// A buffer for a run of so many blocks to go through, if it is to go through one and one is
-    /// free.
+    /// A buffer for a run of `blocks` blocks, if the run is long enough for one and one is free.
     pub(crate) fn buffer(&mut self, kind: OpKind, blocks: usize) -> Option<Buffer> {
         if blocks * self.block < self.options.long_run {
             return None;
@@ -107,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// Whether a run of so many blocks should wait for a buffer.
+    /// Whether a run of `blocks` blocks should wait for a buffer.
     pub(crate) fn waits_for_buffer(&self, kind: OpKind, blocks: usize) -> bool {
         let long = blocks * self.block >= self.options.long_run;
         long && self.io.bounce.as_ref().is_some_and(|bounce| bounce.is_used_up(kind))

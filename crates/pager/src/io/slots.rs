@@ -1,4 +1,4 @@
-//! Which slots of the store are in use, and which a forked child still reads.
+//! Which slots of the store are in use, and which of them a forked child may still read.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ impl Bits {
     }
 }
 
-/// Slots that a child sees as they were at its fork.
+/// Slots that stay as they were at a fork, for the child.
 struct Snapshot {
     id: u32,
     bits: Bits,
@@ -49,7 +49,7 @@ struct Snapshot {
 
 /// The slots of one store.
 pub(crate) struct Slots {
-    /// In use by this process.
+    /// Slots in use by this process.
     owned: Bits,
     snapshots: Vec<Snapshot>,
     count: u32,
@@ -95,10 +95,11 @@ impl Slots {
         !self.frozen(slot)
     }
 
-    /// Takes up to `wanted` slots that lie together, none across an extent's edge: the
-    /// first and how many. `None` when the store is full.
+    /// Takes up to `wanted` slots that lie together within one extent: the first, and how many.
+    /// `None` if the store is full.
     ///
-    /// Looks onward from where it took last, so that what is written together lies together.
+    /// The search goes on from the slots taken last, so blocks that are written together lie
+    /// together.
     pub fn take(&mut self, wanted: u32) -> Option<(u32, u32)> {
         let mut slot = if self.next < self.total { self.next } else { 0 };
         let mut looked = 0;
@@ -130,7 +131,7 @@ impl Slots {
         None
     }
 
-    /// The owner needs the slot no more. Whether nobody does: no child reads it.
+    /// Frees a slot that this process no longer needs. Whether nobody needs it: no child reads it.
     pub fn free(&mut self, slot: u32) -> bool {
         debug_assert!(self.owned.get(slot));
         self.owned.set(slot, false);
@@ -138,23 +139,23 @@ impl Slots {
         !self.frozen(slot)
     }
 
-    /// A child is about to be made: what is in use now stays as it is until [`thaw`](Self::thaw).
+    /// Before a fork: the slots in use stay as they are until [`thaw`](Self::thaw).
     pub fn freeze(&mut self) -> u32 {
         self.snapshot_ids += 1;
         self.snapshots.push(Snapshot { id: self.snapshot_ids, bits: self.owned.clone() });
         self.snapshot_ids
     }
 
-    /// What has come into use since the last [`freeze`](Self::freeze) stays as it is for the same
-    /// child.
+    /// Slots that have come into use since the last [`freeze`](Self::freeze) stay as they are, for
+    /// the same child.
     pub fn freeze_more(&mut self) {
         if let Some(last) = self.snapshots.last_mut() {
             last.bits.join(&self.owned);
         }
     }
 
-    /// That child, and all that came of it, have ended. `forget` is told of slots that nobody needs
-    /// any more.
+    /// The child and all its descendants have ended. `forget` is called with the slots that nobody
+    /// needs any more.
     pub fn thaw(&mut self, id: u32, mut forget: impl FnMut(Range<u32>)) {
         let Some(index) = self.snapshots.iter().position(|snapshot| snapshot.id == id) else { return };
         let gone = self.snapshots.remove(index);
