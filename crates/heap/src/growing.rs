@@ -1,23 +1,25 @@
-//! Memory for `dlmalloc` that only grows.
+//! Memory for `dlmalloc`, which only grows.
 
 use dlmalloc::Allocator;
 
-/// What `dlmalloc` rounds to.
+/// The size to which `dlmalloc` rounds, in bytes.
 const PAGE: usize = 4096;
 
-/// Where it comes from.
+/// The source of the memory.
 ///
 /// # Safety
-/// What [`grow`](Self::grow) gives is readable and writable, for good, and nobody else's.
+/// The memory that [`grow`](Self::grow) returns is readable and writable for ever, and nobody else
+/// uses it.
 pub unsafe trait Grow {
-    /// At least `size` bytes: where they begin, and how many. `None`: there are no more.
+    /// At least `size` bytes: their address, and how many. `None` if there are no more.
     fn grow(&self, size: usize) -> Option<(usize, usize)>;
 }
 
-/// The same as `dlmalloc` wants it: nothing goes back, moves, or is known to be zero.
+/// The source in the form that `dlmalloc` needs. Memory is never given back or moved, and is not
+/// known to be zero.
 pub struct Growing<G>(pub G);
 
-// SAFETY: `Grow` promises ranges that nobody else has; none is taken back.
+// SAFETY: `Grow` promises ranges that nobody else uses, and never takes one back.
 unsafe impl<G: Grow + Send> Allocator for Growing<G> {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let (at, size) = self.0.grow(size).unwrap_or_default();

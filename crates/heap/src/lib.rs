@@ -1,13 +1,14 @@
 //! A heap over paged memory.
 //!
-//! Where a program's small objects lie decides how many pages it touches. In the order of their
-//! allocation, what is used together (the keys of a table, say, and not their values) is spread
-//! over all of memory. Here the small objects of one size lie together, without heads between them,
-//! as in Bonwick's slabs (USENIX Summer 1994) and in `jemalloc`; which of them are free is noted
-//! elsewhere, so that to give one back does not touch it. Larger objects are `dlmalloc`'s.
+//! The places of a program's small objects decide how many pages it touches. In order of
+//! allocation, objects that are used together (for example the keys of a table, without their
+//! values) are spread over all of memory. Here the small objects of one size lie together, without
+//! headers between them, as in Bonwick's slabs (USENIX Summer 1994) and in `jemalloc`. Which of
+//! them are free is noted elsewhere, so to free one does not touch it. `dlmalloc` serves larger
+//! objects.
 //!
-//! A heap is not for several threads at a time. Several may share a [`Table`], which tells whose an
-//! object is.
+//! One thread at a time may use a heap. Several heaps can share a [`Table`], which says to which
+//! heap an object belongs.
 
 mod growing;
 mod sizes;
@@ -23,30 +24,30 @@ use small::{CHUNK_BITS, Small, Source};
 use std::sync::atomic::Ordering::Relaxed;
 use table::{EMPTY, MEDIUM};
 
-/// Where a heap's memory comes from.
+/// The source of a heap's memory.
 ///
 /// # Safety
-/// What [`take`](Self::take) gives is readable and writable, nobody else's until it is given back,
-/// and its addresses are the [table's](Self::table).
+/// The memory that [`take`](Self::take) returns is readable and writable, and nobody else uses it
+/// until it is given back. Its addresses are in the [table](Self::table).
 pub unsafe trait Memory {
-    /// `len` bytes, a multiple of [`CHUNK`], beginning at such a multiple; they may have any value.
-    /// `None`: there are no more.
+    /// Takes `len` bytes, a multiple of [`CHUNK`], at an address that is such a multiple; the bytes
+    /// have any value. `None` if there are no more.
     fn take(&self, len: usize) -> Option<usize>;
 
-    /// Takes back what `take` gave, as a whole.
+    /// Gives back all that one `take` returned.
     fn give(&self, at: usize, len: usize);
 
-    /// What lies where.
+    /// The table that records the use of the addresses.
     fn table(&self) -> &Table;
 }
 
-/// The memory of one of the heaps that share it.
+/// The memory, as used by one of the heaps that share it.
 struct Part<M> {
     memory: M,
     heap: u8,
 }
 
-// SAFETY: `Memory` promises ranges that nobody else has.
+// SAFETY: `Memory` promises ranges that nobody else uses.
 unsafe impl<M: Memory> Grow for Part<M> {
     fn grow(&self, size: usize) -> Option<(usize, usize)> {
         let size = size.checked_next_multiple_of(CHUNK)?;
@@ -56,8 +57,8 @@ unsafe impl<M: Memory> Grow for Part<M> {
     }
 }
 
-/// Slabs come from memory, their bits from the heap for larger objects: they lie close together
-/// there.
+/// Slabs come from the memory, their bits from the heap for larger objects, where they lie close
+/// together.
 struct Slabs<'a, M: Memory + Send> {
     memory: &'a M,
     medium: &'a mut Dlmalloc<Growing<Part<M>>>,
@@ -73,13 +74,13 @@ impl<M: Memory + Send> Source for Slabs<'_, M> {
     }
 
     fn bits(&mut self) -> Option<*mut u64> {
-        // SAFETY: any size will do.
+        // SAFETY: any size is allowed.
         let bits = unsafe { self.medium.c_malloc(CHUNK_BITS) };
         (!bits.is_null()).then_some(bits.cast())
     }
 
     unsafe fn give_bits(&mut self, bits: *mut u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller gives up bits that `bits` returned.
         unsafe { self.medium.c_free(bits.cast()) }
     }
 }
@@ -90,28 +91,28 @@ pub struct Heap<M: Memory + Send> {
     memory: M,
     small: Small,
     medium: Dlmalloc<Growing<Part<M>>>,
-    /// Medium objects in use, and their bytes.
+    /// The number of medium objects in use, and their bytes.
     mediums: (usize, usize),
 }
 
-/// What a heap's objects take.
+/// How much the objects of a heap take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
-    /// How many there are.
+    /// The number of objects.
     pub objects: usize,
     /// Bytes that they may use.
     pub bytes: usize,
 }
 
 impl<M: Memory + Send + Copy> Heap<M> {
-    /// An empty one, number `heap` of those that share a table.
+    /// An empty heap, with its number among the heaps that share the table.
     pub const fn new(memory: M, heap: u8) -> Self {
         let medium = Dlmalloc::new_with_allocator(Growing(Part { memory, heap }));
         Heap { heap, memory, small: Small::new(), medium, mediums: (0, 0) }
     }
 
-    /// Memory for `size` bytes, of any value, at a multiple of 16 and of `align`, a power of two.
-    /// Null: there is no more.
+    /// Allocates `size` bytes of any value, at a multiple of 16 and of `align`, a power of two.
+    /// Null if there is no more memory.
     #[inline]
     pub fn allocate(&mut self, size: usize, align: usize) -> *mut u8 {
         let small = if align <= sizes::ALIGN && size <= sizes::SMALL {
@@ -137,7 +138,7 @@ impl<M: Memory + Send + Copy> Heap<M> {
 
     #[inline(never)]
     fn allocate_medium(&mut self, size: usize, align: usize) -> *mut u8 {
-        // SAFETY: it takes any size and a power of two.
+        // SAFETY: any size is allowed, and the alignment is a power of two.
         let at = unsafe {
             if align <= sizes::ALIGN {
                 self.medium.c_malloc(size)
@@ -147,40 +148,40 @@ impl<M: Memory + Send + Copy> Heap<M> {
         };
         if !at.is_null() {
             self.mediums.0 += 1;
-            // SAFETY: it was given just now.
+            // SAFETY: the object was allocated just now.
             self.mediums.1 += unsafe { self.memory.table().usable(at) };
         }
         at
     }
 
-    /// What is in use. It looks at each slab that has room.
+    /// Counts the objects in use. It looks at each slab with free cells.
     pub fn in_use(&self) -> InUse {
         let small = self.small.in_use(self.memory.table());
         InUse { objects: small.0 + self.mediums.0, bytes: small.1 + self.mediums.1 }
     }
 
-    /// What the room at an address is used for.
+    /// The use of the slab's room at an address.
     #[inline]
     fn what(&self, at: *mut u8) -> u8 {
         let table = self.memory.table();
         table.slab(table.number(at as usize)).what.load(Relaxed)
     }
 
-    /// Whether a small object begins at an address of which the table says that it [is
-    /// one](Table::is_small), and this heap's.
+    /// Whether a small object of this heap begins at an address. The table must say that the
+    /// address [has small objects](Table::is_small), of this heap.
     pub fn is_object(&self, at: usize) -> bool {
         self.small.is_object(at, self.memory.table())
     }
 
-    /// Gives an object back.
+    /// Frees an object.
     ///
     /// # Safety
-    /// It lies in memory that the table says is this heap's. It is small, or this heap gave it and
-    /// has not got it back.
+    /// According to the table, the address belongs to this heap. The object is small, or was
+    /// allocated by this heap and not freed since.
     ///
     /// # Errors
-    /// It is no object of this heap, or not any more: noticed among small ones only. Nothing has
-    /// happened then.
+    /// No object of this heap begins there, or it was freed before: noticed for small objects only.
+    /// Nothing has changed then.
     #[inline]
     pub unsafe fn free(&mut self, at: *mut u8) -> Result<(), NotAnObject> {
         if self.what(at) != MEDIUM {
@@ -188,7 +189,7 @@ impl<M: Memory + Send + Copy> Heap<M> {
             return self.small.free(at as usize, self.memory.table(), &mut source);
         }
         self.mediums.0 = self.mediums.0.wrapping_sub(1);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises an object of this heap, and it is not a small one.
         unsafe {
             self.mediums.1 = self.mediums.1.wrapping_sub(self.memory.table().usable(at));
             self.medium.c_free(at);
@@ -196,18 +197,18 @@ impl<M: Memory + Send + Copy> Heap<M> {
         Ok(())
     }
 
-    /// Makes an object `size` bytes long, here or elsewhere: the bytes that both have are kept.
-    /// Null: there is no more memory, and the object is as it was.
+    /// Makes an object `size` bytes long, at its address or another; the bytes that the old and new
+    /// lengths share are kept. Null if there is no more memory: then the object is as it was.
     ///
     /// # Safety
-    /// This heap gave it and has not got it back.
+    /// This heap allocated the object, and it was not freed since.
     ///
     /// # Errors
     /// As for [`free`](Self::free).
     pub unsafe fn resize(&mut self, at: *mut u8, size: usize) -> Result<*mut u8, NotAnObject> {
         let small = self.what(at) != MEDIUM;
         if !small && size > sizes::SMALL {
-            // SAFETY: the caller's promise; what it gives is an object.
+            // SAFETY: the caller promises an object of this heap; `dlmalloc` returns another.
             return Ok(unsafe {
                 let before = self.memory.table().usable(at);
                 let new = self.medium.c_realloc(at, size);
@@ -221,7 +222,7 @@ impl<M: Memory + Send + Copy> Heap<M> {
         if self.what(at) == EMPTY {
             return Err(NotAnObject);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises an object of this heap.
         let usable = unsafe { self.memory.table().usable(at) };
         if small && size <= sizes::SMALL && usize::from(sizes::BYTES[sizes::of(size)]) == usable {
             return Ok(at);
@@ -230,14 +231,14 @@ impl<M: Memory + Send + Copy> Heap<M> {
         if new.is_null() {
             return Ok(new);
         }
-        // SAFETY: both are at least as long as what is copied, and apart: the new one was given
-        // just now.
+        // SAFETY: both objects are at least as long as the copy, and do not overlap: the new one
+        // was allocated just now.
         unsafe { new.copy_from_nonoverlapping(at, usable.min(size)) };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises an object of this heap; it was copied.
         match unsafe { self.free(at) } {
             Ok(()) => Ok(new),
             Err(error) => {
-                // SAFETY: it was given just now.
+                // SAFETY: the object was allocated just now.
                 let _ = unsafe { self.free(new) };
                 Err(error)
             }

@@ -1,16 +1,16 @@
-//! Which sizes small objects are rounded up to.
+//! The sizes of small objects.
 
 /// The largest small object, in bytes.
 pub const SMALL: usize = 1024;
 
-/// Sizes are multiples of so many bytes, and so is every address.
+/// Sizes and addresses are multiples of this, in bytes.
 pub const ALIGN: usize = 16;
 
-/// How many sizes there are.
+/// The number of sizes.
 pub const SIZES: usize = 32;
 
-/// In bytes, ascending: steps of 16 to 256, then eight to each doubling, so that at most an eighth
-/// is lost.
+/// The sizes in bytes, ascending: steps of 16 up to 256, then eight for each doubling, so at most
+/// an eighth of an object is lost.
 pub const BYTES: [u16; SIZES] = {
     let mut bytes = [0; SIZES];
     let (mut at, mut size) = (0, 0);
@@ -26,7 +26,7 @@ pub const BYTES: [u16; SIZES] = {
     bytes
 };
 
-/// The place in [`BYTES`] for so many times 16 bytes.
+/// For each number of 16-byte units, the index in [`BYTES`].
 const OF: [u8; SMALL / ALIGN + 1] = {
     let mut of = [0; SMALL / ALIGN + 1];
     let (mut units, mut at) = (0, 0);
@@ -40,14 +40,14 @@ const OF: [u8; SMALL / ALIGN + 1] = {
     of
 };
 
-/// Which of the [sizes](BYTES) an object of `size` bytes, at most [`SMALL`], is given.
+/// The index of the [size](BYTES) for an object of `size` bytes, at most [`SMALL`].
 #[inline]
 pub fn of(size: usize) -> usize {
     usize::from(OF[size.div_ceil(ALIGN)])
 }
 
-/// The same for an object that is to begin at a multiple of `align`, a power of two; `None`: it is
-/// not small.
+/// The index for an object that must begin at a multiple of `align`, a power of two. `None` if it
+/// is not small.
 pub fn of_aligned(size: usize, align: usize) -> Option<usize> {
     let size = size.max(align);
     if size > SMALL {

@@ -4,24 +4,24 @@ use crate::sizes::{BYTES, SIZES};
 use crate::table::{CHUNK, EMPTY, FIRST_SIZE, NONE, SLAB, SLABS, Slab, Table};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes of a slab's bits: enough for the smallest cells.
+/// Bytes of the bits of a slab: enough for the smallest cells.
 const BITS: usize = SLAB / 16 / 8;
 
 /// Bytes of the bits of a chunk's slabs.
 pub const CHUNK_BITS: usize = SLABS * BITS;
 
-/// From so many slabs on a size takes whole chunks, so that its objects follow one another.
+/// A size with at least this many slabs takes whole chunks, so that its objects follow one another.
 const SLABS_APART: u32 = 8;
 
-/// Cells of a size that came back and are remembered: they are likely to be in the processor's
+/// The most freed cells of a size that are remembered: they are likely to be in the processor's
 /// cache, and in memory.
 const RECENT: usize = 64;
 
-/// Chunks without an object that are kept.
+/// Chunks without objects that are kept.
 const SPARE: u32 = 1;
 
-/// The number by which an offset in a slab is multiplied, and the product shifted by 32, to divide
-/// it by each size.
+/// For each size, its reciprocal: an offset in a slab times this, shifted right by 32, is the
+/// offset divided by the size.
 const RECIPROCALS: [u64; SIZES] = {
     let mut reciprocals = [0; SIZES];
     let mut at = 0;
@@ -32,7 +32,7 @@ const RECIPROCALS: [u64; SIZES] = {
     reciprocals
 };
 
-/// Cells of a slab of each size.
+/// For each size, the number of cells in a slab.
 const CELLS: [u16; SIZES] = {
     let mut cells = [0; SIZES];
     let mut at = 0;
@@ -43,29 +43,30 @@ const CELLS: [u16; SIZES] = {
     cells
 };
 
-/// The cell that an offset in a slab lies in.
+/// The number of the cell at an offset in a slab.
 #[inline]
 fn cell_at(offset: usize, size: usize) -> usize {
     ((offset as u64 * RECIPROCALS[size]) >> 32) as usize
 }
 
-/// One size's slabs.
+/// The slabs of one size.
 #[derive(Clone, Copy)]
 struct Class {
-    /// The first in the list of those with free cells, plus one.
+    /// One more than the number of the first slab in the list of slabs with free cells; 0 if the
+    /// list is empty.
     head: u32,
-    /// Free cells that came back lately, `count` of them, the last one last. No cell is given out
-    /// past them.
+    /// The cells freed last, in order; the first `count` are valid. Allocation takes these cells
+    /// first.
     recent: [usize; RECENT],
     count: u8,
-    /// How many there are.
+    /// The number of slabs.
     slabs: u32,
-    /// Slabs set aside for it that were never used: from, to.
+    /// Slabs reserved for this size that were never used: from, to.
     set_aside: (u32, u32),
 }
 
 impl Class {
-    /// The older half of the cells that came back lately is found by their slabs' bits from now on.
+    /// Forgets the older half of the cells freed last: the bits of their slabs show them as free.
     #[cold]
     fn forget_older(&mut self, size: usize, table: &Table) {
         for at in &self.recent[..RECENT / 2] {
@@ -76,7 +77,7 @@ impl Class {
         self.count = (RECENT / 2) as u8;
     }
 
-    /// Forgets a slab's cells.
+    /// Forgets the cells of a slab.
     fn forget(&mut self, number: u32, table: &Table) {
         let mut kept = 0;
         for index in 0..usize::from(self.count) {
@@ -90,30 +91,31 @@ impl Class {
     }
 }
 
-/// Where slabs come from and go to: paged memory, and a heap for larger objects in it.
+/// The source of slabs and their bits: paged memory, and a heap in it for larger objects.
 pub trait Source {
-    /// [`CHUNK`] bytes, aligned to as much.
+    /// Takes [`CHUNK`] bytes, aligned to [`CHUNK`].
     fn chunk(&mut self) -> Option<usize>;
     fn give_chunk(&mut self, at: usize);
-    /// [`CHUNK_BITS`] bytes.
+    /// Takes [`CHUNK_BITS`] bytes.
     fn bits(&mut self) -> Option<*mut u64>;
     /// # Safety
-    /// [`bits`](Self::bits) gave it, and nobody uses it.
+    /// [`bits`](Self::bits) returned this memory, and nobody uses it.
     unsafe fn give_bits(&mut self, bits: *mut u64);
 }
 
-/// A pointer that is no object's, or no longer.
+/// The pointer does not point to an object, or the object was freed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotAnObject;
 
 /// The small objects of one heap.
 pub struct Small {
     classes: [Class; SIZES],
-    /// The first in the list of slabs without an object, plus one.
+    /// One more than the number of the first slab in the list of slabs without objects; 0 if the
+    /// list is empty.
     empty: u32,
     /// Slabs of the newest chunk that were never used: from, to.
     newest: (u32, u32),
-    /// Chunks of which all slabs are in the list of the empty.
+    /// The number of chunks whose slabs are all in the list of empty slabs.
     spare: u32,
 }
 
@@ -123,7 +125,7 @@ impl Small {
         Small { classes: [class; SIZES], empty: 0, newest: (0, 0), spare: 0 }
     }
 
-    /// A cell of a size that came back lately, the last one first.
+    /// Takes the cell of a size that was freed last, if one is remembered.
     #[inline]
     pub fn recent(&mut self, size: usize, table: &Table) -> Option<usize> {
         let class = &mut self.classes[size];
@@ -134,7 +136,7 @@ impl Small {
         Some(at)
     }
 
-    /// A cell of a size, of which none came back lately.
+    /// Takes a cell of a size, if no freed cell is remembered.
     #[inline(never)]
     pub fn allocate(
         &mut self,
@@ -151,7 +153,8 @@ impl Small {
         let words = usize::from(CELLS[size]).div_ceil(64);
         let bits = slab.bits.load(Relaxed);
         let mut word = usize::from(slab.hint.load(Relaxed));
-        // SAFETY: there are so many words; a slab in this list has a bit that is set.
+        // SAFETY: the loop ends within the slab's bits, since a slab in this list has a bit that is
+        // set.
         let cell = unsafe {
             while *bits.add(word) == 0 {
                 word = if word + 1 == words { 0 } else { word + 1 };
@@ -176,7 +179,7 @@ impl Small {
         }
     }
 
-    /// Objects in use, and their bytes.
+    /// The number of objects in use, and their bytes.
     pub fn in_use(&self, table: &Table) -> (usize, usize) {
         let mut all = (0, 0);
         for (size, class) in self.classes.iter().enumerate() {
@@ -192,7 +195,7 @@ impl Small {
         all
     }
 
-    /// Which cell begins at an address, and of which size; it may be free.
+    /// The cell that begins at an address, and its size; it may be free.
     #[inline]
     fn cell(at: usize, slab: &Slab) -> Option<(usize, usize)> {
         let size = slab.size().filter(|&size| size < SIZES)?;
@@ -201,7 +204,7 @@ impl Small {
         begins.then_some((size, cell))
     }
 
-    /// Whether an object begins at an address in one of this heap's slabs.
+    /// Whether an object begins at an address that lies in a slab of this heap.
     pub fn is_object(&self, at: usize, table: &Table) -> bool {
         let slab = table.slab(table.number(at));
         Self::cell(at, slab).is_some_and(|(_, cell)| {
@@ -210,10 +213,10 @@ impl Small {
         })
     }
 
-    /// Gives a cell back.
+    /// Frees a cell.
     ///
     /// # Errors
-    /// None begins there, or it is free. Nothing has happened then.
+    /// No cell begins there, or it is free already. Nothing has changed then.
     #[inline]
     pub fn free(&mut self, at: usize, table: &Table, source: &mut impl Source) -> Result<(), NotAnObject> {
         let number = table.number(at);
@@ -240,7 +243,7 @@ impl Small {
         Ok(())
     }
 
-    /// A slab was full, or has no object any more.
+    /// Handles a slab that was full, or has no objects any more.
     #[inline(never)]
     fn has_turned(&mut self, number: u32, size: usize, table: &Table, source: &mut impl Source) {
         let (slab, class) = (table.slab(number), &mut self.classes[size]);
@@ -248,15 +251,16 @@ impl Small {
             push(&mut class.head, table, number);
             return;
         }
-        // The only slab with room is kept: one object that comes and goes must not make a slab each
-        // time.
+        // The only slab with room is kept: one object that is allocated and freed again and again
+        // must not make a slab each time.
         if class.head != number + 1 || slab.after.load(Relaxed) != 0 {
             class.forget(number, table);
             self.retire(number, size, table, source);
         }
     }
 
-    /// A slab without an object is for any size; a chunk of such goes back.
+    /// Puts a slab without objects into the list of empty slabs; a chunk of empty slabs is given
+    /// back.
     fn retire(&mut self, number: u32, size: usize, table: &Table, source: &mut impl Source) {
         let class = &mut self.classes[size];
         unlink(&mut class.head, table, number);
@@ -282,14 +286,14 @@ impl Small {
         source.give_chunk(table.start(first));
     }
 
-    /// A slab for a size, all free, at the head of its list.
+    /// Makes a slab for a size, all free, at the head of its list.
     fn fresh(&mut self, size: usize, heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
         let number = self.room(size, heap, table, source)?;
         let slab = table.slab(number);
         let (bits, cells) = (slab.bits.load(Relaxed), usize::from(CELLS[size]));
         for word in 0..cells.div_ceil(64) {
             let ones = (cells - word * 64).min(64);
-            // SAFETY: there are bits enough for the smallest cells.
+            // SAFETY: a slab has bits enough for the smallest cells.
             unsafe { bits.add(word).write(u64::MAX >> (64 - ones)) };
         }
         slab.what.store(FIRST_SIZE + size as u8, Relaxed);
@@ -301,7 +305,7 @@ impl Small {
         Some(number)
     }
 
-    /// Room for a slab.
+    /// Finds room for a slab.
     fn room(&mut self, size: usize, heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
         if let Some(number) = next(&mut self.classes[size].set_aside) {
             return Some(number);
@@ -330,18 +334,18 @@ impl Small {
     }
 }
 
-/// Takes a chunk; the number of its first slab. None of them counts as empty.
+/// Takes a chunk: the number of its first slab. None of its slabs counts as empty.
 fn chunk(heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
     let bits = source.bits()?;
     let Some(at) = source.chunk() else {
-        // SAFETY: it was given just now.
+        // SAFETY: the bits were taken just now.
         unsafe { source.give_bits(bits) };
         return None;
     };
     table.note(at, CHUNK, heap, EMPTY);
     let first = table.number(at);
     for index in 0..SLABS {
-        // SAFETY: it is within what was given.
+        // SAFETY: the offset is within the bits of the chunk.
         let bits = unsafe { bits.byte_add(index * BITS) };
         table.slab(first + index as u32).bits.store(bits, Relaxed);
     }
@@ -349,7 +353,7 @@ fn chunk(heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
     Some(first)
 }
 
-/// The next of a range, which it leaves.
+/// Takes the next number out of a range.
 fn next(range: &mut (u32, u32)) -> Option<u32> {
     let number = range.0;
     (number < range.1).then(|| {

@@ -1,4 +1,4 @@
-//! What lies where: a record for every slab's room in the address space, outside of paged memory.
+//! The table: a record for each slab's room in the address space, outside paged memory.
 
 use crate::sizes;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -12,35 +12,38 @@ pub const CHUNK: usize = 1 << 20;
 /// Slabs of a chunk.
 pub const SLABS: usize = CHUNK / SLAB;
 
-/// What a slab's room is used for: no heap's; medium objects; nothing now; from here on, small
-/// objects of that size.
+/// The use of a slab's room: it belongs to no heap.
 pub const NONE: u8 = 0;
+/// It has medium objects.
 pub const MEDIUM: u8 = 1;
+/// It belongs to a heap and has no objects.
 pub const EMPTY: u8 = 2;
+/// It has small objects of the first size; the next numbers are those of the other sizes.
 pub const FIRST_SIZE: u8 = 3;
 
-/// One slab's record. All zero: no heap's. Who changes it holds the heap's lock; `heap` and `what`
-/// are also read by who has an object there.
+/// The record of one slab. If it is all zero, the room belongs to no heap. A thread that changes it
+/// holds the heap's lock; threads that have an object there also read `heap` and `what`.
 #[derive(Default)]
 #[repr(C)]
 pub struct Slab {
-    /// A bit for each cell: whether it is free. In paged memory.
+    /// A bit for each cell, set if the cell is free. The bits lie in paged memory.
     pub bits: AtomicPtr<u64>,
-    /// Its neighbours in the list that it is in: their numbers plus one.
+    /// One more than the number of the slab before it in its list; 0 for none.
     pub before: AtomicU32,
+    /// One more than the number of the slab behind it in its list; 0 for none.
     pub after: AtomicU32,
-    /// Free cells.
+    /// The number of free cells.
     pub free: AtomicU16,
-    /// The word of the bits to look at first.
+    /// The index of the word of `bits` to look at first.
     pub hint: AtomicU16,
-    /// In a chunk's first: how many of the chunk's slabs are not empty.
+    /// In the first slab of a chunk: how many slabs of the chunk are not empty.
     pub used: AtomicU8,
     pub what: AtomicU8,
     pub heap: AtomicU8,
 }
 
 impl Slab {
-    /// The size of its objects, as an index into [`sizes::BYTES`].
+    /// The size of the slab's objects, as an index into [`sizes::BYTES`].
     #[inline]
     pub fn size(&self) -> Option<usize> {
         self.what.load(Relaxed).checked_sub(FIRST_SIZE).map(usize::from)
@@ -54,21 +57,21 @@ pub struct Table {
 }
 
 impl Table {
-    /// One that knows of no addresses yet.
+    /// A table without addresses; see [`open`](Self::open).
     pub const fn new() -> Self {
         Table { base: AtomicUsize::new(0), slabs: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Bytes of memory that the records of `len` bytes of addresses take.
+    /// Bytes of the records for `len` bytes of addresses.
     pub const fn bytes_for(len: usize) -> usize {
         len.div_ceil(SLAB) * size_of::<Slab>()
     }
 
-    /// Begins with the addresses from `base`, a multiple of [`CHUNK`], on.
+    /// Opens the table for addresses from `base`, a multiple of [`CHUNK`].
     ///
     /// # Safety
-    /// At `memory` are [as many bytes](Table::bytes_for) as the addresses take that this is asked
-    /// about, all zero, aligned to a page, for nobody else, for good.
+    /// `memory` has [the bytes](Table::bytes_for) for all addresses that the table is ever asked
+    /// about. They are zero and aligned to a page, stay mapped for ever, and nobody else uses them.
     pub unsafe fn open(&self, base: usize, memory: *mut u8) {
         self.base.store(base, Relaxed);
         self.slabs.store(memory.cast(), Relaxed);
@@ -80,7 +83,7 @@ impl Table {
         ((at - self.base.load(Relaxed)) / SLAB) as u32
     }
 
-    /// Where a slab begins.
+    /// The address of a slab.
     #[inline]
     pub(crate) fn start(&self, number: u32) -> usize {
         self.base.load(Relaxed) + number as usize * SLAB
@@ -88,38 +91,39 @@ impl Table {
 
     #[inline]
     pub(crate) fn slab(&self, number: u32) -> &Slab {
-        // SAFETY: `open` was promised a record for every address that is asked about. All fields
-        // are atomic.
+        // SAFETY: the caller of `open` promised a record for each address that the table is asked
+        // about. All fields are atomic.
         unsafe { &*self.slabs.load(Relaxed).add(number as usize) }
     }
 
-    /// The heap that an object at an address belongs to; `None`: that of none.
+    /// The heap to which an object at an address belongs; `None` if it belongs to none.
     #[inline]
     pub fn heap_of(&self, at: usize) -> Option<u8> {
         let slab = self.slab(self.number(at));
         (slab.what.load(Relaxed) != NONE).then(|| slab.heap.load(Relaxed))
     }
 
-    /// Whether only small objects lie at an address: a heap can tell whether one begins there.
+    /// Whether the slab at an address has only small objects, or none: then a heap can tell whether
+    /// one begins at the address.
     #[inline]
     pub fn is_small(&self, at: usize) -> bool {
         self.slab(self.number(at)).what.load(Relaxed) >= EMPTY
     }
 
-    /// Bytes that an object may use.
+    /// The bytes that an object may use.
     ///
     /// # Safety
-    /// A heap of this table gave it and has not got it back.
+    /// A heap of this table allocated the object, and it was not freed since.
     pub unsafe fn usable(&self, at: *mut u8) -> usize {
         match self.slab(self.number(at as usize)).size() {
             Some(size) => usize::from(sizes::BYTES[size]),
-            // SAFETY: dlmalloc keeps the size of a chunk in use, and three flags, in the word
+            // SAFETY: dlmalloc keeps the size of an allocated chunk, and three flags, in the word
             // before it.
             None => unsafe { (*at.cast::<usize>().sub(1) & !7) - size_of::<usize>() },
         }
     }
 
-    /// Notes what a range, whole slabs, is used for.
+    /// Notes the use of a range of whole slabs.
     pub(crate) fn note(&self, at: usize, len: usize, heap: u8, what: u8) {
         let first = self.number(at);
         for number in first..first + (len / SLAB) as u32 {
