@@ -1,33 +1,33 @@
-//! How many threads of a process are the pager's, whoever began them: `terapage run` loads one copy
-//! of this crate, and the program may have linked or loaded others.
+//! The census: how many threads of a process are the pager's, whichever copy of this crate began
+//! them. `terapage run` loads one copy, and the program may have linked or loaded others.
 //!
-//! Each copy counts its own, in a place of the census that all of them find: that of the first
-//! library, in the loader's order, which gives it out as `terapage_census`. A place is never given
-//! back; a copy for which there is none counts alone.
+//! Each copy counts its threads in a place of its own. The places are in one census that all copies
+//! find: that of the first library, in the loader's order, that exports `terapage_census`. A place
+//! is never given back. A copy that finds no free place counts alone.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Copies that have a place.
+/// The most copies that can have a place.
 const PLACES: usize = 16;
 
-/// Where copies count. Another version of this crate may read it: what changes here changes the
-/// name of [`NAME`].
+/// The places in which copies count. Another version of this crate may read it, so any change here
+/// must change [`NAME`].
 #[repr(C)]
 #[derive(Debug)]
 pub struct Census {
     taken: AtomicUsize,
-    /// Not 0: a thread waits for the program's last one.
+    /// Not 0 if a thread waits for the program's last thread.
     awaits: AtomicUsize,
     threads: [AtomicUsize; PLACES],
 }
 
-/// What a library calls the function that answers with [`own`].
+/// The name under which a library exports a function that returns [`own`].
 const NAME: &std::ffi::CStr = c"terapage_census";
 
 static OWN: Census = Census::new();
 
-/// The census that this copy counts in, and its place there.
+/// The census in which this copy counts, and its place there.
 static JOINED: OnceLock<(&'static Census, &'static AtomicUsize)> = OnceLock::new();
 
 impl Census {
@@ -48,13 +48,13 @@ impl Census {
     }
 }
 
-/// This copy's own, for the libraries that give it out.
+/// This copy's own census, for libraries that export it.
 pub fn own() -> &'static Census {
     &OWN
 }
 
-/// Finds the process's census, if that was not done before: at load, when no lock is held that the
-/// loader could wait for.
+/// Finds the process's census, once. Call it at load, while no lock is held that the loader could
+/// wait for.
 pub fn join() -> &'static (&'static Census, &'static AtomicUsize) {
     JOINED.get_or_init(|| {
         let census = found().unwrap_or(&OWN);
@@ -64,12 +64,12 @@ pub fn join() -> &'static (&'static Census, &'static AtomicUsize) {
 }
 
 fn found() -> Option<&'static Census> {
-    // SAFETY: the name ends in a zero byte. What goes by it is the function of this type, whose
-    // census lasts as long as its library: that is not unloaded.
+    // SAFETY: the name ends in a zero byte, and only functions of this type have it. The census
+    // lasts as long as its library, which is not unloaded.
     unsafe {
         let at = libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr());
         if at.is_null() {
-            // The program may ask for errors of its own.
+            // The program may ask for its own errors, and must not get this one.
             libc::dlerror();
             return None;
         }
@@ -77,22 +77,23 @@ fn found() -> Option<&'static Census> {
     }
 }
 
-/// Where this copy counts the threads that it has begun.
+/// The place in which this copy counts the threads that it has begun.
 pub(crate) fn mine() -> &'static AtomicUsize {
     join().1
 }
 
-/// The threads of all copies; one that just begins or ends may not be counted.
+/// The number of threads of all copies. A thread that is just beginning or ending may not be
+/// counted.
 pub(crate) fn threads() -> usize {
     join().0.sum()
 }
 
-/// Whether the caller is to wait for the program's last thread: nobody does so far.
+/// Whether the caller is the one to wait for the program's last thread: nobody did so before.
 pub(crate) fn begin_to_wait() -> bool {
     join().0.awaits.swap(1, Relaxed) == 0
 }
 
-/// Nobody waits any more: no thread could begin, or this is a forked child.
+/// Notes that nobody waits any more: no thread could begin, or this is a forked child.
 pub(crate) fn wait_no_more() {
     join().0.awaits.store(0, Relaxed);
 }

@@ -1,7 +1,8 @@
-//! What keeps the library out of a program, as far as its file says: asked before it is executed.
+//! What keeps the library out of a program, as far as its file says. It is asked before the program
+//! is executed.
 //!
-//! Nothing is allocated, no lock taken, and all files are closed again: children of `vfork` and
-//! handlers of signals ask too.
+//! Children of `vfork` and signal handlers ask, too: so nothing is allocated, no lock is taken, and
+//! all files are closed again.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -9,27 +10,27 @@ use std::fmt;
 /// Why the memory of a program cannot be paged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// No loader loads libraries into it.
+    /// It is static: no loader loads libraries into it.
     Static,
-    /// Go's runtime maps its memory past the C library, with a loader or without.
+    /// It is a Go program, whose runtime maps memory by direct system calls.
     Go {
-        /// There is no loader.
+        /// Whether it has no loader.
         is_static: bool,
     },
-    /// For processors of 32 bits.
+    /// It is for processors of 32 bits.
     Narrow,
-    /// For another processor; the number is ELF's (`e_machine`).
+    /// It is for another processor; the number is ELF's (`e_machine`).
     Machine(u16),
-    /// Its loader is not the GNU C library's.
+    /// Its loader is not that of the GNU C library.
     Loader(Name),
-    /// It gains a user, a group or capabilities: the loader ignores `LD_PRELOAD`.
+    /// It gains the rights of a user or group, or capabilities: the loader ignores `LD_PRELOAD`.
     Privileged(&'static str),
 }
 
 impl Why {
-    /// Whether the program's loader, or that of what it starts, must not be told of the library: it
-    /// would complain, or give up. Static programs hand `LD_PRELOAD` on to children that can be
-    /// paged.
+    /// Whether the environment must not name the library, since the program's loader, or that of
+    /// programs it starts, would complain or give up. Static programs pass `LD_PRELOAD` on to
+    /// children that can be paged.
     pub fn bars_library(&self) -> bool {
         matches!(self, Why::Narrow | Why::Machine(_) | Why::Loader(_))
     }
@@ -54,7 +55,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// The last part of a path, cut where it is too long.
+/// The last part of a path, cut if it is too long.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     bytes: [u8; 48],
@@ -62,7 +63,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Of a path.
+    /// The name in a path.
     pub fn of(path: &[u8]) -> Name {
         let last = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
         let mut name = Name { bytes: [0; 48], len: last.len().min(48) };
@@ -70,7 +71,7 @@ impl Name {
         name
     }
 
-    /// Its bytes.
+    /// The bytes of the name.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -96,13 +97,13 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Bytes of a file's beginning that the kernel looks at to tell what it is.
+/// Bytes at the beginning of a file by which the kernel tells what it is.
 const HEAD: usize = 256;
 
-/// Scripts of scripts that the kernel follows.
+/// How many scripts, each the interpreter of the one before, the kernel follows.
 const DEPTH: usize = 5;
 
-/// The numbers of ELF that are needed here.
+/// Numbers of the ELF format.
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const HEADER: usize = 64;
@@ -112,7 +113,7 @@ const MACHINE: u16 = 62;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u16 = 183;
 
-/// A file that is open for a look.
+/// A file that is open for reading.
 struct Look(i64);
 
 impl Look {
@@ -121,13 +122,13 @@ impl Look {
         // SAFETY: the path ends in a zero byte.
         let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
         let look = (fd >= 0).then_some(Look(fd))?;
-        // A pipe or a device may do something when it is read.
+        // Only plain files: to read a pipe or a device may have an effect.
         look.status().is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(look)
     }
 
-    /// What there is of `into`, from `offset` on.
+    /// Reads into `into` from `offset` on: the bytes that the file has there.
     fn read<'a>(&self, into: &'a mut [u8], offset: u64) -> &'a [u8] {
-        // SAFETY: the buffer is as long as is said.
+        // SAFETY: the buffer has the length given.
         let got =
             unsafe { libc::syscall(libc::SYS_pread64, self.0, into.as_mut_ptr(), into.len(), offset as i64) };
         &into[..usize::try_from(got).unwrap_or(0)]
@@ -136,20 +137,20 @@ impl Look {
     fn status(&self) -> Option<libc::stat> {
         // SAFETY: plain data, for which zeros are a value.
         let mut status: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the answer is ours to write to.
+        // SAFETY: `status` has room for the answer.
         (unsafe { libc::fstat(self.0 as i32, &raw mut status) } == 0).then_some(status)
     }
 }
 
 impl Drop for Look {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this one's own.
+        // SAFETY: only this value has the descriptor.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 
-/// Why the program at `path` cannot be paged; `None` where nothing is known against it. A script
-/// is judged by its interpreter. `each` is called with the path of every file on the way.
+/// Why the program at `path` cannot be paged; `None` if no reason is found. A script is judged by
+/// its interpreter. `each` is called with the path of every file that is looked at.
 pub fn cannot_be_paged(path: &CStr, each: &mut dyn FnMut(&CStr)) -> Option<Why> {
     each(path);
     let mut head = [0; HEAD];
@@ -187,7 +188,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// What of an executable's format keeps the library out.
+/// What in an executable's format keeps the library out.
 fn elf(head: &[u8], look: &Look) -> Option<Why> {
     if !head.starts_with(b"\x7fELF") || head.len() < HEADER {
         return None;
@@ -226,7 +227,7 @@ fn elf(head: &[u8], look: &Look) -> Option<Why> {
     }
 }
 
-/// Whether a loader of that name is the GNU C library's.
+/// Whether a loader of this name is that of the GNU C library.
 fn is_gnu(name: &[u8]) -> bool {
     let is_old = |rest: &[u8]| rest.first().is_some_and(u8::is_ascii_digit);
     name.starts_with(b"ld-linux")
@@ -237,7 +238,7 @@ fn is_gnu(name: &[u8]) -> bool {
         || name.strip_prefix(b"ld-").is_some_and(is_old)
 }
 
-/// Whether notes have one of Go's, of which the first is the number of the build.
+/// Whether the notes have one of Go; the first is its build id.
 fn has_note_of_go(look: &Look, offset: u64, len: u64) -> bool {
     let mut bytes = [0; 512];
     let len = len.min(bytes.len() as u64) as usize;
@@ -252,7 +253,7 @@ fn has_note_of_go(look: &Look, offset: u64, len: u64) -> bool {
     false
 }
 
-/// Whether the loader will load no foreign libraries because the program gains rights.
+/// Whether the loader will load no preloaded libraries because the program gains rights.
 fn privileged(look: &Look) -> Option<Why> {
     // SAFETY: no memory is touched.
     let (user, group, effective_user, effective_group, never) = unsafe {
@@ -273,7 +274,7 @@ fn privileged(look: &Look) -> Option<Why> {
         return Some(Why::Privileged("run with an effective user or group that is not its real one"));
     }
     let mut value = [0u8; 64];
-    // SAFETY: the name ends in a zero byte, the value is as long as is said.
+    // SAFETY: the name ends in a zero byte, and the value has the length given.
     let got = unsafe {
         let name = c"security.capability".as_ptr();
         libc::syscall(libc::SYS_fgetxattr, look.0, name, value.as_mut_ptr(), value.len())

@@ -1,22 +1,22 @@
-//! File descriptors that a program does not stumble over.
+//! File descriptors with high numbers, out of the program's way.
 //!
-//! Programs close what they did not open (daemons close all of 3 to 1023) and expect low
-//! numbers from `open`. So the pager's own go where nobody looks, and are known by number,
-//! so that an interposed `close` can leave them alone.
+//! Programs close descriptors that they did not open (daemons close all of 3 to 1023), and expect
+//! low numbers from `open`. So the pager's descriptors have high numbers, which are noted here, and
+//! the library's hook for `close` leaves them open.
 
 use crate::{Result, check};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Where the numbers begin, if the limit on open files allows.
+/// The least number, if the limit on open files allows it.
 const HIGH: RawFd = 700;
 
-/// A bit for each number: a process with many forked children has a pipe for each. Higher numbers
-/// than these are not known as ours.
+/// The numbers that have a bit: a process with many forked children has a pipe for each. Higher
+/// numbers cannot be noted as the pager's.
 const NUMBERS: usize = 1 << 16;
 static OURS: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
-/// Where the bit of a number is.
+/// The word and the bit of a number.
 fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let fd = usize::try_from(fd).ok()?;
     Some((OURS.get(fd / 64)?, 1 << (fd % 64)))
@@ -27,36 +27,36 @@ pub fn is_ours(fd: RawFd) -> bool {
     place(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
 }
 
-/// Notes a descriptor as the pager's, under the number that it has.
+/// Notes a descriptor as the pager's, under its present number.
 pub fn note(fd: RawFd) {
     if let Some((word, bit)) = place(fd) {
         word.fetch_or(bit, Relaxed);
     }
 }
 
-/// The pager's descriptors, in order.
+/// The numbers of the pager's descriptors, ascending.
 pub fn ours_sorted() -> Vec<RawFd> {
     let words = OURS.iter().zip((0..).step_by(64)).filter(|(word, _)| word.load(Relaxed) != 0);
     words.flat_map(|(_, first)| first..first + 64).filter(|&fd| is_ours(fd)).collect()
 }
 
-/// How many a pager opens when it begins, with some to spare.
+/// Descriptors that a pager opens when it begins, with some to spare.
 const NEEDED: u64 = 32;
 
-/// Makes room for a pager's descriptors, even if the program has opened as many as it may: the
-/// limit on open files is higher while this value lives.
+/// Room for a pager's descriptors, even if the program has opened as many as it may: while this
+/// value lives, the limit on open files is higher.
 #[derive(Debug)]
 pub struct Room {
-    /// The limit on open files as it was, and as it is.
+    /// The limit on open files before and now, if it was raised.
     raised: Option<[libc::rlimit; 2]>,
 }
 
 impl Room {
     /// # Errors
-    /// The hard limit, too, allows no more, and this process must not raise it.
+    /// The hard limit allows no more either, and this process may not raise it.
     pub fn make() -> Result<Room> {
         let was = open_files(None)?;
-        // `open` gives the least number that is free: below the limit they are taken last.
+        // `open` returns the least free number, so the numbers just below the limit are taken last.
         let mut last = was.rlim_cur.saturating_sub(NEEDED)..was.rlim_cur;
         let is_free = |fd: u64| {
             // SAFETY: fcntl with F_GETFD touches no memory.
@@ -75,32 +75,32 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         let Some([was, is]) = self.raised else { return };
-        // The program may have set another meanwhile.
+        // The program may have set another limit meanwhile.
         if open_files(None).is_ok_and(|now| (now.rlim_cur, now.rlim_max) == (is.rlim_cur, is.rlim_max)) {
-            // To lower a limit is allowed.
+            // To lower a limit is always allowed.
             open_files(Some(&was)).ok();
         }
     }
 }
 
-/// The limit on open files before this call, which sets it where there is a new one.
+/// Sets the limit on open files, if there is a `new` one. Returns the limit before.
 fn open_files(new: Option<&libc::rlimit>) -> Result<libc::rlimit> {
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: one limit is read, if there is one, and one written. (The C library's function may be
-    // the program's, or ours.)
+    // SAFETY: one limit is read, if there is a new one, and one is written. (A system call, since
+    // the program or this library may replace the C library's function.)
     check("prlimit64(RLIMIT_NOFILE)", unsafe {
         libc::syscall(libc::SYS_prlimit64, 0_i64, i64::from(libc::RLIMIT_NOFILE), new, &raw mut old)
     })?;
     Ok(old)
 }
 
-/// Moves a descriptor to a high number; it is closed on exec.
+/// Moves a descriptor to a high number, closed on exec.
 ///
 /// # Errors
 /// The limit on open files allows no more.
 pub fn move_up(fd: OwnedFd) -> Result<OwnedFd> {
-    // The limit on open files may be under the first, or have become so since the program began.
+    // The limit on open files may be below the first number.
     let high = [HIGH, 64, 16, 3].into_iter().find_map(|least| {
         // SAFETY: fcntl with F_DUPFD_CLOEXEC touches no memory.
         let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
@@ -110,26 +110,27 @@ pub fn move_up(fd: OwnedFd) -> Result<OwnedFd> {
         "fcntl(F_DUPFD_CLOEXEC); the limit on open files (ulimit -n) should be 128 or more",
         high.unwrap_or(-1).into(),
     )?;
-    // SAFETY: the duplicate was made just now and belongs to nobody else.
+    // SAFETY: the duplicate was made just now, and nobody else uses it.
     Ok(unsafe { OwnedFd::from_raw_fd(high as RawFd) })
 }
 
-/// A thread that has descriptors of its own cannot speak to the pager's.
+/// Said if a thread has a table of descriptors of its own: it cannot reach the pager's.
 const OWN_TABLE: &str = "terapage: a thread does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES); the program is stopped\n";
 
-/// A descriptor of the pager's, closed on exec. Dropping it closes it.
+/// A descriptor of the pager, closed on exec, and closed when dropped.
 #[derive(Debug)]
 pub struct Fd(OwnedFd);
 
 impl Fd {
-    /// Takes `fd` over: it is moved to a high number and noted as ours.
+    /// Takes `fd` over: moves it to a high number, and notes it as the pager's.
     pub fn adopt(fd: OwnedFd) -> Result<Fd> {
         let high = move_up(fd)?;
         note(high.as_raw_fd());
         Ok(Fd(high))
     }
 
-    /// Takes `fd` over under the number that it has, and as it is on exec: others know it by that.
+    /// Takes `fd` over without changing its number or its behaviour on exec: others know it by its
+    /// number.
     pub fn keep(fd: OwnedFd) -> Fd {
         if let Some((word, bit)) = place(fd.as_raw_fd()) {
             word.fetch_or(bit, Relaxed);
@@ -142,12 +143,12 @@ impl Fd {
         // SAFETY: eventfd touches no memory.
         let raw =
             check("eventfd", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())?;
-        // SAFETY: made just now.
+        // SAFETY: the descriptor was made just now.
         Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })
     }
 
-    /// A timer that can be read each second from now on (`timerfd`), non-blocking. [`clear`] sets
-    /// it back.
+    /// A timer that becomes readable each second from now on (`timerfd`), non-blocking. [`clear`]
+    /// resets it.
     ///
     /// [`clear`]: Fd::clear
     pub fn each_second() -> Result<Fd> {
@@ -155,11 +156,11 @@ impl Fd {
         // SAFETY: no memory is touched.
         let raw =
             check("timerfd_create", unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }.into())?;
-        // SAFETY: made just now.
+        // SAFETY: the descriptor was made just now.
         let timer = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })?;
         let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
         let times = libc::itimerspec { it_interval: second, it_value: second };
-        // SAFETY: the times are ours to read; the old ones are not asked for.
+        // SAFETY: `times` is valid; the old times are not asked for.
         check("timerfd_settime", unsafe {
             libc::timerfd_settime(timer.raw(), 0, &raw const times, std::ptr::null_mut()).into()
         })?;
@@ -171,7 +172,7 @@ impl Fd {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for two descriptors.
         check("pipe2", unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
-        // SAFETY: made just now.
+        // SAFETY: the descriptor was made just now.
         let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         Ok((Fd::adopt(read)?, Fd::adopt(write)?))
     }
@@ -179,11 +180,10 @@ impl Fd {
     /// Adds one to an event counter.
     pub fn signal(&self) {
         let one = 1u64;
-        // SAFETY: eight bytes are read from `one`. A counter that is full is signalled all the
-        // same.
+        // SAFETY: eight bytes are read from `one`. If the counter is full, it is signalled already.
         let written = unsafe { libc::syscall(libc::SYS_write, self.raw(), &raw const one, 8) };
         if written < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EBADF) {
-            // The other side would never hear of it.
+            // The other side would never get the signal.
             crate::thread::stop(OWN_TABLE);
         }
     }
@@ -195,7 +195,7 @@ impl Fd {
         unsafe { libc::syscall(libc::SYS_read, self.raw(), &raw mut count, 8) };
     }
 
-    /// The number.
+    /// The number of the descriptor.
     pub fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
     }

@@ -1,4 +1,4 @@
-//! Files of blocks.
+//! Files: the stores' files and devices, and what else Terapage reads and writes.
 
 use crate::fd::Fd;
 use crate::{Error, Result, check, thread};
@@ -16,19 +16,19 @@ fn open(path: &Path, flags: i32) -> Result<OwnedFd> {
     let raw = unsafe {
         libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC, 0o600)
     };
-    // SAFETY: opened just now.
+    // SAFETY: the descriptor was opened just now.
     check("open", raw).map(|raw| unsafe { OwnedFd::from_raw_fd(raw as i32) })
 }
 
-/// A file for reading and writing; whether its I/O goes past the page cache.
+/// A file that is open for reading and writing.
 pub struct Opened {
     /// The file.
     pub fd: Fd,
-    /// Opened with O_DIRECT.
+    /// Whether it was opened with O_DIRECT, past the page cache.
     pub direct: bool,
 }
 
-/// Opens `path` with `flags`, with O_DIRECT where the file system has it.
+/// Opens `path` with `flags`, and with O_DIRECT if the file system has it.
 fn open_direct(path: &Path, flags: i32) -> Result<Opened> {
     match open(path, flags | libc::O_RDWR | libc::O_DIRECT) {
         Ok(fd) => Ok(Opened { fd: Fd::adopt(fd)?, direct: true }),
@@ -39,9 +39,11 @@ fn open_direct(path: &Path, flags: i32) -> Result<Opened> {
     }
 }
 
-/// A file without a name in `directory`: it goes with its last descriptor, whatever happens.
+/// Makes a file without a name in `directory`: it vanishes with its last descriptor, whatever
+/// happens.
 ///
-/// Where the file system makes none (NFS, an overlay before Linux 6.1) it has a name for a moment.
+/// If the file system cannot do this (NFS, an overlay before Linux 6.1), the file has a name for a
+/// moment.
 pub fn nameless(directory: &Path) -> Result<Opened> {
     match open_direct(directory, libc::O_TMPFILE) {
         Err(error) if matches!(error.errno(), libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT) => {
@@ -51,7 +53,7 @@ pub fn nameless(directory: &Path) -> Result<Opened> {
     }
 }
 
-/// A new file in `directory` whose name has been taken away.
+/// Makes a new file in `directory`, and removes its name.
 fn unlinked(directory: &Path) -> Result<Opened> {
     let process = std::process::id();
     let mut number = 0;
@@ -68,17 +70,17 @@ fn unlinked(directory: &Path) -> Result<Opened> {
     }
 }
 
-/// An existing block device, for this process alone.
+/// Opens an existing block device, for this process alone.
 pub fn device(path: &Path) -> Result<Opened> {
     open_direct(path, libc::O_EXCL)
 }
 
-/// Makes sure that the file has room for the bytes from `from` to `from + len`.
-/// A file system without the call answers EOPNOTSUPP.
+/// Allocates room in the file for the bytes from `from` to `from + len`. A file system without the
+/// call answers EOPNOTSUPP.
 ///
-/// Beyond the limit on the size of files (`RLIMIT_FSIZE`) it fails with EFBIG, and no more: the
-/// signal that comes with it would end a program that did not write that file, though there be room
-/// enough without.
+/// Beyond the limit on the size of files (`RLIMIT_FSIZE`) it fails with EFBIG, without the signal
+/// that comes with that: the signal would end a program that did not write the file itself, and the
+/// pager can do without more room.
 pub fn allocate(fd: &Fd, from: u64, len: u64) -> Result<()> {
     within_limit(Error::errno, || {
         loop {
@@ -92,8 +94,8 @@ pub fn allocate(fd: &Fd, from: u64, len: u64) -> Result<()> {
     })
 }
 
-/// Writes all of `bytes` to a file of the program's, from `offset` on. Beyond the limit on the size
-/// of files it fails in the same way.
+/// Writes all of `bytes` to a file of the program, from `offset` on. Beyond the limit on the size
+/// of files it fails with EFBIG, also without the signal.
 pub fn write_all(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
     within_limit(
         |error: &std::io::Error| error.raw_os_error().unwrap_or(0),
@@ -101,8 +103,8 @@ pub fn write_all(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> 
     )
 }
 
-/// Does what may go beyond the limit on the size of files, and takes the signal away that comes
-/// with EFBIG.
+/// Calls a function that may exceed the limit on the size of files, and removes the signal that
+/// comes with EFBIG.
 fn within_limit<E>(
     errno: impl FnOnce(&E) -> i32,
     work: impl FnOnce() -> std::result::Result<(), E>,
@@ -116,18 +118,18 @@ fn within_limit<E>(
     answer
 }
 
-/// The size of a file or device, by seeking to its end.
+/// The size of a file or device, in bytes, found by seeking to its end.
 pub fn size(fd: &Fd) -> Result<u64> {
     // SAFETY: no memory is touched.
     check("lseek", unsafe { libc::lseek64(fd.raw(), 0, libc::SEEK_END) }).map(|size| size as u64)
 }
 
-/// A memory file called `name`, of `len` zero bytes, mapped for reading and writing by all who open
-/// it.
+/// Makes a memory file called `name`, of `len` zero bytes, and maps it, shared, for reading and
+/// writing.
 pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
     // SAFETY: the name ends in a zero byte.
     let raw = check("memfd_create", unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) }.into())?;
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now.
     let fd = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as i32) })?;
     // SAFETY: no memory is touched.
     check("ftruncate", unsafe { libc::ftruncate64(fd.raw(), len as i64) }.into())?;
@@ -143,7 +145,7 @@ pub fn memory_file(name: &std::ffi::CStr, len: usize) -> Result<(Fd, *mut u8)> {
 pub struct Early(i64);
 
 impl Early {
-    /// Opens what is there, for reading.
+    /// Opens a file for reading.
     pub fn open(path: &std::ffi::CStr) -> Option<Early> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         // SAFETY: the path ends in a zero byte.
@@ -151,7 +153,7 @@ impl Early {
         (fd >= 0).then_some(Early(fd))
     }
 
-    /// Bytes from `offset` on: how many. 0 at the end, and where it cannot be read.
+    /// Reads bytes from `offset` on. Returns how many; 0 at the end, or if they cannot be read.
     pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> usize {
         // SAFETY: the kernel writes into the slice.
         let got =
@@ -162,7 +164,7 @@ impl Early {
 
 impl Drop for Early {
     fn drop(&mut self) {
-        // SAFETY: ours, and closed once.
+        // SAFETY: only this value has the descriptor, and it is closed once.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }

@@ -1,7 +1,7 @@
 //! The system calls that Terapage needs, and nearly all of its `unsafe`.
 //!
-//! Everything that maps memory is done by raw system calls: the library that is loaded
-//! into programs stands in for `mmap` and its kin, and must not meet itself.
+//! Memory is mapped by raw system calls only: the preload library hooks `mmap` and its kin, and
+//! must not call itself.
 
 pub mod census;
 pub mod executable;
@@ -17,13 +17,13 @@ pub mod userfaultfd;
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// An error of the operating system, with the call that met it.
+/// An error of the operating system, with the call that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {source}")]
 pub struct Error {
     /// The system call.
     pub call: &'static str,
-    /// What it answered.
+    /// The error that it returned.
     pub source: std::io::Error,
 }
 
@@ -32,8 +32,8 @@ impl Error {
         Error { call, source: std::io::Error::last_os_error() }
     }
 
-    /// Whether it will not pass: this process, its user, its container or its kernel has not the
-    /// right.
+    /// Whether the error is lasting: the process, its user, its container or its kernel does not
+    /// allow the call.
     pub fn is_forbidden(&self) -> bool {
         matches!(self.errno(), libc::EPERM | libc::EACCES | libc::ENOSYS)
     }
@@ -44,7 +44,7 @@ impl Error {
     }
 }
 
-/// What a system call of this crate gives.
+/// The result of a system call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 pub(crate) fn check(call: &'static str, answer: libc::c_long) -> Result<libc::c_long> {

@@ -1,4 +1,4 @@
-//! Which pages of this process are there: the kernel's own answer.
+//! The page map: which pages of this process are present, as the kernel knows.
 
 use crate::fd::Fd;
 use crate::{Error, PAGE, Result, check};
@@ -15,13 +15,13 @@ const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const EXCLUSIVE: u64 = 1 << 56;
 
-/// `/proc/self/pagemap`, held open. By the name of the calling thread: the process's own file is
-/// its first thread's, which may have ended.
+/// The page map, held open. It is opened through the calling thread (`/proc/thread-self`):
+/// `/proc/self` leads to the first thread, which may have ended.
 #[derive(Debug)]
 pub struct Pagemap(Fd);
 
 impl Pagemap {
-    /// Opens it for the calling process; a child needs its own.
+    /// Opens the page map of the calling process. A child of a fork needs its own.
     pub fn open() -> Result<Pagemap> {
         let path = c"/proc/thread-self/pagemap";
         // SAFETY: the path ends in a zero byte.
@@ -30,8 +30,8 @@ impl Pagemap {
         };
         let mut raw = open();
         if raw < 0 && Error::last("open").errno() == libc::EACCES {
-            // Root's, since the process has changed its user: its own again for the moment.
-            // SAFETY: no memory is touched.
+            // The file belongs to root if the process has changed its user. While the process is
+            // dumpable, the file is its own again. SAFETY: no memory is touched.
             unsafe {
                 let before = libc::prctl(libc::PR_GET_DUMPABLE);
                 libc::prctl(libc::PR_SET_DUMPABLE, 1);
@@ -40,15 +40,15 @@ impl Pagemap {
             }
         }
         let raw = check("open(/proc/thread-self/pagemap)", raw)?;
-        // SAFETY: opened just now.
+        // SAFETY: the descriptor was opened just now.
         Ok(Pagemap(Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as i32) })?))
     }
 
-    /// Calls `each` with every range of pages in this one that are there. The time goes by what is
-    /// there, not by how much could be. Whether the kernel can tell (Linux 6.7).
+    /// Calls `each` with every range of present pages in this range. The time depends on how many
+    /// pages are present, not on the length. Whether the kernel can tell (Linux 6.7).
     ///
     /// # Errors
-    /// None but where the range is not page aligned.
+    /// Only if the range is not aligned to pages.
     pub fn each_present(&self, range: Range<usize>, mut each: impl FnMut(Range<usize>)) -> Result<bool> {
         const NONE: page_region = page_region { start: 0, end: 0, categories: 0 };
         let mut found = [NONE; 256];
@@ -69,7 +69,7 @@ impl Pagemap {
                 category_anyof_mask: there,
                 return_mask: there,
             };
-            // SAFETY: the kernel writes to `scan` and to as many regions as there is room for.
+            // SAFETY: the kernel writes to `scan`, and no more regions than there is room for.
             let answer = unsafe { libc::syscall(libc::SYS_ioctl, self.0.raw(), PAGEMAP_SCAN, &raw mut scan) };
             let count = match check("ioctl(PAGEMAP_SCAN)", answer) {
                 Ok(count) => count as usize,
@@ -89,8 +89,8 @@ impl Pagemap {
         self.each_word(at, pages, |word| word & (PRESENT | SWAPPED) != 0)
     }
 
-    /// For each page from `at` on, whether it is there and others have it too: relatives by a fork,
-    /// or, where it was only read, the kernel with its page of zeros.
+    /// For each page from `at` on, whether it is present and shared: with relatives by a fork, or,
+    /// if it was only read, with the kernel, as its page of zeros.
     pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         self.each_word(at, pages, |word| word & (PRESENT | EXCLUSIVE) == PRESENT)
     }
@@ -123,7 +123,7 @@ mod tests {
     fn a_page_that_was_only_read_is_the_kernels_too() {
         let at = memory::reserve(3 * PAGE).unwrap() as usize;
         memory::advise(at, 3 * PAGE, memory::MADV_NOHUGEPAGE);
-        // SAFETY: the pages are ours.
+        // SAFETY: only this test uses the pages.
         unsafe {
             assert_eq!((at as *const u8).read_volatile(), 0);
             ((at + PAGE) as *mut u8).write_volatile(1);
@@ -136,10 +136,10 @@ mod tests {
             (present, shared)
         };
         assert_eq!(shared(), ([true, true, false], [true, false, false]));
-        // SAFETY: the page is there and may be written to.
+        // SAFETY: the page is present and writable.
         unsafe { memory::make_exclusive(at) };
         assert_eq!(shared(), ([true, true, false], [false; 3]));
-        // SAFETY: nobody has it any more.
+        // SAFETY: nobody uses the memory any more.
         unsafe { memory::unmap(at as *mut u8, 3 * PAGE) }.unwrap();
     }
 
@@ -148,7 +148,7 @@ mod tests {
         let pages = 1 << 20;
         let at = memory::reserve(pages * PAGE).unwrap() as usize;
         for page in [0, 1, 700, pages - 1] {
-            // SAFETY: the page is ours.
+            // SAFETY: only this test uses the page.
             unsafe { memory::bytes(at + page * PAGE, 1) }.fill(1);
         }
         let pagemap = Pagemap::open().unwrap();
@@ -161,7 +161,7 @@ mod tests {
         } else {
             eprintln!("skipped: this kernel has no PAGEMAP_SCAN");
         }
-        // SAFETY: nobody has it any more.
+        // SAFETY: nobody uses the memory any more.
         unsafe { memory::unmap(at as *mut u8, pages * PAGE) }.unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! io_uring: reads, writes and waiting, through one system call.
 //!
-//! Belongs to the thread that made it.
+//! A ring belongs to the thread that made it.
 
 use crate::fd::Fd;
 use crate::{Error, Result, check};
@@ -9,12 +9,13 @@ use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// A piece of memory, as readv and writev take it.
+/// A piece of memory, in the form that readv and writev take.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Piece(libc::iovec);
 
-// SAFETY: a piece is an address and a length; who may touch it is decided where it is used.
+// SAFETY: a piece is an address and a length; the code that uses it argues which thread may touch
+// the memory.
 unsafe impl Send for Piece {}
 
 impl Piece {
@@ -23,17 +24,17 @@ impl Piece {
         Piece(libc::iovec { iov_base: at as *mut _, iov_len: len })
     }
 
-    /// Bytes in it.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.0.iov_len
     }
 
-    /// Whether it has none.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.0.iov_len == 0
     }
 
-    /// Its address.
+    /// The address.
     pub fn at(&self) -> usize {
         self.0.iov_base as usize
     }
@@ -42,24 +43,24 @@ impl Piece {
 /// The end of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// What it was called when it began.
+    /// The tag that the operation was given when it began.
     pub tag: u64,
-    /// Bytes transferred or events, or a negative error number.
+    /// Bytes transferred, events, or a negative error number.
     pub result: i32,
-    /// A poll that goes on.
+    /// Whether this is an event of a poll that continues.
     pub more: bool,
-    /// The completion's flags, as the kernel gives them.
+    /// The flags of the completion, from the kernel.
     pub flags: u32,
 }
 
 impl Done {
-    /// Whether a poll of a pipe's reading end found that nobody holds the other end any more.
+    /// Whether a poll of a pipe's reading end found that nobody has the other end open any more.
     pub fn is_hang_up(&self) -> bool {
         self.result >= 0 && self.result & i32::from(libc::POLLHUP) != 0
     }
 }
 
-/// Where a socket connects to.
+/// The address to which a socket connects.
 pub struct Address {
     storage: libc::sockaddr_storage,
     len: libc::socklen_t,
@@ -77,7 +78,8 @@ impl From<SocketAddr> for Address {
                     sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to.ip().octets()) },
                     sin_zero: [0; 8],
                 };
-                // SAFETY: the storage is large and aligned enough for any address, and ours.
+                // SAFETY: the storage is large and aligned enough for any address, and only this
+                // function uses it.
                 unsafe { at.cast::<libc::sockaddr_in>().write(v4) };
                 address.len = size_of_val(&v4) as libc::socklen_t;
             }
@@ -104,7 +106,7 @@ impl Address {
         Address { storage: unsafe { std::mem::zeroed() }, len: 0 }
     }
 
-    /// A socket in the file system; `None`: the path is too long for an address.
+    /// The address of a socket in the file system; `None` if the path is too long.
     pub fn unix(path: &std::path::Path) -> Option<Address> {
         use std::os::unix::ffi::OsStrExt;
         let mut address = Address::none();
@@ -122,21 +124,21 @@ impl Address {
         Some(address)
     }
 
-    /// Its family: AF_INET, AF_INET6 or AF_UNIX.
+    /// The address family: AF_INET, AF_INET6 or AF_UNIX.
     pub fn family(&self) -> i32 {
         i32::from(self.storage.ss_family)
     }
 }
 
-/// Several pieces that go to a socket, or come from it, together.
+/// Several pieces that are sent to a socket, or received from it, together.
 pub struct Message(libc::msghdr);
 
-// SAFETY: a message is an address and a length; who may touch what is there is decided where it is
-// used.
+// SAFETY: a message has addresses and lengths; the code that uses it argues which thread may touch
+// the memory.
 unsafe impl Send for Message {}
 
 impl Message {
-    /// These pieces, whose array must stay where it is while the message is in use.
+    /// A message of these pieces. Their array must stay where it is while the message is in use.
     pub fn new(pieces: &[Piece]) -> Message {
         // SAFETY: a message of zeros is a valid one: without an address, pieces and control data.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -148,19 +150,19 @@ impl Message {
 
 /// A submission and a completion queue.
 pub struct Ring {
-    // Its descriptor lives on under another number, so it must not close its own.
+    // The descriptor was moved to another number, so the `IoUring` must not close its old one.
     ring: ManuallyDrop<IoUring>,
     fd: Fd,
     unsubmitted: u32,
-    /// Times of timeouts that the kernel has not been told of.
+    /// Times of timeouts that were not yet submitted.
     #[allow(clippy::vec_box, reason = "the kernel has their addresses")]
     times: Vec<Box<types::Timespec>>,
 }
 
-/// The smallest ring that there is: one page for the operations, one or two for the queues.
+/// The entries of the smallest ring: one page for the operations, one or two for the queues.
 const LEAST_ENTRIES: u32 = 16;
 
-/// A send of a program that ignores no SIGPIPE must not raise one.
+/// A send must not raise SIGPIPE in a program that does not ignore it.
 fn send_flags(whole: bool) -> i32 {
     libc::MSG_NOSIGNAL | if whole { libc::MSG_WAITALL } else { 0 }
 }
@@ -179,16 +181,16 @@ fn build(entries: u32) -> std::io::Result<IoUring> {
         .or_else(|_| IoUring::builder().setup_clamp().setup_cqsize(entries * 4).build(entries))
 }
 
-/// Whether this process may have no ring at all: its kernel, its container or its user forbids it.
-/// For want of memory or descriptors it may have one later.
+/// The error, if this process may have no ring at all: its kernel, its container or its user
+/// forbids it. If only memory or descriptors are missing, there may be a ring later.
 pub fn forbidden() -> Option<Error> {
     // As long as `struct io_uring_params`.
     let mut parameters = [0_u32; 30];
-    // SAFETY: the kernel reads and writes the parameters, which are ours.
+    // SAFETY: the kernel reads and writes the parameters, which only this function uses.
     let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1_i64, parameters.as_mut_ptr()) };
     match check("io_uring_setup", made) {
         Ok(ring) => {
-            // SAFETY: made just now, and nobody's.
+            // SAFETY: the descriptor was made just now, and nobody else uses it.
             drop(unsafe { OwnedFd::from_raw_fd(ring as RawFd) });
             None
         }
@@ -197,8 +199,8 @@ pub fn forbidden() -> Option<Error> {
 }
 
 impl Ring {
-    /// A ring for `entries` operations at once, or for as many as the user may lock memory for:
-    /// more begin when those have been handed over.
+    /// Makes a ring that takes `entries` operations at once, or as many as the user may lock memory
+    /// for. Further ones are pushed after these were submitted.
     pub fn new(entries: u32) -> Result<Ring> {
         let is_short = |error: &std::io::Error| error.raw_os_error() == Some(libc::ENOMEM);
         let mut size = entries;
@@ -217,14 +219,15 @@ impl Ring {
         })?;
         let ring = ManuallyDrop::new(ring);
         // SAFETY: the IoUring is never dropped and never used to enter the kernel, so its
-        // descriptor is ours to move.
+        // descriptor can be moved.
         let fd = Fd::adopt(unsafe { OwnedFd::from_raw_fd(ring.as_raw_fd()) })?;
         Ok(Ring { ring, fd, unsubmitted: 0, times: Vec::new() })
     }
 
     fn push(&mut self, entry: squeue::Entry) -> Result<()> {
         loop {
-            // SAFETY: what the entry points to is kept valid until its end, as the callers promise.
+            // SAFETY: the callers promise that the memory to which the entry points stays valid
+            // until the operation has ended.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 self.unsubmitted += 1;
                 return Ok(());
@@ -251,7 +254,7 @@ impl Ring {
     /// Writes `pieces` at `offset` of `fd`.
     ///
     /// # Safety
-    /// As for [`read`](Self::read), but that others may read the memory.
+    /// As for [`read`](Self::read), except that others may read the memory.
     pub unsafe fn write(&mut self, fd: RawFd, pieces: &[Piece], offset: u64, tag: u64) -> Result<()> {
         let vectors = pieces.as_ptr().cast();
         self.push(
@@ -262,8 +265,8 @@ impl Ring {
         )
     }
 
-    /// Sends a piece to a socket: as much as it takes at once, or, `whole`, all of it. A peer that
-    /// is gone is an error, not a signal.
+    /// Sends a piece to a socket: all of it if `whole`, else as much as the socket takes at once.
+    /// If the peer is gone, that is an error, not a signal.
     ///
     /// # Safety
     /// The memory stays valid, and nobody writes to it, until the end of the operation has been
@@ -274,7 +277,7 @@ impl Ring {
         self.push(entry.build().user_data(tag))
     }
 
-    /// Receives into a piece from a socket: what has come, or, `whole`, as much as fits.
+    /// Receives into a piece from a socket: as much as fits if `whole`, else what has come.
     ///
     /// # Safety
     /// The memory stays valid, and nobody else touches it, until the end of the operation has been
@@ -326,24 +329,25 @@ impl Ring {
         let time = types::Timespec::new().sec(ns / SECOND).nsec((ns % SECOND) as u32);
         let time = Box::new(time);
         let entry = opcode::Timeout::new(&raw const *time).build().user_data(tag);
-        // The kernel reads it when it is told of the timeout.
+        // The kernel reads the time when the timeout is submitted.
         self.times.push(time);
         self.push(entry)
     }
 
-    /// Cancels the operation that bears the tag `of`, if it is under way still. Both end.
+    /// Cancels the operation with the tag `of`, if it is still under way. Both end, each with its
+    /// own tag.
     pub fn cancel(&mut self, of: u64, tag: u64) -> Result<()> {
         self.push(opcode::AsyncCancel::new(of).build().user_data(tag))
     }
 
-    /// Tells when `fd` becomes readable or hangs up: once, or, `again`, each time while it has
-    /// [`Done::more`].
+    /// Polls `fd` until it becomes readable or hangs up: once, or, if `again`, each time as long as
+    /// [`Done::more`] is set.
     pub fn poll(&mut self, fd: RawFd, again: bool, tag: u64) -> Result<()> {
         let events = (libc::POLLIN | libc::POLLHUP) as u32;
         self.push(opcode::PollAdd::new(types::Fd(fd), events).multi(again).build().user_data(tag))
     }
 
-    /// Hands over what was pushed and waits until `wanted` operations have ended.
+    /// Submits what was pushed, and waits until `wanted` operations have ended.
     pub fn enter(&mut self, wanted: u32) -> Result<()> {
         self.ring.submission().sync();
         const IORING_ENTER_GETEVENTS: u32 = 1;
@@ -371,25 +375,25 @@ impl Ring {
                     }
                 }
                 Err(error) if matches!(error.errno(), libc::EINTR) => {}
-                // Too many ends untaken, or no memory for now: the caller takes ends and comes
-                // again.
+                // Too many completions are waiting, or there is no memory for the moment: the
+                // caller takes completions and tries again.
                 Err(error) if matches!(error.errno(), libc::EAGAIN | libc::EBUSY) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Whether something was pushed that the kernel has not been told of.
+    /// Whether something was pushed that was not yet submitted.
     pub fn has_unsubmitted(&self) -> bool {
         self.unsubmitted > 0
     }
 
-    /// Whether an operation has ended that was not taken.
+    /// Whether a completion waits to be taken.
     pub fn has_done(&mut self) -> bool {
         !self.ring.completion().is_empty()
     }
 
-    /// Takes the end of an operation, if one has ended.
+    /// Takes a completion, if there is one.
     pub fn done(&mut self) -> Option<Done> {
         let entry = self.ring.completion().next()?;
         let flags = entry.flags();
@@ -397,7 +401,7 @@ impl Ring {
         Some(Done { tag: entry.user_data(), result: entry.result(), more, flags })
     }
 
-    /// Whether the ring's descriptor is `fd`.
+    /// The number of the ring's descriptor.
     pub fn raw(&self) -> RawFd {
         self.fd.raw()
     }

@@ -1,19 +1,19 @@
-//! Threads of the pager, and waiting.
+//! Threads of the pager: starting them, waiting, signals, clocks, processors.
 
 use crate::{Result, census, check};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Threads that are the pager's, or do its work for a while: what they allocate must not be paged
-/// memory. Two places are taken for good. The others are for threads of the program that end, grow
-/// mappings and so on at one time. A thread that finds no free place waits for one, no longer than
-/// it takes to read a file of `/proc`.
+/// Threads of the pager, or that do its work for a while: their allocations must not be paged
+/// memory. Two places are taken for ever. The others are for threads of the program that end, grow
+/// mappings and so on at the same time. A thread that finds no free place waits for one, no longer
+/// than it takes to read a file of `/proc`.
 static INTERNAL: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 const PLACES: usize = 64;
 
-/// How many of them were ever used: most programs have none, and each allocation asks.
+/// How many places were ever used. Each allocation looks through them, and most programs use few.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// What `pthread_self` calls the calling thread: not 0.
+/// The `pthread_self` of the calling thread: never 0.
 #[inline]
 pub fn own_name() -> usize {
     // SAFETY: no memory is touched.
@@ -23,16 +23,16 @@ pub fn own_name() -> usize {
 /// Whether the calling thread, whose `pthread_self` is `thread`, does the pager's work.
 #[inline]
 pub fn is_internal(thread: usize) -> bool {
-    // A thread sees what itself has written: only that can be its own name.
+    // A thread sees its own writes, and only it writes its own name.
     INTERNAL[..USED.load(Relaxed).min(INTERNAL.len())].iter().any(|slot| slot.load(Relaxed) == thread)
 }
 
-/// The calling thread does the pager's work until this is dropped; no signal's handler runs in it,
-/// and it is not cancelled.
+/// Says that the calling thread does the pager's work until this is dropped. Meanwhile no signal
+/// handler runs in it, and it is not cancelled.
 pub struct Internal(Option<(&'static AtomicUsize, Signals)>);
 
 impl Internal {
-    /// Begins. May be nested.
+    /// Begins the pager's work. May be nested.
     pub fn enter() -> Internal {
         let me = own_name();
         if is_internal(me) {
@@ -61,12 +61,12 @@ impl Drop for Internal {
 }
 
 /// How many threads of this process were begun by [`spawn`] and [`spawn_quiet`], of this copy of
-/// the crate or another; one that just begins or ends may not be counted.
+/// the crate or another. A thread that is just beginning or ending may not be counted.
 pub fn ours() -> usize {
     census::threads()
 }
 
-/// In the child of a fork: the threads that were noted are not here.
+/// Forgets the threads that were counted, in the child of a fork, which does not have them.
 pub fn forget_others() {
     census::mine().store(0, Relaxed);
     let me = own_name();
@@ -90,20 +90,20 @@ type CreateSimply = unsafe extern "C" fn(
     *mut libc::c_void,
 ) -> libc::c_int;
 
-/// What begins threads, if it was looked for: the C library's `pthread_create`, or its
-/// `thrd_create`. 0 otherwise.
+/// The C library's `pthread_create`, if [`find`] found it; else 0.
 static CREATE: AtomicUsize = AtomicUsize::new(0);
+/// The C library's `thrd_create`, if [`find`] found no such `pthread_create`; else 0.
 static CREATE_SIMPLY: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds what begins threads. A program (Firefox) or a library may have a `pthread_create`, which
-/// takes the program's memory and waits for the new thread: it would wait for the pager that it is
-/// to become. So the one that comes after this library's object is taken if it is the C library's,
-/// and else `thrd_create`, which nobody stands in for. Without this call, threads are begun by
-/// whichever the loader has first. From then on, threads whose signals are blocked are not
-/// cancelled either.
+/// Finds the function that begins threads. A program (Firefox) or a library may have its own
+/// `pthread_create`, which takes memory of the program and waits for the new thread: it would wait
+/// for the pager that this thread is to become. So the `pthread_create` behind this library is
+/// taken if it is the C library's, else `thrd_create`, which nobody replaces. Without this call,
+/// threads are begun by the first function that the loader finds. After this call, threads whose
+/// signals are blocked are not cancelled either.
 pub fn find() {
     // SAFETY: the names end in zero bytes; the descriptions are plain data, for which zeros are a
-    // value, and ours to write to.
+    // value.
     unsafe {
         let cancel = libc::dlsym(libc::RTLD_NEXT, c"pthread_setcancelstate".as_ptr());
         SET_CANCEL_STATE.store(cancel as usize, Relaxed);
@@ -122,7 +122,7 @@ pub fn find() {
     }
 }
 
-/// Begins a thread of which nobody waits for the end.
+/// Begins a detached thread.
 ///
 /// # Safety
 /// `begin` may be called with `argument`, in another thread.
@@ -131,9 +131,9 @@ unsafe fn create(
     argument: *mut libc::c_void,
 ) -> libc::c_int {
     let mut thread: libc::pthread_t = 0;
-    // SAFETY: the functions found are of these types, but that `thrd_create`'s returns a number:
-    // what is returned, in the same register, nobody reads. The attributes are ours; the rest is
-    // the caller's promise.
+    // SAFETY: the functions found have these types, except that the function of a `thrd_create`
+    // thread returns a number, which nobody reads. Only this function uses the attributes, and the
+    // caller promises that `begin` may be called with `argument`.
     unsafe {
         let simply = CREATE_SIMPLY.load(Relaxed);
         if simply != 0 {
@@ -141,7 +141,7 @@ unsafe fn create(
             if errno == 0 {
                 libc::pthread_detach(thread);
             }
-            // Its own numbers (`thrd_nomem`, `thrd_error`) are no errnos.
+            // The results of `thrd_create` (`thrd_nomem`, `thrd_error`) are not errnos.
             return if errno == 0 { 0 } else { libc::EAGAIN };
         }
         let create = match CREATE.load(Relaxed) {
@@ -158,7 +158,7 @@ unsafe fn create(
     }
 }
 
-/// Starts a thread that no signal of the program's reaches.
+/// Starts a thread that no signal of the program reaches.
 ///
 /// The standard library's threads allocate by `malloc`, which may be the one that pages; this one
 /// does not.
@@ -169,25 +169,25 @@ pub fn spawn(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static
     })
 }
 
-/// The same for a thread that never allocates: it need not be [`Internal`], of which there can be
-/// few.
+/// Like [`spawn`], for a thread that never allocates: it need not be [`Internal`], so it takes no
+/// place of those.
 ///
 /// # Errors
 /// As for [`spawn`].
 pub fn spawn_quiet(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
     launch(name, move || {
-        // By the thread itself: never more than there are.
+        // Counted by the thread itself, so that never more are counted than there are.
         census::mine().fetch_add(1, Relaxed);
         work();
         census::mine().fetch_sub(1, Relaxed);
     })
 }
 
-/// What a thread is called that is there for a moment, by which others know it.
+/// The name of a thread that lives for a moment, by which others recognise it.
 pub const FOR_NOW: &std::ffi::CStr = c"terapage-fork";
 
-/// The same for a thread that ends at once. It is not among [`ours`]: who counts threads after that
-/// would take it for another.
+/// Like [`spawn`], for a thread that ends at once. It is not counted in [`ours`]: a count taken
+/// after its end would be wrong.
 ///
 /// # Errors
 /// As for [`spawn`].
@@ -198,7 +198,7 @@ pub fn spawn_for_now(work: impl FnOnce() + Send + 'static) -> Result<()> {
 fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -> Result<()> {
     type Work = Box<dyn FnOnce() + Send>;
     extern "C" fn begin(argument: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: `launch` gave the box away.
+        // SAFETY: `launch` made the argument out of a box, for this thread.
         let (name, work) = *unsafe { Box::from_raw(argument.cast::<(&'static std::ffi::CStr, Work)>()) };
         // SAFETY: the name ends in a zero byte.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
@@ -209,14 +209,14 @@ fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -
     let argument: Box<(&'static std::ffi::CStr, Work)> = Box::new((name, Box::new(work)));
     let argument = Box::into_raw(argument);
     let old = block_signals();
-    // SAFETY: the argument is given to the thread, or taken back below.
+    // SAFETY: the argument goes to the thread, or is taken back below.
     let errno = unsafe { create(begin, argument.cast()) };
     restore_signals(&old);
     drop(internal);
     if errno == 0 {
         return Ok(());
     }
-    // SAFETY: no thread took it.
+    // SAFETY: no thread began, so none took the argument.
     drop(unsafe { Box::from_raw(argument) });
     let call = match errno {
         libc::EAGAIN => {
@@ -230,20 +230,21 @@ fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -
     Err(crate::Error { call, source: std::io::Error::from_raw_os_error(errno) })
 }
 
-/// The calling thread's number, as faults have it.
+/// The id of the calling thread, as in a fault.
 pub fn id() -> u32 {
     // SAFETY: no memory is touched.
     unsafe { libc::gettid() as u32 }
 }
 
-/// `pthread_setcancelstate`, if it was looked for; 0 otherwise. A sanitizer has one of its own,
-/// which is not ready for each moment: where there is one it is not looked for.
+/// The C library's `pthread_setcancelstate`, if [`find`] found it; else 0. A sanitizer has its own,
+/// which cannot be called at every moment: under a sanitizer it is not looked for.
 static SET_CANCEL_STATE: AtomicUsize = AtomicUsize::new(0);
 
 /// `PTHREAD_CANCEL_DISABLE`, for which the libc crate has no name.
 const NOT_CANCELLED: libc::c_int = 1;
 
-/// Lets the calling thread be cancelled, or not; says what was so before. `None`: nothing was done.
+/// Allows or forbids that the calling thread is cancelled. Returns the state before; `None` if
+/// nothing was done.
 fn set_cancel_state(state: libc::c_int) -> Option<libc::c_int> {
     let at = SET_CANCEL_STATE.load(Relaxed);
     if at == 0 {
@@ -251,14 +252,14 @@ fn set_cancel_state(state: libc::c_int) -> Option<libc::c_int> {
     }
     type Set = unsafe extern "C" fn(libc::c_int, *mut libc::c_int) -> libc::c_int;
     let mut old = 0;
-    // SAFETY: the function found by that name has this type; the old state is ours to write to.
+    // SAFETY: the function of this name has this type; `old` has room for the old state.
     unsafe { std::mem::transmute::<usize, Set>(at)(state, &raw mut old) };
     Some(old)
 }
 
-/// Signals, a bit for each: the kernel's own form. (The C library's functions on its form may be
-/// others' by the same name, and not ready for each moment.) And whether the thread could be
-/// cancelled.
+/// Signals, a bit for each, in the kernel's form, and whether the thread could be cancelled. (The C
+/// library's functions for its own form may be replaced by others, which cannot be called at every
+/// moment.)
 #[derive(Clone, Copy)]
 pub struct Signals(u64, Option<libc::c_int>);
 
@@ -266,21 +267,21 @@ const fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// Not blocked: a fault of the pager's own must stop the process, not repeat for ever; and the C
-/// library has 32 and 33 to itself, to cancel threads and to change all threads' user.
+/// Signals that are never blocked. A fault of the pager itself must stop the process, not repeat
+/// for ever. The C library uses 32 and 33 to cancel threads and to change the user of all threads.
 const NEVER: u64 =
     bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGILL) | bit(libc::SIGFPE) | bit(32) | bit(33);
 
-/// Blocks every signal in the calling thread; says which were blocked before. Nor is the thread
-/// cancelled: the library opens and reads files, where one that is to end would end, with the locks
-/// that it holds.
+/// Blocks every signal in the calling thread, and returns which were blocked before. The thread is
+/// not cancelled either: the library opens and reads files, and a cancelled thread would end there,
+/// with the locks that it holds.
 pub fn block_signals() -> Signals {
     let mut old = 0;
     change_signals(!NEVER, &raw mut old);
     Signals(old, set_cancel_state(NOT_CANCELLED))
 }
 
-/// Blocks again just those signals that [`block_signals`] found blocked.
+/// Restores the signals that were blocked before [`block_signals`].
 pub fn restore_signals(old: &Signals) {
     if let Some(state) = old.1 {
         set_cancel_state(state);
@@ -288,17 +289,17 @@ pub fn restore_signals(old: &Signals) {
     change_signals(old.0, std::ptr::null_mut());
 }
 
-/// The calling thread is not cancelled while this is there: it would end in the middle of a call,
-/// with the locks that it holds.
+/// While this value lives, the calling thread is not cancelled: it would end in the middle of a
+/// call, with the locks that it holds.
 #[derive(Debug)]
 pub struct Uncancelled(libc::c_int);
 
 impl Uncancelled {
-    /// From now on.
+    /// Forbids cancelling from now on.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Uncancelled {
         let mut old = 0;
-        // SAFETY: the old state is ours to write to.
+        // SAFETY: `old` has room for the old state.
         unsafe { pthread_setcancelstate(NOT_CANCELLED, &raw mut old) };
         Uncancelled(old)
     }
@@ -316,10 +317,10 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
 }
 
-/// Takes a signal away that waits for the calling thread, which has it blocked.
+/// Removes a signal that is pending for the calling thread, which must have it blocked.
 pub fn forget_signal(signal: libc::c_int) {
     let (set, now) = (bit(signal), libc::timespec { tv_sec: 0, tv_nsec: 0 });
-    // SAFETY: the set is as long as is said; nothing is told of the signal; it does not wait.
+    // SAFETY: the set has the length given; no information is asked for; the call does not wait.
     unsafe {
         libc::syscall(libc::SYS_rt_sigtimedwait, &raw const set, 0_usize, &raw const now, size_of::<u64>())
     };
@@ -327,7 +328,7 @@ pub fn forget_signal(signal: libc::c_int) {
 
 fn change_signals(new: u64, old: *mut u64) {
     let bytes = size_of::<u64>();
-    // SAFETY: both are as long as is said; `old` is null or the caller's.
+    // SAFETY: both sets have the length given; `old` is null or belongs to the caller.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const new, old, bytes) };
 }
 
@@ -345,7 +346,7 @@ pub fn wait(word: &AtomicU32, value: u32) {
     };
 }
 
-/// Wakes all who sleep on `word`.
+/// Wakes all threads that sleep on `word`.
 pub fn wake(word: &AtomicU32) {
     // SAFETY: the word is valid.
     unsafe {
@@ -353,31 +354,31 @@ pub fn wake(word: &AtomicU32) {
     };
 }
 
-/// Nanoseconds of a clock that never goes back.
+/// The time of a clock that never goes back, ns.
 pub fn now_ns() -> u64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds of processor time that this thread has used.
+/// The processor time that this thread has used, ns.
 pub fn used_ns() -> u64 {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Nanoseconds of processor time that another thread of this process has used; `None`: there is no
-/// such thread.
+/// The processor time that another thread of this process has used, ns; `None` if there is no such
+/// thread.
 pub fn used_by(thread: u32) -> Option<u64> {
-    // What pthread_getcpuclockid makes of a thread's id (CPUCLOCK_PERTHREAD and CPUCLOCK_SCHED of
-    // <linux/posix-timers.h>).
+    // The clock that pthread_getcpuclockid computes from a thread's id (CPUCLOCK_PERTHREAD and
+    // CPUCLOCK_SCHED of <linux/posix-timers.h>).
     let clock = !(thread as libc::clockid_t) << 3 | 4 | 2;
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` has room.
+    // SAFETY: `now` has room for the time.
     let answer = unsafe { libc::clock_gettime(clock, &mut now) };
     (answer == 0).then_some(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
 fn read_clock(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` has room.
+    // SAFETY: `now` has room for the time.
     unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -389,8 +390,8 @@ pub fn say(line: &str) {
     unsafe { libc::syscall(libc::SYS_write, 2, bytes.as_ptr(), bytes.len()) };
 }
 
-/// Ends the process by SIGABRT with its default action: the program has lost memory that it
-/// cannot do without, and no handler of its own may run on.
+/// Ends the process by SIGABRT with its default action: the program has lost memory that it needs,
+/// so none of its handlers may run.
 pub fn stop(line: &str) -> ! {
     say(line);
     // SAFETY: a zeroed action is SIG_DFL with no flags; the signal is unblocked for this thread,
@@ -408,17 +409,18 @@ pub fn stop(line: &str) -> ! {
     }
 }
 
-/// This process's id.
+/// The id of this process.
 pub fn pid() -> u64 {
     u64::from(std::process::id())
 }
 
-/// Some of the machine's processors.
+/// A set of the machine's processors.
 #[derive(Clone)]
 pub struct Processors(libc::cpu_set_t);
 
 impl Processors {
-    /// Those that the calling thread may use; `None` where they have higher numbers than fit.
+    /// The processors that the calling thread may use; `None` if their numbers are too high for the
+    /// set.
     pub fn of_this_thread() -> Option<Processors> {
         // SAFETY: zeros are a valid set, which has room for what is written.
         unsafe {
@@ -427,19 +429,19 @@ impl Processors {
         }
     }
 
-    /// Their numbers, ascending.
+    /// The numbers of the processors, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         // SAFETY: each number has a bit in the set.
         (0..8 * size_of_val(&self.0)).filter(|&number| unsafe { libc::CPU_ISSET(number, &self.0) })
     }
 
-    /// How many they are.
+    /// The number of processors in the set.
     pub fn count(&self) -> usize {
         // SAFETY: the set is valid.
         unsafe { libc::CPU_COUNT(&self.0) as usize }
     }
 
-    /// The one with this number, if it is among them.
+    /// The set of only this processor, if it is in the set.
     pub fn only(&self, number: usize) -> Option<Processors> {
         if number >= 8 * size_of_val(&self.0) {
             return None;
@@ -452,14 +454,14 @@ impl Processors {
         }
     }
 
-    /// The calling thread uses these and no others from now on, if the kernel lets it.
+    /// Binds the calling thread to these processors, if the kernel allows it.
     pub fn use_them(&self) {
         // SAFETY: the set is valid.
         unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };
     }
 }
 
-/// The calling thread runs only where nobody else wants to from now on.
+/// From now on the calling thread runs only if nothing else wants its processor.
 pub fn give_way() {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameter is valid.
@@ -472,20 +474,21 @@ pub fn processor() -> Option<usize> {
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// The number of the processor that a thread of this process runs on, or did last.
+/// The number of the processor on which a thread of this process runs, or ran last.
 pub fn processor_of(thread: u32) -> Option<usize> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
-    // The name, in brackets, may hold anything; the processor is the 37th field after it (proc(5)).
+    // The name, in brackets, may contain anything; the processor is the 37th field behind it
+    // (proc(5)).
     stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()
 }
 
-/// Lets other threads run.
+/// Yields the processor to other threads.
 pub fn pause() -> Result<()> {
     // SAFETY: no memory is touched.
     check("sched_yield", unsafe { libc::sched_yield() }.into()).map(|_| ())
 }
 
-/// Sleeps.
+/// Sleeps for `ms` milliseconds.
 pub fn sleep_ms(ms: u64) {
     std::thread::sleep(std::time::Duration::from_millis(ms));
 }
@@ -502,7 +505,7 @@ mod tests {
             std::hint::spin_loop();
         }
         assert!(used_by(id()).expect("this thread") >= before + 20_000_000);
-        // Linux numbers no thread so high (PID_MAX_LIMIT).
+        // Linux gives no thread so high an id (PID_MAX_LIMIT).
         assert_eq!(used_by(5_000_000), None);
     }
 

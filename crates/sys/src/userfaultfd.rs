@@ -1,4 +1,4 @@
-//! userfaultfd: page faults of a range are told to a descriptor and resolved by ioctls.
+//! userfaultfd: a descriptor reports the page faults of a range, and ioctls resolve them.
 
 use crate::fd::Fd;
 use crate::{Error, Result, check};
@@ -14,10 +14,10 @@ const UFFDIO_MOVE: u32 =
     0xC000_0000 | (size_of::<raw::uffdio_move>() as u32) << 16 | raw::UFFDIO << 8 | raw::_UFFDIO_MOVE;
 const _: () = assert!(size_of::<raw::uffdio_move>() == 40 && size_of::<raw::uffd_msg>() == 32);
 
-/// Install without waking who waits.
+/// Install without waking the waiters.
 const DONTWAKE: u64 = 1;
 
-/// Move what is there of a range; where nothing is there, nothing comes.
+/// Move only the pages of a range that are present.
 const ALLOW_SRC_HOLES: u64 = 1 << 1;
 
 /// What a userfaultfd is for.
@@ -25,52 +25,52 @@ const ALLOW_SRC_HOLES: u64 = 1 << 1;
 pub enum Kind {
     /// Faults wait until they are resolved.
     Waiting,
-    /// So do calls that [change](Change) the range.
+    /// Faults wait, and so do calls that [change](Change) the range.
     Hearing {
-        /// The pages will be copied, not moved, and so removed by calls like these: those that
-        /// remove pages do not wait then, since the caller would wait for itself.
+        /// Whether pages will be copied, not moved. Then the pager itself removes pages by such
+        /// calls, and calls that remove pages do not wait: the pager would wait for itself.
         copies: bool,
     },
-    /// Touching what is not there is a bus error, or EFAULT in a system call.
+    /// To touch a missing page is a bus error, or EFAULT in a system call.
     Strict,
 }
 
-/// A fault, as the kernel tells it.
+/// A fault, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The page's address.
+    /// The address of the page.
     pub at: usize,
-    /// The touch was a write.
+    /// Whether the touch was a write.
     pub write: bool,
-    /// The page is there but protected against writes.
+    /// Whether the page is present but write-protected.
     pub protected: bool,
-    /// The thread that waits, or 0 where the kernel does not say.
+    /// The id of the thread that waits, or 0 if the kernel does not say.
     pub thread: u32,
 }
 
-/// What a call does to a range past who watches it.
+/// What a direct system call does to a registered range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Pages go, once this has been read: the range is to read as zeros.
+    /// The pages go once this has been read: the range is to read as zeros.
     Removed,
-    /// The range is no more.
+    /// The range is unmapped.
     Unmapped,
-    /// Its pages are elsewhere.
+    /// The pages were moved elsewhere.
     Moved,
 }
 
-/// A change of a range, as the kernel tells it. The call goes on when it has been read.
+/// A change of a range, as the kernel reports it. The call continues once this has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// What is done.
+    /// What the call does.
     pub change: Change,
-    /// Where the range begins.
+    /// The start of the range.
     pub from: usize,
-    /// Where it ends.
+    /// The end of the range.
     pub to: usize,
 }
 
-/// Why a transfer stopped, and how far it had come by the kernel's own count.
+/// Why a transfer stopped, and how far it had come by the kernel's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// Bytes done.
@@ -86,8 +86,8 @@ pub struct Userfaultfd {
     features: u64,
 }
 
-/// Wakes threads that wait for a userfaultfd. Once that is closed it wakes nobody: what has its
-/// number then does not know the call, or nobody waits there.
+/// Wakes threads that wait for a userfaultfd. After that is closed, it wakes nobody: another file
+/// with its number does not know the call, or has no waiters.
 #[derive(Clone, Copy, Debug)]
 pub struct Waker(RawFd);
 
@@ -95,33 +95,34 @@ impl Waker {
     /// Wakes all threads that wait on the range, if there are any.
     pub fn wake(self, at: usize, len: usize) {
         let mut range = range(at, len);
-        // SAFETY: the number asks for this structure.
+        // SAFETY: the call takes this structure.
         unsafe { libc::syscall(libc::SYS_ioctl, self.0, ioctl::UFFDIO_WAKE, &raw mut range) };
     }
 }
 
-/// The device, once it is to be kept; `None` where it cannot be opened.
+/// The device, if it was to be kept; `None` in it if it cannot be opened.
 static DEVICE: OnceLock<Option<Fd>> = OnceLock::new();
 
 fn open_device() -> Option<Fd> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC;
     // SAFETY: the path ends in a zero byte.
     let at = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/dev/userfaultfd".as_ptr(), flags) };
-    // SAFETY: opened just now.
+    // SAFETY: the descriptor was opened just now.
     (at >= 0).then(|| Fd::adopt(unsafe { OwnedFd::from_raw_fd(at as RawFd) }).ok())?
 }
 
-/// Opens the device that makes userfaultfds, for a process that is about to lose the privilege to.
+/// Opens the device that makes userfaultfds and keeps it open, for a process that is about to lose
+/// the right to open it.
 pub fn keep_device() {
     DEVICE.get_or_init(open_device);
 }
 
-/// The variable in which a process tells those that it executes where they have the device: by a
+/// The environment variable that tells an executed program where it has the device, as a
 /// [`Handed`].
 pub const DEVICE_VARIABLE: &str = "TERAPAGE_DEVICE";
 
-/// The device, open for whoever this process becomes: `NUMBER,MAJOR:MINOR` of a descriptor that
-/// stays open on exec.
+/// The device in a descriptor that stays open on exec and on a change of user: as text,
+/// `NUMBER,MAJOR:MINOR`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
     number: RawFd,
@@ -164,13 +165,13 @@ const HANDED_LEAST: RawFd = 64;
 fn device_of(fd: RawFd) -> Option<(u32, u32)> {
     // SAFETY: plain data, for which zeros are a value.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the answer is ours to write to.
+    // SAFETY: `status` has room for the answer.
     let known = unsafe { libc::fstat(fd, &raw mut status) } == 0;
     let is_device = known && status.st_mode & libc::S_IFMT == libc::S_IFCHR;
     is_device.then(|| (libc::major(status.st_rdev), libc::minor(status.st_rdev)))
 }
 
-/// Opens the device, if this process may, to be handed on: it stays open on exec, and after the
+/// Opens the device, if this process may, in a descriptor that stays open on exec and after the
 /// rights to open it are gone.
 pub fn hand_on() -> Option<Handed> {
     let device = open_device()?;
@@ -179,7 +180,7 @@ pub fn hand_on() -> Option<Handed> {
     if made < 0 {
         return None;
     }
-    // SAFETY: made just now, by this process.
+    // SAFETY: the descriptor was made just now, by this process.
     drop(unsafe { OwnedFd::from_raw_fd(made as RawFd) });
     let number = device.raw();
     let handed = Handed { number, device: device_of(number)? };
@@ -191,22 +192,23 @@ pub fn hand_on() -> Option<Handed> {
     Some(handed)
 }
 
-/// Takes what was handed on, if it is there still; from then on it is among the descriptors that
-/// are not for the program.
+/// Takes the device that was handed on, if it is still there. From then on its descriptor counts as
+/// the pager's, not the program's.
 pub fn take(handed: Handed) -> bool {
     if !handed.is_there() {
         return false;
     }
-    // SAFETY: the number was opened to be handed to this process, and nobody else knows of it.
+    // SAFETY: the descriptor was opened to be handed to this process, and nobody else uses its
+    // number.
     let device = Fd::keep(unsafe { OwnedFd::from_raw_fd(handed.number) });
     DEVICE.set(Some(device)).is_ok()
 }
 
 impl Userfaultfd {
-    /// Opens one, by the system call or, where that is refused, by `/dev/userfaultfd`.
+    /// Opens a userfaultfd, by the system call or, if that is refused, by `/dev/userfaultfd`.
     ///
     /// # Errors
-    /// EPERM where neither is allowed, ENOSYS where the kernel has none.
+    /// EPERM if neither is allowed, ENOSYS if the kernel has no userfaultfd.
     pub fn open(kind: Kind) -> Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         let probe = Self::bare(flags)?;
@@ -239,11 +241,11 @@ impl Userfaultfd {
             if let Some(device) = device {
                 // SAFETY: USERFAULTFD_IOC_NEW (_IO(0xAA, 0)) takes flags.
                 let made = unsafe { libc::syscall(libc::SYS_ioctl, device.raw(), 0xAA00, flags) };
-                // Else the first answer says what is wrong.
+                // If this fails, too, the first answer says what is wrong.
                 answer = if made < 0 { answer } else { Ok(made) };
             }
         }
-        // SAFETY: made just now.
+        // SAFETY: the descriptor was made just now.
         let fd = Fd::adopt(unsafe { OwnedFd::from_raw_fd(answer? as RawFd) })?;
         Ok(Userfaultfd { fd, features: 0 })
     }
@@ -255,7 +257,7 @@ impl Userfaultfd {
     }
 
     fn ioctl<T>(&self, call: &'static str, number: u32, argument: &mut T) -> Result<()> {
-        // SAFETY: each caller gives the structure that the number asks for.
+        // SAFETY: each caller passes the structure that the call takes.
         check(call, unsafe { libc::syscall(libc::SYS_ioctl, self.fd.raw(), number, &raw mut *argument) })
             .map(|_| ())
     }
@@ -265,49 +267,49 @@ impl Userfaultfd {
         self.features & u64::from(raw::UFFD_FEATURE_MOVE) != 0
     }
 
-    /// Whether anonymous memory can be protected against writes (Linux 5.7).
+    /// Whether anonymous memory can be write-protected (Linux 5.7).
     pub fn can_protect(&self) -> bool {
         self.features & u64::from(raw::UFFD_FEATURE_PAGEFAULT_FLAG_WP) != 0
     }
 
-    /// The descriptor's number, to poll.
+    /// The number of the descriptor, for polling.
     pub fn raw(&self) -> RawFd {
         self.fd.raw()
     }
 
-    /// From now on faults in the range come here. `protect`: write protection will be asked for
-    /// too.
+    /// Registers a range: from now on its faults come here. `protect` says that
+    /// [`protect`](Self::protect) will be used.
     pub fn register(&self, at: usize, len: usize, protect: bool) -> Result<()> {
         let mode = raw::UFFDIO_REGISTER_MODE_MISSING | if protect { raw::UFFDIO_REGISTER_MODE_WP } else { 0 };
         let mut register = raw::uffdio_register { range: range(at, len), mode: mode.into(), ioctls: 0 };
         self.ioctl("ioctl(UFFDIO_REGISTER)", ioctl::UFFDIO_REGISTER, &mut register).map_err(of_mappings)
     }
 
-    /// From now on the kernel resolves the range's faults itself.
+    /// Unregisters a range: from now on the kernel resolves its faults itself.
     pub fn unregister(&self, at: usize, len: usize) -> Result<()> {
         let answer = self.ioctl("ioctl(UFFDIO_UNREGISTER)", ioctl::UFFDIO_UNREGISTER, &mut range(at, len));
         answer.map_err(of_mappings)
     }
 
-    /// Wakes all threads that wait on the range.
+    /// Wakes all threads that wait for the range.
     pub fn wake(&self, at: usize, len: usize) -> Result<()> {
         self.ioctl("ioctl(UFFDIO_WAKE)", ioctl::UFFDIO_WAKE, &mut range(at, len))
     }
 
-    /// For other threads, to do the same.
+    /// A [`Waker`], for other threads.
     pub fn waker(&self) -> Waker {
         Waker(self.fd.raw())
     }
 
-    /// Protects the range against writes, or ends that and wakes.
+    /// Write-protects the range; or ends that (`on` false), and wakes the waiters.
     pub fn protect(&self, at: usize, len: usize, on: bool) -> Result<()> {
         let mut protect = raw::uffdio_writeprotect { range: range(at, len), mode: u64::from(on) };
         self.ioctl("ioctl(UFFDIO_WRITEPROTECT)", ioctl::UFFDIO_WRITEPROTECT, &mut protect)
     }
 
-    /// Moves the pages at `from` to `to`, which has none, and wakes who waits on `to`. All of
-    /// `from` must be there. Both are private and anonymous; `to` is registered here. Where the
-    /// kernel is busy for a moment (EAGAIN) it is tried up to `patience` times more.
+    /// Moves the pages at `from` to `to`, and wakes the waiters of `to` if `wake`. All pages of
+    /// `from` must be present, and none of `to`. Both are private and anonymous; `to` is registered
+    /// here. If the kernel is busy for a moment (EAGAIN), it is tried up to `patience` times more.
     ///
     /// # Safety
     /// Nobody relies on the bytes at `from` staying there.
@@ -322,7 +324,7 @@ impl Userfaultfd {
         self.move_pages(to, from, len, if wake { 0 } else { DONTWAKE }, patience)
     }
 
-    /// The same of what is there, waking nobody.
+    /// Moves the pages that are present, and wakes nobody.
     ///
     /// # Safety
     /// As for [`shift`](Self::shift).
@@ -355,8 +357,8 @@ impl Userfaultfd {
         })
     }
 
-    /// Copies `len` bytes at `from` into fresh pages at `to`, which has none, and wakes.
-    /// `patience` as for [`shift`](Self::shift).
+    /// Copies `len` bytes at `from` into fresh pages at `to`, which must have none, and wakes the
+    /// waiters if `wake`. `patience` as for [`shift`](Self::shift).
     ///
     /// # Safety
     /// The bytes at `from` are valid and do not change meanwhile.
@@ -380,14 +382,14 @@ impl Userfaultfd {
         })
     }
 
-    /// Waits until a fault has come or `other` is readable; may return early.
+    /// Waits until a fault has come or `other` is readable. It may return early.
     ///
     /// # Errors
-    /// What `poll` fails with.
+    /// `poll` fails.
     pub fn wait(&self, other: &Fd) -> Result<()> {
         let of = |fd: &Fd| libc::pollfd { fd: fd.raw(), events: libc::POLLIN, revents: 0 };
         let mut both = [of(&self.fd), of(other)];
-        // SAFETY: `both` has two entries; without a time-out and a mask of signals.
+        // SAFETY: `both` has two entries; there is no timeout and no mask of signals.
         let answer =
             unsafe { libc::syscall(libc::SYS_ppoll, both.as_mut_ptr(), both.len(), 0usize, 0usize, 0usize) };
         match check("ppoll", answer) {
@@ -396,17 +398,16 @@ impl Userfaultfd {
         }
     }
 
-    /// Whether a call that changes a range waits to be read, or has not gone on yet: until then no
-    /// page can be put into any.
+    /// Whether a call that changes a range waits to be read, or has not continued yet: until then
+    /// no page can be put into any range.
     pub fn is_changing(&self) -> bool {
-        // The kernel looks for this first, and refuses a copy of nothing after that.
+        // The kernel checks for such a call first, and then refuses a copy of no bytes.
         let mut nothing = raw::uffdio_copy { dst: 0, src: 0, len: 0, mode: 0, copy: 0 };
         let answer = self.ioctl("ioctl(UFFDIO_COPY)", ioctl::UFFDIO_COPY, &mut nothing);
         answer.is_err_and(|error| error.errno() == libc::EAGAIN)
     }
 
-    /// Whether faults have come: they are read before what else has come. True where that cannot be
-    /// told.
+    /// Whether faults have come: they are read before other events. True if that cannot be told.
     pub fn has_faults(&self) -> bool {
         let path = format!("/proc/thread-self/fdinfo/{}", self.fd.raw());
         let Ok(text) = std::fs::read_to_string(path) else { return true };
@@ -414,7 +415,8 @@ impl Userfaultfd {
         pending.and_then(|count| count.trim().parse::<u64>().ok()).is_none_or(|count| count > 0)
     }
 
-    /// Takes what has come, `most` at most: 16 or fewer. How much it was. Never waits.
+    /// Takes the events that have come, up to `most` (16 or fewer), and returns how many. Never
+    /// waits.
     pub fn read(&self, most: usize, faults: &mut Vec<Fault>, changes: &mut Vec<Changed>) -> Result<usize> {
         const EMPTY: raw::uffd_msg = {
             // SAFETY: zeros are a valid message.
@@ -422,7 +424,7 @@ impl Userfaultfd {
         };
         let mut messages = [EMPTY; 16];
         let room = &mut messages[..most.min(16)];
-        // SAFETY: `room` has that much room.
+        // SAFETY: `room` has room for as many bytes as are asked for.
         let answer =
             unsafe { libc::syscall(libc::SYS_read, self.fd.raw(), room.as_mut_ptr(), size_of_val(room)) };
         let got = match check("read(userfaultfd)", answer) {
@@ -432,7 +434,7 @@ impl Userfaultfd {
         };
         for message in &messages[..got] {
             let event = u32::from(message.event);
-            // SAFETY: the event says which part of the union is there.
+            // SAFETY: the event says which part of the union is valid.
             let (removed, moved) = unsafe { (message.arg.remove, message.arg.remap) };
             let changed = |change| Changed { change, from: removed.start as usize, to: removed.end as usize };
             match event {
@@ -454,19 +456,19 @@ impl Userfaultfd {
 }
 
 fn fault_of(message: &raw::uffd_msg) -> Fault {
-    // SAFETY: the message is one of a fault.
+    // SAFETY: the message is that of a fault.
     let fault = unsafe { message.arg.pagefault };
     Fault {
         at: fault.address as usize & !(crate::PAGE - 1),
         write: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WRITE) != 0,
         protected: fault.flags & u64::from(raw::UFFD_PAGEFAULT_FLAG_WP) != 0,
-        // SAFETY: the kernel writes it, or leaves zeros.
+        // SAFETY: the kernel writes this field, or leaves zeros.
         thread: unsafe { fault.feat.ptid },
     }
 }
 
-/// Goes on with a call that may stop part way until all of `len` is done. `step` begins after
-/// `done` bytes, and gives its answer and the kernel's count. EAGAIN is tried again up to
+/// Repeats a call that may stop part way until all of `len` is done. `step` begins after `done`
+/// bytes, and returns its answer and the kernel's count. After EAGAIN it is tried again, up to
 /// `patience` times.
 fn in_steps(
     len: usize,
@@ -488,7 +490,7 @@ fn in_steps(
     Ok(())
 }
 
-/// Where a range begins to be told of, or ends, the kernel cuts its mappings.
+/// At the edges of a range that is registered or unregistered, the kernel splits its mappings.
 fn of_mappings(error: Error) -> Error {
     let call = if error.errno() == libc::ENOMEM {
         "userfaultfd; the process has as many mappings as it may (sysctl vm.max_map_count)"
@@ -525,7 +527,7 @@ mod tests {
         assert_eq!(device_of(high), Some((1, 3)));
         assert!(!take(Handed { number: high, device: (10, 257) }));
         assert!(!take(Handed { number: file.as_raw_fd().min(HANDED_LEAST - 1), device: (1, 3) }));
-        // SAFETY: made above, and nobody's.
+        // SAFETY: the descriptor was made above, and nobody else uses it.
         drop(unsafe { OwnedFd::from_raw_fd(high) });
         assert!(!take(Handed { number: high, device: (1, 3) }));
     }
