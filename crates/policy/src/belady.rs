@@ -1,5 +1,5 @@
-//! Replacement on paper: what a policy makes of a list of references, and what
-//! the best one possible would.
+//! Replacement on paper: the cost of a policy for a list of references, and of the best policy
+//! possible.
 //!
 //! Source of the optimum: Belady, "A Study of Replacement Algorithms for a
 //! Virtual-Storage Computer", IBM Systems Journal, 1966.
@@ -68,7 +68,7 @@ pub fn belady(refs: &[u32], frames: usize) -> u64 {
     assert!(frames > 0, "a reference needs a frame");
     let next = next_uses(refs);
     let mut seen = HashSet::new();
-    // The blocks that are in, by their next use: the last of the map is the victim.
+    // The blocks in memory, by their next use: the last one in the map is the victim.
     let mut by_use: BTreeMap<usize, u32> = BTreeMap::new();
     let mut page_ins = 0;
     for (now, &block) in refs.iter().enumerate() {
@@ -85,8 +85,8 @@ pub fn belady(refs: &[u32], frames: usize) -> u64 {
     page_ins
 }
 
-/// For each reference the index of the next one to the same block; for the last one
-/// to a block an index beyond the end that no other has.
+/// For each reference, the index of the next reference to the same block. The last reference to a
+/// block gets an index behind the end that no other has.
 fn next_uses(refs: &[u32]) -> Vec<usize> {
     let mut next = vec![0; refs.len()];
     let mut upcoming: HashMap<u32, usize> = HashMap::new();
@@ -96,12 +96,12 @@ fn next_uses(refs: &[u32]) -> Vec<usize> {
     next
 }
 
-/// Runs `policy` over `refs` with `frames` frames; it is told of every touch, as the
-/// papers have it. A pager cannot: see [`simulate_soft`].
+/// Runs `policy` over `refs` with `frames` frames, and tells it of every touch, as the papers
+/// assume. A pager cannot do this: see [`simulate_soft`].
 ///
 /// # Panics
 ///
-/// If `frames` is 0, or the policy gives no victim or one that is not in.
+/// If `frames` is 0, or the policy chooses no victim or one that is not in memory.
 pub fn simulate(policy: &mut dyn Replacement, refs: &[u32], frames: usize) -> Cost {
     assert!(frames > 0, "a reference needs a frame");
     let mut cost = Cost::default();
@@ -128,19 +128,19 @@ pub fn simulate(policy: &mut dyn Replacement, refs: &[u32], frames: usize) -> Co
 const HERE: u8 = 1;
 /// Out of the address space, still in memory.
 const SOFT: u8 = 2;
-/// The same, only to see whether it is touched.
+/// Out of the address space only to see whether it is touched; still in memory.
 const WATCHED: u8 = 3;
 
 /// Runs `policy` over `uses` as the pager does: of `frames` frames, `soft` hold
 /// victims that left the address space and can come back. The policy learns of
 /// references by page-ins and rescues alone.
 ///
-/// Victims leave memory in the order in which they were given. With no soft frames
-/// a policy sees page-ins only.
+/// Victims leave memory in the order in which they were chosen. Without soft frames a policy sees
+/// only page-ins.
 ///
 /// # Panics
 ///
-/// If `frames` is 0, or the policy gives no victim or one that is not in.
+/// If `frames` is 0, or the policy chooses no victim or one that is not in memory.
 pub fn simulate_soft(
     policy: &mut dyn Replacement,
     uses: impl IntoIterator<Item: Into<Use>>,

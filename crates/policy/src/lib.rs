@@ -1,5 +1,5 @@
-//! Replacement and prefetch policies: pure code without I/O, clocks or threads,
-//! one policy a file. The pager runs them; simulators run the very same code.
+//! Replacement and prefetch policies: pure code without I/O, clocks or threads, one policy in each
+//! file. The pager and the simulators run the same code.
 //!
 //! Blocks are named by their number, a `u32` that the pager gives out densely
 //! from 0, so that a policy can keep arrays indexed by it.

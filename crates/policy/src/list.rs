@@ -1,4 +1,4 @@
-//! Doubly linked lists of blocks through one array: no allocation per block.
+//! Doubly linked lists of blocks, all in one array: no allocation for a single block.
 
 use crate::sparse::Sparse;
 
@@ -56,7 +56,7 @@ impl<const N: usize> Lists<N> {
         self.links[block].list
     }
 
-    /// Blocks in `list`.
+    /// The number of blocks in `list`.
     pub fn len(&self, list: u8) -> usize {
         self.len[usize::from(list) - 1]
     }
@@ -113,7 +113,7 @@ impl<const N: usize> Lists<N> {
         self.size[at] += self.weight(block);
     }
 
-    /// Takes `block` out of its list, if it is in one; says which it was.
+    /// Takes `block` out of its list, if it is in one. Returns the number of that list, or 0.
     pub fn remove(&mut self, block: u32) -> u8 {
         let Link { older, newer, list, .. } = self.links[block];
         if list == 0 {

@@ -1,4 +1,4 @@
-//! Which blocks are read before they are asked for.
+//! Prefetch policies: which blocks are read before a thread touches them.
 
 mod auto;
 mod dense;
@@ -13,7 +13,7 @@ pub use sequential::Sequential;
 pub use stride::Stride;
 pub use trend::Trend;
 
-/// A run of blocks worth reading: `first`, then every `step`-th, `count` in all.
+/// A run of blocks that are worth reading: `first`, then each `step`-th one, `count` in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The first block.
@@ -31,25 +31,25 @@ pub struct Ahead {
 /// first block of each prefetched run, which is left out of the program's address
 /// space so that its touch is seen.
 pub trait Prefetch: Send {
-    /// The name, as `--prefetch` has it.
+    /// The name of the policy, for `--prefetch`.
     fn name(&self) -> &'static str;
 
-    /// `block` was touched; what should be read next, if anything. Runs of a stream already
-    /// asked for are not asked for again; what is in memory may be.
+    /// `block` was touched. Returns what should be read next, if anything. A run of a stream is
+    /// asked for only once, but its blocks may be in memory already.
     fn touched(&mut self, block: u32) -> Option<Ahead>;
 
-    /// The block touched next was asked for, but its read was still under way: the stream should be
-    /// further ahead.
+    /// The block that is touched next was asked for, but its read is still under way: the stream
+    /// should be further ahead.
     fn late(&mut self) {}
 
-    /// After [`touched`](Prefetch::touched): another run of the same stream, if it goes on so
-    /// steadily that more should be on its way at once.
+    /// After [`touched`](Prefetch::touched): another run of the same stream, if the stream is
+    /// steady enough to read more runs at the same time.
     fn more(&mut self) -> Option<Ahead> {
         None
     }
 
-    /// Of the blocks prefetched, `used` were touched and `wasted` left memory untouched,
-    /// as far as the markers tell.
+    /// Prefetched blocks that were touched (`used`), or left memory untouched (`wasted`), as far as
+    /// the markers tell.
     fn outcome(&mut self, _used: u32, _wasted: u32) {}
 }
 
@@ -69,8 +69,8 @@ impl Prefetch for Off {
 /// The names that [`by_name`] knows, the default first.
 pub const NAMES: &[&str] = &["auto", "sequential", "stride", "trend", "off"];
 
-/// The policy called `name`, where memory has `frames` blocks. A run has at most `run` blocks, and
-/// at most `ahead` blocks are asked for beyond the last one touched.
+/// The policy called `name`, for a memory of `frames` blocks. A run has at most `run` blocks, and
+/// at most `ahead` blocks are asked for beyond the last touch.
 pub fn by_name(name: &str, frames: usize, run: u32, ahead: u32) -> Option<Box<dyn Prefetch>> {
     Some(match name {
         "auto" => Box::new(Auto::new(u32::try_from(frames).unwrap_or(u32::MAX), run, ahead)),

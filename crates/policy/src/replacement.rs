@@ -1,4 +1,4 @@
-//! Which block leaves when room is needed.
+//! Replacement policies: which block is evicted.
 
 mod arc;
 mod auto;
@@ -20,12 +20,11 @@ pub use two_q::TwoQ;
 
 /// A replacement policy over the blocks that are in memory.
 ///
-/// The pager takes a victim out of the program's address space some time before
-/// it takes it out of memory. A victim that is touched in between comes back by
-/// [`rescue`](Replacement::rescue): that is how a policy learns of references.
-/// One that is not is said to be [`gone`](Replacement::gone).
+/// The pager takes a victim out of the program's address space some time before it takes it out of
+/// memory. If it is touched in between, it comes back by [`rescue`](Replacement::rescue): so a
+/// policy learns of references. If not, the policy hears that it is [`gone`](Replacement::gone).
 pub trait Replacement: Send {
-    /// The name, as `--policy` has it.
+    /// The name of the policy, for `--policy`.
     fn name(&self) -> &'static str;
 
     /// `block` has come into memory, by a page-in or a first touch. It was not in.
@@ -35,33 +34,33 @@ pub trait Replacement: Send {
     fn rescue(&mut self, block: u32);
 
     /// After [`rescue`](Replacement::rescue) of `block`: the blocks around it that should not leave
-    /// either. Those of them that were victims and are still in memory are to be put
-    /// [back](Replacement::back).
+    /// either. The pager puts [back](Replacement::back) those that were victims and are still in
+    /// memory.
     fn company(&self, block: u32) -> Range<u32> {
         block..block
     }
 
-    /// `block`, given as a victim before, is in again, though nobody touched it.
+    /// `block`, chosen as a victim before, is in memory again, though nobody touched it.
     fn back(&mut self, block: u32) {
         self.rescue(block);
     }
 
-    /// `block`, which is in, was touched. A pager does not see such touches and
-    /// never calls this; a simulator does, to run a policy as its paper has it.
+    /// `block`, which is in memory, was touched. A pager does not see such touches and never calls
+    /// this. A simulator does, to run a policy as its paper describes it.
     fn touched(&mut self, _block: u32) {}
 
-    /// A block, which is in, that should leave the address space only to see whether it is touched;
-    /// it stays in. To be asked after [`insert`](Replacement::insert),
-    /// [`rescue`](Replacement::rescue) and [`seen`](Replacement::seen), until it gives no more.
+    /// A block that should leave the address space, but not memory, to see whether it is touched.
+    /// Call it after [`insert`](Replacement::insert), [`rescue`](Replacement::rescue) and
+    /// [`seen`](Replacement::seen), until it returns `None`.
     fn watch(&mut self) -> Option<u32> {
         None
     }
 
-    /// `block`, being watched, was touched: it is watched no more.
+    /// `block`, which was watched, was touched: it is watched no more.
     fn seen(&mut self, _block: u32) {}
 
-    /// Chooses the next block to leave; it is no longer in, nor watched. `None` when no block is
-    /// in.
+    /// Chooses the next block to leave. It no longer counts as in memory, nor as watched. `None` if
+    /// no block is in memory.
     fn victim(&mut self) -> Option<u32>;
 
     /// As [`victim`](Replacement::victim), where it is known that `newcomer`, which is not in,
@@ -76,17 +75,16 @@ pub trait Replacement: Send {
     /// called before [`victim_for`](Replacement::victim_for). Only for those of [`SIZED`].
     fn weigh(&mut self, _block: u32, _size: u32) {}
 
-    /// `block`, given as a victim before, has left memory. A policy with a
-    /// history remembers it.
+    /// `block`, chosen as a victim before, has left memory. A policy with a history remembers it.
     fn gone(&mut self, _block: u32) {}
 
-    /// `block` exists no more (unmapped, discarded): forget it wherever it is.
+    /// `block` exists no more (unmapped, discarded): the policy forgets it.
     fn remove(&mut self, block: u32);
 
-    /// Blocks that are in.
+    /// The number of blocks in memory.
     fn len(&self) -> usize;
 
-    /// Whether no block is in.
+    /// Whether no block is in memory.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

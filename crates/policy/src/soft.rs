@@ -1,19 +1,19 @@
 //! How many frames are kept ready: soft, free, or on their way out.
 
-/// The share of the frames, in thousandths, where nothing else is said.
+/// The default share of the frames, in thousandths.
 pub const PER_MILLE: usize = 20;
 
-/// Bytes that are ready at most, where the share is less: what is read ahead of a stream. In small
-/// budgets a tenth of the frames.
+/// The most bytes that are ready, if the share is less: as much as is read ahead of a stream. In
+/// small budgets it is a tenth of the frames.
 const STREAM_BYTES: usize = 16 << 20;
 
-/// How many frames are kept ready, by what becomes of them.
+/// The number of frames that are kept ready, adjusted by what becomes of them.
 ///
-/// A stream wants many: it takes frames faster than blocks can leave. Where blocks are touched at
-/// random, and most of those that leave are in use, many are a loss: each waits so long in its soft
-/// frame that it is touched again, for one soft fault after another, and as many frames are missing
-/// from those in use. So the number falls while more soft blocks are touched than lose their
-/// frames, and rises while few are.
+/// A stream needs many: it takes frames faster than blocks can leave. If blocks are touched at
+/// random, and most blocks that leave are in use, many are a loss: each block waits so long in its
+/// soft frame that it is touched again, which costs one soft fault after the other, and the blocks
+/// in use have fewer frames. So the number falls while more soft blocks are touched than lose their
+/// frames, and rises while few are touched.
 #[derive(Clone, Debug)]
 pub struct SoftFrames {
     least: usize,
@@ -24,7 +24,7 @@ pub struct SoftFrames {
 }
 
 impl SoftFrames {
-    /// Of `frames` of `block_bytes` each; `per_mille` of them at least.
+    /// For `frames` frames of `block_bytes` each; at least `per_mille` of them are kept ready.
     pub fn new(frames: usize, block_bytes: usize, per_mille: usize) -> Self {
         let least = (frames * per_mille / 1000).max(1);
         Self::between(least, (STREAM_BYTES / block_bytes).min(frames / 10))
@@ -36,22 +36,23 @@ impl SoftFrames {
         SoftFrames { least, most, now: most, touched: 0, gone: 0 }
     }
 
-    /// So many, whatever becomes of them.
+    /// Always `frames` frames.
     pub fn exactly(frames: usize) -> Self {
         Self::between(frames, frames)
     }
 
-    /// How many are to be ready now.
+    /// The number of frames that are to be ready now.
     pub fn now(&self) -> usize {
         self.now
     }
 
-    /// The fewest and the most that it can be.
+    /// The least and the greatest number that there can be.
     pub fn bounds(&self) -> (usize, usize) {
         (self.least, self.most)
     }
 
-    /// The frames are fewer now than they were: as `new` for those, as far as what was seen allows.
+    /// The frames are fewer than before: sets the bounds as [`new`](Self::new) does, and keeps the
+    /// present number within them.
     pub fn shrink(&mut self, frames: usize, block_bytes: usize, per_mille: usize) {
         let (least, most) = Self::new(frames, block_bytes, per_mille).bounds();
         (self.least, self.most, self.now) = (least, most, self.now.clamp(least, most));
@@ -69,7 +70,7 @@ impl SoftFrames {
         self.judge();
     }
 
-    /// After each turnover of the frames.
+    /// Adjusts the number after each turnover of the ready frames.
     fn judge(&mut self) {
         if self.touched + self.gone < self.now {
             return;
@@ -99,13 +100,13 @@ mod tests {
     fn small_budgets_follow_what_becomes_of_the_frames() {
         let mut soft = SoftFrames::new(6144, 16 << 10, 20);
         assert_eq!((soft.now(), soft.bounds()), (614, (122, 614)));
-        // Four touched for each that goes: random touches of what is in use.
+        // Four blocks are touched for each that goes: random touches of blocks in use.
         (0..4000).for_each(|_| {
             (0..4).for_each(|_| soft.touched());
             soft.gone();
         });
         assert_eq!(soft.now(), 122);
-        // Neither: it stays.
+        // Neither many nor few are touched: the number stays.
         (0..4000).for_each(|_| {
             soft.touched();
             soft.gone();

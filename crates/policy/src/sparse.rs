@@ -1,17 +1,18 @@
-//! Arrays of which few elements are set, far apart: a program may reserve terabytes and touch
-//! little of them.
+//! Sparse arrays, of which few elements are set: a program may reserve terabytes and touch little
+//! of them.
 
 use std::ops::{Index, IndexMut};
 
-/// Elements that are set together, and parts that are found together.
+/// Elements of a part: memory is allocated for a whole part.
 const PART: usize = 64;
+/// Parts of a group, which has one word for each part.
 const GROUP: usize = 1024;
 
 type Group<T> = [Option<Box<[T; PART]>>; GROUP];
 
-/// An array without end, whose elements are all `T::default()` at first. It takes memory for parts
-/// that were changed, a word for each of their neighbours, and one for each group before the last
-/// of them.
+/// An array without end, whose elements are all `T::default()` at first. It takes memory for each
+/// part that was changed, a word for each other part of the same group, and a word for each group
+/// up to the last one in use.
 #[derive(Debug)]
 pub struct Sparse<T> {
     groups: Vec<Option<Box<Group<T>>>>,
@@ -69,7 +70,7 @@ mod tests {
         }
     }
 
-    /// The first and the last of all blocks do not cost a table of all between.
+    /// To set the first and the last of all blocks does not cost a table of all blocks in between.
     #[test]
     fn what_lies_between_costs_a_word_for_each_group() {
         let mut sparse: Sparse<[u64; 8]> = Sparse::default();

@@ -1,75 +1,78 @@
-//! Threads that take turns where their blocks do not fit together.
+//! Turns: threads take turns if their blocks do not fit into memory together.
 //!
-//! Two threads that each touch blocks of their own at random, together more than there are frames,
-//! lose them to each other: with frames for two thirds of the blocks every third touch of either is
-//! a fault, and both wait nearly all of the time. Had one of them all its blocks it would run as if
-//! there were no pager. A policy that sees every touch gets there by itself (the thread that waits
-//! less touches more, so it keeps more), but a pager sees too few. So one thread has the turn: what
-//! it touched last does not leave, until others have had to wait for long enough, or it does
-//! nothing itself. Jiang and Zhang gave processes such a token (Token-ordered LRU, Performance
-//! Evaluation 60, 2005); Linux had theirs from 2.6.9 to 3.5.
+//! If two threads each touch blocks of their own at random, together more than there are frames,
+//! they lose them to each other. With frames for two thirds of the blocks, every third touch is a
+//! fault, and both threads wait nearly all of the time. If one of them had all its blocks, it would
+//! run as if there were no pager. A policy that sees every touch gets there by itself (the thread
+//! that waits less touches more, so it keeps more), but a pager sees too few touches. So one thread
+//! has the turn: the blocks that it touched last do not leave, until others have waited long
+//! enough, or it does nothing itself. Jiang and Zhang gave processes such a token (Token-ordered
+//! LRU, Performance Evaluation 60, 2005); Linux had it from 2.6.9 to 3.5.
 
 use crate::replacement::Replacement;
 use crate::sparse::Sparse;
 
-/// Threads that are told apart.
+/// The most threads that are told apart.
 const MOST: usize = 15;
 
-/// Parts of the frames: so many hard faults make a window, at the end of which the turn is looked
-/// at. A block's leaving is noted in the same measure.
+/// A window is as many hard faults as one part in this many of the frames. At its end the turn is
+/// judged. The time at which a block left is noted in the same unit, counted in blocks that left.
 const WINDOWS: usize = 4;
 
 /// Windows in one turn.
 const TURN: u32 = 16;
 
-/// Windows after which a block that comes back no longer counts as one that should not have left.
+/// A block that comes back after more windows than this does not count as one that should have
+/// stayed.
 const SOON: u8 = 4;
 
-/// The part of a window's hard faults, in per cent, that must be of such blocks: to begin, and to
-/// go on.
+/// Turns begin if at least this part of a window's hard faults is of blocks that should have
+/// stayed, per cent.
 const BEGIN_PERCENT: usize = 50;
+/// Turns go on if at least this part is, per cent.
 const ON_PERCENT: usize = 30;
 
-/// The part of a window's hard faults that makes a thread one of those that wait.
+/// A thread counts as waiting if it has at least one part in this many of a window's hard faults.
 const WAITS_PART: usize = 8;
 
-/// The part of the time that a thread must run to keep its turn, in per cent, unless it waits for
-/// blocks.
+/// To keep its turn, a thread must run for at least this part of the time, per cent, unless it
+/// waits for blocks.
 const RUNS_PERCENT: u64 = 10;
 
-/// Victims that are passed over for one that leaves, at most.
+/// The most victims that are passed over before one leaves.
 const PASSED_OVER: usize = 32;
 
 /// A thread of the program.
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     id: u32,
-    /// Its hard faults in this window.
+    /// The thread's hard faults in this window.
     faults: usize,
-    /// Windows since it had one.
+    /// Windows since its last hard fault.
     quiet: u32,
 }
 
-/// Whose turn it is.
+/// The turns: which thread has the turn, and what is known for judging that.
 #[derive(Debug)]
 pub struct Turns {
     window: usize,
-    /// For each block, in the lower half: the thread that touched it last, as far as known, plus
-    /// one. In the upper half: the window in which it left memory, modulo 16.
+    /// For each block, in the lower four bits: one more than the place of the thread that touched
+    /// it last, as far as known. In the upper four bits: the window in which it left memory, modulo
+    /// 16.
     blocks: Sparse<u8>,
     threads: [Thread; MOST],
-    /// Who has the turn, and for how many windows by now.
+    /// The place of the thread that has the turn, and for how many windows it has had it.
     turn: Option<(usize, u32)>,
     faults: usize,
-    /// Hard faults of blocks that left a short time ago.
+    /// Hard faults of blocks that left a short time before.
     soon: usize,
-    /// Times that something read ahead was used.
+    /// How often a prefetched block was used.
     streamed: usize,
     gone: usize,
 }
 
 impl Turns {
-    /// With so many frames.
+    /// Turns for `frames` frames.
     pub fn new(frames: usize) -> Self {
         Turns {
             window: (frames / WINDOWS).max(64),
@@ -83,7 +86,7 @@ impl Turns {
         }
     }
 
-    /// The place of a thread among those that are told apart.
+    /// The place of a thread among the threads that are told apart.
     fn place(&mut self, thread: u32) -> Option<usize> {
         if thread == 0 {
             return None;
@@ -95,7 +98,7 @@ impl Turns {
         let others = (0..MOST).filter(|&place| Some(place) != holder);
         let place = others
             .min_by_key(|&place| (self.threads[place].id != 0, u32::MAX - self.threads[place].quiet))?;
-        // One that did not wait for a long time may have ended.
+        // A thread that has not waited for a long time may have ended.
         if self.threads[place].id != 0 && self.threads[place].quiet < TURN {
             return None;
         }
@@ -107,7 +110,7 @@ impl Turns {
         (self.gone / self.window % 16) as u8
     }
 
-    /// A thread (0: unknown) touched a block, and the pager saw it. The thread's place.
+    /// Notes that a thread (0: unknown) touched a block. Returns the thread's place.
     pub fn touched(&mut self, block: u32, thread: u32) -> Option<usize> {
         let place = self.place(thread)?;
         let note = &mut self.blocks[block];
@@ -123,13 +126,13 @@ impl Turns {
         *note = *note & 0x0F | now << 4;
     }
 
-    /// What was read ahead was used.
+    /// Notes that a prefetched block was used.
     pub fn streamed(&mut self) {
         self.streamed += 1;
     }
 
-    /// A thread waits for a block. Whether a window has ended, so that the turn is to be
-    /// [judged](Self::judge).
+    /// Notes that a thread waits for a block. Whether a window has ended: then call
+    /// [`judge`](Self::judge).
     pub fn waits(&mut self, block: u32, thread: u32) -> bool {
         let now = self.now();
         let note = self.blocks[block];
@@ -146,7 +149,8 @@ impl Turns {
         self.turn.map(|(place, _)| self.threads[place].id)
     }
 
-    /// At the end of a window. `ran_percent`: for how much of it the thread that has the turn ran.
+    /// Judges the turn at the end of a window. `ran_percent` says for how much of the window the
+    /// thread that has the turn ran.
     pub fn judge(&mut self, ran_percent: u64) {
         let least = self.faults / WAITS_PART;
         let waits = |place: usize| self.threads[place].faults > least;
@@ -159,7 +163,7 @@ impl Turns {
             }
             None => None,
             Some(_) if !thrash(ON_PERCENT) => None,
-            // Where nobody else waits it would only be in the policy's way.
+            // If no other thread waits, the turn would only disturb the policy.
             Some((place, _)) if next(place) == Some(place) => None,
             Some((place, windows)) => {
                 let idle = !waits(place) && ran_percent < RUNS_PERCENT;
@@ -177,7 +181,7 @@ impl Turns {
         }
     }
 
-    /// A victim of the policy's, but none of the thread that has the turn where there are others.
+    /// A victim of the policy; not a block of the thread that has the turn, if there are others.
     pub fn victim(&self, policy: &mut dyn Replacement) -> Option<u32> {
         let mut victim = policy.victim()?;
         let Some((place, _)) = self.turn else { return Some(victim) };
@@ -200,8 +204,9 @@ mod tests {
 
     const FRAMES: usize = 1024;
 
-    /// Threads that touch blocks at random, one million times in all, and pay 1 for a touch of what
-    /// is in and 2000 for a fault: hard faults, and how often the turn was held by each.
+    /// Simulates threads that touch blocks at random, one million times in all. A touch of a block
+    /// in memory costs 1, a fault 2000. Returns the hard faults, and how often each thread had the
+    /// turn.
     fn play(policy: &str, threads: u32, block: impl Fn(u32, u32) -> u32, turns: bool) -> (usize, Vec<usize>) {
         let mut policy = by_name(policy, FRAMES).expect("a policy");
         let mut turns = turns.then(|| Turns::new(FRAMES));
@@ -304,15 +309,15 @@ mod tests {
         let first = window(0, &[7, 8]);
         assert_eq!(first, Some(7));
         assert_eq!(window(90, &[8]), Some(7));
-        // It neither runs nor waits for blocks.
+        // The thread neither runs nor waits for blocks.
         assert_eq!(window(0, &[8]), Some(8));
-        // It waits for blocks.
+        // The thread waits for blocks.
         for _ in 1..TURN {
             assert_eq!(window(0, &[7, 8]), Some(8));
         }
-        // For long enough.
+        // It has had the turn for long enough.
         assert_eq!(window(0, &[7, 8]), Some(7));
-        // And nobody else does.
+        // No other thread waits.
         assert_eq!(window(0, &[7]), None);
     }
 }

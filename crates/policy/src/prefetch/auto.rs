@@ -1,16 +1,16 @@
-//! The default: sequential and strided streams, with less zeal when reads are wasted; and
-//! neighbourhoods that are touched all over in no order.
+//! The default: sequential and strided streams, with shorter runs if reads are wasted, and
+//! neighbourhoods that are touched all over in random order.
 
 use super::dense::Dense;
 use super::recent::Recent;
 use super::streams::{Follow, Streams};
 use super::{Ahead, Prefetch};
 
-/// Blocks whose outcome is awaited before the windows change.
+/// The outcomes of this many blocks are collected before the windows change.
 const JUDGED: u32 = 64;
 
-/// Streams of either kind; windows shrink when more than half of the blocks that
-/// were read ahead left memory untouched, and grow when three quarters were used.
+/// Streams of both kinds. Windows shrink if more than half of the blocks read ahead left memory
+/// untouched, and grow if three quarters were used.
 pub struct Auto {
     streams: Streams,
     recent: Recent,
@@ -20,8 +20,8 @@ pub struct Auto {
 }
 
 impl Auto {
-    /// Runs of at most `run` blocks, at most `ahead` blocks (of the stream) beyond
-    /// the last touch; memory has `frames`.
+    /// Runs have at most `run` blocks, and reach at most `ahead` blocks of the stream beyond the
+    /// last touch. Memory has `frames` blocks.
     pub fn new(frames: u32, run: u32, ahead: u32) -> Self {
         let streams = Streams::new(run, ahead);
         Auto {

@@ -1,18 +1,18 @@
-//! Neighbourhoods that are touched in no order, but soon all over: they are read as a whole.
+//! Neighbourhoods that are touched in random order, but soon all over: each is read as a whole.
 //!
-//! A program that goes over a part of its data at random touches every block of it before long.
-//! Where that part fits into memory, one large read of a neighbourhood saves many small ones, each
-//! of which a thread would wait for. Whether it fits is estimated by how many neighbourhoods are
-//! touched in a while, and seen by how soon they have to be read again.
+//! A program that uses a part of its data at random touches each block of it before long. If that
+//! part fits into memory, one large read of a neighbourhood saves many small ones, for each of
+//! which a thread would wait. Whether it fits is estimated from how many neighbourhoods are touched
+//! in a while, and seen from how soon they have to be read again.
 
 use super::Ahead;
 
-/// Touches of a neighbourhood after which the rest of it is read: at first, and once such reads
-/// have lasted.
+/// Touches of a neighbourhood after which the rest of it is read, at first.
 const TOUCHES: u8 = 4;
+/// The same, once such reads have paid.
 const TOUCHES_PROVEN: u8 = 2;
 
-/// Neighbourhoods read as a whole by which it is judged whether that pays.
+/// After this many neighbourhoods read as a whole, it is judged whether that pays.
 const JUDGED: u32 = 64;
 
 /// A neighbourhood that was read as a whole has paid if it need not be read again for this many
@@ -22,19 +22,20 @@ const LASTS: u32 = 12;
 /// Nothing is read as a whole for this many whiles once most such reads did not pay.
 const REST: u32 = 32;
 
-/// The least blocks of a neighbourhood: of fewer, those that are touched anyway are most.
+/// The least blocks of a neighbourhood: in a smaller one, most blocks are touched anyway before the
+/// rest is read.
 const EXTENT_MIN: u32 = 16;
 
-/// A while: this part of the frames has been filled anew, or asked for.
+/// A while: the time in which one part in this many of the frames is filled anew.
 const WHILE: u32 = 8;
 
 /// The part of the frames, in eighths, that the neighbourhoods in use may need.
 const FITS: u32 = 7;
 
-/// Neighbourhoods that are kept in mind, for each that memory has room for.
+/// Neighbourhoods that are remembered, for each that fits into memory.
 const PLACES: u64 = 4;
 
-/// What is known of a neighbourhood.
+/// What is known about a neighbourhood.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     number: u32,
@@ -48,28 +49,29 @@ struct Extent {
 
 /// Neighbourhoods that are touched out of order.
 pub struct Dense {
-    /// By number, as far as they go; the one touched last has the place.
+    /// Neighbourhoods by number, modulo the length; the one touched last has the place.
     extents: Vec<Extent>,
-    /// Blocks of a neighbourhood, as a power of two.
+    /// The number of blocks in a neighbourhood, as an exponent of two.
     shift: u32,
     frames: u32,
     /// The present while, from 1 on.
     now: u32,
-    /// Blocks that came in during it.
+    /// Blocks that came in during the present while.
     came: u32,
-    /// Neighbourhoods touched in it, and in the one before.
+    /// Neighbourhoods touched in the present while, and in the one before.
     active: [u32; 2],
-    /// Neighbourhoods read as a whole, and those of them that had been read not long before.
+    /// Neighbourhoods read as a whole since the last judgement.
     read: u32,
+    /// How many of these had been read as a whole not long before.
     again: u32,
-    /// Nothing is read before this while.
+    /// No neighbourhood is read before this while.
     rests_to: u32,
     /// Touches after which a neighbourhood is read.
     enough: u8,
 }
 
 impl Dense {
-    /// Neighbourhoods of at most `run` blocks, beside `frames` blocks in memory.
+    /// Neighbourhoods of at most `run` blocks, for a memory of `frames` blocks.
     pub fn new(run: u32, frames: u32) -> Self {
         let shift = run.max(1).ilog2();
         let places = (u64::from(frames >> shift) * PLACES).next_power_of_two();
@@ -88,7 +90,7 @@ impl Dense {
         }
     }
 
-    /// `blocks` come in, of whatever neighbourhood.
+    /// `blocks` blocks come in, of any neighbourhood.
     pub fn come(&mut self, blocks: u32) {
         self.came = self.came.saturating_add(blocks);
         if self.came >= self.frames / WHILE {
@@ -98,7 +100,8 @@ impl Dense {
         }
     }
 
-    /// `block` was touched and belongs to no stream; the neighbourhood to read, if it is time.
+    /// `block` was touched and belongs to no stream. Returns the neighbourhood to read, if it is
+    /// time.
     pub fn touched(&mut self, block: u32) -> Option<Ahead> {
         let count = 1 << self.shift;
         if count < EXTENT_MIN {

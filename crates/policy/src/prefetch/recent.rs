@@ -1,4 +1,4 @@
-//! The last touches that belong to no stream: where streams are found.
+//! The last touches that belong to no stream: new streams are found among them.
 
 /// Touches remembered.
 const RECENT: usize = 32;
@@ -28,18 +28,18 @@ impl Recent {
         self.touches.iter().any(|&touch| i64::from(touch) == block)
     }
 
-    /// The step, 1 or -1, of a stream that `block` is the second touch of.
+    /// The step, 1 or -1, of a stream whose second touch is `block`.
     pub fn neighbour(&self, block: u32) -> Option<i32> {
         let block = i64::from(block);
         [1, -1].into_iter().find(|&step| self.has(block - i64::from(step)))
     }
 
-    /// The step, beyond 1 either way, of a stream that `block` is the fourth touch of.
+    /// The step, longer than 1 in either direction, of a stream whose fourth touch is `block`.
     ///
-    /// Three equal distances are asked for: among random touches two are common.
+    /// Three equal distances are required: two are common among random touches.
     pub fn stride(&self, block: u32) -> Option<i32> {
         let block = i64::from(block);
-        // From the newest on: the nearest in time is the likeliest.
+        // From the newest on: the newest is the likeliest.
         let newest_first = (1..=self.touches.len())
             .map(|back| self.touches[(self.oldest + self.touches.len() - back) % self.touches.len()]);
         for touch in newest_first {

@@ -11,7 +11,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// Runs of at most `run` blocks, at most `ahead` blocks beyond the last touch.
+    /// Runs have at most `run` blocks, and reach at most `ahead` blocks beyond the last touch.
     pub fn new(run: u32, ahead: u32) -> Self {
         Sequential { streams: Streams::new(run, ahead), recent: Recent::default() }
     }

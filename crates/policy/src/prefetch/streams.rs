@@ -1,21 +1,21 @@
-//! Streams that are being followed: the part that every prefetch policy shares.
+//! Streams that are followed: the part that all prefetch policies share.
 
 use super::Ahead;
 
-/// Streams followed at once; the one unused longest gives way.
+/// Streams followed at once; a new one replaces the one unused longest.
 const STREAMS: usize = 32;
 
-/// Blocks asked for when a stream has just been found.
+/// Blocks asked for if a stream was just found.
 const WINDOW_FIRST: u32 = 2;
 
-/// Runs that a stream is ahead of the program at first; more where they come too late.
+/// Runs by which a stream is ahead of the program at first; more if they come too late.
 const RUNS_FIRST: i64 = 2;
 
-/// The part of a run by which that becomes less again with each run that is in time.
+/// With each run that comes in time, this distance shrinks by one part in this many of a run.
 const DECAY: i64 = 16;
 
-/// Touches behind a stream, with none in front, after which it is given up: the
-/// program has gone back, and a new stream is to be found.
+/// After this many touches behind a stream, and none in front, it is given up: the program has gone
+/// back, and a new stream is to be found.
 const BEHIND_MAX: u32 = 4;
 
 /// Blocks touched one after the other at a fixed distance.
@@ -33,7 +33,7 @@ struct Stream {
     reach: i64,
     /// Touches behind `last` since it moved.
     behind: u32,
-    /// When it was touched last.
+    /// The time of the last touch.
     at: u64,
 }
 
@@ -50,17 +50,17 @@ impl Stream {
     }
 }
 
-/// What a touch is to the streams.
+/// How a touch relates to the streams.
 pub enum Follow {
-    /// It is on the way of one that has this step; the run to ask for, if it is time.
+    /// It is on the way of a stream with this step. The run to ask for, if it is time.
     Known(i32, Option<Ahead>),
-    /// It is on none's way.
+    /// It is on the way of no stream.
     Unknown,
 }
 
-/// Streams, each with a window that doubles up to the length of a run, and no further ahead of the
-/// program than it needs: what waits long in memory takes the place of something that is in use.
-/// (Gill, Bathen, "AMP", FAST 2007, for the idea.)
+/// Streams, each with a window that doubles up to the length of a run. A stream is no further ahead
+/// of the program than it must be: blocks that wait long in memory take the place of blocks in use.
+/// (The idea is from Gill, Bathen, "AMP", FAST 2007.)
 pub struct Streams {
     run_max: u32,
     ahead_max: u32,
@@ -69,15 +69,15 @@ pub struct Streams {
     streams: Vec<Stream>,
     /// The stream touched last.
     current: Option<usize>,
-    /// The next touch had to wait for a read under way.
+    /// Whether the next touch had to wait for a read under way.
     late: bool,
 }
 
 impl Streams {
-    /// Runs of at most `run` blocks, at most `ahead` blocks beyond the last touch.
+    /// Runs have at most `run` blocks, and reach at most `ahead` blocks beyond the last touch.
     ///
-    /// Two runs must fit into `ahead`: the touch of the first block of a run is the
-    /// last one that is seen before its end, so it must be able to ask for the next run.
+    /// Two runs must fit into `ahead`: after the touch of its first block, no touch of a run is
+    /// seen before its end, so that touch must be able to ask for the next run.
     pub fn new(run: u32, ahead: u32) -> Self {
         let ahead_max = ahead.max(1);
         let run_max = run.clamp(1, ahead_max.div_ceil(2));
@@ -85,7 +85,7 @@ impl Streams {
         Streams { run_max, ahead_max, run: run_max, clock: 0, streams, current: None, late: false }
     }
 
-    /// The block touched next was asked for, but had not come.
+    /// The block that is touched next was asked for, but has not come.
     pub fn late(&mut self) {
         self.late = true;
     }
@@ -103,7 +103,7 @@ impl Streams {
         self.run = (self.run * 2).min(self.run_max);
     }
 
-    /// Follows the stream that `block` is on the way of.
+    /// Follows the stream on whose way `block` is.
     ///
     /// A stream's way reaches one step beyond what was asked for, and back over the
     /// last `ahead` blocks: threads that share a stream touch it out of order.
@@ -146,8 +146,8 @@ impl Streams {
         Follow::Known(step, self.ask(index))
     }
 
-    /// One more run of the stream touched last, once its window has its full length: so the
-    /// distance ahead grows to what is allowed, a run at each touch.
+    /// One more run of the stream touched last, if its window has full length: so the distance
+    /// ahead grows by a run at each touch, up to what is allowed.
     pub fn more(&mut self) -> Option<Ahead> {
         let index = self.current.take()?;
         if self.streams[index].window < self.run { None } else { self.ask(index) }
@@ -170,7 +170,7 @@ impl Streams {
         self.ask(index)
     }
 
-    /// The next run of a stream, when a whole window has room within `ahead`.
+    /// The next run of a stream, if a whole window has room within `ahead`.
     fn ask(&mut self, index: usize) -> Option<Ahead> {
         let stream = &mut self.streams[index];
         let ahead =
@@ -180,7 +180,7 @@ impl Streams {
             return None;
         }
         let (first, step) = (stream.next, stream.step);
-        // Only what has a number: block 0 ends a descending stream.
+        // Only blocks that have a number: a descending stream ends with block 0.
         let end = if step > 0 { i64::from(u32::MAX) - 1 } else { 0 };
         let left = (end - first) / step + 1;
         let left = if (end - first).signum() * step.signum() < 0 { 0 } else { left };

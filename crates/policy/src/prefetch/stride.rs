@@ -11,8 +11,8 @@ pub struct Stride {
 }
 
 impl Stride {
-    /// Runs of at most `run` blocks, at most `ahead` blocks (of the stream) beyond
-    /// the last touch.
+    /// Runs have at most `run` blocks, and reach at most `ahead` blocks of the stream beyond the
+    /// last touch.
     pub fn new(run: u32, ahead: u32) -> Self {
         Stride { streams: Streams::new(run, ahead), recent: Recent::default() }
     }

@@ -10,7 +10,7 @@ use super::{Ahead, Prefetch};
 /// Steps remembered.
 const STEPS: usize = 32;
 
-/// The fewest steps that a majority is looked for in; doubled until there is one.
+/// The fewest steps in which a majority is looked for; doubled until there is one.
 const STEPS_FIRST: usize = 8;
 
 /// A majority vote over the last steps.
@@ -22,8 +22,8 @@ pub struct Trend {
 }
 
 impl Trend {
-    /// Runs of at most `run` blocks, at most `ahead` blocks (of the trend) beyond
-    /// the last touch.
+    /// Runs have at most `run` blocks, and reach at most `ahead` blocks of the trend beyond the
+    /// last touch.
     pub fn new(run: u32, ahead: u32) -> Self {
         Trend { streams: Streams::new(run, ahead), steps: [0; STEPS], last: None }
     }
@@ -33,8 +33,8 @@ impl Trend {
         self.steps[0] = step;
     }
 
-    /// The step that more than half of the newest touches made, in the smallest
-    /// window that has one.
+    /// The step of more than half of the newest touches, in the smallest window that has such a
+    /// step.
     fn majority(&self) -> Option<i32> {
         let mut window = STEPS_FIRST;
         while window <= STEPS {
@@ -70,7 +70,7 @@ impl Prefetch for Trend {
     fn touched(&mut self, block: u32) -> Option<Ahead> {
         let last = self.last.replace(block);
         if let Follow::Known(step, ahead) = self.streams.follow(block) {
-            // The touches in between were not seen: to the vote it is one step.
+            // The touches in between were not seen: they count as one step.
             self.remember(step);
             return ahead;
         }

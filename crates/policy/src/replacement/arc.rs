@@ -1,4 +1,4 @@
-//! ARC: recency and frequency share the frames; ghosts move the border between them.
+//! ARC: recent and frequent blocks share the frames, and ghosts move the border between them.
 //!
 //! Source: Megiddo, Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache",
 //! FAST 2003, figure 4.
@@ -13,14 +13,17 @@
 use super::Replacement;
 use crate::list::Lists;
 
-/// T1 and T2 of the paper: seen once, seen again.
+/// T1 of the paper: blocks seen once.
 const ONCE: u8 = 1;
+/// T2: blocks seen again.
 const AGAIN: u8 = 2;
-/// B1 and B2: what is gone from either.
+/// B1: blocks gone from T1.
 const GHOST_ONCE: u8 = 3;
+/// B2: blocks gone from T2.
 const GHOST_AGAIN: u8 = 4;
-/// Given as victims out of either.
+/// Blocks chosen as victims out of T1.
 const OUT_ONCE: u8 = 5;
+/// Blocks chosen as victims out of T2.
 const OUT_AGAIN: u8 = 6;
 
 /// Two LRU lists with their ghosts.
@@ -34,7 +37,7 @@ pub struct Arc {
 }
 
 impl Arc {
-    /// For `frames` blocks in memory.
+    /// The policy for `frames` blocks in memory.
     pub fn new(frames: usize) -> Self {
         Arc { lists: Lists::default(), frames: frames.max(1), once: 0.0, coming: None }
     }
@@ -44,7 +47,7 @@ impl Arc {
         self.lists.size(ONCE) + self.lists.size(AGAIN)
     }
 
-    /// Keeps the ghosts of a kind, with the blocks in memory, within what the paper allows.
+    /// Limits the ghosts, together with the blocks in memory, to the numbers in the paper.
     fn trim(&mut self) {
         let once = self.frames.saturating_sub(self.lists.size(ONCE));
         self.lists.trim(GHOST_ONCE, once);

@@ -1,76 +1,80 @@
 //! The default: neighbours are judged together, by samples.
 //!
-//! A pager sees a touch only where it costs a fault, so to learn which of many blocks are in use is
-//! dear. But blocks that lie next to one another are mostly used alike. So blocks are grouped to
-//! *extents* of up to 64 neighbours, and a watched block tells about all of them: it leaves the
-//! address space, but not memory, for as long as the extent waits for its turn. If it is touched in
-//! that time it proves the extent to be in use, at the cost of one fault.
+//! A pager sees a touch only if it causes a fault, so it is expensive to learn which blocks are in
+//! use. But neighbouring blocks are mostly used alike. So blocks are grouped into *extents* of up
+//! to 64 neighbours, and one watched block stands for all of them: it leaves the address space, but
+//! not memory, while the extent waits for its turn. If it is touched in that time, the extent is in
+//! use, and knowing this cost one fault.
 //!
-//! - Newcomers wait in their own queue, so that a scan drives out newcomers only; others in an LRU
-//!   list. The older part of each is watched. An extent that proves to be in use goes to the new
-//!   end of the LRU list.
-//! - The newcomers' share follows ARC: it grows when one comes back that was gone, and shrinks when
-//!   another one does.
+//! - Newcomers wait in a queue of their own, so that a scan evicts only newcomers. The others are
+//!   in an LRU list. The older part of each is watched. An extent that is found in use goes to the
+//!   new end of the LRU list.
+//! - The newcomers' share follows ARC: it grows if an extent comes back that was gone as a
+//!   newcomer, and shrinks if another one comes back.
 //! - The blocks of an extent leave together, in order: one write takes many. A block that was
-//!   touched on its way out is spared the next time, if others of its extent can go; when a second
-//!   one is touched, all that are still in memory come back.
+//!   touched on its way out is spared the next time, if others of its extent can go. If a second
+//!   one is touched, all blocks of the extent that are still in memory come back.
 //!
 //! Sources: Park, Lee, Yeom, "Profiling Dynamic Data Access Patterns with Controlled Overhead and
 //! Quality" (DAMON), Middleware Industry 2019, for samples; Johnson, Shasha, "2Q", VLDB 1994;
-//! Megiddo, Modha, "ARC", FAST 2003. `docs/policies.md` has what it makes of traces.
+//! Megiddo, Modha, "ARC", FAST 2003. `docs/policies.md` has its results on traces.
 
 use super::Replacement;
 use crate::list::Lists;
 use crate::sparse::Sparse;
 use std::ops::Range;
 
-/// Came in, not known to be in use: the younger part, and the part that is watched.
+/// Newcomers, not known to be in use: the younger part.
 const NEW: u8 = 1;
+/// Newcomers: the older part, which is watched.
 const NEW_OLD: u8 = 2;
-/// Was in use more than once: the same.
+/// Extents that were in use more than once: the younger part.
 const KEPT: u8 = 3;
+/// Extents that were in use more than once: the older part, which is watched.
 const KEPT_OLD: u8 = 4;
-/// The one whose blocks are leaving.
+/// The extent whose blocks are leaving.
 const LEAVING: u8 = 5;
 
-/// Blocks of an extent at most: the bits of a word.
+/// The most blocks of an extent: the bits of a word.
 const EXTENT_MAX: usize = 64;
 /// Extents are made smaller until more than half of the frames make at least this many, so that
 /// there is a choice of victims.
 const EXTENTS_MIN: usize = 512;
-/// Frames to each watched block at least.
+/// The least frames for each watched block.
 const FRAMES_PER_SAMPLE: usize = 50;
-/// Blocks that come in for each that is chosen to be watched, at least. Where all is in use, each
-/// is touched at once, and the next one chosen: without a price they would cost a fault each and
-/// tell nothing new.
+/// At least this many blocks come in for each block that is chosen to be watched. If all blocks are
+/// in use, each watched block is touched at once and the next one chosen: without this price, they
+/// would cost one fault after the other and tell nothing new.
 const SAMPLE_PRICE: usize = 4;
 
-/// Blocks of an extent that are touched on their way out before the others are kept as well.
+/// If this many blocks of an extent are touched on their way out, the others are kept as well.
 const COMPANY_MIN: u32 = 2;
 
 /// The part of the kept blocks that is watched, in per cent.
 const OLD_PERCENT: usize = 30;
-/// The newcomers' share of the frames, in per cent: at the start, least, most.
+/// The newcomers' share of the frames at the start, in per cent.
 const NEW_START: usize = 25;
+/// The least share.
 const NEW_MIN: usize = 5;
+/// The greatest share.
 const NEW_MAX: usize = 90;
-/// Extents that are left in each younger part, and of each kind, as long as there are others.
+/// Extents that are left in each younger part, and of each kind, while there are others.
 const YOUNG_MIN: usize = 2;
-/// Blocks by which that share changes when an extent comes back: so many, or this part of the
-/// extent.
+/// If an extent comes back, the newcomers' share changes by this many blocks at least.
 const STEP: usize = 4;
+/// Or by one part in this many of an extent, if that is more.
 const STEP_PART: usize = 4;
 
-/// Neighbouring blocks. A bit stands for a block.
+/// An extent: neighbouring blocks. Each bit stands for a block.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     present: u64,
     watched: u64,
-    /// Touched on their way out.
+    /// The blocks that were touched on their way out.
     spared: u64,
-    /// The list that its last blocks left from, NEW or KEPT, or 0.
+    /// The list from which its last blocks left, NEW or KEPT, or 0.
     left: u8,
-    /// Insertions into memory, of any block, before the last block was gone.
+    /// The number of insertions, of any blocks, before its last block was gone.
     gone_at: u64,
 }
 
@@ -80,41 +84,42 @@ impl Extent {
     }
 }
 
-/// A share of the frames. Several threads may have asked for a newcomer each: even of few frames,
-/// some are theirs until they have run.
+/// A share of the frames. Several threads may each wait for a newcomer: so even if there are few
+/// frames, some are left to newcomers until these threads have run.
 fn share(frames: usize, percent: usize) -> usize {
     (frames * percent / 100).max(frames.min(8) / 2)
 }
 
-/// Extents in lists.
+/// The policy: extents in lists.
 pub struct Auto {
     extents: Sparse<Extent>,
     lists: Lists<5>,
     /// Blocks in each list.
     blocks: [usize; 6],
     leaving: Option<u32>,
-    /// Blocks of an extent, as a power of two.
+    /// The number of blocks in an extent, as an exponent of two.
     shift: u32,
     frames: usize,
-    /// Newcomers in memory before they are the victims.
+    /// If more newcomers than this are in memory, they are the victims.
     new_share: usize,
     watched: usize,
     inserted: u64,
     random: u64,
-    /// Blocks that have come in, and not yet paid for a watched one.
+    /// Blocks that have come in and were not yet spent: each block chosen to be watched costs
+    /// `SAMPLE_PRICE` of these.
     paid: usize,
     /// Blocks to be watched next.
     to_watch: Vec<u32>,
-    /// Something had to leave: as long as there is room for all, nothing is watched.
+    /// Whether a block ever had to leave: while there is room for all, none is watched.
     short: bool,
-    /// Victims since a block was gone.
+    /// Victims chosen since a block was last gone.
     given: usize,
-    /// Blocks that may come back with others.
+    /// The number of blocks that may come back together with others.
     credit: usize,
 }
 
 impl Auto {
-    /// For `frames` blocks in memory.
+    /// The policy for `frames` blocks in memory.
     pub fn new(frames: usize) -> Self {
         let extent = (frames / EXTENTS_MIN).next_power_of_two().clamp(1, EXTENT_MAX);
         Auto {
@@ -141,7 +146,7 @@ impl Auto {
         (block >> self.shift, 1 << (block & ((1 << self.shift) - 1)))
     }
 
-    /// Takes an extent out of its list, before its blocks change; says which list it was.
+    /// Takes an extent out of its list, before its blocks change. Returns the list.
     fn unlist(&mut self, extent: u32) -> u8 {
         let list = self.lists.remove(extent);
         self.blocks[usize::from(list)] -= if list == 0 { 0 } else { self.extents[extent].len() };
@@ -157,7 +162,7 @@ impl Auto {
         self.blocks[usize::from(list)] += self.extents[extent].len();
     }
 
-    /// The extent of `block`, of which this bit is, proves to be in use.
+    /// Keeps an extent that is found in use: `present` is the bit of the block that showed it.
     fn keep(&mut self, extent: u32, present: u64) {
         self.unlist(extent);
         self.extents[extent].present |= present;
@@ -176,8 +181,8 @@ impl Auto {
         self.blocks[usize::from(NEW)] + self.blocks[usize::from(NEW_OLD)]
     }
 
-    /// As long as there is room for all, newcomers beyond their share are kept: the first that
-    /// came, and not the last, are what a program that goes over everything again will find.
+    /// While there is room for all, newcomers beyond their share go to the kept extents. So a
+    /// program that goes over all its data again finds the first blocks in memory, not the last.
     fn settle(&mut self) {
         while !self.short && self.new_len() > self.new_share && self.lists.len(NEW) > YOUNG_MIN {
             let extent = self.lists.oldest(NEW).expect("a list with extents has an oldest");
@@ -186,11 +191,12 @@ impl Auto {
         }
     }
 
-    /// Moves the oldest of the younger parts on, and chooses which of their blocks to watch.
+    /// Moves the oldest extents of the younger parts to the older parts, and chooses blocks of them
+    /// to watch.
     fn age(&mut self) {
         while self.short {
             let [_, new, new_old, kept, kept_old, _] = self.blocks;
-            // The youngest are left alone: a thread that has asked for one must get to use it.
+            // The youngest are left alone: a thread that waited for one must be able to use it.
             let some = |list: u8| self.lists.len(list) > YOUNG_MIN;
             let (from, to) = if kept_old * 100 < OLD_PERCENT * (kept + kept_old) && some(KEPT) {
                 (KEPT, KEPT_OLD)
@@ -206,7 +212,7 @@ impl Auto {
         }
     }
 
-    /// Chooses a block of an extent to watch, if there may be one more.
+    /// Chooses a block of an extent to watch, if one more may be watched.
     fn sample(&mut self, index: u32) {
         let extent = self.extents[index];
         let free = extent.present & !extent.watched;
@@ -215,7 +221,7 @@ impl Auto {
         if count == 0 || enough || self.paid < SAMPLE_PRICE {
             return;
         }
-        // Few blocks are not worth a sample each time.
+        // An extent with few blocks is not worth a sample each time.
         let quarter = 1 << self.shift.saturating_sub(2);
         if count < quarter && self.random(quarter) >= count {
             return;
@@ -239,8 +245,8 @@ impl Auto {
             true => news > YOUNG_MIN || kepts <= YOUNG_MIN,
             false => kepts <= YOUNG_MIN && (news > YOUNG_MIN || kepts == 0),
         };
-        // Blocks that I/O holds come back at once, and could be all that one kind has: then it is
-        // the other's turn.
+        // Blocks that I/O holds come back at once. If one kind has only such blocks, it is the
+        // other kind's turn.
         let stuck = self.given > self.frames / 4 + 64 && (self.given / 64).is_multiple_of(2);
         let new = (new != stuck || kepts == 0) && news > 0;
         let (lists, kind) = if new { ([NEW_OLD, NEW], NEW) } else { ([KEPT_OLD, KEPT], KEPT) };
@@ -261,8 +267,7 @@ impl Auto {
         }
     }
 
-    /// Blocks that left from list `left` are needed after all: their kind should have more of the
-    /// frames.
+    /// Blocks that left from list `left` are needed after all: their kind gets more of the frames.
     fn regret(&mut self, left: u8) {
         let step = STEP.max((1 << self.shift) / STEP_PART);
         self.new_share = match left {
@@ -271,7 +276,7 @@ impl Auto {
         };
     }
 
-    /// An extent that was gone comes back: what that says of the newcomers' share. Whether it is to
+    /// An extent that was gone comes back: adjusts the newcomers' share. Whether the extent is to
     /// be kept.
     fn returned(&mut self, extent: u32) -> bool {
         let Extent { left, gone_at, .. } = self.extents[extent];
@@ -320,7 +325,7 @@ impl Replacement for Auto {
     fn company(&self, block: u32) -> Range<u32> {
         let (extent, _) = self.place(block);
         let few = self.extents[extent].spared.count_ones() < COMPANY_MIN;
-        // Where all that there is to choose from is in use, extents would come and go without end.
+        // If all possible victims are in use, extents would come and go without end.
         if few || self.credit < 1 << self.shift {
             return block..block;
         }
@@ -365,7 +370,8 @@ impl Replacement for Auto {
             let extent = self.leaving.or_else(|| self.choose())?;
             let Extent { present, spared, .. } = self.extents[extent];
             if present & !spared == 0 {
-                // What is left was touched: another round, without that credit.
+                // All blocks left in the extent were touched: they wait for another round, and are
+                // not spared again.
                 self.unlist(extent);
                 self.extents[extent].spared = 0;
                 if present != 0 {

@@ -1,4 +1,4 @@
-//! CLOCK, the second chance: FIFO that passes over blocks touched since the last round.
+//! CLOCK, or second chance: a FIFO that passes over blocks touched since the last round.
 //!
 //! Source: Corbató, "A Paging Experiment with the Multics System", 1968.
 

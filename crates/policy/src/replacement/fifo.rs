@@ -1,10 +1,10 @@
-//! First in, first out: the order of arrival, whatever is touched.
+//! First in, first out: the order of arrival, regardless of touches.
 
 use super::Replacement;
 use crate::list::Lists;
 
-/// Blocks in order of arrival. A rescued block has left and arrives anew: were it to leave next
-/// again, a thread could wait for it for ever within a budget of few frames.
+/// Blocks in order of arrival. A rescued block has left and arrives anew. If it left next again, a
+/// thread could wait for it for ever within a budget of few frames.
 #[derive(Default)]
 pub struct Fifo {
     lists: Lists<1>,

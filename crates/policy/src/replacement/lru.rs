@@ -1,4 +1,4 @@
-//! Least recently used, as Teramem has it: recency is what faults tell.
+//! Least recently used, as in Teramem: recency is known from faults.
 
 use super::Replacement;
 use crate::list::Lists;

@@ -1,4 +1,4 @@
-//! S3-FIFO: a small queue sieves out blocks that are used once, a main queue keeps the rest.
+//! S3-FIFO: a small queue filters out blocks that are used once, and a main queue keeps the rest.
 //!
 //! Source: Yang, Zhang, Qiu, Yue, Rashmi, "FIFO Queues are All You Need for Cache
 //! Eviction", SOSP 2023, algorithm 1.
@@ -10,10 +10,11 @@ use crate::list::Lists;
 
 const SMALL: u8 = 1;
 const MAIN: u8 = 2;
-/// Gone from the small queue; a return goes to the main queue.
+/// Blocks gone from the small queue; if they return, they go to the main queue.
 const GHOST: u8 = 3;
-/// Given as victims out of the small and the main queue.
+/// Blocks chosen as victims out of the small queue.
 const OUT_SMALL: u8 = 4;
+/// Blocks chosen as victims out of the main queue.
 const OUT_MAIN: u8 = 5;
 
 /// Touches that are counted: 0 to 3.
@@ -22,7 +23,7 @@ const COUNT_MAX: u8 = 3;
 /// Two queues and a ghost queue; the mark counts touches.
 pub struct S3Fifo {
     lists: Lists<5>,
-    /// Blocks the small queue keeps before it gives victims: a tenth of the frames.
+    /// Blocks that the small queue keeps before it gives victims: a tenth of the frames.
     small: usize,
     /// Ghosts kept: as many as the main queue has frames.
     ghosts: usize,
@@ -31,7 +32,7 @@ pub struct S3Fifo {
 }
 
 impl S3Fifo {
-    /// For `frames` blocks in memory.
+    /// The policy for `frames` blocks in memory.
     pub fn new(frames: usize) -> Self {
         let small = (frames / 10).max(1);
         let ghosts = frames.saturating_sub(small).max(1);
@@ -50,7 +51,7 @@ impl S3Fifo {
         }
     }
 
-    /// The next victim of the main queue; a touched block goes round once more a touch.
+    /// The next victim of the main queue; a touched block goes round once more for each touch.
     fn main_victim(&mut self) -> Option<u32> {
         loop {
             let block = self.lists.oldest(MAIN)?;

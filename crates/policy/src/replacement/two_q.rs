@@ -9,27 +9,30 @@
 use super::Replacement;
 use crate::list::Lists;
 
-/// A1in, A1out and Am of the paper.
+/// A1in of the paper: newcomers.
 const NEW: u8 = 1;
+/// A1out: newcomers that are gone.
 const GHOST: u8 = 2;
+/// Am: blocks that came back.
 const HOT: u8 = 3;
-/// Given as victims out of the newcomers and the hot.
+/// Blocks chosen as victims out of the newcomers.
 const OUT_NEW: u8 = 4;
+/// Blocks chosen as victims out of Am.
 const OUT_HOT: u8 = 5;
 
 /// A FIFO of newcomers, its ghosts, and an LRU list of blocks that came back.
 pub struct TwoQ {
     lists: Lists<5>,
-    /// Newcomers kept before they are the victims: a quarter of the frames.
+    /// If there are more newcomers than this, they are the victims: a quarter of the frames.
     new: usize,
-    /// Ghosts kept: half as many as frames.
+    /// Ghosts kept: half as many as there are frames.
     ghosts: usize,
     /// The block that comes next, if it was a ghost.
     returning: Option<u32>,
 }
 
 impl TwoQ {
-    /// For `frames` blocks in memory.
+    /// The policy for `frames` blocks in memory.
     pub fn new(frames: usize) -> Self {
         let (new, ghosts) = ((frames / 4).max(1), (frames / 2).max(1));
         TwoQ { lists: Lists::default(), new, ghosts, returning: None }
