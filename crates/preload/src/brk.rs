@@ -121,7 +121,7 @@ impl Arena {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
     if is_served() && !KERNELS.load(Relaxed) {
@@ -138,12 +138,12 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
     } else if increment != 0 {
         KERNELS.store(true, Relaxed);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `sbrk`.
     unsafe { __sbrk(increment) }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
     if is_served() && !KERNELS.load(Relaxed) {
@@ -161,6 +161,6 @@ pub unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
     }
     // SAFETY: it only asks.
     let now = unsafe { __sbrk(0) } as isize;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `brk`.
     if unsafe { __sbrk((to as isize).wrapping_sub(now)) } == failed() { -1 } else { 0 }
 }

@@ -20,7 +20,7 @@ pub unsafe extern "C" fn syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `syscall`.
     unsafe {
         if is_of_memory(number)
             && let Some(answer) = serve(number, [a, b, c, d, e, f])

@@ -139,7 +139,7 @@ unsafe fn transfer(way: Way, fd: c_int, at: *mut u8, len: usize, offset: off64_t
         Way::Write => libc::SYS_pwritev2,
     };
     // The upper half of the offset counts where a word has 32 bits only.
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes a buffer of `len` bytes.
     unsafe { libc::syscall(call, fd as i64, &raw const piece, 1_u64, offset, 0_u64, flags as i64) as ssize_t }
 }
 
@@ -170,7 +170,7 @@ unsafe fn vector_around(
     let mut done: ssize_t = 0;
     for piece in pieces.iter().filter(|piece| piece.iov_len > 0) {
         let at = if offset == HERE { HERE } else { offset + done as off64_t };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes `count` valid pieces.
         let moved = unsafe { go_around(way, fd, piece.iov_base, piece.iov_len, at, flags) };
         if moved < 0 {
             return Some(if done > 0 { done } else { moved });
@@ -188,7 +188,7 @@ unsafe fn vector_around(
 /// own memory, it writes as any system call does.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn process_vm_writev(
     process: libc::pid_t,
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn process_vm_writev(
     flags: libc::c_ulong,
 ) -> ssize_t {
     let process = i64::from(process);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `process_vm_writev`.
     unsafe {
         if LEAVE.load(Relaxed) == BY_COPY && process == i64::from(std::process::id()) {
             let read = libc::SYS_process_vm_readv;
@@ -257,18 +257,18 @@ macro_rules! real {
 /// The C library's.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 pub unsafe fn real_close(fd: c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `close`.
     unsafe { real!(10 as fn(c_int) -> c_int)(fd) }
 }
 
 /// The C library's.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 pub unsafe fn real_vmsplice(fd: c_int, vector: *const iovec, count: size_t, flags: libc::c_uint) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `vmsplice`.
     unsafe { real!(11 as fn(c_int, *const iovec, size_t, libc::c_uint))(fd, vector, count, flags) }
 }
 
@@ -276,34 +276,34 @@ pub unsafe fn real_vmsplice(fd: c_int, vector: *const iovec, count: size_t, flag
 macro_rules! single {
     ($way:ident, $type:ty, $here:ident $here_real:literal, $at:ident $at64:ident $at_real:literal) => {
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $here(fd: c_int, at: $type, len: size_t) -> ssize_t {
             if goes_around(Way::$way, fd, at, len) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller keeps the contract of this function.
                 return unsafe { go_around(Way::$way, fd, at, len, HERE, 0) };
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of this function.
             unsafe { real!($here_real as fn(c_int, $type, size_t))(fd, at, len) }
         }
 
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $at64(fd: c_int, at: $type, len: size_t, offset: off64_t) -> ssize_t {
             if offset >= 0 && goes_around(Way::$way, fd, at, len) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller keeps the contract of this function.
                 return unsafe { go_around(Way::$way, fd, at, len, offset, 0) };
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of this function.
             unsafe { real!($at_real as fn(c_int, $type, size_t, off64_t))(fd, at, len, offset) }
         }
 
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $at(fd: c_int, at: $type, len: size_t, offset: off64_t) -> ssize_t {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of this function.
             unsafe { $at64(fd, at, len, offset) }
         }
     };
@@ -313,10 +313,10 @@ macro_rules! single {
 macro_rules! several {
     ($way:ident, $here:ident $here_real:literal, $at:ident $at64:ident $at_real:literal, $flags:ident $flags64:ident $flags_real:literal) => {
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $here(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of this function.
             unsafe {
                 vector_around(Way::$way, fd, vector, count, HERE, 0)
                     .unwrap_or_else(|| real!($here_real as fn(c_int, *const iovec, c_int))(fd, vector, count))
@@ -324,7 +324,7 @@ macro_rules! several {
         }
 
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $at64(
             fd: c_int,
@@ -332,7 +332,7 @@ macro_rules! several {
             count: c_int,
             offset: off64_t,
         ) -> ssize_t {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of this function.
             unsafe {
                 if offset >= 0
                     && let Some(done) = vector_around(Way::$way, fd, vector, count, offset, 0)
@@ -344,7 +344,7 @@ macro_rules! several {
         }
 
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $at(
             fd: c_int,
@@ -352,12 +352,12 @@ macro_rules! several {
             count: c_int,
             offset: off64_t,
         ) -> ssize_t {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of this function.
             unsafe { $at64(fd, vector, count, offset) }
         }
 
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $flags64(
             fd: c_int,
@@ -366,7 +366,7 @@ macro_rules! several {
             offset: off64_t,
             flags: c_int,
         ) -> ssize_t {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of this function.
             unsafe {
                 if offset >= HERE
                     && let Some(done) = vector_around(Way::$way, fd, vector, count, offset, flags)
@@ -380,7 +380,7 @@ macro_rules! several {
         }
 
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $flags(
             fd: c_int,
@@ -389,7 +389,7 @@ macro_rules! several {
             offset: off64_t,
             flags: c_int,
         ) -> ssize_t {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of this function.
             unsafe { $flags64(fd, vector, count, offset, flags) }
         }
     };
@@ -399,10 +399,10 @@ macro_rules! several {
 /// to be. The C library's own checks it, and ends the program, which is left to it.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __read_chk(fd: c_int, at: *mut c_void, len: size_t, room: size_t) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `__read_chk`.
     unsafe {
         if len <= room {
             return read(fd, at, len);
@@ -412,7 +412,7 @@ pub unsafe extern "C" fn __read_chk(fd: c_int, at: *mut c_void, len: size_t, roo
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __pread64_chk(
     fd: c_int,
@@ -421,7 +421,7 @@ pub unsafe extern "C" fn __pread64_chk(
     offset: off64_t,
     room: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `__pread64_chk`.
     unsafe {
         if len <= room {
             return pread64(fd, at, len, offset);
@@ -431,7 +431,7 @@ pub unsafe extern "C" fn __pread64_chk(
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __pread_chk(
     fd: c_int,
@@ -440,7 +440,7 @@ pub unsafe extern "C" fn __pread_chk(
     offset: off64_t,
     room: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `__pread_chk`.
     unsafe { __pread64_chk(fd, at, len, offset, room) }
 }
 

@@ -23,7 +23,7 @@ pub fn find() {
 /// Stands in for the C library's.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen(_path: *const c_char, _flags: c_int) -> *mut c_void {

@@ -115,7 +115,7 @@ fn standard_error() -> Option<(u64, u64)> {
 pub unsafe fn texts<'a>(environment: Texts) -> impl Iterator<Item = &'a CStr> {
     let mut at = environment;
     std::iter::from_fn(move || {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an environment that ends in a null pointer.
         unsafe {
             if at.is_null() || (*at).is_null() {
                 return None;
@@ -156,7 +156,7 @@ impl<'a> Found<'a> {
     /// As for [`texts`].
     unsafe fn of(environment: Texts) -> Found<'a> {
         let mut found = Found::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an environment that ends in a null pointer.
         for text in unsafe { texts(environment) } {
             let text = text.to_bytes();
             found.off |= text == OFF;
@@ -219,7 +219,7 @@ const BYTES: usize = 3 << 10;
 /// # Safety
 /// As for [`texts`].
 unsafe fn with_library<R>(path: Option<&CStr>, environment: Texts, execute: impl FnOnce(Texts) -> R) -> R {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an environment that ends in a null pointer.
     let found = unsafe { Found::of(environment) };
     let Some(kept) = KEPT.get().filter(|_| !found.off) else { return execute(environment) };
     let why = path.and_then(|path| look(kept, path));
@@ -232,7 +232,7 @@ unsafe fn with_library<R>(path: Option<&CStr>, environment: Texts, execute: impl
     let need =
         (found.count + kept.settings.len() + 3, preload + found.sanitizer.unwrap_or_default().len() + 128);
     if need.0 <= TEXTS && need.1 <= BYTES {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an environment that ends in a null pointer.
         return unsafe { on_stack(kept, &found, environment, barred, execute) };
     }
     // A child of vfork leaves this to its parent if it succeeds: a few pages, where the environment
@@ -266,7 +266,7 @@ unsafe fn on_stack<R>(
     execute: impl FnOnce(Texts) -> R,
 ) -> R {
     let (mut texts, mut bytes) = ([null(); TEXTS], [0; BYTES]);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an environment that ends in a null pointer.
     execute(unsafe { make(kept, found, environment, barred, &mut texts, &mut bytes) })
 }
 
@@ -300,13 +300,13 @@ unsafe fn make(
     if !barred && !found.settings {
         for text in &kept.settings {
             let name = name_of(text.to_bytes());
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller passes an environment that ends in a null pointer.
             if !unsafe { self::texts(environment) }.any(|other| other.to_bytes().starts_with(name)) {
                 made.add(text.as_ptr());
             }
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an environment that ends in a null pointer.
     for text in unsafe { self::texts(environment) } {
         let is = |name: &[u8]| text.to_bytes().starts_with(name);
         let replaced = (barred || adds) && is(PRELOAD) || orders && is(SANITIZER);
@@ -403,7 +403,7 @@ unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>)
     if file.is_null() {
         return then(None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the name is a text, as the caller promises.
     let name = unsafe { CStr::from_ptr(file) };
     if KEPT.get().is_none() || name.to_bytes().contains(&b'/') {
         return then(Some(name));
@@ -445,10 +445,10 @@ fn own_environment() -> Texts {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `execve`.
     unsafe {
         with_library((!path.is_null()).then(|| CStr::from_ptr(path)), environment, |environment| {
             libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int
@@ -457,15 +457,15 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `execv`.
     unsafe { execve(path, arguments, own_environment()) }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
     // SAFETY: the caller's promise; the C library's function has this type.
@@ -479,10 +479,10 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `execvp`.
     unsafe { execvpe(file, arguments, own_environment()) }
 }
 
@@ -494,7 +494,7 @@ fn path_of_descriptor<R>(fd: c_int, then: impl FnOnce(Option<&CStr>) -> R) -> R 
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
     path_of_descriptor(fd, |path| {
@@ -508,7 +508,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execveat(
     directory: c_int,
@@ -517,7 +517,7 @@ pub unsafe extern "C" fn execveat(
     environment: Texts,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `execveat`.
     unsafe {
         let execute = |environment: Texts| {
             let (directory, flags) = (i64::from(directory), i64::from(flags));
@@ -538,7 +538,7 @@ pub unsafe extern "C" fn execveat(
 /// As for [`texts`].
 unsafe fn end_of(arguments: Texts) -> Texts {
     let mut at = arguments;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes arguments that end in a null pointer.
     unsafe {
         while !(*at).is_null() {
             at = at.add(1);
@@ -548,12 +548,12 @@ unsafe fn end_of(arguments: Texts) -> Texts {
 }
 
 unsafe extern "C" fn execute_list(path: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `execute_list`.
     unsafe { execv(path, arguments) }
 }
 
 unsafe extern "C" fn execute_list_in_path(file: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `execute_list_in_path`.
     unsafe { execvp(file, arguments) }
 }
 
@@ -567,7 +567,7 @@ unsafe extern "C" fn execute_list_with(path: *const c_char, arguments: Texts) ->
 macro_rules! list {
     ($name:ident, $to:ident) => {
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(_path: *const c_char, _first: *const c_char) -> c_int {
@@ -615,7 +615,7 @@ type Actions = *const libc::posix_spawn_file_actions_t;
 type Attributes = *const libc::posix_spawnattr_t;
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn(
     pid: *mut pid_t,
@@ -639,7 +639,7 @@ pub unsafe extern "C" fn posix_spawn(
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawnp(
     pid: *mut pid_t,
@@ -696,13 +696,13 @@ unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
         kept.settings.iter().for_each(|text| add(text.to_bytes()));
     }
     all.extend_from_slice(b"; ");
-    // SAFETY: the caller's promise.
+    // SAFETY: the command is a text, as the caller promises.
     all.extend_from_slice(unsafe { CStr::from_ptr(command) }.to_bytes());
     CString::new(all).ok()
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
     // SAFETY: the caller's promise; the C library's function has this type.
@@ -714,7 +714,7 @@ pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
     // SAFETY: the caller's promise; the C library's function has this type.

@@ -109,7 +109,7 @@ fn write_stats() {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     finish();
@@ -119,10 +119,10 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `_Exit`.
     unsafe { _exit(status) }
 }
 
@@ -134,18 +134,18 @@ fn refuse() -> c_int {
 /// Programs close what they did not open; the pager's descriptors are not there for them.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(number: c_int) -> c_int {
     if fd::is_ours(number) {
         return refuse();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `close`.
     unsafe { crate::direct::real_close(number) }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     if fd::is_ours(new) {
@@ -162,13 +162,13 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     if fd::is_ours(new) {
         return refuse();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `dup3`.
     unsafe { libc::syscall(libc::SYS_dup3, old as i64, new as i64, flags as i64) as c_int }
 }
 
@@ -187,7 +187,7 @@ pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let own = if first <= last { libc::CLOSE_RANGE_UNSHARE as c_int } else { 0 };
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
             continue;
         }
         if from < ours {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of `close_range`.
             unsafe { libc::syscall(libc::SYS_close_range, from as u64, (ours - 1) as u64, flags as i64) };
         }
         from = ours + 1;
@@ -207,14 +207,14 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     if from > last && from != first {
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `close_range`.
     unsafe { libc::syscall(libc::SYS_close_range, from as u64, last as u64, flags as i64) as c_int }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `closefrom`.
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }

@@ -86,7 +86,7 @@ pub fn open() {
 /// forks there would wait for its own thread.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> libc::pid_t {
     crate::beside::passes_by();

@@ -318,15 +318,15 @@ fn or_none(at: *mut u8) -> *mut u8 {
 
 unsafe fn usable(at: *mut u8) -> usize {
     if !arena::contains(at as usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         return unsafe { if own::contains(at as usize) { own::usable(at) } else { next::usable(at) } };
     }
     match TABLE.heap_of(at as usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         None => unsafe {
             range_of(at as usize).map_or_else(|| next::usable(at), |(_, end)| end - at as usize)
         },
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         Some(_) => unsafe { TABLE.usable(at) },
     }
 }
@@ -336,11 +336,11 @@ unsafe fn release(at: *mut u8) {
         return;
     }
     if !arena::contains(at as usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         return unsafe { if own::contains(at as usize) { own::free(at) } else { next::free(at) } };
     }
     match TABLE.heap_of(at as usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         None => match unsafe { range_of(at as usize) } {
             Some((start, end)) => {
                 // Its bytes may stay where they are: it is no object any more.
@@ -350,7 +350,7 @@ unsafe fn release(at: *mut u8) {
                 LARGE_BYTES.fetch_sub(end - start, Relaxed);
                 ARENA.lock().give(start, end, true);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller passes an object that is not freed.
             None => unsafe { next::free(at) },
         },
         Some(heap) => {
@@ -365,12 +365,12 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     let mut instead = 0;
     if !arena::contains(old as usize) {
         if !own::contains(old as usize) && is_next(size) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller passes an object that is not freed.
             let had = unsafe { next::usable(old) };
             if exceeds(size.saturating_sub(had)) {
                 return or_none(std::ptr::null_mut());
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller passes an object that is not freed.
             if let Some(new) = unsafe { next::resize(old, size) } {
                 return new;
             }
@@ -381,7 +381,7 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
             let new = unsafe { ALL_HEAPS[usize::from(heap)].lock().resize(old, size) };
             return or_none(or_stop(new));
         }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an object that is not freed.
     } else if let Some((start, end)) = unsafe { range_of(old as usize) } {
         // So much is more than there can be, and rounding it up would make nothing of it.
         if size > isize::MAX as usize - PAGE {
@@ -410,12 +410,12 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
             return old;
         }
     } else if is_next(size)
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         && let Some(new) = unsafe { next::resize(old, size) }
     {
         return new;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an object that is not freed.
     let had = unsafe { usable(old) };
     if had == 0 {
         not_an_object();
@@ -454,14 +454,14 @@ extern "C" fn calloc_for(count: usize, size: usize, caller: usize) -> *mut u8 {
 /// What `realloc` does for `caller`.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 unsafe extern "C" fn realloc_for(old: *mut u8, size: usize, caller: usize) -> *mut u8 {
     if is_unpaged(caller) && size > 0 {
         if old.is_null() {
             return or_none(own::allocate(size, 16, false));
         }
         if own::contains(old as usize) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller passes null or an object that is not freed.
             return or_none(unsafe { own::resize(old, size) });
         }
     }
@@ -469,11 +469,11 @@ unsafe extern "C" fn realloc_for(old: *mut u8, size: usize, caller: usize) -> *m
         return allocate(size, 16, false);
     }
     if size == 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes null or an object that is not freed.
         unsafe { release(old) };
         return std::ptr::null_mut();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes null or an object that is not freed.
     unsafe { resize(old, size) }
 }
 
@@ -482,7 +482,7 @@ macro_rules! told_the_caller {
     ($($(#[$doc:meta])* fn $name:ident($($type:ty),*) = $goes_on:ident, $x86:literal, $arm:literal;)*) => {
         $($(#[$doc])*
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($(_: $type),*) -> *mut u8 {
@@ -509,7 +509,7 @@ macro_rules! family {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty $body:block)*) => {
         $($(#[$doc])*
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $out $body)*
     };
@@ -533,7 +533,7 @@ family! {
         // The program's errno is not for free to change.
         // SAFETY: the location is this thread's own.
         let errno = unsafe { *libc::__errno_location() };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         unsafe { release(old) };
         set_errno(errno);
     }

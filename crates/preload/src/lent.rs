@@ -11,7 +11,7 @@ use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 use terapage_sys::{PAGE, memory};
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t, flags: c_uint) -> ssize_t {
     if process::settings().is_none()
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t
         || count > memory::PIECES
         || !memory::are_readable(vector, count)
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `vmsplice`.
         return unsafe { splice(fd, vector, count, flags) };
     }
     // SAFETY: the caller's promise, as far as it was seen.
@@ -32,10 +32,10 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t
     };
     if most <= 0 {
         // Nothing is lent: the memory is not paged, or it is to be filled, or this is no pipe.
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `vmsplice`.
         return unsafe { splice(fd, vector, count, flags) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `vmsplice`.
     unsafe { splice_copy(fd, pieces, most as usize, flags) }
 }
 
@@ -76,7 +76,7 @@ unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setsockopt(
     socket: c_int,
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn setsockopt(
         crate::set_errno(libc::ENOPROTOOPT);
         return -1;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `setsockopt`.
     unsafe {
         libc::syscall(libc::SYS_setsockopt, socket as i64, level as i64, name as i64, value, len) as c_int
     }

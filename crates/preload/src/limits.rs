@@ -67,7 +67,7 @@ fn mapped() -> Option<[usize; 2]> {
 }
 
 unsafe fn kernel(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes null, or limits to read and to write.
     unsafe { libc::syscall(libc::SYS_prlimit64, i64::from(pid), i64::from(resource), new, old) as c_int }
 }
 
@@ -164,7 +164,7 @@ fn ours(pid: pid_t, resource: c_uint) -> Option<usize> {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prlimit(
     pid: pid_t,
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn prlimit(
     old: *mut rlimit,
 ) -> c_int {
     let Some(index) = ours(pid, resource) else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `prlimit`.
         return unsafe { kernel(pid, resource, new, old) };
     };
     let Some(now) = in_kernel(resource) else {
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn prlimit(
         _ => asked(now.rlim_cur),
     };
     if !new.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `prlimit`.
         let wanted = unsafe { *new };
         let hard = aside(wanted.rlim_max, now.rlim_max);
         let kernels = if wanted.rlim_cur > wanted.rlim_max {
@@ -206,14 +206,14 @@ pub unsafe extern "C" fn prlimit(
         }
     }
     if !old.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `prlimit`.
         unsafe { *old = rlimit { rlim_cur: soft, rlim_max: asked(now.rlim_max) } };
     }
     0
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prlimit64(
     pid: pid_t,
@@ -226,34 +226,34 @@ pub unsafe extern "C" fn prlimit64(
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrlimit(resource: c_uint, limit: *mut rlimit) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `getrlimit`.
     unsafe { prlimit(0, resource, null(), limit) }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrlimit64(resource: c_uint, limit: *mut rlimit) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `getrlimit64`.
     unsafe { prlimit(0, resource, null(), limit) }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setrlimit(resource: c_uint, limit: *const rlimit) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `setrlimit`.
     unsafe { prlimit(0, resource, limit, null_mut()) }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setrlimit64(resource: c_uint, limit: *const rlimit) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `setrlimit64`.
     unsafe { prlimit(0, resource, limit, null_mut()) }
 }
 

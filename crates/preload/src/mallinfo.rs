@@ -20,7 +20,7 @@ fn of_next() -> libc::mallinfo2 {
 /// Stands in for the C library's.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let (mut info, ours) = (of_next(), heap::figures());
@@ -36,10 +36,10 @@ pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
 /// Stands in for the C library's, whose numbers have 32 bits: larger ones lose the rest.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mallinfo() -> libc::mallinfo {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mallinfo`.
     let info = unsafe { mallinfo2() };
     libc::mallinfo {
         arena: info.arena as c_int,
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn mallinfo() -> libc::mallinfo {
 /// Stands in for the C library's: all heaps are one arena here.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_stats() {
     if !heap::serves_all() {

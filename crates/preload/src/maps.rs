@@ -41,7 +41,7 @@ unsafe fn kernel_mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mmap`.
     unsafe {
         libc::syscall(libc::SYS_mmap, at, len, prot as i64, flags as i64, fd as i64, offset) as *mut c_void
     }
@@ -64,7 +64,7 @@ pub fn is_served() -> bool {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     at: *mut c_void,
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn mmap(
         set_errno(libc::ENOMEM);
         return failed();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mmap`.
     unsafe { map(at, len, prot, flags, fd, offset) }
 }
 
@@ -109,7 +109,7 @@ pub unsafe fn map(
         return unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) };
     }
     if fixed && len > 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `mmap`.
         return unsafe { mmap_fixed(at as usize, len, prot, flags, fd, offset) };
     }
     if is_reservation(len, prot, flags)
@@ -128,7 +128,7 @@ pub unsafe fn map(
     if fd < 0 || flags & MAP_PRIVATE == 0 {
         beside::moves(len);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mmap`.
     unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) }
 }
 
@@ -212,7 +212,7 @@ unsafe fn mmap_fixed(
             set_errno(error.errno());
             return failed();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `mmap`.
         let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
         if mapped == failed() && !paged.is_empty() {
             undo_fixed(&mut ARENA.lock(), paged);
@@ -299,7 +299,7 @@ fn undo_fixed(arena: &mut arena::Arena, paged: Vec<(usize, usize)>) {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap64(
     at: *mut c_void,
@@ -309,12 +309,12 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mmap64`.
     unsafe { mmap(at, len, prot, flags, fd, offset) }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     let from = at as usize;
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
             return refuse(error.errno());
         }
         beside::moves(len);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `munmap`.
         return unsafe { libc::syscall(libc::SYS_munmap, at, len) as c_int };
     }
     if !from.is_multiple_of(PAGE) {
@@ -351,7 +351,7 @@ pub fn leave_static(at: usize, len: usize) -> terapage_sys::Result<bool> {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int {
     let from = at as usize;
@@ -368,7 +368,7 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
             let mut arena = ARENA.lock();
             if let Some(hole) = arena.first_hole(from, from + len) {
                 drop(arena);
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller keeps the contract of `mprotect`.
                 return up_to_hole(hole - from, |len| unsafe { mprotect(at, len, prot) });
             }
             let mut paged = Vec::new();
@@ -380,7 +380,7 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
             } else if !arena.any_loose(from, from + len) {
                 return 0;
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of `mprotect`.
             let change = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };
             let answer = if prot == READ_WRITE { memory::alike(change) } else { change() };
             if answer == 0 {
@@ -396,7 +396,7 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
             return mprotect_static(from, len, prot);
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mprotect`.
     unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int }
 }
 
@@ -432,14 +432,14 @@ fn undo(arena: &mut arena::Arena, paged: Vec<(usize, usize)>) {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let from = at as usize;
     if is_beyond(from, len) {
         return refuse(libc::EINVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `madvise`.
     let kernel = || unsafe { libc::syscall(libc::SYS_madvise, at, len, advice as i64) as c_int };
     let of_arena = arena::overlaps(from, len);
     if len == 0 || !(of_arena || statics::meets(from, len) && is_served()) {
@@ -455,7 +455,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         if mapped != [(from, to)] {
             // The kernel does it to all that is mapped, and says then that not all is.
             for (from, to) in mapped {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller keeps the contract of `madvise`.
                 let done = unsafe { madvise(from as *mut c_void, to - from, advice) };
                 if done != 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOMEM) {
                     return done;
@@ -500,7 +500,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         // the kernel.
         libc::MADV_COLD..=MADV_COLLAPSE if of_arena => {
             let odd = ARENA.lock().odd_within(from, to);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of `madvise`.
             let done = |&(from, to): &(usize, usize)| unsafe {
                 libc::syscall(libc::SYS_madvise, from, to - from, advice as i64) == 0
             };
@@ -539,7 +539,7 @@ fn drop_static(at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> 
 /// The calling process's own memory is [`madvise`]'s to see to.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn process_madvise(
     process: c_int,
@@ -553,7 +553,7 @@ pub unsafe extern "C" fn process_madvise(
         Err(errno) => return refuse(errno) as isize,
     };
     if count > memory::PIECES || !is_own {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `process_madvise`.
         return unsafe {
             libc::syscall(
                 libc::SYS_process_madvise,
@@ -572,7 +572,7 @@ pub unsafe extern "C" fn process_madvise(
     for index in 0..count {
         // SAFETY: the caller's promise: there are so many.
         let piece = unsafe { *pieces.add(index) };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `process_madvise`.
         if unsafe { madvise(piece.iov_base, piece.iov_len, advice) } != 0 {
             return if done > 0 { done } else { -1 };
         }
@@ -618,11 +618,11 @@ fn is_own(process: c_int) -> Result<bool, c_int> {
 const MADV_COLLAPSE: c_int = 25;
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int, key: c_int) -> c_int {
     if key == -1 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `pkey_mprotect`.
         return unsafe { mprotect(at, len, prot) };
     }
     let mut paged = Vec::new();
@@ -635,7 +635,7 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
             return refuse(libc::EINVAL);
         }
         if let Some(hole) = first_hole(from, from + len.next_multiple_of(PAGE)) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of `pkey_mprotect`.
             return up_to_hole(hole - from, |len| unsafe { pkey_mprotect(at, len, prot, key) });
         }
         paged = paged_within(from, from + len.next_multiple_of(PAGE));
@@ -644,7 +644,7 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
             return refuse(error.errno());
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `pkey_mprotect`.
     let answer = unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int };
     // No such key, or none at all: nothing was changed.
     if answer != 0
@@ -664,7 +664,7 @@ const DESCRIPTOR: usize = 16 << 10;
 /// cannot wait for a page then. So a descriptor is not paged.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_attr_setstack(
     attributes: *mut libc::pthread_attr_t,
@@ -733,14 +733,14 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
         return refuse(libc::ENOMEM);
     }
     if let Some(hole) = first_hole(from, to) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `mlock2`.
         return up_to_hole(hole - from, |len| unsafe { lock(call, from as *const c_void, len, flags) });
     }
     let paged = paged_within(from, to);
     if let Err(error) = leave(from, to) {
         return refuse(error.errno());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mlock2`.
     let answer = unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
     if answer != 0 && !paged.is_empty() {
         after_refusal(|| {
@@ -755,30 +755,30 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mlock`.
     unsafe { lock(libc::SYS_mlock, at, len, 0) }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(at: *const c_void, len: usize, flags: libc::c_uint) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mlock2`.
     unsafe { lock(libc::SYS_mlock2, at, len, flags as c_int) }
 }
 
 /// All of memory cannot be locked within a budget.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     if process::settings().is_some() {
         return refuse(libc::ENOMEM);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mlockall`.
     unsafe { libc::syscall(libc::SYS_mlockall, flags as i64) as c_int }
 }

@@ -25,7 +25,7 @@ pub fn find() {
 /// The attributes are the C library's.
 unsafe fn are_the_kernels(attributes: *const libc::pthread_mutexattr_t) -> bool {
     let (mut protocol, mut robust) = (0, 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes valid attributes.
     unsafe {
         libc::pthread_mutexattr_getprotocol(attributes, &raw mut protocol);
         libc::pthread_mutexattr_getrobust(attributes, &raw mut robust);
@@ -34,13 +34,13 @@ unsafe fn are_the_kernels(attributes: *const libc::pthread_mutexattr_t) -> bool 
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_init(
     mutex: *mut libc::pthread_mutex_t,
     attributes: *const libc::pthread_mutexattr_t,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `pthread_mutex_init`.
     if !attributes.is_null() && unsafe { are_the_kernels(attributes) } {
         let from = mutex as usize;
         if let Err(error) = keep_in_memory(from, from + size_of::<libc::pthread_mutex_t>()) {

@@ -29,21 +29,21 @@ fn start_before(flags: c_int) {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     let Some(flags) = exit::without_own_descriptors(flags, libc::CLONE_FILES) else { return -1 };
     start_before(flags);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `unshare`.
     unsafe { libc::syscall(libc::SYS_unshare, flags as i64) as c_int }
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     // SAFETY: no memory is touched.
     start_before(if kind == 0 { unsafe { libc::ioctl(fd, NS_GET_NSTYPE) }.max(0) } else { kind });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `setns`.
     unsafe { libc::syscall(libc::SYS_setns, fd as i64, kind as i64) as c_int }
 }

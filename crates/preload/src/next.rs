@@ -70,7 +70,7 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
 /// # Safety
 /// It is not of this library's, and was not given back.
 pub unsafe fn free(at: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an object that is not freed.
     unsafe {
         // What the loader gave itself before any library was there is nobody's to take back.
         if let Some(free) = found!(FREE as fn(*mut u8) -> ()) {
@@ -85,7 +85,7 @@ pub unsafe fn free(at: *mut u8) {
 /// # Safety
 /// As for [`free`].
 pub unsafe fn resize(at: *mut u8, size: usize) -> Option<*mut u8> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an object that is not freed.
     unsafe { found!(REALLOC as fn(*mut u8, usize) -> *mut u8).map(|realloc| realloc(at, size)) }
 }
 
@@ -94,6 +94,6 @@ pub unsafe fn resize(at: *mut u8, size: usize) -> Option<*mut u8> {
 /// # Safety
 /// As for [`free`].
 pub unsafe fn usable(at: *mut u8) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an object that is not freed.
     unsafe { found!(USABLE as fn(*mut u8) -> usize).map_or(0, |usable| usable(at)) }
 }

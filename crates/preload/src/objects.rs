@@ -51,7 +51,7 @@ unsafe extern "C" fn tell(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
 /// # Safety
 /// A text that ends in a zero byte and outlives its use, or null.
 unsafe fn path_of<'a>(path: *const c_char) -> &'a CStr {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes a text that ends in a zero byte.
     if path.is_null() { c"" } else { unsafe { CStr::from_ptr(path) } }
 }
 

@@ -114,7 +114,7 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
 /// [`allocate`] or [`resize`] gave it, and it was not given back.
 pub unsafe fn free(at: *mut u8) {
     if !is_inherited(at) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         unsafe { HEAP.lock().c_free(at) }
     }
 }
@@ -126,7 +126,7 @@ pub unsafe fn free(at: *mut u8) {
 /// As for [`free`].
 pub unsafe fn resize(at: *mut u8, size: usize) -> *mut u8 {
     if !is_inherited(at) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         return unsafe { HEAP.lock().c_realloc(at, size) };
     }
     let new = allocate(size, 16, false);

@@ -10,10 +10,10 @@ const ASKS: c_ulong = 0xffff_ffff;
 /// between it and the program's.
 ///
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn personality(persona: c_ulong) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `personality`.
     let was = unsafe { libc::syscall(libc::SYS_personality, persona) };
     if was >= 0 && persona != ASKS {
         memory::personality_changed(was, persona as i64);

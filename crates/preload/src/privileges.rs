@@ -13,7 +13,7 @@ macro_rules! before_that {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*);)*) => {
         $($(#[$doc])*
         /// # Safety
-        /// As the C library has it.
+        /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
             if process::settings().is_some() {

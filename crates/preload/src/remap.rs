@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
 
 unsafe fn kernel_mremap(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mremap`.
     unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags as i64, new) as *mut c_void }
 }
 
@@ -129,7 +129,7 @@ unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usi
     let copy = |at: usize, end: usize| {
         let filled = if at < end { ARENA.lock().filled_within(at, end) } else { Vec::new() };
         for (at, end) in filled {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller owns both ranges, which do not overlap.
             unsafe { ((to + (at - from)) as *mut u8).copy_from_nonoverlapping(at as *const u8, end - at) };
         }
     };
@@ -138,7 +138,7 @@ unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usi
         copy(next, at);
         next = end;
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller owns both ranges, which do not overlap.
         if unsafe { mremap_odd(at, end - at, end - at, flags, to + (at - from)) } == failed() {
             process::fail("mremap of memory of several mappings stopped half way");
         }
@@ -147,7 +147,7 @@ unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usi
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: *mut c_void,
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn mremap(
         set_errno(libc::ENOMEM);
         return failed();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mremap`.
     unsafe {
         if arena::contains(from) {
             mremap_paged(from, old_len, new_len, flags, new as usize)
@@ -202,7 +202,7 @@ unsafe fn mremap_others(
             return failed();
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `mremap`.
     unsafe {
         if into {
             mremap_into(from, old_len, new_len, flags, new)
@@ -246,7 +246,7 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
     let odd = ARENA.lock().odd_bytes(from, from + old_len);
     if odd == old_len {
         // The kernel's, whatever it is: protected, shared, a file's.
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `mremap`.
         let moved = unsafe { mremap_odd(from, old_len, new_len, flags, new) };
         if moved != failed() || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT) {
             return moved;
@@ -266,7 +266,7 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         return failed();
     }
     let to = if flags & libc::MREMAP_FIXED != 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `mremap`.
         unsafe {
             map(new as *mut c_void, new_len, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
         }

@@ -11,12 +11,12 @@ use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, thread};
 
 unsafe fn kernel_shmat(id: c_int, at: usize, flags: c_int) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `shmat`.
     unsafe { libc::syscall(libc::SYS_shmat, id as i64, at, flags as i64) as *mut c_void }
 }
 
 unsafe fn kernel_shmdt(at: usize) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of `shmdt`.
     unsafe { libc::syscall(libc::SYS_shmdt, at) as c_int }
 }
 
@@ -57,7 +57,7 @@ fn attached(at: usize) -> Vec<(usize, usize)> {
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void {
     beside::moves(segment_bytes(id));
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *m
     let replaces = flags & libc::SHM_REMAP != 0;
     let is_paged = arena::overlaps(place, len) || replaces && arena::may_be_paged(place, len);
     if len == 0 || is_beyond(place, len) || !is_paged {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `shmat`.
         return unsafe { kernel_shmat(id, at as usize, flags) };
     }
     // SAFETY: the kernel chooses the place.
@@ -105,7 +105,7 @@ unsafe fn move_to(aside: *mut c_void, place: usize, replaces: bool) -> *mut c_vo
         arena.ranges.take_exactly(place, place + len);
     }
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller gives up the place.
     let moved = unsafe { mremap(aside, len, len, flags, place as *mut c_void) };
     if moved == failed() && !replaces {
         after_refusal(|| ARENA.lock().give(place, place + len, false));
@@ -114,12 +114,12 @@ unsafe fn move_to(aside: *mut c_void, place: usize, replaces: bool) -> *mut c_vo
 }
 
 /// # Safety
-/// As the C library has it.
+/// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmdt(at: *const c_void) -> c_int {
     beside::passes_by();
     if !arena::contains(at as usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `shmdt`.
         return unsafe { kernel_shmdt(at as usize) };
     }
     let mut arena = ARENA.lock();
