@@ -1,9 +1,9 @@
 //! The arena: one range of addresses for all that is paged, and the pager over it.
 //!
-//! Its second part is the *wide* one: for reservations by the terabyte, of which a program opens
-//! little. Nobody may touch it but where it was opened: what is not in use there, and what was
-//! reserved and not opened, is one and the same to the kernel and to the pager, which do not look
-//! at it.
+//! Its second part is the *wide* part, for reservations of terabytes, of which a program opens
+//! little. Only the opened parts of it can be touched. To the kernel and the pager, unused
+//! addresses there are the same as reserved addresses that were not opened: they do not look at
+//! either.
 
 use crate::brk::Break;
 use crate::limits::Kernels;
@@ -19,58 +19,62 @@ use terapage_pager::{Pager, Spans};
 use terapage_sys::fd::Room;
 use terapage_sys::{PAGE, memory, thread};
 
-/// Bytes of old allocations that are kept, to be given out again as they are.
+/// The most bytes of freed allocations that are kept, to be given out again with their old bytes.
 const DIRTY_BYTES: usize = 64 << 20;
 
-/// Bytes in use from which on the rest of the arena is to be of huge pages, until it is paged.
+/// Once this many bytes are in use, the rest of the arena gets huge pages, until it is paged.
 const HUGE_FROM: usize = 8 << 20;
 
-/// Core dumps have so many bytes more, at a time: each time costs a system call.
+/// The part of the arena that core dumps contain grows in steps of this many bytes: each step costs
+/// a system call.
 const DUMP_STEP: usize = 64 << 20;
 
-/// A program that gives back so many reservations, unused, one after the other, since they are not
-/// where it wants them, has its way. Java tries some twenty places for a heap that it takes
-/// anywhere in the end; one with ZGC tries thousands, and ends without.
+/// A program that gives back this many reservations, unused, one after the other, because they are
+/// not at the places that it named, gets its places. Java tries some twenty places for a heap, and
+/// in the end takes it anywhere; Java with ZGC tries thousands, and ends without one.
 const SPURNED_MOST: usize = 64;
 
-/// Bytes of the arena's first part at most, and of the whole. A mapping of half of the addresses
-/// that a process has would leave little room beside it.
+/// The most bytes of the arena's first part.
 const FIRST_MOST: usize = 4 << 40;
+/// The most bytes of the arena. A mapping of half of a process's addresses would leave little room
+/// beside it.
 const MOST: usize = 32 << 40;
 
-/// The arena's ends are multiples of so many bytes: blocks of any size.
+/// The ends of the arena are multiples of this many bytes, so blocks of any size fit.
 const ALIGN: usize = 2 << 20;
 
-/// What the arena's lock guards.
+/// The state of the arena, which its lock guards.
 pub struct Arena {
     pub ranges: Ranges,
     /// Blocks that are not paged, because the program protected, locked or mapped over part of
     /// them.
     loose: Spans,
-    /// Pages of them that the program may read and write, and that are odd even so: a fork's child
-    /// is to find them empty,
+    /// Pages of loose blocks that are readable and writable and still odd: the child of a fork must
+    /// find them empty.
     wiped: Spans,
-    /// or they are shared, a file's, locked, or have a key.
+    /// Pages of loose blocks that are odd for another reason: they are shared, a file's, locked, or
+    /// have a protection key.
     kept: Spans,
-    /// Those of them that the program mapped there. To the kernel they have nothing of the arena's.
+    /// The pages of `kept` over which the program has mapped something: the arena's own memory is
+    /// not there.
     mapped: Spans,
-    /// Pages of them that are not simply readable and writable memory: that is why they are loose.
-    /// Of the wide part, those in use.
+    /// Pages of loose blocks that are not plain readable and writable memory: because of them the
+    /// blocks are loose. In the wide part, only pages in use.
     odd: Spans,
     pub pager: Option<Pager>,
-    /// Ranges that are counted by themselves.
+    /// Ranges that are counted as regions of their own.
     pub named: Vec<Named>,
-    /// The last reservation for which the program had named a place, in vain: from, to.
+    /// The last reservation that was not at the place that the program had named: from, to.
     offered: Option<(usize, usize)>,
-    /// How many such it gave back unused, one after the other.
+    /// How many such reservations the program gave back unused, one after the other.
     spurned: usize,
-    /// It gave back so many for that: it wants its places, and gets them, of the kernel.
+    /// Whether it gave back so many that it now gets the places that it names, from the kernel.
     insists: bool,
-    /// Where `sbrk` is.
+    /// The range of `brk` and `sbrk`.
     pub program_break: Break,
-    /// The kernel has been told to use huge pages.
+    /// Whether the kernel was told to use huge pages.
     huge: bool,
-    /// What lies before this is in a core dump.
+    /// Core dumps contain what lies before this address.
     dumped: usize,
     /// The pager is started when more bytes than this are in use.
     start_at: usize,
@@ -94,23 +98,25 @@ pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     start_at: usize::MAX,
 });
 
-/// Where the arena lies, and its wide part begins: read without the lock, never changed after the
+/// The arena's start. These three are read without the lock, and never change after the library's
 /// start.
 static START: AtomicUsize = AtomicUsize::new(0);
+/// The start of the wide part.
 static WIDE: AtomicUsize = AtomicUsize::new(0);
+/// The arena's end; 0 if there is no arena.
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether an address is the arena's.
+/// Whether an address is in the arena.
 pub fn contains(at: usize) -> bool {
     at >= START.load(Relaxed) && at < END.load(Acquire)
 }
 
-/// Whether there is one.
+/// Whether there is an arena.
 pub fn is_open() -> bool {
     END.load(Acquire) != 0
 }
 
-/// Whether any of a range is.
+/// Whether a range overlaps the arena.
 pub fn overlaps(at: usize, len: usize) -> bool {
     at < END.load(Acquire) && at.saturating_add(len) > START.load(Relaxed)
 }
@@ -120,46 +126,47 @@ fn is_wide(at: usize) -> bool {
     at >= WIDE.load(Relaxed) && at < END.load(Relaxed)
 }
 
-/// Whether any of a range is paged, now or once the program has grown.
+/// Whether any part of a range is paged, or will be once the program has grown.
 pub fn may_be_paged(at: usize, len: usize) -> bool {
     overlaps(at, len) || statics::meets(at, len)
 }
 
-/// Where the arena begins, and its bytes.
+/// The start of the arena, and its bytes.
 pub fn whole() -> (usize, usize) {
     let from = START.load(Relaxed);
     (from, END.load(Relaxed) - from)
 }
 
-/// Bytes of books for each block: the pager's entries, and the policy's.
+/// Bytes of bookkeeping for each block: the pager's entry, and the policy's.
 const BOOKS: usize = 64;
-/// What else the library maps, and a part of a limit that is left to the program: for its code, its
-/// threads' stacks, its files.
+/// Bytes that the library maps besides.
 const BESIDE: usize = 64 << 20;
+/// One part in this many of a limit is left to the program: for its code, its threads' stacks, its
+/// files.
 const BESIDE_PART: usize = 8;
-/// The arena has as many times the budget at least, and so has the pool.
+/// The arena, and also the pool, have at least this many times the budget of addresses.
 const BUDGETS: usize = 2;
 
-/// Bytes that an arena of so many takes with its books.
+/// Bytes of an arena of `len` bytes, with its bookkeeping.
 fn with_books(len: usize, block: usize) -> usize {
     len + len / block * BOOKS + Table::bytes_for(len)
 }
 
-/// Bytes of the largest arena that fits into what a limit leaves; 0 for none.
+/// Bytes of the largest arena that fits into what a limit leaves; 0 if none fits.
 fn within(limit: &Kernels, block: usize, budget: usize) -> usize {
     let left = limit.left().saturating_sub(BUDGETS * budget + BESIDE + limit.bytes / BESIDE_PART);
     let books = with_books(left, block) - left;
     left.saturating_sub(books)
 }
 
-/// The limit that suffices, in KiB as the shell has it.
+/// The limit that would suffice, in KiB, the unit of the shell.
 fn sufficient_kib(limit: &Kernels, block: usize, budget: usize) -> usize {
     let least = (BUDGETS * budget).next_multiple_of(ALIGN) + 2 * ALIGN;
     let need = limit.used + with_books(least, block) + BUDGETS * budget + BESIDE + ALIGN;
     (need * BESIDE_PART / (BESIDE_PART - 1)).next_multiple_of(1 << 20) >> 10
 }
 
-/// Reserves as much as there can be, at most `most` bytes: how many, and where.
+/// Reserves as much as possible, at most `most` bytes. Returns the bytes and the address.
 fn reserve_most(most: usize, block: usize, budget: usize) -> Result<(usize, usize), String> {
     let reserve = |len| Some((len, memory::reserve(len).ok()? as usize));
     let Some(limit) = limits::of_kernel() else {
@@ -186,7 +193,7 @@ fn reserve_most(most: usize, block: usize, budget: usize) -> Result<(usize, usiz
 /// Reserves the arena; its pager is started when more than `start_at` bytes are in use.
 ///
 /// # Errors
-/// The machine gives no such range: why, and what to do.
+/// No such range can be reserved: the text says why, and what to do.
 pub fn open(block: usize, budget: usize, start_at: usize) -> Result<(), String> {
     let align = ALIGN;
     let most = terapage_pager::BLOCKS_MOST.saturating_mul(block).min(MOST) / align * align;
@@ -195,7 +202,7 @@ pub fn open(block: usize, budget: usize, start_at: usize) -> Result<(), String> 
     let wide = to.min(from + FIRST_MOST);
     let mut arena = ARENA.lock();
     if wide < to {
-        // SAFETY: reserved just now, and nobody's.
+        // SAFETY: the range was reserved just now, and nobody uses it.
         process::or_fail(unsafe { memory::close(wide, to - wide) }.map_err(terapage_pager::Error::from));
         memory::advise(wide, to - wide, memory::MADV_NOHUGEPAGE);
         arena.loose.insert(wide, to);
@@ -209,12 +216,12 @@ pub fn open(block: usize, budget: usize, start_at: usize) -> Result<(), String> 
 }
 
 impl Arena {
-    /// Takes `len` bytes; starts the pager when that is due.
+    /// Takes `len` bytes, and starts the pager if that is due.
     pub fn take(&mut self, len: usize, align: usize, zero: bool) -> Option<usize> {
         let at = self.ranges.take(len, align, zero)?;
         if !self.huge && self.ranges.used_bytes > HUGE_FROM {
-            // A program that grows is likely to be paged: frames that are neighbours in memory make
-            // fewer pieces for the device. Small ones are left as they would be.
+            // A program that grows is likely to be paged, and frames that are neighbours in memory
+            // make fewer pieces for the device. Small programs are left as they are.
             self.huge = true;
             let newest = at + len >= self.ranges.fresh();
             let from = if newest { at } else { self.ranges.fresh() };
@@ -226,7 +233,7 @@ impl Arena {
         Some(at)
     }
 
-    /// Whether the program's own limits let it have so many bytes more, being `data` (private and
+    /// Whether the program's own limits allow it `more` bytes, which are `data` (private and
     /// writable) or not.
     pub fn may_grow(&self, more: usize, data: bool) -> bool {
         let used = self.ranges.used_bytes;
@@ -235,7 +242,7 @@ impl Arena {
         limits::allow([mine, used - self.ranges.wide_bytes()], closed, more, data)
     }
 
-    /// A core dump is to have what was given out, but not terabytes that never were.
+    /// Puts what was given out into core dumps: they must not contain terabytes that never were.
     fn show_in_dumps(&mut self) {
         let fresh = self.ranges.fresh();
         if fresh > self.dumped {
@@ -250,18 +257,19 @@ impl Arena {
         (self.ranges.used_bytes + statics::bytes()).saturating_sub(self.odd.bytes())
     }
 
-    /// Of static arrays.
+    /// Bytes of static arrays that the program may have filled.
     pub fn static_bytes(&self) -> usize {
         statics::ranges().map(|(start, len)| len - self.odd_bytes(start, start + len)).sum()
     }
 
     /// Starts the pager if the program has grown enough.
     pub fn start_if_due(&mut self) {
-        // Until then what is given back stays, where its block is not all free.
+        // Before there is a pager, freed bytes stay in memory as long as their block is not all
+        // free.
         let rests = self.ranges.block_bytes - self.ranges.used_bytes;
         let is_due = self.pager.is_none() && self.in_use() + rests > self.start_at;
-        // The threads and descriptors of a child of vfork go with it, and its parent has this
-        // memory.
+        // A child of vfork shares this memory with its parent, and a pager that it started would
+        // end with it.
         if is_due && exit::is_owner() {
             self.start();
         }
@@ -272,13 +280,13 @@ impl Arena {
     pub fn start(&mut self) {
         self.start_at = usize::MAX;
         let _internal = thread::Internal::enter();
-        // Without it what is opened says which limit it met.
+        // If no room can be made, the call that opens something says which limit it met.
         let room = Room::make();
         let pager = process::start_pager();
         drop(room);
         let Some(pager) = pager else { return };
-        // The arena comes last: blocks are numbered in this order, and policies keep arrays by
-        // number.
+        // The arena comes last: blocks are numbered in this order, and policies keep arrays indexed
+        // by number.
         for (start, len) in statics::ranges() {
             process::or_fail(pager.add_around(start, len, len, &self.loose.within(start, start + len)));
         }
@@ -291,12 +299,12 @@ impl Arena {
         self.set_forkable(false);
     }
 
-    /// Whether a fork copies paged memory. Only one that the pager hears of may: a child made
-    /// behind its back is to stop at the first touch, not to read zeros.
+    /// Sets whether a fork copies paged memory. Only a fork that the pager knows of may copy it:
+    /// the child of another must stop at its first touch, not read zeros.
     pub fn set_forkable(&self, forkable: bool) {
         let advice = if forkable { libc::MADV_DOFORK } else { libc::MADV_DONTFORK };
-        // What the program has mapped is as it wants it. The kernel refuses this for some (a
-        // device's registers, a ring of events), and goes no further.
+        // Mappings of the program stay as they are. The kernel refuses the advice for some of them
+        // (a device's registers, a ring of events), and would go no further.
         for (from, to) in self.mapped.without(START.load(Relaxed), END.load(Relaxed)) {
             memory::advise(from, to - from, advice);
         }
@@ -305,7 +313,7 @@ impl Arena {
         }
     }
 
-    /// Gives pages back. `keep`: their bytes may stay and be given out again as they are.
+    /// Gives pages back. With `keep`, their bytes may stay, and be given out again as they are.
     pub fn give(&mut self, at: usize, to: usize, keep: bool) {
         let mut freed = Vec::new();
         self.unmap_edges(at, to);
@@ -333,8 +341,8 @@ impl Arena {
         self.count_by_region(at, to);
     }
 
-    /// Bytes that may stay in memory though nobody uses them: without a pager they count as the
-    /// program's.
+    /// The most bytes that stay in memory though nobody uses them. Without a pager they count as
+    /// the program's.
     fn most_dirty(&self) -> usize {
         match &self.pager {
             None => DIRTY_BYTES.min(self.start_at.saturating_sub(self.in_use())),
@@ -342,13 +350,13 @@ impl Arena {
         }
     }
 
-    /// The pages read as zeros from now on.
+    /// Drops the bytes of pages: they read as zeros from now on.
     pub fn discard(&mut self, at: usize, to: usize) {
         self.drop_bytes(at, to, libc::MADV_DONTNEED).ok();
     }
 
-    /// The same as the program asks for it (`MADV_DONTNEED` and its like). Of memory that is not
-    /// paged the kernel may refuse it, as it does where that is locked.
+    /// Drops bytes by the program's advice (`MADV_DONTNEED` and the like). The kernel may refuse
+    /// this for memory that is not paged, for example if it is locked.
     pub fn drop_bytes(&mut self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
         if self.pager.is_none() {
             return self.drop_unpaged(at, to, advice);
@@ -359,23 +367,23 @@ impl Arena {
             if first < last {
                 self.discard_blocks(first, last);
             }
-            // What is left of a block at either end is written, by this thread like any other.
+            // The parts of blocks at both ends are filled with zeros by this thread, which faults
+            // like any other.
             for (from, end) in [(from, first.min(end)), (last.max(first.min(end)), end)] {
-                // SAFETY: the program has asked for it; the pages are readable and writable where
-                // they are paged.
+                // SAFETY: the program asks for zeros there; paged pages are readable and writable.
                 unsafe { memory::bytes(from, end - from) }.fill(0);
             }
         }
         self.loose.within(at, to).into_iter().try_for_each(|(from, end)| self.drop_unpaged(from, end, advice))
     }
 
-    /// The same for what is not paged. What may be paged later goes at once: bytes that the kernel
-    /// may take whenever it likes (`MADV_FREE`) would vanish then.
+    /// Drops bytes that are not paged. If they may be paged later, they are dropped at once: with
+    /// `MADV_FREE` they could vanish later, while paged.
     fn drop_unpaged(&self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
         let at_once = if advice == libc::MADV_FREE { libc::MADV_DONTNEED } else { advice };
         for (parts, advice) in [(self.kept.without(at, to), at_once), (self.kept.within(at, to), advice)] {
             for (from, end) in parts {
-                // SAFETY: the program has asked for it.
+                // SAFETY: the program asks for the bytes to be dropped.
                 unsafe { memory::drop_bytes(from, end - from, advice) }?;
             }
         }
@@ -390,18 +398,18 @@ impl Arena {
         }
     }
 
-    /// The parts of a range whose pages are not simply readable and writable memory.
+    /// The parts of a range whose pages are odd: not plain readable and writable memory.
     pub fn odd_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         self.odd.within(at, to)
     }
 
-    /// Bytes of a range whose pages are not simply readable and writable memory.
+    /// Bytes of a range whose pages are odd.
     pub fn odd_bytes(&self, at: usize, to: usize) -> usize {
         self.odd.within(at, to).iter().map(|(from, to)| to - from).sum()
     }
 
-    /// The parts of a range that are more than readable and writable memory, ascending and apart: a
-    /// fork's child is to find them empty, or they are locked, or have a key.
+    /// The parts of a range with special properties, ascending and separate: a fork's child must
+    /// find them empty, or they are shared, a file's, locked, or have a protection key.
     pub fn special(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         let mut both = Spans::new();
         for (from, to) in self.wiped.within(at, to).into_iter().chain(self.kept.within(at, to)) {
@@ -420,16 +428,16 @@ impl Arena {
         self.loose.meets(at, to)
     }
 
-    /// Lengthens a range to `len` bytes, the new ones zero, if there is room.
+    /// Lengthens a range to `len` bytes, if there is room. The new bytes are zero.
     pub fn extend(&mut self, at: usize, len: usize) -> bool {
         let Some(to) = self.ranges.end_of(at) else { return false };
         let edge = to.next_multiple_of(process::block());
-        // The rest of a wide range's last block cannot be touched, and that of a released one may
-        // be anything.
+        // The rest of a wide range's last block cannot be touched, and the rest of a released block
+        // may be anything.
         let is_odd = to < edge && self.is_loose(to);
         let extended = !is_wide(at) && !is_odd && self.ranges.extend(at, len);
         if extended && to < edge {
-            // It may have been unmapped there.
+            // The program may have unmapped the rest before, so it may have old bytes.
             self.discard(to, edge.min(at + len));
         }
         self.start_if_due();
@@ -438,10 +446,11 @@ impl Arena {
         extended
     }
 
-    /// Stops paging every block that the range touches: the program makes its pages odd.
+    /// Stops paging every block that the range touches, since the program makes pages of the range
+    /// odd.
     ///
     /// # Errors
-    /// ENOMEM where the process may have no more mappings; nothing is changed then.
+    /// ENOMEM if the process may have no more mappings; nothing has changed then.
     pub fn release(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
@@ -460,8 +469,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Pages of a range are readable and writable memory again, with the bytes that they had: pages
-    /// the blocks that have no odd page left.
+    /// Notes that pages of a range are plain memory again, with their bytes, and pages the blocks
+    /// that have no odd page left.
     pub fn readmit(&mut self, at: usize, to: usize) {
         for (from, to) in self.wiped.without(at, to) {
             for (from, to) in self.kept.without(from, to) {
@@ -501,13 +510,13 @@ impl Arena {
         parts.map(|(from, end)| (from.max(at), end.min(to))).collect()
     }
 
-    /// What was paged, and is not any more for the sake of a call that the kernel then refused, is
-    /// paged again. It was readable and writable; of several mappings the kernel may have changed
-    /// some.
+    /// Pages parts again that were released for a call that the kernel then refused. They were
+    /// readable and writable; the kernel may have changed some of several mappings before it
+    /// refused.
     pub fn take_back(&mut self, parts: Vec<(usize, usize)>) {
         let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
         for (from, to) in parts {
-            // SAFETY: it is the program's own, and is as it was before the call.
+            // SAFETY: the memory is the program's, and gets the rights that it had before the call.
             if memory::alike(|| unsafe { libc::syscall(libc::SYS_mprotect, from, to - from, rights) }) == 0 {
                 self.kept.remove(from, to);
                 self.readmit(from, to);
@@ -534,27 +543,28 @@ impl Arena {
         Ok(())
     }
 
-    /// The same for a range that the program has mapped something else over, released before.
+    /// Like [`keep`](Self::keep), for a range that was released before and over which the program
+    /// has mapped something.
     pub fn keep_mapped(&mut self, at: usize, to: usize) {
         self.change_odd(at, |odd| odd.insert(at, to));
         self.kept.insert(at, to);
         self.mapped.insert(at, to);
     }
 
-    /// The same, for what the range meets of static arrays.
+    /// Like [`keep`](Self::keep), for the static arrays in a range.
     pub fn keep_static(&mut self, at: usize, len: usize) -> terapage_sys::Result<()> {
         statics::within(at, len).try_for_each(|(from, to)| self.keep(from, to))
     }
 
-    /// What was in a range is replaced by other memory.
+    /// Forgets the properties of a range, which is replaced by other memory.
     pub fn forget(&mut self, at: usize, to: usize) {
         self.wiped.remove(at, to);
         self.kept.remove(at, to);
         self.mapped.remove(at, to);
     }
 
-    /// Whether a fork's child is to find pages of a range empty. Such pages are not paged: the
-    /// kernel sees to it.
+    /// Sets whether the child of a fork must find pages of a range empty. Such pages are not paged:
+    /// the kernel empties them.
     ///
     /// # Errors
     /// As for [`release`](Self::release).
@@ -568,13 +578,13 @@ impl Arena {
         Ok(())
     }
 
-    /// Fresh zero memory over a range, as a fixed mapping makes it; its whole blocks are paged.
+    /// Puts fresh zero memory over a range, like a fixed mapping, and pages its whole blocks.
     pub fn renew(&mut self, at: usize, to: usize) {
         self.forget(at, to);
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block), to / block * block);
         for (from, end) in self.loose.within(at, to) {
-            // SAFETY: the program replaces what was there.
+            // SAFETY: the program replaces the old mappings.
             let replaced = unsafe { memory::replace(from as *mut u8, end - from) };
             process::or_fail(replaced.map_err(terapage_pager::Error::from));
         }
@@ -592,8 +602,8 @@ impl Arena {
         }
     }
 
-    /// A fixed mapping was refused: what nobody uses of the range is fresh and paged, whatever the
-    /// kernel has done to it by then.
+    /// After a refused fixed mapping: the unused parts of the range become fresh and paged,
+    /// whatever the kernel has done to them.
     pub fn regain(&mut self, at: usize, to: usize) {
         for (from, end) in self.ranges.unused(at, to) {
             if !is_wide(from) {
@@ -602,7 +612,7 @@ impl Arena {
         }
     }
 
-    /// Makes blocks that nobody uses any more plain memory, and pages them.
+    /// Makes blocks that nobody uses any more plain memory again, and pages them.
     fn restore(&mut self, from: usize, to: usize) {
         self.change_odd(from, |odd| odd.remove(from, to));
         for (start, end) in self.loose.within(from, to) {
@@ -613,7 +623,7 @@ impl Arena {
         }
     }
 
-    /// Takes `len` bytes of the wide part, which nobody may touch yet: it costs nothing but a note.
+    /// Takes `len` bytes of the wide part, which cannot be touched yet. This only makes a note.
     pub fn take_wide(&mut self, len: usize) -> Option<usize> {
         let at = self.ranges.take_wide(len)?;
         let to = (at + len).next_multiple_of(process::block());
@@ -622,7 +632,7 @@ impl Arena {
         Some(at)
     }
 
-    /// Takes `len` bytes of the first part that nobody may touch yet.
+    /// Takes `len` bytes of the first part, and makes them untouchable.
     pub fn take_closed(&mut self, len: usize) -> Option<usize> {
         let at = self.ranges.take(len, PAGE, true)?;
         // SAFETY: the range was taken just now.
@@ -634,10 +644,10 @@ impl Arena {
         None
     }
 
-    /// Makes closed pages of a range in use readable and writable; whether that could be done.
+    /// Makes closed pages of a range in use readable and writable. Whether that could be done.
     pub fn open_pages(&mut self, at: usize, to: usize) -> bool {
         let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: nobody may have touched them.
+        // SAFETY: the pages could not be touched before.
         let opened = memory::alike(|| unsafe { libc::syscall(libc::SYS_mprotect, at, to - at, rights) }) == 0;
         if opened {
             self.dress(at, to, false);
@@ -646,31 +656,30 @@ impl Arena {
         opened
     }
 
-    /// Whether the program is to have its reservations where it names a place.
+    /// Whether the program gets its reservations at the places that it names.
     pub fn insists(&self) -> bool {
         self.insists
     }
 
-    /// A reservation is served; `named`: the program had named a place, which is another one.
+    /// Notes a reservation that was served. `named` says that the program had named another place.
     pub fn offer(&mut self, at: usize, to: usize, named: bool) {
-        // What was offered before is in use, or any place will do.
+        // The program uses the one before, or takes any place.
         if self.offered.is_some() || !named {
             self.spurned = 0;
         }
         self.offered = named.then_some((at, to));
     }
 
-    /// Whether the program does not get the place that it names, if nobody uses it: it has not
-    /// tried often.
+    /// Whether the program is refused a free place that it names, since it has not tried often.
     pub fn declines(&mut self) -> bool {
         self.spurned += 1;
         self.insists |= self.spurned >= SPURNED_MOST;
         !self.insists
     }
 
-    /// The program unmaps a range. Where it had named a place for it, and has not used it, it looks
-    /// for that place: at once if the range is a very large one. Others are given back for their
-    /// alignment too, but not time and again.
+    /// Notes that the program unmaps a range. If it had named a place for this range, and did not
+    /// use it, it insists on its places: after the first one if the range is in the wide part, else
+    /// after many, since such ranges are also given back for their alignment.
     pub fn is_unmapped(&mut self, at: usize, to: usize) {
         if self.offered == Some((at, to)) {
             self.offered = None;
@@ -681,8 +690,8 @@ impl Arena {
         }
     }
 
-    /// A fixed mapping takes a range: whether it may. In the wide part, pages of the same blocks
-    /// that nobody uses cannot be touched.
+    /// Takes a range for a fixed mapping. Whether it may be taken. In the wide part, unused pages
+    /// of the same blocks stay untouchable.
     pub fn claim(&mut self, at: usize, to: usize) -> bool {
         if !self.ranges.may_take(at, to) {
             return false;
@@ -700,8 +709,8 @@ impl Arena {
         true
     }
 
-    /// Where the first page of a range is that is the arena's, and not in use: the program has
-    /// nothing there.
+    /// The first page of a range that is in the arena and not in use: the program has nothing
+    /// mapped there.
     pub fn first_hole(&self, at: usize, to: usize) -> Option<usize> {
         self.holes(at, to).first().map(|&(from, _)| from)
     }
@@ -711,7 +720,7 @@ impl Arena {
         if from < to { self.ranges.unused(from, to) } else { Vec::new() }
     }
 
-    /// A range without the arena's pages that are not in use.
+    /// The parts of a range without the pages of the arena that are not in use.
     pub fn mapped_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
         let mut next = at;
         let mut parts = Vec::new();
@@ -724,14 +733,14 @@ impl Arena {
         parts
     }
 
-    /// What the program has mapped in blocks of which it unmaps a part goes at once: it may be a
-    /// file's, which has to know.
+    /// Unmaps, at once, mappings of the program in blocks of which it unmaps only a part: a file
+    /// may have to know.
     fn unmap_edges(&mut self, at: usize, to: usize) {
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block).min(to), (to / block * block).max(at));
         for (from, end) in [(at, first), (last.max(first), to)] {
             for (from, end) in self.mapped.within(from, end) {
-                // SAFETY: the program unmaps it.
+                // SAFETY: the program unmaps these pages.
                 let plain = unsafe {
                     if is_wide(from) {
                         memory::close(from, end - from)
@@ -747,7 +756,7 @@ impl Arena {
         }
     }
 
-    /// What is in whole blocks of a range is not wanted any more: it is about to be closed.
+    /// Drops the bytes of whole blocks in a range, which is about to be closed.
     pub fn drop_blocks(&self, at: usize, to: usize) {
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block), to / block * block);
@@ -758,9 +767,9 @@ impl Arena {
         }
     }
 
-    /// The rights of pages have been changed. In the wide part a core dump has those that may be
-    /// touched: of others the kernel would look at each. All that is closed is alike, so that the
-    /// kernel has few mappings.
+    /// Sets further properties of pages whose rights have changed. In the wide part, core dumps
+    /// contain only pages that can be touched: the kernel would look at each of the others. All
+    /// closed pages are alike, so that the kernel has few mappings.
     pub fn dress(&self, at: usize, to: usize, is_closed: bool) {
         if is_wide(at) {
             memory::advise(at, to - at, if is_closed { libc::MADV_DONTDUMP } else { libc::MADV_DODUMP });
@@ -775,7 +784,7 @@ impl Arena {
         }
     }
 
-    /// Blocks of the wide part that nobody uses any more are as if they had never been used.
+    /// Closes blocks of the wide part that nobody uses any more: they are as if never used.
     fn close(&mut self, from: usize, to: usize) {
         for (start, end) in self.loose.without(from, to) {
             if let Some(pager) = &self.pager {
@@ -790,7 +799,7 @@ impl Arena {
         self.dress(from, to, true);
     }
 
-    /// Changes what is known of odd pages of the range in use that `at` lies in.
+    /// Changes the notes on odd pages of the used range in which `at` lies.
     fn change_odd(&mut self, at: usize, change: impl FnOnce(&mut Spans)) {
         let before = self.odd.bytes();
         change(&mut self.odd);

@@ -1,11 +1,11 @@
-//! Memory beside the budget: what the process has in memory and no pager counts. It is private
-//! (executable, stacks, `brk`, mapped past the C library) or shared (MAP_SHARED, memory files,
-//! /dev/shm, System V).
+//! Memory beside the budget: what the process has in memory and no pager counts. It is private (the
+//! executable, stacks, `brk`, direct system calls) or shared (MAP_SHARED, memory files, /dev/shm,
+//! System V).
 //!
-//! The kernel knows the sums (`/proc/self/status`), and a look at them costs some 20 us. The
-//! pager's thread looks each second. A process without a pager has no thread of the library's, and
-//! gets none: it looks where the program maps or unmaps much, where it forks, and at its end. So
-//! the most that there was is seen though it was given back before the end.
+//! The kernel knows the sums (`/proc/self/status`), and to read them costs some 20 us. The pager's
+//! thread reads them each second. A process without a pager has no thread of the library: it reads
+//! them when the program maps or unmaps much, when it forks, and at its end. So the peak is seen
+//! even if the memory is given back before the end.
 
 use crate::arena::ARENA;
 use crate::{exit, process};
@@ -17,29 +17,32 @@ use terapage_sys::fd::Fd;
 use terapage_sys::file::Early;
 use terapage_sys::thread;
 
-/// What is promised about the budget: a hundredth more, and so many bytes.
+/// The promise: no more memory than the budget, a hundredth more, and this many bytes.
 const PROMISED: u64 = 32 << 20;
 
-/// What may be beside the budget before that is said while the program runs: a tenth, and so many
-/// bytes.
+/// While the program runs, nothing is said about up to a tenth of the budget, and this many bytes,
+/// beside the budget.
 const UNTOLD: u64 = 8 << 20;
 
-/// Mappings that are smaller are not looked at.
+/// Smaller mappings are not counted.
 const LEAST: usize = 64 << 10;
 
-/// A look is due where so many bytes were mapped or unmapped since the last one, and that was so
-/// long ago; or where it was a second ago.
+/// A look is due if this many bytes were mapped or unmapped since the last one, and that was
+/// `PAUSE_MS` ago.
 const STEP: usize = 4 << 20;
+/// The least time between two looks.
 const PAUSE_MS: u64 = 20;
+/// After this time a look is due in any case.
 const LONG_MS: u64 = 1000;
 
-/// What was found by one look, or was the most by all, bytes.
+/// The memory found by one look, or the peaks of all looks, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
-    /// Private memory that is neither in frames nor books.
+    /// Private memory that is neither frames nor bookkeeping.
     pub private: u64,
-    /// Of that, at most: `brk`'s, and locked.
+    /// The most of `private` that can be memory of `brk`.
     pub brk: u64,
+    /// The most of `private` that can be locked memory.
     pub locked: u64,
     /// Shared memory.
     pub shared: u64,
@@ -51,7 +54,7 @@ impl Beside {
     }
 }
 
-/// The same, for all threads.
+/// A [`Beside`] that all threads can use.
 struct Cells {
     private: AtomicU64,
     brk: AtomicU64,
@@ -86,49 +89,56 @@ impl Cells {
     }
 }
 
-/// What was found last, the most, the most that was shared; and what a forked child began with.
+/// What the last look found.
 static NOW: Cells = Cells::new();
+/// The peak.
 static MOST: Cells = Cells::new();
+/// The peak of shared memory.
 static MOST_SHARED: AtomicU64 = AtomicU64::new(0);
+/// What a forked child began with.
 static BEGAN_WITH: AtomicU64 = AtomicU64::new(0);
 
-/// Whether more was in memory than was promised, at some time; and whether that was said.
+/// Whether more was ever in memory than promised.
 static BROKEN: AtomicBool = AtomicBool::new(false);
+/// Whether that was said.
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// Bytes mapped and unmapped since the last look, and when that was.
+/// Bytes mapped and unmapped since the last look.
 static MOVED: AtomicU64 = AtomicU64::new(0);
+/// When the last look was, ms.
 static LOOKED_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether much was ever mapped or unmapped.
 static HAS_MUCH: AtomicBool = AtomicBool::new(false);
 
-/// The pager's counters, once there is one, and the bytes of its books.
+/// The counters of the pager, once there is one.
 static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
+/// Bytes of the pager's bookkeeping.
 static BOOKS: AtomicU64 = AtomicU64::new(0);
 
-/// Where `brk` began.
+/// The address at which `brk` began.
 static BRK: AtomicU64 = AtomicU64::new(0);
 
-/// What standard error was when the library began: its device and its file.
+/// The device and the file of standard error when the library began.
 static ERRORS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// The file that is read, once it is open, and for which process that is.
+/// The descriptor of the status file, once it is open.
 static STATUS: AtomicI32 = AtomicI32::new(-1);
+/// The process whose status file it is.
 static STATUS_OF: AtomicU32 = AtomicU32::new(0);
 
-/// Room to read it into, for one thread at a time.
+/// A buffer for the file, used by one thread at a time.
 struct Room {
     taken: AtomicBool,
     bytes: UnsafeCell<[u8; 4096]>,
 }
 
-// SAFETY: the bytes are used by who has set `taken`.
+// SAFETY: only the thread that has set `taken` uses the bytes.
 unsafe impl Sync for Room {}
 
 static ROOM: Room = Room { taken: AtomicBool::new(false), bytes: UnsafeCell::new([0; 4096]) };
 
-/// The library begins.
+/// Called when the library begins.
 pub fn begin() {
     BRK.store(brk(), Relaxed);
     if let Some([device, file]) = standard_error() {
@@ -138,12 +148,12 @@ pub fn begin() {
     LOOKED_MS.store(now_ms(), Relaxed);
 }
 
-/// There is a pager, with these counters.
+/// Notes that there is a pager, with these counters.
 pub fn is_paged(counters: &'static Counters) {
     COUNTERS.store(std::ptr::from_ref(counters).cast_mut(), Relaxed);
 }
 
-/// In the child of a fork, the one thread.
+/// Called in the child of a fork, by its only thread.
 pub fn in_child(counters: Option<&'static Counters>) {
     ROOM.taken.store(false, Relaxed);
     COUNTERS.store(
@@ -158,11 +168,11 @@ pub fn in_child(counters: Option<&'static Counters>) {
 }
 
 fn counters() -> Option<&'static Counters> {
-    // SAFETY: null, or counters that last as long as the process.
+    // SAFETY: the pointer is null, or its counters last as long as the process.
     unsafe { COUNTERS.load(Relaxed).as_ref() }
 }
 
-/// The pager's thread calls this when it begins, and each second. It waits for nobody.
+/// Called by the pager's thread when it begins, and each second. It waits for nobody.
 pub fn each_second(counters: &'static Counters, books_bytes: u64) {
     is_paged(counters);
     BOOKS.store(books_bytes, Relaxed);
@@ -170,7 +180,7 @@ pub fn each_second(counters: &'static Counters, books_bytes: u64) {
     crate::summary::watch(counters);
 }
 
-/// The program maps or unmaps so many bytes that are not paged.
+/// Notes that the program maps or unmaps `len` bytes that are not paged.
 pub fn moves(len: usize) {
     if len < LEAST || process::settings().is_none() || thread::is_internal(thread::own_name()) {
         return;
@@ -184,7 +194,7 @@ pub fn moves(len: usize) {
     }
 }
 
-/// The program forks, or does something else that takes long anyhow: a look is due if it has ever
+/// Called when the program forks, or does something else that takes long: looks if it has ever
 /// mapped much.
 pub fn passes_by() {
     if HAS_MUCH.load(Relaxed) && process::settings().is_some() {
@@ -192,14 +202,13 @@ pub fn passes_by() {
     }
 }
 
-/// The last look, of which the end says more.
+/// The last look, at the end of the process, which reports what was found.
 pub fn look_last() {
     SAID.store(true, Relaxed);
     look();
 }
 
-/// Looks, and says what is to be said, if anything. Does nothing where another thread looks just
-/// now.
+/// Looks, and says what is to be said, if anything. Does nothing if another thread is just looking.
 pub fn look() {
     let Some(settings) = process::settings() else { return };
     if !exit::is_owner() {
@@ -212,7 +221,7 @@ pub fn look() {
     }
     LOOKED_MS.store(now_ms(), Relaxed);
     MOVED.store(0, Relaxed);
-    // SAFETY: the room is this thread's.
+    // SAFETY: this thread has set `taken`.
     let bytes = unsafe { &mut *ROOM.bytes.get() };
     let len = read_status(bytes);
     if let Some((found, all)) = parse(&bytes[..len], counted) {
@@ -236,20 +245,20 @@ pub fn look() {
     ROOM.taken.store(false, std::sync::atomic::Ordering::Release);
 }
 
-/// Bytes in memory that count for the budget, or would if there were a pager.
+/// Bytes in memory that count for the budget, or would count if there were a pager.
 fn counted() -> u64 {
     match counters() {
         Some(counters) => counters.resident_bytes.load(Relaxed) + BOOKS.load(Relaxed),
         None => {
             let arena = ARENA.lock();
-            // Of blocks that are free in part, too: what is given back stays till there is a pager.
+            // The free parts of blocks count, too: before there is a pager, they stay in memory.
             let rests = arena.ranges.block_bytes - arena.ranges.used_bytes;
             (arena.in_use() + rests) as u64
         }
     }
 }
 
-/// The process's name.
+/// The name of the process.
 fn name() -> String {
     let mut comm = [0; 64];
     let len = Early::open(c"/proc/self/comm").map_or(0, |file| file.read_at(&mut comm, 0));
@@ -257,8 +266,7 @@ fn name() -> String {
     name.trim_end().chars().filter(|c| !c.is_control()).collect()
 }
 
-/// What is beside the budget, and all that is in memory of what a process has to itself
-/// or shares.
+/// The memory beside the budget, and all memory of the process, private or shared.
 fn parse(status: &[u8], counted: u64) -> Option<(Beside, u64)> {
     let field = |name: &str| {
         let at = memchr::memmem::find(status, name.as_bytes())? + name.len();
@@ -292,7 +300,7 @@ fn note(found: Beside) {
     }
 }
 
-/// Puts what was found into the counters of a process that has no pager.
+/// Puts the findings into the counters of a process without a pager.
 pub fn fill(snapshot: &mut terapage_stats::Snapshot) {
     snapshot.beside_bytes = NOW.get().total();
     snapshot.beside_peak_bytes = MOST.get().total();
@@ -300,11 +308,11 @@ pub fn fill(snapshot: &mut terapage_stats::Snapshot) {
     snapshot.shared_peak_bytes = MOST_SHARED.load(Relaxed);
 }
 
-/// What is said at the end: that more was in memory than was promised, since it is not paged. A
-/// forked child does not say it of what it began with.
+/// The line for the end of the process: more was in memory than promised, since it is not paged. A
+/// forked child does not count what it began with.
 pub fn last_line() -> Option<String> {
     let settings = process::settings()?;
-    // That it is not paged at all was said when it was found.
+    // An unpaged process has said so before.
     if process::goes_unpaged() {
         return None;
     }
@@ -330,7 +338,7 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-/// What there is, in words.
+/// The kinds of memory, in words.
 fn kinds(what: &Beside) -> String {
     let rest = what.private.saturating_sub(what.brk + what.locked);
     let mut parts = Vec::new();
@@ -347,9 +355,9 @@ fn kinds(what: &Beside) -> String {
     parts.join(", ")
 }
 
-/// Reads the process's status: how many bytes. Where there is a pager, its thread opens the file,
-/// which stays open: the program may forbid itself to open more. (The process's first thread may
-/// have ended, and tells nothing then.)
+/// Reads the status of the process. Returns the bytes read. If there is a pager, its thread opens
+/// the file and keeps it open: the program may later forbid itself to open files. (The status is
+/// that of this thread, since the first thread may have ended and tells nothing then.)
 fn read_status(bytes: &mut [u8]) -> usize {
     const NAME: &std::ffi::CStr = c"/proc/thread-self/status";
     if counters().is_none() {
@@ -365,13 +373,14 @@ fn read_status(bytes: &mut [u8]) -> usize {
         }
         let old = STATUS.load(Relaxed);
         if old >= 0 {
-            // The parent's: its number stays ours. SAFETY: no memory is touched.
+            // The open file is the parent's: it is replaced under the same number. SAFETY: no
+            // memory is touched.
             unsafe {
                 libc::syscall(libc::SYS_dup3, fd, i64::from(old), libc::O_CLOEXEC);
                 libc::syscall(libc::SYS_close, fd);
             }
         } else {
-            // SAFETY: made just now.
+            // SAFETY: the descriptor was made just now.
             let fd = unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd as i32) };
             let Ok(fd) = Fd::adopt(fd) else { return 0 };
             STATUS.store(std::mem::ManuallyDrop::new(fd).raw(), Relaxed);
@@ -391,9 +400,9 @@ fn read_status(bytes: &mut [u8]) -> usize {
     usize::try_from(got).unwrap_or(0)
 }
 
-/// Says a line on standard error while the program runs: only where that takes it at once, since
-/// the pager may not wait for whoever reads there; and only where it is what it was in the
-/// beginning, since a program may have a file of its own under that number.
+/// Says a line on standard error while the program runs. Only if that takes the line at once, since
+/// the pager must not wait for a reader; and only if it is the file of the beginning, since the
+/// program may have opened another file under that number.
 pub fn say(line: &str) -> bool {
     let began = [ERRORS[0].load(Relaxed), ERRORS[1].load(Relaxed)];
     if standard_error() != Some(began) {
@@ -410,24 +419,24 @@ pub fn say(line: &str) -> bool {
     takes
 }
 
-/// The device and the file that standard error is.
+/// The device and the file of standard error.
 fn standard_error() -> Option<[u64; 2]> {
     // SAFETY: plain data, for which zeros are a value.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` takes what is there.
+    // SAFETY: `found` has room for the answer.
     let done = unsafe { libc::syscall(libc::SYS_fstat, 2i64, &raw mut found) };
     (done == 0).then_some([found.st_dev, found.st_ino])
 }
 
-/// Where the kernel's heap of the process ends.
+/// The end of the heap that the kernel keeps for the process (`brk`).
 fn brk() -> u64 {
-    // SAFETY: of 0 it only tells.
+    // SAFETY: with 0 the call only asks.
     unsafe { libc::syscall(libc::SYS_brk, 0i64) as u64 }
 }
 
 fn now_ms() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` has room.
+    // SAFETY: `now` has room for the time.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }

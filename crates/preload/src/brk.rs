@@ -1,13 +1,11 @@
 //! `brk` and `sbrk`: the program's break is a range of the arena that grows.
 //!
-//! Allocators that bring their own `malloc` take their memory there (gperftools' tcmalloc), and so
-//! do old programs. The C library's `malloc` has the kernel's break to itself, which stays as it
-//! is.
+//! Some allocators (gperftools' tcmalloc) and old programs take their memory there. The kernel's
+//! own break stays as it is; only the C library's `malloc` uses it.
 //!
-//! The break stays the kernel's for a program that moved it before the library began, since its
-//! parts are to follow one another, and for one that runs without random addresses
-//! (`personality(ADDR_NO_RANDOMIZE)`), since such a one may count on its heap's lying behind its
-//! data.
+//! Two kinds of programs keep the kernel's break: one that moved it before the library began, since
+//! the parts of its heap must follow one another; and one that runs without random addresses
+//! (`personality(ADDR_NO_RANDOMIZE)`), since it may rely on its heap lying behind its data.
 
 use crate::arena::{self, ARENA, Arena};
 use crate::maps::{failed, is_served};
@@ -16,22 +14,24 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_sys::PAGE;
 
-/// Bytes that are reserved for it: of the wide part, and where there is none, at most, as part of
-/// the arena, and at least.
+/// Bytes reserved for the break in the wide part.
 const WIDE: usize = 1 << 40;
+/// The most bytes reserved if there is no wide part.
 const NARROW: usize = 64 << 30;
+/// Then one part in this many of the arena is reserved.
 const NARROW_PART: usize = 2;
+/// The least bytes reserved.
 const LEAST: usize = 16 << 20;
 
-/// It is opened in steps of so many bytes.
+/// The range is opened in steps of this many bytes.
 const STEP: usize = 1 << 20;
 
-/// Where the break is, within its range. All zero: there is none yet.
+/// The break and its range. If all fields are zero, there is none yet.
 #[derive(Default)]
 pub struct Break {
     start: usize,
     now: usize,
-    /// The program can touch what lies before this. Behind the break that is all zero.
+    /// The program can touch what lies before this address. From the break on it is all zero.
     open: usize,
     end: usize,
 }
@@ -47,7 +47,7 @@ impl Break {
     }
 }
 
-/// The break is the kernel's, for good.
+/// Whether the program keeps the kernel's break.
 static KERNELS: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -56,7 +56,7 @@ unsafe extern "C" {
 }
 
 fn is_random() -> bool {
-    // SAFETY: this number only asks.
+    // SAFETY: the call only asks.
     let now = unsafe { libc::personality(0xffff_ffff) };
     now & libc::ADDR_NO_RANDOMIZE == 0
 }
@@ -89,14 +89,14 @@ impl Arena {
         None
     }
 
-    /// Moves the break; `false` where there is no room, or the program may have no more.
+    /// Moves the break. `false` if there is no room, or the program's limits allow no more.
     fn move_break(&mut self, to: usize) -> bool {
         let Break { start, now, open, end } = self.program_break;
         if to < start {
-            // As the kernel and the C library have it: nothing changes, and that is no error.
+            // As in the kernel and the C library: nothing changes, and that is no error.
             return true;
         }
-        // The program may have unmapped part of it: then that is others' by now.
+        // The program may have unmapped part of the range, and others may use that part by now.
         if to > end || self.ranges.end_of(start) != Some(end) {
             return false;
         }
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn brk(to: *mut c_void) -> c_int {
     } else {
         KERNELS.store(true, Relaxed);
     }
-    // SAFETY: it only asks.
+    // SAFETY: the call only asks.
     let now = unsafe { __sbrk(0) } as isize;
     // SAFETY: the caller keeps the contract of `brk`.
     if unsafe { __sbrk((to as isize).wrapping_sub(now)) } == failed() { -1 } else { 0 }

@@ -1,20 +1,20 @@
 //! Callers of `malloc` whose memory is never paged.
 //!
-//! In the child of a fork the C library uses some of its own memory before there is a pager, when
-//! nobody could bring it:
-//! - the loader's (`ld.so`) lists of libraries and of their threads' variables, where the pager's
+//! In the child of a fork, the C library uses some of its own memory before the child has a pager
+//! to bring it:
+//! - the lists of the loader (`ld.so`) of libraries and of thread-local variables, when the pager's
 //!   thread begins;
-//! - the tables of threads' values (`pthread_setspecific`), which it clears for those that the
+//! - the tables of threads' values (`pthread_setspecific`), which it clears for threads that the
 //!   child does not have.
 //!
-//! What else it uses there is [rehearsed](crate::fork).
+//! Its other uses are [rehearsed](crate::fork).
 
 use crate::objects::{each_segment, symbol_of};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Where code begins, and where it ends.
+/// A range of code: its start and its end.
 struct Code(AtomicUsize, AtomicUsize);
 
 static LOADER: Code = Code(AtomicUsize::new(0), AtomicUsize::new(0));
@@ -32,11 +32,11 @@ impl Code {
 }
 
 unsafe extern "C" {
-    /// The loader's: never called here, but it says where the loader is.
+    /// A function of the loader. It is never called here; its address says where the loader is.
     fn __tls_get_addr(index: *const usize) -> *mut u8;
 }
 
-/// Finds them.
+/// Finds the code of these callers.
 pub fn find() {
     let inside = __tls_get_addr as *const () as usize;
     each_segment(|segment| {
@@ -47,12 +47,13 @@ pub fn find() {
     SET_SPECIFIC.set(code_of(libc::pthread_setspecific as *const c_void));
 }
 
-/// The code of the function at an address; empty where nobody knows.
+/// The code of the function at an address; empty if unknown.
 fn code_of(at: *const c_void) -> Range<usize> {
     symbol_of(at).map_or(0..0, |(start, symbol)| start..start + symbol.st_size as usize)
 }
 
-/// Whether memory for code that goes on at `caller` is never paged.
+/// Whether memory is never paged that is allocated for the code that `caller`, the return address,
+/// is in.
 pub fn is_unpaged(caller: usize) -> bool {
     LOADER.has(caller) || SET_SPECIFIC.has(caller)
 }

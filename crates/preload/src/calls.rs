@@ -1,15 +1,15 @@
-//! `syscall()`: calls that the program makes by their numbers.
+//! The hook of `syscall()`: calls that the program makes by their numbers.
 //!
-//! Those of mmap's family that meet what may be paged are the library's to serve, as their
-//! functions are. All others go on as they are, at the price of a comparison. A call that the
-//! program makes by an instruction of its own is the pager's to hear of.
+//! Calls of mmap's family that concern memory that may be paged are served by the library, like the
+//! functions. All others are passed on, at the price of a comparison. A call that the program makes
+//! by an instruction of its own is the pager's to hear of.
 
 use crate::{arena, maps, remap, shm};
 use libc::{c_int, c_long, c_uint, c_void};
 
 /// # Safety
-/// As the C library has it, where all arguments are passed, the ones that a call lacks too: on the
-/// processors that there are, that is how a variable number of them is passed.
+/// The contract is that of the C library's function. All six arguments are passed on, even if a
+/// call has fewer: on these processors, variable arguments are passed in the same way.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -49,12 +49,12 @@ fn is_of_memory(number: c_long) -> bool {
     )
 }
 
-/// Serves a call, if the library is to.
+/// Serves a call, if the library has to.
 unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long> {
     let at = a as *mut c_void;
     let fixed = |flags: usize, by: c_int| flags as c_int & by != 0;
     let meets = |from: usize, len: usize| arena::may_be_paged(from, len);
-    // SAFETY: the caller's promise, for each.
+    // SAFETY: the caller keeps the contract of the call, which is that of the hook.
     let answer = unsafe {
         match number {
             libc::SYS_mmap if fixed(d, libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) && meets(a, b) => {

@@ -1,13 +1,14 @@
-//! Direct I/O with paged memory that nothing would keep in its place: it goes through memory that
-//! is not paged.
+//! Direct I/O with paged memory: if nothing keeps the pages in place, the transfer goes through a
+//! bounce buffer that is not paged.
 //!
 //! - Before Linux 6.8 a block leaves the program by a copy, and nothing tells that a device is
-//!   still writing into the page that was copied: its bytes would be lost.
-//! - From 6.8 on a block leaves with its pages, and a page that is pinned refuses to. File systems
-//!   on block devices pin the pages of direct I/O; NFS, Ceph and others only hold them. They would
-//!   read and write what is another block's by then.
+//!   still writing to the page that was copied. Its bytes would be lost.
+//! - From 6.8 on a block leaves with its pages, and a pinned page cannot leave. File systems on
+//!   block devices pin the pages of direct I/O; NFS, Ceph and others only hold references. They
+//!   would read and write pages that belong to another block by then.
 //!
-//! Only I/O that the caller waits for is seen here; `docs/limits.md` says what follows for other.
+//! Only I/O for which the caller waits is seen here; `docs/limits.md` says what this means for
+//! asynchronous I/O.
 
 use crate::arena;
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
@@ -15,16 +16,16 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use terapage_sys::{PAGE, memory};
 
-/// How blocks leave the program.
+/// How blocks leave the program: not at all, by a move, or by a copy.
 static LEAVE: AtomicU8 = AtomicU8::new(NEVER);
 const NEVER: u8 = 0;
 const BY_MOVE: u8 = 1;
 const BY_COPY: u8 = 2;
 
-/// Bytes that go at once.
+/// Bytes of one transfer through the bounce buffer.
 const BOUNCE: usize = 4 << 20;
 
-/// The offset that means the file's own position.
+/// The offset that means the file's position.
 const HERE: off64_t = -1;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,16 +34,16 @@ enum Way {
     Write,
 }
 
-/// There is a pager now, which moves blocks or copies them.
+/// Notes that there is a pager, which moves blocks or copies them.
 pub fn begin(moves: bool) {
     LEAVE.store(if moves { BY_MOVE } else { BY_COPY }, Relaxed);
 }
 
-/// Whether a transfer must go around paged memory.
+/// Whether a transfer must go through the bounce buffer.
 fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
     let leave = LEAVE.load(Relaxed);
     leave != NEVER
-        // What a copy leaves behind stays as it is: it can be written from.
+        // A page that was copied keeps its bytes, so a device can read from it.
         && (leave, way) != (BY_COPY, Way::Write)
         && len > 0
         && arena::may_be_paged(at as usize, len)
@@ -52,37 +53,38 @@ fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
         && (leave == BY_COPY || !is_pinned_by(fd))
 }
 
-/// Whether flags of a file, or -1, say that its I/O is direct.
+/// Whether the flags of a file (or -1) say that its I/O is direct.
 fn is_direct(flags: c_int) -> bool {
     flags >= 0 && flags & libc::O_DIRECT != 0
 }
 
-/// A pipe of packets is direct too. What goes into it is copied, and all pieces of one call are one
-/// packet.
+/// A pipe in packet mode has O_DIRECT, too. Its bytes are copied, and all pieces of one call are
+/// one packet.
 fn is_pipe(fd: c_int) -> bool {
     // SAFETY: plain data, for which zeros are a value.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the answer is ours to write to.
+    // SAFETY: `status` has room for the answer.
     unsafe { libc::fstat(fd, &raw mut status) == 0 && status.st_mode & libc::S_IFMT == libc::S_IFIFO }
 }
 
-/// Whether the file's system is known to pin the pages of direct I/O, or to do none.
+/// Whether the file's file system is known to pin the pages of direct I/O, or to do none.
 fn is_pinned_by(fd: c_int) -> bool {
     // SAFETY: plain data, for which zeros are a value.
     let mut system: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the answer is ours to write to.
+    // SAFETY: `status` has room for the answer.
     unsafe { libc::fstatfs(fd, &raw mut system) == 0 && pins(system.f_type) }
 }
 
-/// The same, by the file system's number. Device files lie on `tmpfs`.
+/// Whether a file system, by its number, pins pages or does no direct I/O. Device files lie on
+/// `tmpfs`.
 fn pins(system: libc::c_long) -> bool {
-    // libc has no name for this one, which its kernel header has.
+    // The libc crate has no name for this one; the kernel's header has.
     const F2FS: libc::c_long = 0xf2f5_2010;
     [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, libc::TMPFS_MAGIC, F2FS]
         .contains(&system)
 }
 
-/// Transfers by way of memory of the library's own.
+/// Transfers through a bounce buffer of the library.
 unsafe fn go_around(
     way: Way,
     fd: c_int,
@@ -100,20 +102,20 @@ unsafe fn go_around(
     let mut answer = 0;
     while done < len {
         let part = (len - done).min(size);
-        // SAFETY: within the caller's buffer, by its promise.
+        // SAFETY: the address is within the caller's buffer.
         let here = unsafe { at.cast::<u8>().add(done) };
         if way == Way::Write {
-            // SAFETY: the bounce has room for the part.
+            // SAFETY: the bounce buffer has room for the part.
             unsafe { bounce.copy_from_nonoverlapping(here, part) };
         }
         let from = if offset == HERE { HERE } else { offset + done as off64_t };
-        // SAFETY: the bounce is as long as the part.
+        // SAFETY: the bounce buffer is as long as the part.
         answer = unsafe { transfer(way, fd, bounce, part, from, flags) };
         if answer <= 0 {
             break;
         }
         if way == Way::Read {
-            // SAFETY: the bounce was filled just now.
+            // SAFETY: the bounce buffer was filled just now.
             unsafe { here.cast_mut().copy_from_nonoverlapping(bounce, answer as usize) };
         }
         done += answer as usize;
@@ -122,7 +124,7 @@ unsafe fn go_around(
         }
     }
     let errno = std::io::Error::last_os_error().raw_os_error();
-    // SAFETY: nobody has seen the bounce.
+    // SAFETY: nobody else knows the bounce buffer.
     unsafe { memory::unmap(bounce, size) }.ok();
     if done > 0 {
         return done as ssize_t;
@@ -131,19 +133,19 @@ unsafe fn go_around(
     answer
 }
 
-/// The system call that does what all the others do.
+/// The system call that can do what all the others do.
 unsafe fn transfer(way: Way, fd: c_int, at: *mut u8, len: usize, offset: off64_t, flags: c_int) -> ssize_t {
     let piece = iovec { iov_base: at.cast(), iov_len: len };
     let call = match way {
         Way::Read => libc::SYS_preadv2,
         Way::Write => libc::SYS_pwritev2,
     };
-    // The upper half of the offset counts where a word has 32 bits only.
-    // SAFETY: the caller passes a buffer of `len` bytes.
+    // The upper half of the offset counts only if words have 32 bits. SAFETY: the caller passes a
+    // buffer of `len` bytes.
     unsafe { libc::syscall(call, fd as i64, &raw const piece, 1_u64, offset, 0_u64, flags as i64) as ssize_t }
 }
 
-/// The same for pieces; `None` where they need no way around.
+/// Transfers several pieces; `None` if they need no bounce buffer.
 unsafe fn vector_around(
     way: Way,
     fd: c_int,
@@ -154,7 +156,8 @@ unsafe fn vector_around(
 ) -> Option<ssize_t> {
     // SAFETY: no memory is touched.
     let flags_of_file = || unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    // What the kernel would refuse is not read here: there may be no pieces where the program says.
+    // An array that the kernel would refuse is not read here: there may be no pieces at the
+    // address.
     if LEAVE.load(Relaxed) == NEVER
         || !(1..=memory::PIECES as c_int).contains(&count)
         || !is_direct(flags_of_file())
@@ -162,7 +165,7 @@ unsafe fn vector_around(
     {
         return None;
     }
-    // SAFETY: the caller's promise, as far as it was seen.
+    // SAFETY: the caller passes `count` pieces, and the array can be read.
     let pieces = unsafe { std::slice::from_raw_parts(vector, count as usize) };
     if !pieces.iter().any(|piece| goes_around(way, fd, piece.iov_base, piece.iov_len)) {
         return None;
@@ -183,9 +186,9 @@ unsafe fn vector_around(
     Some(done)
 }
 
-/// Writes to another process's memory, or to its own. The kernel pins the pages that it writes to:
-/// where blocks are copied, it may write to one that has just been. What it reads instead, from its
-/// own memory, it writes as any system call does.
+/// Writes to another process's memory, or to the process's own. The kernel pins the pages to which
+/// it writes; if blocks leave by a copy, it may write to a page that was just copied. So in its own
+/// memory the process reads instead, and the kernel then writes like any system call.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -210,8 +213,8 @@ pub unsafe extern "C" fn process_vm_writev(
     }
 }
 
-/// Functions of the C library's that are called past ours: a thread that waits in them can be
-/// cancelled, as it could not in a bare system call.
+/// Functions of the C library that the hooks call: a thread that waits in them can be cancelled,
+/// unlike in a bare system call.
 const NAMES: [&CStr; 14] = [
     c"read",
     c"write",
@@ -231,7 +234,7 @@ const NAMES: [&CStr; 14] = [
 
 static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
-/// Finds them, before the loader's lock can be held by a thread that waits for the pager.
+/// Finds these functions, before a thread that waits for the pager can hold the loader's lock.
 pub fn find() {
     for (name, at) in NAMES.iter().zip(&REAL) {
         // SAFETY: the name ends in a zero byte.
@@ -239,7 +242,7 @@ pub fn find() {
     }
 }
 
-/// The function of that index in `NAMES`. To be used where its call is argued for.
+/// The function with that index in `NAMES`. Each use argues for its call.
 macro_rules! real {
     ($index:literal as fn($($type:ty),*)) => {
         real!($index as fn($($type),*) -> ssize_t)
@@ -249,12 +252,12 @@ macro_rules! real {
             find();
         }
         let at = REAL[$index].load(Relaxed);
-        // The C library has the function, of this type.
+        // SAFETY at each use: the C library has the function, with this type.
         std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at)
     }};
 }
 
-/// The C library's.
+/// Calls the C library's function.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -263,7 +266,7 @@ pub unsafe fn real_close(fd: c_int) -> c_int {
     unsafe { real!(10 as fn(c_int) -> c_int)(fd) }
 }
 
-/// The C library's.
+/// Calls the C library's function.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -395,8 +398,8 @@ macro_rules! several {
     };
 }
 
-/// What programs call that are built with `_FORTIFY_SOURCE`: `room` is how long the buffer is known
-/// to be. The C library's own checks it, and ends the program, which is left to it.
+/// Called by programs that are built with `_FORTIFY_SOURCE`: `room` is the known length of the
+/// buffer. If it is too short, the C library's function is called, which ends the program.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -480,7 +483,7 @@ mod tests {
         let fd = file.as_raw_fd();
         let bytes: Vec<u8> = (0..2 * BOUNCE + 12345).map(|i| ((i * 31) >> 7) as u8).collect();
         let (long, at) = (bytes.len() as isize, bytes.as_ptr().cast());
-        // SAFETY: the buffers are as long as is said.
+        // SAFETY: the buffers have the lengths given.
         unsafe {
             assert_eq!(go_around(Way::Write, fd, at, bytes.len(), HERE, 0), long);
             assert_eq!(go_around(Way::Write, fd, at, bytes.len(), 1 << 30, 0), long);
@@ -492,8 +495,8 @@ mod tests {
         assert!(written == bytes);
         file.seek(SeekFrom::Start(100)).unwrap();
         let mut got = vec![0; bytes.len()];
-        // SAFETY: as above. The file ends 700 bytes before the buffer does; no bytes are read
-        // behind its end.
+        // SAFETY: the buffers have the lengths given. The file ends 700 bytes before the buffer
+        // does; no bytes are read behind its end.
         unsafe {
             let into = got.as_mut_ptr().cast();
             assert_eq!(go_around(Way::Read, fd, into, 1000, HERE, 0), 1000);
@@ -518,7 +521,7 @@ mod tests {
         let out = [piece(&mut a), piece(&mut b)];
         let (mut c, mut d) = ([0; 2], [0; 3]);
         let into = [piece(&mut c), piece(&mut d)];
-        // SAFETY: the pieces are as long as they say.
+        // SAFETY: the pieces have the lengths given.
         unsafe {
             assert_eq!(super::write(fd, b"01".as_ptr().cast(), 2), 2);
             assert_eq!(super::writev(fd, out.as_ptr(), 2), 5);

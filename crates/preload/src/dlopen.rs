@@ -1,26 +1,26 @@
-//! `dlopen` without `RTLD_DEEPBIND`.
+//! The hook of `dlopen`, which removes `RTLD_DEEPBIND`.
 //!
-//! With that flag a library, and all that it needs, looks for functions in itself and in what it
-//! was linked with before the rest of the program: its `free` would be the C library's, and get
-//! what our `malloc` gave. (PHP loads its extensions so.) So the flag is left out. Libraries meant
-//! for it do without where the sanitizers are, which have the same trouble.
+//! With that flag a library looks for functions first in itself and the libraries that it needs,
+//! then in the rest of the program. So its `free` would be the C library's, and get objects of this
+//! library's `malloc`. (PHP loads its extensions in this way.) So the flag is removed. Such
+//! libraries also run without it under sanitizers, which have the same problem.
 //!
-//! The real function is jumped to, not called: the loader asks whom it returns to for the paths of
-//! that object, and for its namespace.
+//! The hook jumps to the real function and does not call it: the loader uses the return address to
+//! find the caller's search paths and namespace.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds the real one. Nobody calls [`dlopen`] before this library has begun.
+/// Finds the real function. Nobody calls [`dlopen`] before this library has begun.
 pub fn find() {
     // SAFETY: the name ends in a zero byte.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
     REAL.store(real as usize, Relaxed);
 }
 
-/// Stands in for the C library's.
+/// Hook of the C library's function.
 ///
 /// # Safety
 /// The contract is that of the C library's function.

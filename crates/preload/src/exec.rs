@@ -1,12 +1,12 @@
-//! Programs that the program executes: they get the library and its settings too, whatever
-//! environment they are given, unless that holds `TERAPAGE=off`.
+//! Hooks of `exec` and its kin: executed programs also get the library and its settings, whatever
+//! environment they are given, unless it contains `TERAPAGE=off`.
 //!
-//! What cannot be paged is told once, and what cannot even load the library gets an environment
-//! without it.
+//! If a program cannot be paged, that is said once. If it cannot even load the library, it gets an
+//! environment without it.
 //!
-//! These functions are called in children of `vfork`, which have their parent's memory, and in
-//! handlers of signals. So they take no lock and no memory of a heap's: a new environment is made
-//! on the stack, or in a mapping of its own where it is large.
+//! These functions are called in children of `vfork`, which share their parent's memory, and in
+//! signal handlers. So they take no lock and no memory of a heap: a new environment is made on the
+//! stack, or, if it is large, in a mapping of its own.
 
 use libc::{c_char, c_int, pid_t};
 use std::ffi::{CStr, CString, OsStr};
@@ -20,36 +20,36 @@ use terapage_sys::{PAGE, memory, thread};
 
 type Texts = *const *const c_char;
 
-/// The library's file, by whose name it is known in `LD_PRELOAD`.
+/// The name of the library's file, by which it is found in `LD_PRELOAD`.
 const FILE: &[u8] = b"libterapage_preload.so";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const OFF: &[u8] = b"TERAPAGE=off";
-/// Where this one is, which no user sets, all settings are.
+/// An environment with this setting, which users do not set, has all settings.
 const SETTINGS: &[u8] = b"TERAPAGE_ROOT=";
 const SANITIZER: &[u8] = b"ASAN_OPTIONS=";
 const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
 
-/// What children get.
+/// What executed programs get.
 struct Kept {
     /// The path of the library.
     library: Vec<u8>,
-    /// `TERAPAGE_*` as they were at the start.
+    /// The variables `TERAPAGE_*`, as they were at the start.
     settings: Vec<CString>,
-    /// The file that standard error was then.
+    /// The file of standard error at the start.
     errors: Option<(u64, u64)>,
-    /// The names of programs of which it was said that they are not paged, as numbers; this
-    /// process's and its forks'.
+    /// The hashed names of programs of which it was said that they are not paged. Shared with
+    /// forked children.
     told: &'static [AtomicU64],
 }
 
 static KEPT: OnceLock<Kept> = OnceLock::new();
 
-/// The C library's functions.
+/// Functions of the C library that the hooks call.
 const NAMES: [&CStr; 7] =
     [c"execvpe", c"fexecve", c"execveat", c"posix_spawn", c"posix_spawnp", c"system", c"popen"];
 static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
-/// Finds them, before the loader's lock can be held.
+/// Finds these functions, before the loader's lock can be held.
 pub fn find() {
     for (name, at) in NAMES.iter().zip(&REAL) {
         // SAFETY: the name ends in a zero byte.
@@ -57,8 +57,8 @@ pub fn find() {
     }
 }
 
-/// Calls the function of that index in `NAMES`; where the C library has none, that is ENOSYS. To be
-/// used where its call is argued for.
+/// Calls the function with that index in `NAMES`; ENOSYS if the C library does not have it. Each
+/// use argues for its call.
 macro_rules! call_real {
     ($index:literal, fn($($type:ty),*) -> $out:ty, ($($argument:expr),*), $lacking:expr) => {{
         if REAL[$index].load(Relaxed) == 0 {
@@ -74,20 +74,20 @@ macro_rules! call_real {
     }};
 }
 
-/// Remembers what children are to get: from now on they do.
+/// Remembers what executed programs get; from now on they get it.
 pub fn open(settings: Vec<CString>) {
     let Some(library) = own_path() else { return };
     let told = memory::share(PAGE).map_or(&[][..], |at| {
-        // SAFETY: mapped just now, for good, and zeros are numbers.
+        // SAFETY: the memory was mapped just now, and stays mapped; zeros are valid numbers.
         unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), PAGE / size_of::<AtomicU64>()) }
     });
     KEPT.set(Kept { library, settings, errors: standard_error(), told }).ok();
 }
 
-/// The path of this library, as the loader was given it.
+/// The path of this library, as given to the loader.
 fn own_path() -> Option<Vec<u8>> {
-    // SAFETY: the description is plain data, for which zeros are a value, and ours to write to; the
-    // name is the loader's, which keeps it.
+    // SAFETY: the description is plain data, for which zeros are a value; the loader keeps the
+    // name.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let found = libc::dladdr(own_path as *const () as *const libc::c_void, &raw mut info) != 0;
@@ -99,19 +99,20 @@ fn own_path() -> Option<Vec<u8>> {
     }
 }
 
-/// The file that standard error is: its device and number.
+/// The device and number of standard error's file.
 fn standard_error() -> Option<(u64, u64)> {
-    // SAFETY: plain data, for which zeros are a value; the answer is ours to write to.
+    // SAFETY: `status` is plain data, for which zeros are a value, and has room for the answer.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         (libc::fstat(2, &raw mut status) == 0).then_some((status.st_dev, status.st_ino))
     }
 }
 
-/// The texts of an environment. Null is an empty one.
+/// The texts of an environment; null is an empty environment.
 ///
 /// # Safety
-/// It is an array of texts that ends in a null pointer, or null; it lives as long as is looked.
+/// The environment is null, or an array of texts that ends in a null pointer and outlives the
+/// iterator.
 pub unsafe fn texts<'a>(environment: Texts) -> impl Iterator<Item = &'a CStr> {
     let mut at = environment;
     std::iter::from_fn(move || {
@@ -132,7 +133,7 @@ fn libraries(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     value.split(|b| b": ".contains(b)).filter(|name| !name.is_empty())
 }
 
-/// The name of a variable, with the sign behind it.
+/// The name of a variable, with its `=`.
 fn name_of(text: &[u8]) -> &[u8] {
     &text[..text.iter().position(|&b| b == b'=').map_or(text.len(), |at| at + 1)]
 }
@@ -141,7 +142,7 @@ fn is_ours(library: &[u8]) -> bool {
     library.rsplit(|&b| b == b'/').next() == Some(FILE)
 }
 
-/// What an environment says of the library.
+/// What an environment says about the library.
 #[derive(Default)]
 struct Found<'a> {
     off: bool,
@@ -173,7 +174,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Texts and their array, being made in memory that is given.
+/// Texts and their array, made in the memory given.
 struct Made<'a> {
     texts: &'a mut [*const c_char],
     count: usize,
@@ -187,7 +188,7 @@ impl Made<'_> {
         self.count += 1;
     }
 
-    /// Adds a text that is put together. It has no zero byte.
+    /// Adds a text that is joined from parts without zero bytes.
     fn join<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) {
         let from = self.used;
         for part in parts.chain([&b"\0"[..]]) {
@@ -198,7 +199,7 @@ impl Made<'_> {
         self.add(text.cast());
     }
 
-    /// Adds `LD_PRELOAD` with these libraries; none where there are none.
+    /// Adds `LD_PRELOAD` with these libraries, if there are any.
     fn preload<'p>(&mut self, libraries: impl Iterator<Item = &'p [u8]> + Clone) {
         if libraries.clone().next().is_some() {
             let parts = libraries.enumerate().flat_map(|(index, library)| {
@@ -210,11 +211,12 @@ impl Made<'_> {
     }
 }
 
-/// Texts, and bytes of new ones, for which there is room on the stack.
+/// The most texts of an environment that is made on the stack.
 const TEXTS: usize = 384;
+/// The most bytes of new texts on the stack.
 const BYTES: usize = 3 << 10;
 
-/// Calls `execute` with the environment that the program at `path` gets for `environment`.
+/// Calls `execute` with the environment that the program at `path` gets instead of `environment`.
 ///
 /// # Safety
 /// As for [`texts`].
@@ -235,25 +237,26 @@ unsafe fn with_library<R>(path: Option<&CStr>, environment: Texts, execute: impl
         // SAFETY: the caller passes an environment that ends in a null pointer.
         return unsafe { on_stack(kept, &found, environment, barred, execute) };
     }
-    // A child of vfork leaves this to its parent if it succeeds: a few pages, where the environment
-    // is this large and was stripped.
+    // If a child of vfork succeeds, this memory stays in its parent: a few pages, and only if the
+    // environment is this large and lacked the library.
     let len = (need.0 * size_of::<*const c_char>() + need.1).next_multiple_of(PAGE);
     let Ok(at) = memory::reserve(len) else { return execute(environment) };
-    // SAFETY: mapped just now, aligned to pages, as long as is said; zeros are null pointers.
+    // SAFETY: the memory was mapped just now, is aligned to pages and has this length; zeros are
+    // null pointers.
     let answer = unsafe {
         let texts = std::slice::from_raw_parts_mut(at.cast::<*const c_char>(), need.0);
         let bytes = std::slice::from_raw_parts_mut(at.add(size_of_val(texts)), need.1);
         execute(make(kept, &found, environment, barred, texts, bytes))
     };
     let errno = std::io::Error::last_os_error().raw_os_error();
-    // SAFETY: nobody uses it any more.
+    // SAFETY: nobody uses the memory any more.
     unsafe { memory::unmap(at, len) }.ok();
     crate::set_errno(errno.unwrap_or(0));
     answer
 }
 
-/// Calls `execute` with an environment on the stack. Apart, since that of a handler of signals may
-/// be small, and most environments are fine as they are.
+/// Calls `execute` with an environment on the stack. A function of its own, since the stack of a
+/// signal handler may be small, and most environments need no change.
 ///
 /// # Safety
 /// As for [`texts`].
@@ -270,7 +273,7 @@ unsafe fn on_stack<R>(
     execute(unsafe { make(kept, found, environment, barred, &mut texts, &mut bytes) })
 }
 
-/// Makes an environment with the library, or without it where it is barred.
+/// Makes an environment with the library, or, if `barred`, without it.
 ///
 /// # Safety
 /// As for [`texts`].
@@ -293,7 +296,7 @@ unsafe fn make(
     let options = found.sanitizer.unwrap_or_default();
     let orders = adds && !options.windows(LINK_ORDER.len()).any(|part| part == LINK_ORDER);
     if orders {
-        // What is there already comes later, and wins.
+        // Options that are there already come later, and win.
         let between = if options.is_empty() { &b""[..] } else { b":" };
         made.join([SANITIZER, LINK_ORDER, b"0", between, options].into_iter());
     }
@@ -318,7 +321,7 @@ unsafe fn make(
     made.texts.as_ptr()
 }
 
-/// Looks at a program that is about to be executed, and says once if it cannot be paged.
+/// Looks at a program that is about to be executed, and says, once, if it cannot be paged.
 #[inline(never)]
 fn look(kept: &Kept, path: &CStr) -> Option<Why> {
     let errno = std::io::Error::last_os_error().raw_os_error();
@@ -334,8 +337,8 @@ fn look(kept: &Kept, path: &CStr) -> Option<Why> {
     why
 }
 
-/// Says that a program is not paged, unless that was said, or standard error is not what it was:
-/// the program reads it.
+/// Says that a program is not paged, unless that was said before, or standard error is another file
+/// than at the start: then the program may read it.
 fn tell(kept: &Kept, first: Name, last: Name, why: Why) {
     if standard_error() != kept.errors {
         return;
@@ -356,7 +359,7 @@ fn tell(kept: &Kept, first: Name, last: Name, why: Why) {
     }
 }
 
-/// A line that is written without a heap. What is too long is left out.
+/// A line that is written without a heap. Parts that are too long are left out.
 struct Line {
     bytes: [u8; 256],
     len: usize,
@@ -364,7 +367,7 @@ struct Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        // The last byte is for the line's end.
+        // The last byte is for the end of the line.
         let to = self.len + text.len();
         let room = self.bytes[..255].get_mut(self.len..to).ok_or(std::fmt::Error)?;
         room.copy_from_slice(text.as_bytes());
@@ -379,8 +382,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(start, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)).max(1)
 }
 
-/// Whether a number is not among others, of which it becomes one. Where there is no room it is no
-/// news.
+/// Whether a number is new among `told`; adds it. If there is no room, it does not count as new.
 fn is_news(told: &[AtomicU64], number: u64) -> bool {
     for place in told {
         match place.compare_exchange(0, number, Relaxed, Relaxed) {
@@ -392,13 +394,13 @@ fn is_news(told: &[AtomicU64], number: u64) -> bool {
     false
 }
 
-/// Bytes of a path that is looked for; a program with a longer one is not looked at.
+/// The most bytes of a path; a program with a longer one is not looked at.
 const PATH_BYTES: usize = 1024;
 
-/// Calls `then` with the path that a program is found at by its name.
+/// Calls `then` with the path at which a program is found by its name.
 ///
 /// # Safety
-/// The name is a text or null.
+/// `file` is a text or null.
 unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>) -> R) -> R {
     if file.is_null() {
         return then(None);
@@ -408,8 +410,8 @@ unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>)
     if KEPT.get().is_none() || name.to_bytes().contains(&b'/') {
         return then(Some(name));
     }
-    // SAFETY: the value is a text, in the environment, which only a program that breaks its rules
-    // changes now.
+    // SAFETY: the value is a text in the environment; a program must not change that in another
+    // thread now.
     let path = unsafe {
         let value = libc::getenv(c"PATH".as_ptr());
         if value.is_null() { c"/bin:/usr/bin" } else { CStr::from_ptr(value) }
@@ -468,7 +470,7 @@ pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
-    // SAFETY: the caller's promise; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
     unsafe {
         found_in_path(file, |path| {
             with_library(path, environment, |environment| {
@@ -486,7 +488,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Texts) -> c_int 
     unsafe { execvpe(file, arguments, own_environment()) }
 }
 
-/// Calls `then` with a path of what a descriptor is open on.
+/// Calls `then` with a path that leads to the file of a descriptor.
 fn path_of_descriptor<R>(fd: c_int, then: impl FnOnce(Option<&CStr>) -> R) -> R {
     let mut line = Line { bytes: [0; 256], len: 0 };
     let written = write!(line, "/proc/self/fd/{fd}\0");
@@ -498,7 +500,7 @@ fn path_of_descriptor<R>(fd: c_int, then: impl FnOnce(Option<&CStr>) -> R) -> R 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
     path_of_descriptor(fd, |path| {
-        // SAFETY: the caller's promise; the C library's function has this type.
+        // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
         unsafe {
             with_library(path, environment, |environment| {
                 call_real!(1, fn(c_int, Texts, Texts) -> c_int, (fd, arguments, environment), -1)
@@ -526,13 +528,13 @@ pub unsafe extern "C" fn execveat(
         if path.is_null() || *path == 0 {
             return path_of_descriptor(directory, |path| with_library(path, environment, execute));
         }
-        // One that is relative to another directory is not looked at.
+        // A path that is relative to another directory is not looked at.
         let known = *path == b'/' as c_char || directory == libc::AT_FDCWD;
         with_library(known.then(|| CStr::from_ptr(path)), environment, execute)
     }
 }
 
-/// Arguments that end in a null pointer, and where they do.
+/// The address of the null pointer at which arguments end.
 ///
 /// # Safety
 /// As for [`texts`].
@@ -558,12 +560,12 @@ unsafe extern "C" fn execute_list_in_path(file: *const c_char, arguments: Texts)
 }
 
 unsafe extern "C" fn execute_list_with(path: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: the caller's promise: the environment comes behind the end.
+    // SAFETY: the caller keeps the contract of `execle`: the environment follows the null pointer.
     unsafe { execve(path, arguments, end_of(arguments).add(1).read().cast()) }
 }
 
-/// Functions with any number of arguments, which lie in registers and then on the stack: the former
-/// are put before the latter, and their array is what the function `$to` gets.
+/// Hooks with any number of arguments. They lie first in registers, then on the stack: the
+/// registers are pushed in front of the others, and `$to` gets the array.
 macro_rules! list {
     ($name:ident, $to:ident) => {
         /// # Safety
@@ -573,7 +575,8 @@ macro_rules! list {
         pub unsafe extern "C" fn $name(_path: *const c_char, _first: *const c_char) -> c_int {
             #[cfg(target_arch = "x86_64")]
             std::arch::naked_asm!(
-                // The way back lies before the arguments: it goes behind them.
+                // The return address lies in front of the arguments on the stack; it is moved out
+                // of the way.
                 "pop rax",
                 "push r9",
                 "push r8",
@@ -625,7 +628,7 @@ pub unsafe extern "C" fn posix_spawn(
     arguments: Texts,
     environment: Texts,
 ) -> c_int {
-    // SAFETY: the caller's promise; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
     unsafe {
         with_library((!path.is_null()).then(|| CStr::from_ptr(path)), environment, |environment| {
             call_real!(
@@ -649,7 +652,7 @@ pub unsafe extern "C" fn posix_spawnp(
     arguments: Texts,
     environment: Texts,
 ) -> c_int {
-    // SAFETY: the caller's promise; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
     unsafe {
         found_in_path(file, |path| {
             with_library(path, environment, |environment| {
@@ -664,14 +667,15 @@ pub unsafe extern "C" fn posix_spawnp(
     }
 }
 
-/// A command of the shell's that hands the library on, where the process's own environment does
-/// not: the C library gives the shell that one.
+/// A shell command that sets the library, if the process's own environment, which the C library
+/// gives to the shell, does not have it.
 ///
 /// # Safety
-/// The command is a text or null.
+/// `command` is a text or null.
 unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
     let kept = KEPT.get()?;
-    // SAFETY: the environment is one, which only a program that breaks its rules changes now.
+    // SAFETY: this is the process's environment; a program must not change it in another thread
+    // now.
     let found = unsafe { Found::of(own_environment()) };
     if command.is_null() || found.off || found.has_library() && found.settings {
         return None;
@@ -705,7 +709,7 @@ unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
-    // SAFETY: the caller's promise; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
     unsafe {
         let with_library = command_with_library(command);
         let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
@@ -717,7 +721,7 @@ pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-    // SAFETY: the caller's promise; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
     unsafe {
         let with_library = command_with_library(command);
         let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
@@ -732,7 +736,7 @@ mod tests {
     use std::ptr::null;
     use std::sync::atomic::AtomicU64;
 
-    /// What becomes of an environment.
+    /// The environment that is made out of `environment`.
     fn made(environment: &[&CStr], barred: bool) -> Vec<String> {
         let settings = [c"TERAPAGE_ROOT=1", c"TERAPAGE_MEMORY=5"].map(CStr::to_owned).to_vec();
         let kept = Kept { library: b"/l/libterapage_preload.so".to_vec(), settings, errors: None, told: &[] };

@@ -1,5 +1,5 @@
-//! The end of the process: its counters go where `--stats` says; what must stay open stays open
-//! till then.
+//! The end of the process: its counters are written as `--stats` says. Until then the pager's
+//! descriptors stay open.
 
 use crate::arena::ARENA;
 use crate::{beside, process, summary};
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_sys::{fd, last};
 
-/// The process that the library began in: a child of a fork writes under a name of its own.
+/// The process in which the library began. A child of a fork writes under a name of its own.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
-/// The process whose memory this is. A child of vfork, which borrows it, has another number.
+/// The process that owns this memory. A child of vfork, which only borrows it, has another number.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// The process that `terapage run` became, whatever it has executed since.
+/// The process that `terapage run` became, whatever programs it has executed since.
 static ROOT: AtomicU32 = AtomicU32::new(0);
 
-/// The calling process is that one.
+/// Notes that the calling process is the one that `terapage run` became.
 pub fn is_root() {
     ROOT.store(std::process::id(), SeqCst);
 }
 
-/// Asks to be told of the end.
+/// Prepares to be called at the end of the process.
 pub fn open() {
     FIRST.store(std::process::id(), SeqCst);
     own();
@@ -30,12 +30,12 @@ pub fn open() {
     unsafe { libc::atexit(at_exit) };
 }
 
-/// From now on the memory is the calling process's: at the start, and in a forked child.
+/// Notes that the calling process owns the memory: at the start, and in a forked child.
 pub fn own() {
     OWNER.store(std::process::id(), SeqCst);
 }
 
-/// Whether they are still the same.
+/// Whether the calling process owns the memory.
 pub fn is_owner() -> bool {
     OWNER.load(SeqCst) == std::process::id()
 }
@@ -44,12 +44,12 @@ extern "C" fn at_exit() {
     finish();
 }
 
-/// Writes what is to be written at the end.
+/// Writes the counters and ends the trace.
 fn finish() {
     if !is_owner() {
         return;
     }
-    // Here files are opened: a thread that is to be cancelled would end instead of the process.
+    // Files are opened here: a thread that is to be cancelled would end, and not the process.
     let _internal = terapage_sys::thread::Internal::enter();
     if let Some(pager) = &ARENA.lock().pager
         && let Err(error) = pager.finish_trace()
@@ -64,8 +64,8 @@ fn finish() {
     summary::finish(ROOT.load(SeqCst) == std::process::id());
 }
 
-/// Where a file goes that each process of a run writes: the first to come has the name itself,
-/// others get their number behind it. A pipe has one name.
+/// The path of a file that each process of a run writes. The first process uses the name itself;
+/// later ones append their number. A pipe keeps its name.
 pub fn own_name(path: &Path) -> PathBuf {
     if path.is_file() { with_number(path) } else { path.to_owned() }
 }
@@ -76,7 +76,7 @@ pub fn with_number(path: &Path) -> PathBuf {
     beside.into()
 }
 
-/// The counters of a process that has had no pager.
+/// The counters of a process that had no pager.
 pub fn never_paged() -> terapage_stats::Snapshot {
     let mut counters = terapage_stats::Snapshot {
         pid: std::process::id().into(),
@@ -93,8 +93,8 @@ fn write_stats() {
     let first = FIRST.load(SeqCst) == std::process::id();
     let counters = match &ARENA.lock().pager {
         Some(pager) => pager.counters().snapshot(),
-        // It never grew large enough to be paged, and says so, unless another process of the run
-        // has more to say.
+        // A process that never grew large enough to be paged says so, unless another process of the
+        // run has written counters.
         None if ROOT.load(SeqCst) == std::process::id() && !path.exists() => never_paged(),
         None => return,
     };
@@ -131,7 +131,8 @@ fn refuse() -> c_int {
     -1
 }
 
-/// Programs close what they did not open; the pager's descriptors are not there for them.
+/// Hook: programs close descriptors that they did not open. The pager's descriptors do not exist
+/// for them.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -151,8 +152,8 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     if fd::is_ours(new) {
         return refuse();
     }
-    // SAFETY: the caller's promise. Where `dup3` is the only one, it refuses what `dup2` takes as
-    // done.
+    // SAFETY: the caller keeps the contract of `dup2`. Some machines have only `dup3`, which
+    // refuses equal numbers; `dup2` accepts them.
     unsafe {
         if old == new {
             return if libc::fcntl(old, libc::F_GETFD) < 0 { -1 } else { new };
@@ -172,9 +173,10 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_dup3, old as i64, new as i64, flags as i64) as c_int }
 }
 
-/// A call's flags without the one by which a thread gets descriptors of its own. The pager's
-/// threads work with the program's: where the program has one thread, nobody else does, and there
-/// is nothing to do. `None`: it has several, and is refused for want of memory.
+/// The flags of a call without `own`, the flag that gives a thread descriptors of its own, since
+/// the pager's threads need the program's descriptors. If the program has one thread, it shares its
+/// descriptors with nobody else, and the flag can be removed. `None` if it has several: then the
+/// call is refused, as if for lack of memory.
 pub fn without_own_descriptors(flags: c_int, own: c_int) -> Option<c_int> {
     if flags & own == 0 || process::settings().is_none() {
         return Some(flags);
