@@ -71,7 +71,7 @@ fn is_pipe(fd: c_int) -> bool {
 fn is_pinned_by(fd: c_int) -> bool {
     // SAFETY: plain data, for which zeros are a value.
     let mut system: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `status` has room for the answer.
+    // SAFETY: `system` has room for the answer.
     unsafe { libc::fstatfs(fd, &raw mut system) == 0 && pins(system.f_type) }
 }
 

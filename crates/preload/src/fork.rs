@@ -1,10 +1,10 @@
-//! Fork: the locks are taken and the pager stands still; the child gets a pager of its own.
+//! Fork: the locks are taken and the pager is parked; the child gets a pager of its own.
 //!
-//! Until the child has one, nobody brings its pages: one that is not there would be a page of
-//! zeros, or a wait without end. The C library touches some before and while it begins the pager's
-//! thread: its streams, its locale, what the loader knows of threads. Many lie in small objects,
-//! which are paged. So all that is rehearsed in the parent, while the pager takes nothing out that
-//! need not leave. What [some](crate::callers) allocate is never paged.
+//! Until the child has a pager, nobody brings its pages: a missing page would be a page of zeros,
+//! or a wait without end. The C library touches some pages before and while it begins the pager's
+//! thread: its streams, its locale, the loader's data about threads. Many of these lie in small
+//! objects, which are paged. So the same is rehearsed in the parent, while the pager takes out only
+//! blocks that must leave. Memory of [some callers](crate::callers) is never paged.
 
 use crate::arena::{self, ARENA};
 use crate::lock::Lock;
@@ -17,42 +17,43 @@ use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
 use terapage_sys::{PAGE, last, memory};
 
-/// What a fork has in hand between its two halves; the forking thread's, which has the arena's
-/// lock.
+/// What a fork keeps between its two halves. Only the forking thread, which holds the arena's lock,
+/// uses it.
 static FORKING: Lock<Option<InHand>> = Lock::new(None);
 
 struct InHand {
     pager: Option<Forking>,
-    /// The heaps' locks that it has taken.
+    /// The heaps' locks that it has taken, a bit for each.
     heaps: u32,
-    /// The signals that it let wait.
+    /// The signals that were blocked before.
     signals: Signals,
 }
 
-/// The threads that are about to fork and have rehearsed.
+/// The threads that have rehearsed and are about to fork.
 static READY: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 
 /// The C library's `fork`.
 static FORK: AtomicUsize = AtomicUsize::new(0);
 
-/// What a thread that begins reads of the locale: the tables of `ctype.h` (`_NL_CTYPE_CLASS`,
+/// The tables of the locale that a beginning thread reads: those of `ctype.h` (`_NL_CTYPE_CLASS`,
 /// `_NL_CTYPE_TOUPPER`, `_NL_CTYPE_TOLOWER`).
 const CLASSES: [c_int; 3] = [0, 1, 3];
 
-/// Bytes of the stack that a fork uses below this library's own frames, and returns through above
-/// them before the child has a pager; generously.
+/// Bytes of the stack that a fork uses below this library's frames; a generous guess.
 const STACK_BELOW: usize = 32 << 10;
+/// Bytes of the stack above them through which a fork returns before the child has a pager.
 const STACK_ABOVE: usize = 16 << 10;
 
-/// Bytes of a thread's own variables before its descriptor, and of that, of which a fork uses some.
+/// Bytes of thread-local variables before a thread's descriptor, of which a fork uses some.
 const OWN_VARIABLES: usize = 8 << 10;
+/// Bytes of the descriptor.
 const DESCRIPTOR: usize = 4 << 10;
 
-/// The thread that forks and holds the lock of the streams' list; 0: none.
+/// The thread that forks and holds the lock of the streams' list; 0 for none.
 static STREAMS: AtomicU32 = AtomicU32::new(0);
 
-/// The C library's stream, as far as a fork's child touches it (`struct _IO_FILE`, whose layout is
-/// part of its ABI).
+/// The part of the C library's stream that a fork's child touches (`struct _IO_FILE`, whose layout
+/// is part of the ABI).
 #[repr(C)]
 struct Stream {
     flags: c_int,
@@ -75,15 +76,15 @@ pub fn find() {
     FORK.store(unsafe { libc::dlsym(libc::RTLD_NEXT, c"fork".as_ptr()) } as usize, SeqCst);
 }
 
-/// Asks to be told of forks.
+/// Registers the functions that are called before and after a fork.
 pub fn open() {
     // SAFETY: the three functions live as long as the process.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// Signals wait until all is over: in a process with several threads, as the pager makes each, the
-/// C library's `fork` takes a lock around what it calls before and after, so that a handler that
-/// forks there would wait for its own thread.
+/// Hook of the C library's `fork`. Signals are blocked until the end. A paged process has several
+/// threads, and in such a process the C library's `fork` holds a lock while it calls the registered
+/// functions: a signal handler that forks there would wait for its own thread.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -96,8 +97,8 @@ pub unsafe extern "C" fn fork() -> libc::pid_t {
     child
 }
 
-/// What can take memory of the program's own `malloc` is done here: once other libraries have been
-/// told of the fork, such a `malloc` may hold its locks for it.
+/// Rehearses and forks. Steps that may take memory of the program's own `malloc` are done here:
+/// later, such a `malloc` may already hold its locks for the fork.
 fn rehearsed_fork() -> libc::pid_t {
     if let Some(errno) = lacks() {
         return refuse(errno);
@@ -107,7 +108,7 @@ fn rehearsed_fork() -> libc::pid_t {
     let mut had_room = false;
     if let Some(place) = place {
         if hold() {
-            // The child, and its pager's thread.
+            // Two threads: as many as the child and its pager's thread.
             had_room = rehearse(2);
             if !had_room {
                 place.store(0, SeqCst);
@@ -126,7 +127,7 @@ fn rehearsed_fork() -> libc::pid_t {
     let fork = || unsafe { std::mem::transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(at)() };
     let child = fork();
     if child < 0 && had_room && std::io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) {
-        // What was begun for the rehearsal may not have gone to the end.
+        // The threads of the rehearsal may not have ended yet.
         thread::sleep_ms(1);
         return fork();
     }
@@ -146,8 +147,8 @@ const MAPPINGS: usize = 20;
 /// its parent's), mappings, or a number of its own. `None` if nothing is lacking, or if there is no
 /// pager.
 fn lacks() -> Option<c_int> {
-    // Under the lock, as wherever room is made: another thread's fork would give its child the
-    // limit as it is for that moment.
+    // Room is always made under the lock: otherwise a fork by another thread would give its child
+    // the limit of that moment.
     let arena = ARENA.lock();
     if !arena.pager.as_ref()?.may_fork() {
         return Some(libc::EAGAIN);
@@ -159,7 +160,7 @@ fn lacks() -> Option<c_int> {
     is_short.then_some(libc::EAGAIN)
 }
 
-/// Whether the calling thread has rehearsed in [`fork`]; not a second time.
+/// Whether the calling thread has rehearsed in [`fork`]. The second call says no.
 fn is_ready() -> bool {
     READY.iter().any(|place| place.compare_exchange(thread::id(), 0, SeqCst, SeqCst).is_ok())
 }
@@ -168,20 +169,21 @@ unsafe extern "C" fn before() {
     let signals = thread::block_signals();
     let is_ready = is_ready();
     if is_ready || hold() {
-        // Before any other lock, and for as long: the C library takes it too, once the pager stands
-        // still, and another thread that had it then might wait for a page. (A thread may take it
-        // several times.) SAFETY: given back in the parent; made anew by the C library in the
-        // child.
+        // This lock is taken first and given back last. The C library takes it, too, once the pager
+        // is parked, and another thread that held it then might wait for a page. (A thread may take
+        // it several times.) SAFETY: the lock is given back in the parent, and the C library makes
+        // it anew in the child.
         unsafe { _IO_list_lock() };
         STREAMS.store(thread::id(), SeqCst);
         if !is_ready {
-            // Where it cannot begin here it cannot in the child either: that says so.
+            // If a thread cannot begin here, it cannot begin in the child either, and the child
+            // says so.
             rehearse(1);
         }
     }
     let heaps = heap::take_all();
     ARENA.take();
-    // SAFETY: taken just now.
+    // SAFETY: the lock was taken just now.
     let arena = unsafe { ARENA.value() };
     let pager = arena.pager.as_ref().map(|pager| {
         let _room = Room::make();
@@ -191,14 +193,14 @@ unsafe extern "C" fn before() {
     *FORKING.lock() = Some(InHand { pager, heaps, signals });
     if is_paged {
         if STREAMS.load(SeqCst) == thread::id() {
-            // What the last of them sent away, in a small budget, comes again.
+            // Twice: in a small budget, the last pages may have evicted the first.
             (0..2).for_each(|_| touch());
         }
         arena.set_forkable(true);
     }
 }
 
-/// From now on nothing leaves the program until the fork, if there is a pager.
+/// From now on no block leaves the program that need not, until the fork. Whether there is a pager.
 fn hold() -> bool {
     let arena = ARENA.lock();
     let Some(pager) = &arena.pager else { return false };
@@ -206,7 +208,7 @@ fn hold() -> bool {
     true
 }
 
-/// There is no fork after all: the pager takes out again what need not stay.
+/// There is no fork after all: the pager may take blocks out again.
 fn let_go() {
     let arena = ARENA.lock();
     if let Some(pager) = &arena.pager {
@@ -215,9 +217,9 @@ fn let_go() {
     }
 }
 
-/// Begins threads that do nothing, as the child begins its pager's: so many at once, or fewer where
-/// there may be no more. `false`: fewer. Where children get a namespace of processes of their own
-/// (EINVAL), only they begin threads: there is no rehearsal.
+/// Begins `threads` threads at the same time, which do nothing, in the way that the child begins
+/// its pager's thread. `false` if the limits allow only fewer. If children get a PID namespace of
+/// their own (EINVAL), the process itself cannot begin threads, and there is no rehearsal.
 fn rehearse(threads: u32) -> bool {
     let (begun, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut barred = false;
@@ -246,12 +248,12 @@ fn rehearse(threads: u32) -> bool {
     count == threads || barred
 }
 
-/// Touches what the C library touches in the child before that has a pager, apart from
-/// [`rehearse`]. The caller has locked the streams' list, and the pager stands still but for what
-/// this brings in.
+/// Touches the other memory, besides that of [`rehearse`], that the C library touches in the child
+/// before there is a pager. The caller has locked the streams' list, and the pager is parked and
+/// serves only this thread's faults.
 fn touch() {
-    // SAFETY: the list does not change while it is locked, and its streams are what the ABI says;
-    // they are only read.
+    // SAFETY: the list does not change while it is locked, its streams have the layout of the ABI,
+    // and they are only read.
     unsafe {
         let mut at = _IO_iter_begin();
         while at != _IO_iter_end() {
@@ -265,10 +267,10 @@ fn touch() {
         }
     }
     for item in CLASSES {
-        // SAFETY: any number is a question that it answers.
+        // SAFETY: the function accepts any number.
         unsafe { libc::nl_langinfo(item) };
     }
-    // The stack, and the thread's variables, may lie in memory that the program gave.
+    // The stack and the thread-local variables may lie in memory of the program.
     let mark = 0u8;
     let here = &raw const mark as usize;
     touch_pages(here - STACK_BELOW, here + STACK_ABOVE);
@@ -276,11 +278,11 @@ fn touch() {
     touch_pages(own - OWN_VARIABLES, own + DESCRIPTOR);
 }
 
-/// Touches pages, as far as they are in use.
+/// Touches pages that may be paged, if they are in use.
 fn touch_pages(from: usize, to: usize) {
     for at in (from / PAGE * PAGE..to).step_by(PAGE).filter(|&at| arena::may_be_paged(at, PAGE)) {
-        // It reads the signals at that place before it finds that there is nothing like this to be
-        // done with them (EINVAL), or finds no memory (EFAULT). SAFETY: it reads at most.
+        // The call reads a set of signals at the address before it finds that the operation does
+        // not exist (EINVAL), or that there is no memory (EFAULT). SAFETY: the call only reads.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1_i64, at, 0_usize, 8_usize) };
     }
 }
@@ -297,17 +299,17 @@ fn in_hand() -> InHand {
 }
 
 unsafe extern "C" fn in_parent() {
-    // SAFETY: taken in `before`.
+    // SAFETY: the lock was taken in `before`.
     let arena = unsafe { ARENA.value() };
     let InHand { pager: forking, heaps, signals } = in_hand();
     if let (Some(pager), Some(forking)) = (&arena.pager, forking) {
         pager.after_fork_in_parent(forking);
         arena.set_forkable(false);
     }
-    // While signals still wait: a handler that forks would take this for its own, and the lock
-    // would be given back once for two times taken.
+    // This happens while signals are still blocked: a handler that forks would take `STREAMS` for
+    // its own, and give the lock back once after it was taken twice.
     if STREAMS.compare_exchange(thread::id(), 0, SeqCst, SeqCst).is_ok() {
-        // SAFETY: taken in `before`.
+        // SAFETY: the lock was taken in `before`.
         unsafe { _IO_list_unlock() };
     }
     after(heaps, &signals);
@@ -321,7 +323,7 @@ unsafe extern "C" fn in_child() {
     READY.iter().for_each(|place| place.store(0, SeqCst));
     crate::exit::own();
     let internal = thread::Internal::enter();
-    // SAFETY: taken in `before`.
+    // SAFETY: the lock was taken in `before`.
     let arena = unsafe { ARENA.value() };
     let InHand { pager: forking, heaps, signals } = in_hand();
     if let (Some(pager), Some(forking)) = (&mut arena.pager, forking) {

@@ -1,11 +1,12 @@
-//! malloc's family: small objects in heaps of the arena, large ones in ranges of their own.
+//! Hooks of malloc's family: small objects in heaps of the arena, large ones in ranges of their
+//! own.
 //!
-//! Each thread uses one of a few heaps, so that threads seldom wait for one another. Which heap a
-//! pointer belongs to is told by where it lies.
+//! Each thread uses one of a few heaps, so threads seldom wait for one another. The address of an
+//! object tells its heap.
 //!
-//! What [some](crate::callers) ask for is not paged: the functions that they call learn whom they
-//! return to. It is of the library's [own](crate::own) heap, as is all that the pager's threads ask
-//! for. What is not served at all goes to the [next](crate::next) allocator.
+//! Objects for [some callers](crate::callers) are not paged: the hooks learn the return address.
+//! These objects, and all objects of the pager's threads, come from the library's [own](crate::own)
+//! heap. Requests that are not served at all go to the [next](crate::next) allocator.
 
 use crate::arena::{self, ARENA};
 use crate::callers::{self, is_unpaged};
@@ -17,16 +18,16 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqC
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
 use terapage_sys::{PAGE, memory, thread};
 
-/// Requests of at least so many bytes get a range of their own.
+/// Requests of at least this many bytes get a range of their own.
 const LARGE: usize = 1 << 20;
-/// The same with `--heap large`: what glibc calls large.
+/// The same with `--heap large`: the size from which glibc, too, maps objects.
 const LARGE_ONLY: usize = 128 << 10;
 
-/// Heaps.
+/// The number of heaps.
 const HEAPS: usize = 8;
 
-/// Before a large allocation: where its range begins and ends, and a mark. The program may map
-/// something over parts of it: then it is several ranges to the arena.
+/// The header in front of a large object: the start and end of its range, and a mark. The arena may
+/// know the range as several, if the program has mapped something over parts of it.
 #[repr(C)]
 struct Header {
     start: usize,
@@ -38,32 +39,35 @@ const MARK: usize = 0x7465_7261_7061_6765;
 const HEADER: usize = 64;
 
 static MODE: AtomicU8 = AtomicU8::new(CLOSED);
-/// Before the start: the loader's own requests.
+/// Before the library's start: requests of the loader.
 const CLOSED: u8 = 0;
 const OFF: u8 = 1;
 const LARGE_MODE: u8 = 2;
 const ALL: u8 = 3;
 
-/// Which objects of the arena are of which heap.
+/// The table that tells the heap of each object in the arena.
 static TABLE: Table = Table::new();
 
-/// Bytes of the heaps' chunks; large allocations, and their bytes.
+/// Bytes of the heaps' chunks.
 static HEAP_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The number of large objects.
 static LARGE_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of large objects.
 static LARGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// What `malloc` has given out, in bytes where no other unit is named.
+/// What `malloc` has given out.
 pub struct Figures {
-    /// Of the heaps for objects that are not large.
+    /// Bytes of the heaps, which serve objects that are not large.
     pub heap_bytes: usize,
-    /// Of their objects.
+    /// Bytes of the objects in the heaps.
     pub object_bytes: usize,
-    /// How many large ones there are.
+    /// The number of large objects.
     pub large: usize,
+    /// Bytes of large objects.
     pub large_bytes: usize,
 }
 
-/// Looks at each heap.
+/// Counts the objects: looks at each heap.
 pub fn figures() -> Figures {
     Figures {
         heap_bytes: HEAP_BYTES.load(Relaxed),
@@ -73,16 +77,16 @@ pub fn figures() -> Figures {
     }
 }
 
-/// Whether nothing is the next allocator's.
+/// Whether no request goes to the next allocator.
 pub fn serves_all() -> bool {
     MODE.load(Relaxed) == ALL
 }
 
-/// Chunks of the arena.
+/// The arena as the source of the heaps' chunks.
 #[derive(Clone, Copy)]
 struct Chunks;
 
-// SAFETY: the arena gives ranges that nobody else has; the table was opened for all of it.
+// SAFETY: the arena gives ranges that nobody else uses; the table was opened for the whole arena.
 unsafe impl Memory for Chunks {
     fn take(&self, len: usize) -> Option<usize> {
         let mut arena = ARENA.lock();
@@ -108,7 +112,7 @@ const fn heap(number: u8) -> Lock<Heap<Chunks>> {
 static ALL_HEAPS: [Lock<Heap<Chunks>>; HEAPS] =
     [heap(0), heap(1), heap(2), heap(3), heap(4), heap(5), heap(6), heap(7)];
 
-/// Leaves all to the next allocator.
+/// Passes all requests to the next allocator.
 pub fn stand_back() {
     next::find();
     MODE.store(OFF, SeqCst);
@@ -121,7 +125,7 @@ pub fn open(mode: terapage_config::Heap) {
     callers::find();
     let (from, len) = arena::whole();
     let Ok(records) = memory::reserve(Table::bytes_for(len)) else { return };
-    // SAFETY: reserved just now, as many as the arena takes, and never given back.
+    // SAFETY: the records for the whole arena were reserved just now, and are never given back.
     unsafe { TABLE.open(from, records.cast()) };
     let mode = match mode {
         All => ALL,
@@ -131,11 +135,11 @@ pub fn open(mode: terapage_config::Heap) {
     MODE.store(mode, SeqCst);
 }
 
-/// Whether the program's `malloc` is ours, and not one of its own.
+/// Whether the program's `malloc` is this library's, and not one of its own.
 pub fn stands_in() -> bool {
-    // In a program that is not position independent a name may stand for no more than its own jump
-    // to the function elsewhere. That is so for those whose addresses it takes: hardly for all of
-    // them.
+    // In a program that is not position independent, a name may stand for the program's own jump to
+    // the function elsewhere. This concerns only functions whose addresses the program takes:
+    // hardly all of these.
     let used = |name: &CStr| {
         // SAFETY: the name ends in a zero byte.
         let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -144,12 +148,13 @@ pub fn stands_in() -> bool {
     let used = [c"malloc", c"calloc", c"realloc", c"free", c"memalign", c"posix_memalign"]
         .into_iter()
         .find_map(used);
-    // Our own name for it would mean the program's, too.
+    // `malloc` itself would mean the program's, too.
     used.is_none_or(|used| used == object_of(malloc_for as *const c_void))
 }
 
-/// The heaps' locks, taken in order, for a fork: a bit for each. One that the thread has already it
-/// goes on with after the fork, in the parent and in the child: a signal's handler forks.
+/// Takes the heaps' locks in order, for a fork. Returns a bit for each lock taken. A lock that the
+/// thread holds already (a signal handler forks) is left out: the interrupted code continues with
+/// it after the fork, in the parent and in the child.
 pub fn take_all() -> u32 {
     let mut taken = 0;
     for (number, heap) in ALL_HEAPS.iter().enumerate() {
@@ -161,20 +166,21 @@ pub fn take_all() -> u32 {
     taken
 }
 
-/// Those given back, after a fork.
+/// Gives back the heaps' locks that were taken, after a fork.
 pub fn give(taken: u32) {
     let is_taken = |number: usize| taken & 1 << number != 0;
     ALL_HEAPS.iter().enumerate().filter(|&(number, _)| is_taken(number)).for_each(|(_, heap)| heap.give());
 }
 
-/// A thread's heap.
+/// The heap of a thread.
 fn heap_of(thread: usize) -> &'static Lock<Heap<Chunks>> {
-    // Threads' blocks lie a stack's size apart: the middle of the product mixes all bits.
+    // Threads' descriptors lie the size of a stack apart; the upper bits of the product mix all
+    // bits.
     &ALL_HEAPS[(thread >> 6).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61]
 }
 
-/// Whether so many bytes more of the next allocator's are beyond the program's own limits. Of less
-/// it is not asked: it may have that at hand.
+/// Whether `more` bytes of the next allocator would exceed the program's own limits. Fewer bytes
+/// are not checked: the allocator may have them already.
 fn exceeds(more: usize) -> bool {
     more >= LARGE_ONLY && limits::any() && !ARENA.lock().may_grow(more, true)
 }
@@ -187,15 +193,15 @@ fn large_from() -> usize {
     }
 }
 
-/// Whether objects of a size are the next allocator's.
+/// Whether objects of a size come from the next allocator.
 fn is_next(size: usize) -> bool {
     size < large_from() && matches!(MODE.load(Relaxed), LARGE_MODE | OFF)
 }
 
-/// A range of its own, `instead` of one of so many bytes: 0 for none.
+/// Makes a large object in a range of its own. It replaces one of `instead` bytes; 0 for none.
 fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
     let before = HEADER.max(align);
-    // One without a byte has an address within its range, too: by that it is known again.
+    // An object of 0 bytes must also have an address within its range, by which it is recognised.
     let Some(len) = size.max(1).checked_add(before).filter(|&len| len < isize::MAX as usize) else {
         set_errno(libc::ENOMEM);
         return std::ptr::null_mut();
@@ -217,22 +223,22 @@ fn large(size: usize, align: usize, zero: bool, instead: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// The range of a large allocation: where it begins and ends. `None`: it is none of ours, but the
-/// next allocator's, which maps memory like anybody else.
+/// The start and end of a large object's range. `None` if the object is not this library's but the
+/// next allocator's, which may have mapped its memory in the arena.
 ///
 /// # Safety
-/// `at` is an object of the program's, and not freed.
+/// `at` is an object that is not freed.
 unsafe fn range_of(at: usize) -> Option<(usize, usize)> {
     let arena = ARENA.lock();
-    // What begins a range may be no object of ours, and what lies before that may not be there to
-    // read.
+    // A range may begin with another thing than a header, and the bytes before `at` may not be
+    // readable.
     let is_there = |&(from, to): &(usize, usize)| {
         at >= from + HEADER && (at < to || arena.odd_within(header_of(at) as usize, at).is_empty())
     };
     let range = arena.ranges.around(header_of(at) as usize).filter(is_there);
     drop(arena);
     if let Some((from, _)) = range {
-        // SAFETY: it lies in a range that is in use, before the object.
+        // SAFETY: the header lies in a range in use, before the object.
         let header = unsafe { header_of(at).read() };
         if header.mark == MARK && header.start == from {
             return Some((from, header.end));
@@ -244,7 +250,7 @@ unsafe fn range_of(at: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Where the header of a large allocation is.
+/// The address of a large object's header.
 fn header_of(at: usize) -> *mut Header {
     at.wrapping_sub(size_of::<Header>()) as *mut Header
 }
@@ -255,16 +261,16 @@ fn not_an_object() -> ! {
     )
 }
 
-/// Stops a program that gives to `free` what is no object, before it does harm.
+/// Stops a program that frees something that is no object, before that does harm.
 ///
-/// The heap's lock is not held: the message takes memory.
+/// Call it without the heap's lock: the message takes memory.
 fn or_stop<T>(result: Result<T, NotAnObject>) -> T {
     result.unwrap_or_else(|NotAnObject| not_an_object())
 }
 
 fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     if size > isize::MAX as usize {
-        // As the C library: what is made of it by rounding may be anything.
+        // As in the C library: rounding up could overflow.
         return or_none(std::ptr::null_mut());
     }
     // SAFETY: no memory is touched.
@@ -291,24 +297,24 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     cleared(at, size, zero)
 }
 
-/// What any heap has left, where the program's own limits allow no more. (Heaps keep most of what
-/// was freed.)
+/// Allocates from what any heap has left, if the program's own limits allow no more. (Heaps keep
+/// most of what was freed.)
 #[cold]
 fn reuse(size: usize, align: usize) -> *mut u8 {
     let found = ALL_HEAPS.iter().map(|heap| heap.lock().allocate(size, align)).find(|at| !at.is_null());
     or_none(found.unwrap_or(std::ptr::null_mut()))
 }
 
-/// An object that was given just now, all zero if that is wanted.
+/// Fills an object that was allocated just now with zeros, if `zero`.
 fn cleared(at: *mut u8, size: usize, zero: bool) -> *mut u8 {
     if zero && !at.is_null() {
-        // SAFETY: `size` bytes were given.
+        // SAFETY: the object has `size` bytes.
         unsafe { at.write_bytes(0, size) };
     }
     at
 }
 
-/// The object, or an error that the program can see.
+/// The object; if it is null, sets `errno`.
 fn or_none(at: *mut u8) -> *mut u8 {
     if at.is_null() {
         set_errno(libc::ENOMEM);
@@ -343,8 +349,8 @@ unsafe fn release(at: *mut u8) {
         // SAFETY: the caller passes an object that is not freed.
         None => match unsafe { range_of(at as usize) } {
             Some((start, end)) => {
-                // Its bytes may stay where they are: it is no object any more.
-                // SAFETY: the object's header; the object is the caller's.
+                // Its bytes may stay in memory, so the mark is removed. SAFETY: the header lies
+                // before the object, which the caller gives up.
                 unsafe { (*header_of(at as usize)).mark = 0 };
                 LARGE_COUNT.fetch_sub(1, Relaxed);
                 LARGE_BYTES.fetch_sub(end - start, Relaxed);
@@ -354,7 +360,8 @@ unsafe fn release(at: *mut u8) {
             None => unsafe { next::free(at) },
         },
         Some(heap) => {
-            // SAFETY: it lies in that heap's memory; the caller's promise.
+            // SAFETY: the object lies in that heap's memory, and the caller passes one that is not
+            // freed.
             let freed = unsafe { ALL_HEAPS[usize::from(heap)].lock().free(at) };
             or_stop(freed);
         }
@@ -377,13 +384,14 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
         }
     } else if let Some(heap) = TABLE.heap_of(old as usize) {
         if size < large_from() {
-            // SAFETY: it lies in that heap's memory; the caller's promise.
+            // SAFETY: the object lies in that heap's memory, and the caller passes one that is not
+            // freed.
             let new = unsafe { ALL_HEAPS[usize::from(heap)].lock().resize(old, size) };
             return or_none(or_stop(new));
         }
     // SAFETY: the caller passes an object that is not freed.
     } else if let Some((start, end)) = unsafe { range_of(old as usize) } {
-        // So much is more than there can be, and rounding it up would make nothing of it.
+        // No object can be so large, and rounding up would overflow.
         if size > isize::MAX as usize - PAGE {
             return or_none(std::ptr::null_mut());
         }
@@ -391,7 +399,7 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
         if wanted > end - start {
             let mut arena = ARENA.lock();
             if arena.may_grow(wanted - (end - start), true) && arena.extend(start, wanted) {
-                // SAFETY: the object's header, and the object is the caller's.
+                // SAFETY: the header lies before the object, which only the caller uses.
                 unsafe { (*header_of(old as usize)).end = start + wanted };
                 LARGE_BYTES.fetch_add(start + wanted - end, Relaxed);
                 return old;
@@ -402,7 +410,7 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
         }
         if wanted <= end - start && size >= large_from() {
             if start + wanted < end {
-                // SAFETY: as above.
+                // SAFETY: the header lies before the object, which only the caller uses.
                 unsafe { (*header_of(old as usize)).end = start + wanted };
                 LARGE_BYTES.fetch_sub(end - (start + wanted), Relaxed);
                 ARENA.lock().give(start + wanted, end, false);
@@ -425,7 +433,7 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
         _ => large(size, 16, false, instead),
     };
     if !new.is_null() {
-        // SAFETY: both are at least as long as what is copied, and apart.
+        // SAFETY: both objects are at least as long as the copy, and do not overlap.
         unsafe {
             new.copy_from_nonoverlapping(old, had.min(size));
             release(old);
@@ -434,12 +442,12 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
     new
 }
 
-/// What `malloc` does for `caller`.
+/// `malloc` for `caller`, the return address.
 extern "C" fn malloc_for(size: usize, caller: usize) -> *mut u8 {
     if is_unpaged(caller) { or_none(own::allocate(size, 16, false)) } else { allocate(size, 16, false) }
 }
 
-/// What `calloc` does for `caller`.
+/// `calloc` for `caller`.
 extern "C" fn calloc_for(count: usize, size: usize, caller: usize) -> *mut u8 {
     match count.checked_mul(size) {
         Some(bytes) if is_unpaged(caller) => or_none(own::allocate(bytes, 16, true)),
@@ -451,7 +459,7 @@ extern "C" fn calloc_for(count: usize, size: usize, caller: usize) -> *mut u8 {
     }
 }
 
-/// What `realloc` does for `caller`.
+/// `realloc` for `caller`.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -477,7 +485,7 @@ unsafe extern "C" fn realloc_for(old: *mut u8, size: usize, caller: usize) -> *m
     unsafe { resize(old, size) }
 }
 
-/// A function that goes on in another, which has one argument more: whom it returns to.
+/// A hook that jumps to another function, with the return address as one more argument.
 macro_rules! told_the_caller {
     ($($(#[$doc:meta])* fn $name:ident($($type:ty),*) = $goes_on:ident, $x86:literal, $arm:literal;)*) => {
         $($(#[$doc])*
@@ -495,13 +503,13 @@ macro_rules! told_the_caller {
 }
 
 told_the_caller! {
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn malloc(usize) = malloc_for, "rsi", "x1";
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn calloc(usize, usize) = calloc_for, "rdx", "x2";
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn realloc(*mut u8, usize) = realloc_for, "rdx", "x2";
 }
 
@@ -516,7 +524,7 @@ macro_rules! family {
 }
 
 family! {
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn reallocarray(old: *mut u8, count: usize, size: usize) -> *mut u8 {
         match count.checked_mul(size) {
             // SAFETY: the caller's promise.
@@ -528,23 +536,22 @@ family! {
         }
     }
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn free(old: *mut u8) -> () {
-        // The program's errno is not for free to change.
-        // SAFETY: the location is this thread's own.
+        // `free` must not change the program's `errno`. SAFETY: `errno` belongs to this thread.
         let errno = unsafe { *libc::__errno_location() };
         // SAFETY: the caller passes an object that is not freed.
         unsafe { release(old) };
         set_errno(errno);
     }
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn cfree(old: *mut u8) -> () {
         // SAFETY: the caller's promise.
         unsafe { free(old) }
     }
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn malloc_usable_size(at: *mut u8) -> usize {
         if at.is_null() {
             return 0;
@@ -553,12 +560,12 @@ family! {
         unsafe { usable(at) }
     }
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn posix_memalign(out: *mut *mut u8, align: usize, size: usize) -> i32 {
         if !align.is_power_of_two() || !align.is_multiple_of(size_of::<usize>()) {
             return libc::EINVAL;
         }
-        // SAFETY: the location is this thread's own.
+        // SAFETY: `errno` belongs to this thread.
         let errno = unsafe { *libc::__errno_location() };
         let at = allocate(size, align, false);
         set_errno(errno);
@@ -570,7 +577,7 @@ family! {
         0
     }
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
         if !align.is_power_of_two() {
             set_errno(libc::EINVAL);
@@ -579,7 +586,7 @@ family! {
         allocate(size, align, false)
     }
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn memalign(align: usize, size: usize) -> *mut u8 {
         let Some(align) = align.checked_next_power_of_two() else {
             set_errno(libc::EINVAL);
@@ -588,12 +595,12 @@ family! {
         allocate(size, align, false)
     }
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn valloc(size: usize) -> *mut u8 {
         allocate(size, PAGE, false)
     }
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn pvalloc(size: usize) -> *mut u8 {
         match size.checked_next_multiple_of(PAGE) {
             Some(size) => allocate(size, PAGE, false),

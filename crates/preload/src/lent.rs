@@ -1,9 +1,9 @@
-//! Memory that the kernel would send without copying it: `vmsplice` and `MSG_ZEROCOPY`.
+//! Zero copy: memory that the kernel would send without copying it (`vmsplice`, `MSG_ZEROCOPY`).
 //!
-//! A pipe or a socket then holds the very pages, and does not pin them, so nothing tells that they
-//! are in use: the block may leave, and its frame take another one's bytes, before they are read.
-//! (Swap keeps such a page, since it sees who holds it.) So what is spliced is copied first, and
-//! sockets have no such mode, as before Linux 4.14.
+//! A pipe or a socket then has references to the pages, but does not pin them, so nothing tells
+//! that they are in use. The block may leave, and its frame get another block's bytes, before the
+//! pages are read. (Swap keeps such a page, since it sees the references.) So memory is copied
+//! before it is spliced, and sockets lack the mode, as before Linux 4.14.
 
 use crate::direct::real_vmsplice as splice;
 use crate::{arena, process};
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t
         // SAFETY: the caller keeps the contract of `vmsplice`.
         return unsafe { splice(fd, vector, count, flags) };
     }
-    // SAFETY: the caller's promise, as far as it was seen.
+    // SAFETY: the caller passes `count` pieces, and the array can be read.
     let pieces = unsafe { std::slice::from_raw_parts(vector, count) };
     let paged = pieces.iter().any(|piece| arena::may_be_paged(piece.iov_base as usize, piece.iov_len));
     let most = match paged && is_for_writing(fd) {
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t
         false => 0,
     };
     if most <= 0 {
-        // Nothing is lent: the memory is not paged, or it is to be filled, or this is no pipe.
+        // No paged memory is lent: it is not paged, or it is to be filled, or this is no pipe.
         // SAFETY: the caller keeps the contract of `vmsplice`.
         return unsafe { splice(fd, vector, count, flags) };
     }
@@ -45,8 +45,8 @@ fn is_for_writing(fd: c_int) -> bool {
     flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
-/// Splices a copy of the first bytes, as many as a pipe that holds `most` can take. The pages of
-/// the copy are the pipe's then.
+/// Splices a copy of the first bytes, as many as fit into a pipe of `most` bytes. The pages of the
+/// copy then belong to the pipe.
 unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -> ssize_t {
     let len = pieces.iter().fold(0, |sum: usize, piece| sum.saturating_add(piece.iov_len)).min(most);
     let size = len.max(1).next_multiple_of(PAGE);
@@ -60,7 +60,7 @@ unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -
         // SAFETY: the copy has room for `len` bytes.
         let there = unsafe { memory::copy_what_is_there(copy.add(done), piece.iov_base.cast(), part) };
         if !there {
-            // SAFETY: as at the end.
+            // SAFETY: nobody else knows the addresses of the copy.
             unsafe { memory::unmap(copy, size) }.ok();
             crate::set_errno(libc::EFAULT);
             return -1;
@@ -70,7 +70,8 @@ unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -
     let whole = iovec { iov_base: copy.cast(), iov_len: len };
     // SAFETY: the copy is `len` bytes long.
     let answer = unsafe { splice(fd, &raw const whole, 1, flags) };
-    // SAFETY: nobody has seen the copy's addresses; the pipe holds its pages by itself.
+    // SAFETY: nobody else knows the addresses of the copy; the pipe has its own references to the
+    // pages.
     unsafe { memory::unmap(copy, size) }.ok();
     answer
 }

@@ -1,7 +1,7 @@
-//! The library that `terapage run` loads into a program: it stands in for malloc's and mmap's
-//! families, so that what they give lies in one range of addresses, the arena, and pages that once
-//! the program has grown to half its budget. A program that stays small never has a pager: no
-//! thread, no pool, no file; unless it has a `malloc` of its own.
+//! The library that `terapage run` loads into a program. It hooks malloc's and mmap's families and
+//! places what they return in one range of addresses, the arena. Once the program has grown to half
+//! its budget, the arena is paged. A program that stays small never has a pager (no thread, no
+//! pool, no file), unless it has a `malloc` of its own.
 //!
 //! The library's own allocations come from a heap of its own, which nothing pages.
 
@@ -43,11 +43,11 @@ static GLOBAL: own::Own = own::Own;
 
 /// Sets `errno`.
 fn set_errno(errno: i32) {
-    // SAFETY: the location is this thread's own.
+    // SAFETY: `errno` belongs to this thread.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Where a library of the program's finds how many threads are the pager's.
+/// The census, for other libraries of the program: how many threads are the pager's.
 #[unsafe(no_mangle)]
 pub extern "C" fn terapage_census() -> &'static terapage_sys::census::Census {
     terapage_sys::census::own()

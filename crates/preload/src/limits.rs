@@ -1,15 +1,15 @@
-//! Limits that a program sets on its own addresses (`RLIMIT_AS`) and data (`RLIMIT_DATA`).
+//! Limits that a program sets on its address space (`RLIMIT_AS`) and data (`RLIMIT_DATA`).
 //!
-//! The kernel counts what this library reserves, terabytes, as the program's: below that it would
-//! refuse whatever comes next, a stack's next page too. So the kernel is given the asked limit and
-//! [`ASIDE`], with which it refuses nothing, and what the program asks `malloc`'s and `mmap`'s
-//! families for beyond the asked limit is refused here.
+//! The kernel counts what this library reserves, terabytes, as the program's. With a lower limit it
+//! would refuse all that follows, even the next page of a stack. So the kernel is given the asked
+//! limit plus [`ASIDE`], with which it refuses nothing, and the hooks of `malloc`'s and `mmap`'s
+//! families refuse what exceeds the asked limit.
 //!
-//! The kernel's limit also hands the asked one on: by `fork`, `vfork` and `posix_spawn`, and over
-//! `exec`, after which this library begins anew and takes [`ASIDE`] off. A limit below that is from
-//! before Terapage (`ulimit -v`, `ulimit -d`). It is taken over in the same way where the process
-//! may raise it: a soft one without a hard one, or with CAP_SYS_RESOURCE. Else it stays the
-//! kernel's, and what the library reserves counts: the arena is made to fit.
+//! The kernel's limit also passes the asked one on: by `fork`, `vfork` and `posix_spawn`, and over
+//! `exec`, after which this library begins anew and subtracts [`ASIDE`]. A limit below [`ASIDE`] is
+//! from before Terapage (`ulimit -v`, `ulimit -d`). If the process may raise it (there is no hard
+//! limit, or with CAP_SYS_RESOURCE), it is taken over in the same way. Otherwise it stays with the
+//! kernel, and reserved memory counts: the arena is made to fit.
 
 use crate::{exit, process, set_errno};
 use libc::{c_int, c_uint, pid_t, rlimit};
@@ -18,23 +18,23 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_sys::file::Early;
 use terapage_sys::{PAGE, memory};
 
-/// What the kernel's limits are above the asked ones: all the addresses that a process of this
-/// library's can have.
+/// By this much the kernel's limits exceed the asked ones: all the addresses that a process with
+/// this library can have.
 const ASIDE: u64 = 1 << 47;
 
 const RESOURCES: [c_uint; 2] = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
 const DATA: usize = 1;
-/// Their fields in `/proc/thread-self/statm`.
+/// The fields for these resources in `/proc/thread-self/statm`.
 const FIELDS: [usize; 2] = [0, 5];
 
 const NONE: usize = usize::MAX;
 
-/// The soft limits as they were asked for.
+/// The soft limits, as asked for.
 static SOFT: [AtomicUsize; 2] = [const { AtomicUsize::new(NONE) }; 2];
 
-/// Whether the program may have so many bytes more, being `data` (private and writable) or not. It
-/// has `arena` bytes of the arena: of all of it, and of the part that is data from the start;
-/// `closed` bytes are not, until the program opens them.
+/// Whether the program may have `more` bytes, which are `data` (private and writable) or not.
+/// `arena` has its bytes of the arena: of all of it, and of the part that is data from the start.
+/// `closed` bytes of the arena are no data until the program opens them.
 pub fn allow(arena: [usize; 2], closed: usize, more: usize, data: bool) -> bool {
     if !any() {
         return true;
@@ -43,20 +43,20 @@ pub fn allow(arena: [usize; 2], closed: usize, more: usize, data: bool) -> bool 
     let reserved = memory::reserved();
     let reserved = [reserved, reserved - closed];
     (0..RESOURCES.len()).filter(|&index| data || index != DATA).all(|index| {
-        // What is reserved is the library's, but for what the program uses of the arena.
+        // Reserved memory is the library's, apart from the program's part of the arena.
         let used =
             all.map_or(arena[index], |all| (all[index] + arena[index]).saturating_sub(reserved[index]));
         used.saturating_add(more) <= SOFT[index].load(Relaxed)
     })
 }
 
-/// Whether there is a limit.
+/// Whether any limit is set.
 pub fn any() -> bool {
     SOFT.iter().any(|soft| soft.load(Relaxed) != NONE)
 }
 
-/// What the kernel counts for each limit. `None`: it does not say. Nothing is allocated: locks are
-/// held.
+/// What the kernel counts for each limit; `None` if it does not say. Nothing is allocated, since
+/// locks are held.
 fn mapped() -> Option<[usize; 2]> {
     let mut text = [0u8; 128];
     let len = Early::open(c"/proc/thread-self/statm")?.read_at(&mut text, 0);
@@ -74,28 +74,28 @@ unsafe fn kernel(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rli
 /// The kernel's own limit.
 fn in_kernel(resource: c_uint) -> Option<rlimit> {
     let mut limit = rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the answer is ours to write to.
+    // SAFETY: `limit` has room for the answer.
     (unsafe { kernel(0, resource, null(), &raw mut limit) } == 0).then_some(limit)
 }
 
-/// A limit that is the kernel's.
+/// A limit that stays with the kernel.
 pub struct Kernels {
-    /// As the shell's `ulimit` has it.
+    /// The flag of the shell's `ulimit` for it.
     pub flag: &'static str,
     pub bytes: usize,
-    /// What of it is mapped already.
+    /// Bytes that are mapped already.
     pub used: usize,
 }
 
 impl Kernels {
-    /// What may still be mapped.
+    /// Bytes that may still be mapped.
     pub fn left(&self) -> usize {
         self.bytes.saturating_sub(self.used)
     }
 }
 
-/// The limit that leaves the least room for what this library reserves, addresses that are private
-/// and writable. `None`: there is none.
+/// The limit that leaves the least room for what this library reserves: private, writable
+/// addresses. `None` if there is no limit.
 pub fn of_kernel() -> Option<Kernels> {
     let used = mapped()?;
     let limits = RESOURCES.into_iter().zip(["-v", "-d"]).zip(used).zip(&SOFT);
@@ -108,23 +108,23 @@ pub fn of_kernel() -> Option<Kernels> {
         .min_by_key(Kernels::left)
 }
 
-/// The kernel's lower soft limit.
+/// The lower of the kernel's two soft limits.
 pub fn lower() -> Option<usize> {
     RESOURCES.into_iter().filter_map(in_kernel).map(|limit| limit.rlim_cur as usize).min()
 }
 
-/// A limit of the kernel's as it was asked for.
+/// The asked limit, from the kernel's.
 fn asked(kernel: u64) -> u64 {
     if kernel == libc::RLIM_INFINITY || kernel < ASIDE { kernel } else { kernel - ASIDE }
 }
 
-/// An asked limit as the kernel gets it, which has `now`.
+/// The kernel's limit for an asked one; the kernel's present limit is `now`.
 fn aside(limit: u64, now: u64) -> u64 {
-    // One from before Terapage may be the most that the process may have.
+    // A limit from before Terapage may be the highest that the process may have.
     if limit == asked(now) { now } else { limit.saturating_add(ASIDE) }
 }
 
-/// Begins with what the process has inherited.
+/// Begins with the limits that the process has inherited.
 pub fn begin() {
     for (resource, soft) in RESOURCES.into_iter().zip(&SOFT) {
         let Some(limit) = in_kernel(resource) else { continue };
@@ -135,28 +135,29 @@ pub fn begin() {
     }
 }
 
-/// Takes over a limit from before Terapage, where the process may.
+/// Takes over a limit from before Terapage, if the process may raise it.
 fn raise(resource: c_uint, limit: rlimit) -> bool {
     let [rlim_cur, rlim_max] = [limit.rlim_cur, limit.rlim_max].map(|limit| limit.saturating_add(ASIDE));
     let raised = rlimit { rlim_cur, rlim_max };
-    // SAFETY: the limit is ours to read.
+    // SAFETY: the new limit is valid, and the old one is not asked for.
     unsafe { kernel(0, resource, &raw const raised, null_mut()) == 0 }
 }
 
-/// Gives inherited limits to the kernel: this process is not paged.
+/// Gives inherited limits back to the kernel, in a process that is not paged.
 pub fn hand_back() {
     for resource in RESOURCES {
         if let Some(limit) = in_kernel(resource) {
             let real = rlimit { rlim_cur: asked(limit.rlim_cur), rlim_max: asked(limit.rlim_max) };
             if real.rlim_cur != limit.rlim_cur || real.rlim_max != limit.rlim_max {
-                // SAFETY: the limit is ours to read.
+                // SAFETY: the new limit is valid, and the old one is not asked for.
                 unsafe { kernel(0, resource, &raw const real, null_mut()) };
             }
         }
     }
 }
 
-/// Which limit of the calling process's is meant; `None`: it is the kernel's to see to.
+/// The index of a limit of the calling process that is handled here; `None` if the kernel handles
+/// it.
 fn ours(pid: pid_t, resource: c_uint) -> Option<usize> {
     process::settings()?;
     let index = RESOURCES.iter().position(|&ours| ours == resource)?;
@@ -180,7 +181,7 @@ pub unsafe extern "C" fn prlimit(
         set_errno(libc::EINVAL);
         return -1;
     };
-    // A child of vfork has limits of its own, but its parent's memory.
+    // A child of vfork has its own limits, but shares its parent's memory.
     let is_owner = exit::is_owner();
     let soft = match SOFT[index].load(Relaxed) {
         soft if soft != NONE && is_owner => soft as u64,
@@ -195,13 +196,13 @@ pub unsafe extern "C" fn prlimit(
         } else {
             rlimit { rlim_cur: aside(wanted.rlim_cur, now.rlim_cur).min(hard), rlim_max: hard }
         };
-        // SAFETY: the limit is ours to read.
+        // SAFETY: the new limit is valid, and the old one is not asked for.
         let answer = unsafe { kernel(0, resource, &raw const kernels, null_mut()) };
         if answer != 0 {
             return answer;
         }
         if is_owner {
-            // Without a limit it is this very number.
+            // `RLIM_INFINITY` becomes `NONE`, the same number.
             SOFT[index].store(wanted.rlim_cur as usize, Relaxed);
         }
     }
@@ -221,7 +222,7 @@ pub unsafe extern "C" fn prlimit64(
     new: *const rlimit,
     old: *mut rlimit,
 ) -> c_int {
-    // SAFETY: the caller's promise; both kinds of numbers are the same here.
+    // SAFETY: the caller keeps the contract of `prlimit64`; both types are the same here.
     unsafe { prlimit(pid, resource, new, old) }
 }
 

@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_sys::thread::{self, Signals};
 
-/// The word of a lock and sleeping on it: the processor's and the kernel's, or a model checker's.
+/// The word of a lock, and sleeping on it: a real atomic and the kernel's futex, or a model
+/// checker's.
 pub trait Word {
-    /// Changes the word from `old` to `new` if it is `old`; whether it was.
+    /// Changes the word from `old` to `new`, if it is `old`. Whether it was.
     fn change(&self, old: u32, new: u32, order: Ordering) -> bool;
-    /// Sets the word; what it was.
+    /// Sets the word, and returns its old value.
     fn swap(&self, new: u32, order: Ordering) -> u32;
-    /// Sleeps while the word holds `value`; may wake early.
+    /// Sleeps while the word is `value`. It may wake early.
     fn wait(&self, value: u32);
-    /// Wakes all who sleep on it.
+    /// Wakes all threads that sleep on the word.
     fn wake(&self);
 }
 
@@ -38,23 +39,23 @@ impl Word for AtomicU32 {
     }
 }
 
-/// 0: free, 1: taken, 2: taken, and somebody sleeps.
+/// A lock. Its word is 0 if it is free, 1 if it is taken, 2 if it is taken and a thread sleeps.
 pub struct Lock<T, W: Word = AtomicU32> {
     state: W,
     spins: u32,
-    /// Whether signals wait while it is taken.
+    /// Whether signals are blocked while it is taken.
     quiet: bool,
-    /// The signals to be let in again; the holder's.
+    /// The signals to restore; only the holder uses this.
     signals: UnsafeCell<Option<Signals>>,
-    /// The thread that has it, as `pthread_self` gives it.
+    /// The `pthread_self` of the holder.
     holder: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by one holder at a time.
+// SAFETY: only the holder uses the value, and there is one holder at a time.
 unsafe impl<T: Send, W: Word + Sync> Sync for Lock<T, W> {}
 
-/// The lock, taken.
+/// A guard: the lock is taken while it lives.
 pub struct Held<'a, T, W: Word = AtomicU32>(&'a Lock<T, W>);
 
 impl<T> Lock<T> {
@@ -62,8 +63,8 @@ impl<T> Lock<T> {
         Lock::on(AtomicU32::new(0), 100, value)
     }
 
-    /// A lock during which no signal comes: a handler may do what takes it, and would wait for its
-    /// own thread.
+    /// A lock that blocks signals while it is taken: a signal handler that takes the lock, too,
+    /// would wait for its own thread.
     pub const fn quiet(value: T) -> Self {
         let mut lock = Lock::new(value);
         lock.quiet = true;
@@ -72,7 +73,7 @@ impl<T> Lock<T> {
 }
 
 impl<T, W: Word> Lock<T, W> {
-    /// On a word, which is 0, that is tried `spins` times before a sleep.
+    /// A lock on a word, which must be 0. It is tried `spins` times before a sleep.
     pub const fn on(state: W, spins: u32, value: T) -> Self {
         Lock {
             state,
@@ -92,12 +93,12 @@ impl<T, W: Word> Lock<T, W> {
     /// Takes the lock without a guard; [`give`](Self::give) gives it back.
     pub fn take(&self) {
         let me = thread::own_name();
-        // The pager's threads get no signals anyhow.
+        // The pager's threads get no signals in any case.
         let signals = (self.quiet && !thread::is_internal(me)).then(thread::block_signals);
         self.acquire();
         self.holder.store(me, Relaxed);
         if signals.is_some() {
-            // SAFETY: the holder's.
+            // SAFETY: this thread is the holder.
             unsafe { *self.signals.get() = signals };
         }
     }
@@ -117,30 +118,30 @@ impl<T, W: Word> Lock<T, W> {
         }
     }
 
-    /// Whether the calling thread has it: then a signal's handler runs, and who was interrupted
-    /// holds it.
+    /// Whether the calling thread holds the lock: then this is a signal handler, and the
+    /// interrupted code holds it.
     pub fn is_mine(&self) -> bool {
-        // A thread sees what itself has written: only that can be its own name.
+        // A thread sees its own writes, and only it writes its own name.
         self.holder.load(Relaxed) == thread::own_name()
     }
 
-    /// What the lock guards, for who has [`take`](Self::take)n it.
+    /// The guarded value, for a thread that has [`take`](Self::take)n the lock.
     ///
     /// # Safety
-    /// The caller has taken the lock, and gives it back only when done with the value.
+    /// The caller has taken the lock, and gives it back only after the last use of the value.
     #[expect(clippy::mut_from_ref, reason = "the lock sees to it that there is one holder")]
     pub unsafe fn value(&self) -> &mut T {
         // SAFETY: the caller holds the lock.
         unsafe { &mut *self.value.get() }
     }
 
-    /// Makes the lock new, free, with another value; the old one is forgotten. For the child of a
-    /// fork.
+    /// Makes the lock new and free, with another value; the old value is forgotten. For the child
+    /// of a fork.
     ///
     /// # Safety
-    /// No thread holds the lock or waits for it, nor will one that did go on.
+    /// No thread holds the lock or waits for it, and none that did will continue.
     pub unsafe fn renew(&self, value: T) {
-        // SAFETY: nobody else reaches the value, by the caller's promise.
+        // SAFETY: the caller promises that nobody else uses the lock.
         unsafe {
             self.value.get().write(value);
             *self.signals.get() = None;
@@ -149,10 +150,10 @@ impl<T, W: Word> Lock<T, W> {
         self.state.swap(0, Release);
     }
 
-    /// Gives the lock back that [`take`](Self::take) took, in this process or, after a fork, in its
+    /// Gives back the lock that [`take`](Self::take) took, in this process or, after a fork, in its
     /// child.
     pub fn give(&self) {
-        // SAFETY: the holder's still.
+        // SAFETY: this thread is still the holder.
         let signals = if self.quiet { unsafe { (*self.signals.get()).take() } } else { None };
         self.holder.store(0, Relaxed);
         if self.state.swap(0, Release) == 2 {
@@ -168,14 +169,14 @@ impl<T, W: Word> Deref for Held<'_, T, W> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: held.
+        // SAFETY: the guard's thread holds the lock.
         unsafe { &*self.0.value.get() }
     }
 }
 
 impl<T, W: Word> DerefMut for Held<'_, T, W> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: held.
+        // SAFETY: the guard's thread holds the lock.
         unsafe { &mut *self.0.value.get() }
     }
 }

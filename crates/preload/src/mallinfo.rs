@@ -1,23 +1,24 @@
-//! What programs ask about their heap: `mallinfo` and its kin.
+//! Hooks for questions about the heap: `mallinfo` and its kin.
 
 use crate::heap;
 use libc::c_int;
 use std::ffi::CStr;
 use terapage_sys::thread;
 
-/// What the C library says of its own heap, which serves what is not paged by the user's wish.
+/// The C library's numbers about its own heap, which serves requests that are not paged by the
+/// user's wish.
 fn of_next() -> libc::mallinfo2 {
     // SAFETY: the name ends in a zero byte.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"mallinfo2".as_ptr()) };
     if next.is_null() || heap::serves_all() {
-        // SAFETY: plain numbers.
+        // SAFETY: the fields are plain numbers, for which zeros are valid.
         return unsafe { std::mem::zeroed() };
     }
     // SAFETY: the C library has the function, of this type.
     unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn() -> libc::mallinfo2>(next)() }
 }
 
-/// Stands in for the C library's.
+/// Hook of the C library's function.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
     info
 }
 
-/// Stands in for the C library's, whose numbers have 32 bits: larger ones lose the rest.
+/// Hook of the C library's function. Its numbers have 32 bits: larger ones are cut.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn mallinfo() -> libc::mallinfo {
     }
 }
 
-/// Stands in for the C library's: all heaps are one arena here.
+/// Hook of the C library's function: all heaps appear as one arena.
 ///
 /// # Safety
 /// The contract is that of the C library's function.

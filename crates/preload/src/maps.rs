@@ -1,5 +1,6 @@
-//! mmap's family. Private anonymous memory that the program may read and write comes from the
-//! arena; on ranges of the arena the calls do what the kernel would, seen from the program.
+//! Hooks of mmap's family. Private anonymous memory that is readable and writable comes from the
+//! arena. On ranges of the arena, the calls have the same effects, as seen by the program, as in
+//! the kernel.
 
 use crate::arena::{self, ARENA};
 use crate::objects::each_segment;
@@ -8,13 +9,13 @@ use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
 
-/// Mappings smaller than this are the kernel's.
+/// Smaller mappings are left to the kernel.
 pub const LEAST: usize = 16 << 10;
 
 /// The rights of memory that may be paged.
 pub const READ_WRITE: c_int = PROT_READ | PROT_WRITE;
 
-/// What `mmap` and `mremap` answer where they fail.
+/// The result of `mmap` and `mremap` if they fail.
 pub fn failed() -> *mut c_void {
     libc::MAP_FAILED
 }
@@ -24,11 +25,11 @@ fn refuse(errno: c_int) -> c_int {
     -1
 }
 
-/// More addresses than any process can have: with five levels of tables.
+/// More addresses than any process can have, even with five levels of page tables.
 const ALL_ADDRESSES: usize = 1 << 56;
 
-/// Whether a range ends where no process has addresses. Nothing is done to such a one: rounded up
-/// to pages its length may be 0.
+/// Whether a range ends beyond all addresses. Nothing is done to such a range: rounded up to pages,
+/// its length may be 0.
 pub fn is_beyond(at: usize, len: usize) -> bool {
     at.checked_add(len).is_none_or(|to| to > ALL_ADDRESSES)
 }
@@ -47,7 +48,7 @@ unsafe fn kernel_mmap(
     }
 }
 
-/// Whether a range of the program's may be served from the arena.
+/// Whether a mapping of the program can be served from the arena.
 fn pages(len: usize, prot: c_int, flags: c_int) -> bool {
     let plain = MAP_PRIVATE | MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_POPULATE;
     len >= LEAST
@@ -57,7 +58,7 @@ fn pages(len: usize, prot: c_int, flags: c_int) -> bool {
         && flags & MAP_ANONYMOUS != 0
 }
 
-/// Whether the thread's mappings are served: the pager's own are not.
+/// Whether mappings of this thread are served: those of the pager's threads are not.
 pub fn is_served() -> bool {
     // SAFETY: no memory is touched.
     process::settings().is_some() && !thread::is_internal(unsafe { libc::pthread_self() } as usize)
@@ -74,7 +75,7 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // What goes over something else is not more: it was refused, or not, when that came.
+    // A mapping over another one is no growth: the limits were checked for the first one.
     let over = flags & MAP_FIXED != 0;
     let data = prot & PROT_WRITE != 0 && flags & MAP_PRIVATE != 0;
     if !over && exceeds(len, data) {
@@ -85,12 +86,12 @@ pub unsafe extern "C" fn mmap(
     unsafe { map(at, len, prot, flags, fd, offset) }
 }
 
-/// Whether so many bytes more are beyond the program's own limits.
+/// Whether `more` bytes would exceed the program's own limits.
 pub fn exceeds(more: usize, data: bool) -> bool {
     limits::any() && is_served() && !ARENA.lock().may_grow(more, data)
 }
 
-/// `mmap` without a look at the program's own limits.
+/// `mmap`, without a check of the program's own limits.
 pub unsafe fn map(
     at: *mut c_void,
     len: usize,
@@ -105,7 +106,7 @@ pub unsafe fn map(
     }
     let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
     if is_beyond(if fixed { at as usize } else { 0 }, len) {
-        // SAFETY: the kernel refuses it.
+        // SAFETY: the kernel refuses such a call.
         return unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) };
     }
     if fixed && len > 0 {
@@ -132,19 +133,19 @@ pub unsafe fn map(
     unsafe { kernel_mmap(at as usize, len, prot, flags, fd, offset) }
 }
 
-/// Larger reservations are of the arena's wide part.
+/// Reservations of at least this many bytes come from the arena's wide part.
 const WIDE_FROM: usize = 64 << 30;
 
-/// Whether a mapping reserves addresses of which the program will open parts later. A stack's is
-/// not one (`MAP_STACK`).
+/// Whether a mapping reserves addresses of which the program will open parts later. A stack
+/// (`MAP_STACK`) is no reservation.
 fn is_reservation(len: usize, prot: c_int, flags: c_int) -> bool {
     let plain = MAP_PRIVATE | MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let private = MAP_PRIVATE | MAP_ANONYMOUS;
     len >= LEAST && prot == libc::PROT_NONE && flags & !plain == 0 && flags & private == private
 }
 
-/// Addresses that nobody may touch yet: of the arena, or the kernel's where the program insists on
-/// the `place` that it names (0: none).
+/// Reserves addresses that cannot be touched yet: in the arena, or from the kernel if the program
+/// insists on the `place` that it names (0 for none).
 fn reserve(place: usize, len: usize, flags: c_int) -> Option<usize> {
     let len = len.checked_next_multiple_of(PAGE)?;
     let mut arena = ARENA.lock();
@@ -159,9 +160,9 @@ fn reserve(place: usize, len: usize, flags: c_int) -> Option<usize> {
     Some(at)
 }
 
-/// Whether a Java machine is refused a reservation at a place of its choice, as if there were
-/// something. From version 21 or so on it names places for its heap in this way, with low addresses
-/// first, and in the end takes it anywhere: there it is paged. One with ZGC insists.
+/// Whether a Java machine is refused a reservation at a place of its choice, as if the place were
+/// in use. From version 21 or so on, Java names places for its heap in this way, low addresses
+/// first, and in the end takes it anywhere: in the arena, where it is paged. Java with ZGC insists.
 fn is_offer_declined(len: usize, prot: c_int, flags: c_int) -> bool {
     flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE
         && flags & MAP_FIXED == 0
@@ -172,7 +173,7 @@ fn is_offer_declined(len: usize, prot: c_int, flags: c_int) -> bool {
         && ARENA.lock().declines()
 }
 
-/// A Java heap is at least so large.
+/// The least bytes of a Java heap.
 const JAVA_LEAST: usize = 1 << 20;
 
 fn is_java() -> bool {
@@ -181,13 +182,13 @@ fn is_java() -> bool {
     found
 }
 
-/// The kernel's, if the place is free.
+/// Reserves addresses of the kernel at exactly `place`, if that is free.
 fn reserve_exactly(place: usize, len: usize, flags: c_int) -> Option<usize> {
-    // SAFETY: what is there stays.
+    // SAFETY: the flag keeps existing mappings.
     let at = unsafe { kernel_mmap(place, len, libc::PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0) } as usize;
     if at != place && at != failed() as usize {
-        // Before Linux 4.17 this flag is not known.
-        // SAFETY: mapped just now, and the program never hears of it.
+        // Before Linux 4.17 the flag is ignored. SAFETY: the range was mapped just now, and the
+        // program does not know it.
         unsafe { libc::syscall(libc::SYS_munmap, at, len) };
     }
     (at == place).then_some(at)
@@ -234,7 +235,7 @@ unsafe fn mmap_fixed(
         return failed();
     }
     if only_free {
-        // To the kernel the arena is there already.
+        // For the kernel, the place is in use by the arena.
         arena.ranges.take_exactly(at, at + len);
     }
     if pages(len.max(LEAST), prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE)) {
@@ -246,8 +247,8 @@ unsafe fn mmap_fixed(
     }
     let closes = is_reservation(usize::MAX, prot, flags & !(MAP_FIXED | MAP_FIXED_NOREPLACE));
     let paged = arena.paged_within(at, at + len);
-    // Each part that is not paged any more cuts mappings at both its ends, the new one too. Without
-    // room it is refused below, and nothing may be lost.
+    // Each part that is released splits mappings at both its ends, and so does the new mapping.
+    // Without room for these, the call is refused below, and no bytes may be lost.
     if closes && memory::has_room_for_mappings(2 * paged.len() + 4) {
         arena.drop_blocks(at, at + len);
     }
@@ -259,7 +260,7 @@ unsafe fn mmap_fixed(
         return failed();
     }
     let flags = (flags & !(MAP_FIXED_NOREPLACE & !MAP_FIXED)) | MAP_FIXED;
-    // SAFETY: the caller's promise; the blocks are not paged any more.
+    // SAFETY: the caller keeps the contract of `mmap`; the blocks are not paged any more.
     let mapped = unsafe { kernel_mmap(at, len, prot, flags, fd, offset) };
     if mapped != failed() {
         arena.forget(at, at + len);
@@ -283,15 +284,15 @@ unsafe fn mmap_fixed(
     failed()
 }
 
-/// What is to be done after a call that the kernel has refused. The call's error stays.
+/// Does `work` after a call that the kernel has refused, and keeps the call's error.
 pub fn after_refusal(work: impl FnOnce()) {
     let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
     work();
     set_errno(error);
 }
 
-/// After a mapping over others that the kernel has refused: where it looked at the file first, what
-/// was there is there still.
+/// After a refused fixed mapping: if the kernel refused it because of the file, the old mappings
+/// are still there.
 fn undo_fixed(arena: &mut arena::Arena, paged: Vec<(usize, usize)>) {
     if matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EBADF | libc::EACCES)) {
         undo(arena, paged);
@@ -336,11 +337,11 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     0
 }
 
-/// What a range has of static arrays is the kernel's from now on: it is locked, moved, unmapped or
-/// mapped over. Whether it has any.
+/// Releases the static arrays in a range to the kernel: they are locked, moved, unmapped or mapped
+/// over. Whether there are any.
 ///
 /// # Errors
-/// ENOMEM where the process may have no more mappings.
+/// ENOMEM if the process may have no more mappings.
 pub fn leave_static(at: usize, len: usize) -> terapage_sys::Result<bool> {
     let len = len.next_multiple_of(PAGE);
     let meets = at.is_multiple_of(PAGE) && statics::meets(at, len) && is_served();
@@ -400,7 +401,7 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
     unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int }
 }
 
-/// `mprotect` of a range that has parts of static arrays.
+/// `mprotect` of a range that contains parts of static arrays.
 fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
     let mut arena = ARENA.lock();
     let paged = arena.paged_within(at, at + len);
@@ -411,7 +412,7 @@ fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
             return refuse(error.errno());
         }
     }
-    // SAFETY: the program asks for it, and what is paged and was readable and writable is so still.
+    // SAFETY: the program asks for these rights, and paged memory stays readable and writable.
     let change = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };
     let answer = if prot == READ_WRITE { memory::alike(change) } else { change() };
     if answer == 0 && prot == READ_WRITE {
@@ -425,8 +426,7 @@ fn mprotect_static(at: usize, len: usize, prot: c_int) -> c_int {
     answer
 }
 
-/// After a call that the kernel has refused: what is not paged any more for its sake is paged
-/// again.
+/// After a refused call: pages again what was released for the call.
 fn undo(arena: &mut arena::Arena, paged: Vec<(usize, usize)>) {
     after_refusal(|| arena.take_back(paged));
 }
@@ -453,7 +453,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
     if of_arena {
         let mapped = ARENA.lock().mapped_within(from, to);
         if mapped != [(from, to)] {
-            // The kernel does it to all that is mapped, and says then that not all is.
+            // The kernel advises all mapped parts, and then says that not all was mapped.
             for (from, to) in mapped {
                 // SAFETY: the caller keeps the contract of `madvise`.
                 let done = unsafe { madvise(from as *mut c_void, to - from, advice) };
@@ -484,7 +484,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
             }
             0
         }
-        // What a child sees is the kernel's to see to, on memory that is not paged.
+        // The kernel decides what a child sees, on memory that is not paged.
         libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => {
             let wipes = advice == libc::MADV_WIPEONFORK;
             let mut arena = ARENA.lock();
@@ -496,8 +496,8 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
             }
             kernel()
         }
-        // These are about how, not what; the pager sees to that itself, and of what is not paged
-        // the kernel.
+        // This advice is about performance only. The pager does without it; the kernel gets it for
+        // memory that is not paged.
         libc::MADV_COLD..=MADV_COLLAPSE if of_arena => {
             let odd = ARENA.lock().odd_within(from, to);
             // SAFETY: the caller keeps the contract of `madvise`.
@@ -509,15 +509,15 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         libc::MADV_NORMAL..=libc::MADV_SEQUENTIAL
         | libc::MADV_DONTFORK..=libc::MADV_DODUMP
         | libc::MADV_COLD..=MADV_COLLAPSE => 0,
-        // Nothing of it is paged.
+        // Nothing in the range is paged.
         _ if of_arena && ARENA.lock().odd_bytes(from, to) == to - from => kernel(),
-        // As on a kernel that does not know them: what is not done must not seem to be.
+        // As on a kernel that does not know the advice: it must not seem to be done.
         _ => refuse(libc::EINVAL),
     }
 }
 
-/// Advice by which bytes go, of a range that has parts of static arrays: the rest of it is the
-/// kernel's.
+/// Drops bytes by advice in a range that contains parts of static arrays; the kernel does the rest
+/// of the range.
 fn drop_static(at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
     let mut arena = ARENA.lock();
     let mut next = at;
@@ -525,7 +525,7 @@ fn drop_static(at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> 
     parts.sort_unstable();
     for (from, end) in parts.into_iter().chain([(to, to)]) {
         if next < from {
-            // SAFETY: the program asks for it.
+            // SAFETY: the program asks for the bytes to be dropped.
             unsafe { memory::drop_bytes(next, from - next, advice) }?;
         }
         if from < end {
@@ -536,7 +536,7 @@ fn drop_static(at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> 
     Ok(())
 }
 
-/// The calling process's own memory is [`madvise`]'s to see to.
+/// Hook of the C library's function. For the calling process's own memory, [`madvise`] is used.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -570,7 +570,7 @@ pub unsafe extern "C" fn process_madvise(
     }
     let mut done = 0;
     for index in 0..count {
-        // SAFETY: the caller's promise: there are so many.
+        // SAFETY: the caller passes `count` pieces.
         let piece = unsafe { *pieces.add(index) };
         // SAFETY: the caller keeps the contract of `process_madvise`.
         if unsafe { madvise(piece.iov_base, piece.iov_len, advice) } != 0 {
@@ -581,19 +581,20 @@ pub unsafe extern "C" fn process_madvise(
     done
 }
 
-/// What stands for the calling thread or process without a descriptor, where the kernel knows it
-/// (`PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`, the latter by two numbers: `linux/pidfd.h`).
+/// Numbers that name the calling thread or process without a descriptor, if the kernel knows them
+/// (`PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`; the latter has had two numbers:
+/// `linux/pidfd.h`).
 const SELVES: [c_int; 3] = [-10000, -10001, -20000];
 
-/// Whether a descriptor stands for the calling process, or one of its threads.
+/// Whether a descriptor refers to the calling process, or one of its threads.
 ///
 /// # Errors
-/// That cannot be told while memory is paged, for want of descriptors: what the kernel would do
-/// then must not seem to be done.
+/// That cannot be told for lack of descriptors, and memory is paged: what the kernel would do must
+/// not seem to be done.
 fn is_own(process: c_int) -> Result<bool, c_int> {
     let _internal = thread::Internal::enter();
     if SELVES.contains(&process) {
-        // SAFETY: of no memory at all it takes no notice.
+        // SAFETY: no ranges are passed, so no memory is touched.
         let known = unsafe {
             libc::syscall(libc::SYS_process_madvise, process as i64, 0_usize, 0_usize, 0_i64, 0_i64)
         };
@@ -614,7 +615,7 @@ fn is_own(process: c_int) -> Result<bool, c_int> {
     Ok(pid.is_some_and(|pid| std::path::Path::new(&format!("/proc/self/task/{pid}")).exists()))
 }
 
-/// `linux/mman.h` has it since Linux 6.1.
+/// In `linux/mman.h` since Linux 6.1.
 const MADV_COLLAPSE: c_int = 25;
 
 /// # Safety
@@ -639,14 +640,14 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
             return up_to_hole(hole - from, |len| unsafe { pkey_mprotect(at, len, prot, key) });
         }
         paged = paged_within(from, from + len.next_multiple_of(PAGE));
-        // What carries a key does not move like other memory.
+        // Memory with a protection key cannot be moved like other memory.
         if let Err(error) = leave(from, from + len.next_multiple_of(PAGE)) {
             return refuse(error.errno());
         }
     }
     // SAFETY: the caller keeps the contract of `pkey_mprotect`.
     let answer = unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int };
-    // No such key, or none at all: nothing was changed.
+    // There is no such key, or the processor has none: nothing was changed.
     if answer != 0
         && !paged.is_empty()
         && matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
@@ -656,12 +657,13 @@ pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int,
     answer
 }
 
-/// Where a thread with a stack of the program's has its descriptor: at the stack's end. (On some
-/// processors its thread-local variables come behind it.)
+/// Bytes at the end of a stack that the program provides: there the thread has its descriptor. (On
+/// some processors the thread-local variables follow it.)
 const DESCRIPTOR: usize = 16 << 10;
 
-/// When a thread ends, the kernel clears a word in its descriptor, by which others see the end, and
-/// cannot wait for a page then. So a descriptor is not paged.
+/// Hook of the C library's function. When a thread ends, the kernel clears a word in its
+/// descriptor, by which others see the end, and the kernel cannot wait for a page then. So the
+/// descriptor is not paged.
 ///
 /// # Safety
 /// The contract is that of the C library's function.
@@ -678,11 +680,11 @@ pub unsafe extern "C" fn pthread_attr_setstack(
     // SAFETY: the name ends in a zero byte.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_attr_setstack".as_ptr()) };
     type SetStack = unsafe extern "C" fn(*mut libc::pthread_attr_t, *mut c_void, usize) -> c_int;
-    // SAFETY: the C library has the function, of this type; the caller's promise.
+    // SAFETY: the C library has the function, with this type; the caller keeps its contract.
     unsafe { std::mem::transmute::<*mut c_void, SetStack>(next)(attributes, at, len) }
 }
 
-/// Stops paging memory that the kernel uses where it cannot wait.
+/// Stops paging memory that the kernel uses at times when it cannot wait.
 pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     if process::settings().is_none() {
         return Ok(());
@@ -690,13 +692,14 @@ pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
     leave(from / PAGE * PAGE, to.next_multiple_of(PAGE))
 }
 
-/// Where the first page of a range is that is the arena's, and not in use: the program has nothing
+/// The first page of a range that is in the arena and not in use: the program has nothing mapped
 /// there.
 fn first_hole(from: usize, to: usize) -> Option<usize> {
     arena::overlaps(from, to - from).then(|| ARENA.lock().first_hole(from, to)).flatten()
 }
 
-/// Over a hole the kernel refuses a call, once it has done what lies before: `len` bytes.
+/// A call on a range with a hole: like the kernel, does the `len` bytes before the hole, then
+/// refuses.
 fn up_to_hole(len: usize, call: impl FnOnce(usize) -> c_int) -> c_int {
     let before = if len > 0 { call(len) } else { 0 };
     if before == 0 { refuse(libc::ENOMEM) } else { before }
@@ -709,10 +712,10 @@ fn paged_within(from: usize, to: usize) -> Vec<(usize, usize)> {
     if may_be { ARENA.lock().paged_within(from, to) } else { Vec::new() }
 }
 
-/// Stops paging what a range has of the arena, or of static arrays.
+/// Stops paging the parts of a range that are in the arena or in static arrays.
 ///
 /// # Errors
-/// ENOMEM where the process may have no more mappings.
+/// ENOMEM if the process may have no more mappings.
 fn leave(from: usize, to: usize) -> terapage_sys::Result<()> {
     if arena::overlaps(from, to - from) {
         ARENA.lock().keep(from, to)
@@ -727,7 +730,7 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     }
     let from = at as usize / PAGE * PAGE;
     let to = (at as usize + len).next_multiple_of(PAGE);
-    // What is locked stays out of the budget, so it may be no more than a part of it.
+    // Locked memory does not count in the budget, so it may be no more than a part of the budget.
     let budget = process::settings().map_or(usize::MAX, |settings| settings.memory.0 as usize);
     if to - from > budget / 4 && arena::may_be_paged(from, to - from) {
         return refuse(libc::ENOMEM);
@@ -745,7 +748,7 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     if answer != 0 && !paged.is_empty() {
         after_refusal(|| {
             for &(from, to) in &paged {
-                // SAFETY: paged memory was not locked.
+                // SAFETY: the memory was paged before, so it was not locked.
                 unsafe { libc::syscall(libc::SYS_munlock, from, to - from) };
             }
             ARENA.lock().take_back(paged);
@@ -770,7 +773,7 @@ pub unsafe extern "C" fn mlock2(at: *const c_void, len: usize, flags: libc::c_ui
     unsafe { lock(libc::SYS_mlock2, at, len, flags as c_int) }
 }
 
-/// All of memory cannot be locked within a budget.
+/// Hook of the C library's function. It is refused: not all memory can be locked within a budget.
 ///
 /// # Safety
 /// The contract is that of the C library's function.

@@ -1,9 +1,9 @@
-//! Mutexes that the kernel writes to itself.
+//! Hook for mutexes to which the kernel itself writes.
 //!
-//! Those that lend priority (`PTHREAD_PRIO_INHERIT`): where threads contend, the kernel changes the
-//! mutex's word in a way that cannot wait for a page (EFAULT, on which the C library ends the
-//! process). Robust ones: when their owner ends, the kernel goes over those that it has, and cannot
-//! wait any more. So neither is paged.
+//! There are two kinds. With priority inheritance (`PTHREAD_PRIO_INHERIT`), if threads contend, the
+//! kernel changes the mutex's word in a way that cannot wait for a page (EFAULT, on which the C
+//! library ends the process). With robust mutexes, when the owner ends, the kernel goes through its
+//! mutexes and cannot wait any more. So neither kind is paged.
 
 use crate::maps::keep_in_memory;
 use std::ffi::c_int;
@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds the real `pthread_mutex_init`, before the loader's lock can be held by a thread that waits
-/// for the pager.
+/// Finds the real `pthread_mutex_init`, before a thread that waits for the pager can hold the
+/// loader's lock.
 pub fn find() {
     // SAFETY: the name ends in a zero byte.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_mutex_init".as_ptr()) };
     REAL.store(real as usize, Relaxed);
 }
 
-/// Whether mutexes with such attributes are the kernel's to write to.
+/// Whether the kernel writes to mutexes with these attributes.
 ///
 /// # Safety
-/// The attributes are the C library's.
+/// The attributes are valid.
 unsafe fn are_the_kernels(attributes: *const libc::pthread_mutexattr_t) -> bool {
     let (mut protocol, mut robust) = (0, 0);
     // SAFETY: the caller passes valid attributes.
@@ -51,6 +51,6 @@ pub unsafe extern "C" fn pthread_mutex_init(
         find();
     }
     type Init = unsafe extern "C" fn(*mut libc::pthread_mutex_t, *const libc::pthread_mutexattr_t) -> c_int;
-    // SAFETY: the C library has the function, of this type; the caller's promise.
+    // SAFETY: the C library has the function, with this type; the caller keeps its contract.
     unsafe { std::mem::transmute::<usize, Init>(REAL.load(Relaxed))(mutex, attributes) }
 }

@@ -1,20 +1,21 @@
-//! Programs whose children get a namespace of processes of their own: those that begin containers.
+//! Hooks for programs whose children get a PID namespace of their own: those that begin containers.
 //!
-//! From then on Linux begins no thread in the process itself (EINVAL), so its pager is started
-//! before. A child of a fork is in the new namespace, and begins its pager's as ever.
+//! After such a call Linux begins no thread in the process itself (EINVAL), so its pager is started
+//! before the call. A child of a fork is in the new namespace, and begins its pager's thread as
+//! usual.
 
 use crate::arena::ARENA;
 use crate::{exit, process};
 use libc::{CLONE_NEWPID, CLONE_NEWUSER, CLONE_SIGHAND, CLONE_THREAD, CLONE_VM};
 use std::ffi::c_int;
 
-/// What only a process with one thread may ask for.
+/// Flags that only a process with one thread may use.
 const FOR_ONE_THREAD: c_int = CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
 
-/// Which namespace a descriptor stands for (`linux/nsfs.h`).
+/// The request that asks for the type of a namespace (`linux/nsfs.h`).
 const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
 
-/// Starts the pager where what the program asks for would keep it from that later.
+/// Starts the pager if the call would prevent that later.
 fn start_before(flags: c_int) {
     if flags & CLONE_NEWPID != 0
         && flags & FOR_ONE_THREAD == 0

@@ -1,7 +1,7 @@
-//! The allocator that the program would have without this library: the C library's, or one that
-//! stands before it (tcmalloc, jemalloc). It serves what is not paged by the user's wish
-//! (`--heap large`, `--heap off`). One that is not whole, so that its parts would mix with the C
-//! library's, is left alone: then that comes from the library's own heap.
+//! The next allocator, which the program would have without this library: the C library's, or one
+//! that replaces it (tcmalloc, jemalloc). It serves requests that are not paged by the user's wish
+//! (`--heap large`, `--heap off`). If it replaces only some functions, they would mix with the C
+//! library's: then it is not used, and such requests come from the library's own heap.
 
 use crate::objects::object_of;
 use crate::own;
@@ -18,32 +18,32 @@ const USABLE: usize = 5;
 
 static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
-/// Finds its functions: those of the names that the loader comes to after this library.
+/// Finds the functions that the loader finds behind this library.
 pub fn find() {
     // SAFETY: each name ends in a zero byte.
     let found = NAMES.map(|name| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) });
     let whole = found.iter().all(|&at| object_of(at) == object_of(found[MALLOC]));
     for (index, (at, place)) in found.iter().zip(&FOUND).enumerate() {
-        // What others gave can be given back all the same.
+        // Objects of other allocators can be freed in any case.
         if whole || index == FREE {
             place.store(*at as usize, Relaxed);
         }
     }
 }
 
-/// The function of that index in `NAMES`, once found.
+/// The function with that index in `NAMES`, if it was found.
 macro_rules! found {
     ($index:ident as fn($($type:ty),*) -> $out:ty) => {{
         let at = FOUND[$index].load(Relaxed);
-        // The C library has the function, of this type, and so has who stands before it.
+        // The C library has the function, with this type, and so has an allocator that replaces it.
         (at != 0).then(|| std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at))
     }};
 }
 
-/// `size` bytes at a multiple of 16 and of `align`, a power of two. Null, and `errno`: there are no
-/// more.
+/// Allocates `size` bytes at a multiple of 16 and of `align`, a power of two. Null, with `errno`
+/// set, if there are no more.
 pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
-    // SAFETY: any size will do.
+    // SAFETY: any size is allowed.
     unsafe {
         if align > 16 {
             return match found!(MEMALIGN as fn(usize, usize) -> *mut u8) {
@@ -65,22 +65,22 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     }
 }
 
-/// Gives an object back.
+/// Frees an object.
 ///
 /// # Safety
-/// It is not of this library's, and was not given back.
+/// The object was not allocated by this library, and not freed.
 pub unsafe fn free(at: *mut u8) {
     // SAFETY: the caller passes an object that is not freed.
     unsafe {
-        // What the loader gave itself before any library was there is nobody's to take back.
+        // Objects of the loader from before any library was loaded cannot be freed by anybody.
         if let Some(free) = found!(FREE as fn(*mut u8) -> ()) {
             free(at);
         }
     }
 }
 
-/// Makes an object `size` bytes long, here or elsewhere. Null, and `errno`: there is no room, and
-/// it is as it was. `None`: nobody knows whose it is.
+/// Makes an object `size` bytes long, at its address or another. Null, with `errno` set, if there
+/// is no room: then the object is as it was. `None` if its allocator is unknown.
 ///
 /// # Safety
 /// As for [`free`].
@@ -89,7 +89,7 @@ pub unsafe fn resize(at: *mut u8, size: usize) -> Option<*mut u8> {
     unsafe { found!(REALLOC as fn(*mut u8, usize) -> *mut u8).map(|realloc| realloc(at, size)) }
 }
 
-/// The bytes that an object has room for; 0 where nobody knows whose it is.
+/// The bytes that an object may use; 0 if its allocator is unknown.
 ///
 /// # Safety
 /// As for [`free`].

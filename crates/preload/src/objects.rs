@@ -1,17 +1,17 @@
-//! The program and its libraries, as the loader has them.
+//! The objects of the loader: the program and its libraries.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
 
-/// A part of an object that is loaded.
+/// A loaded segment of an object.
 pub struct Segment<'a> {
-    /// Where it lies.
+    /// The addresses of the segment.
     pub range: Range<usize>,
-    /// Bytes of it that come from the file; the others begin as zeros.
+    /// Bytes that come from the file; the others begin as zeros.
     pub file_len: usize,
-    /// Written, and not executed.
+    /// Whether the segment is writable and not executable.
     pub is_data: bool,
-    /// What of the object is read only once the loader has seen to it (RELRO).
+    /// The part of the object that becomes read only after the loader's work (RELRO).
     pub sealed: Range<usize>,
     /// The object's path; empty for the program itself.
     pub path: &'a CStr,
@@ -20,12 +20,13 @@ pub struct Segment<'a> {
 /// Calls `each` with every segment. It must not load libraries.
 pub fn each_segment(mut each: impl FnMut(Segment)) {
     let mut each: &mut dyn FnMut(Segment) = &mut each;
-    // SAFETY: the callback gets what it was given, and keeps nothing of the loader's.
+    // SAFETY: the callback gets the pointer passed here, and keeps nothing of the loader.
     unsafe { libc::dl_iterate_phdr(Some(tell), (&raw mut each).cast()) };
 }
 
 unsafe extern "C" fn tell(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: the loader gives a valid description; `data` is what `each_segment` gave.
+    // SAFETY: the loader passes a valid description; `data` is the pointer that `each_segment`
+    // passed.
     unsafe {
         let each = &mut *data.cast::<&mut dyn FnMut(Segment)>();
         let info = &*info;
@@ -49,15 +50,16 @@ unsafe extern "C" fn tell(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
 }
 
 /// # Safety
-/// A text that ends in a zero byte and outlives its use, or null.
+/// `path` is null, or a text that ends in a zero byte and outlives its use.
 unsafe fn path_of<'a>(path: *const c_char) -> &'a CStr {
     // SAFETY: the caller passes a text that ends in a zero byte.
     if path.is_null() { c"" } else { unsafe { CStr::from_ptr(path) } }
 }
 
-/// Where the object begins in which an address lies.
+/// The address at which the object begins that contains an address.
 pub fn object_of(at: *const c_void) -> usize {
-    // SAFETY: the description is plain data, for which zeros are a value, and ours to write to.
+    // SAFETY: the description is plain data, for which zeros are a value, and has room for the
+    // answer.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         libc::dladdr(at, &raw mut info);
@@ -72,11 +74,11 @@ unsafe extern "C" {
     fn dladdr1(at: *const c_void, info: *mut libc::Dl_info, more: *mut *mut c_void, what: c_int) -> c_int;
 }
 
-/// The symbol in whose bytes an address lies, and where these begin. `None`: nobody knows.
+/// The symbol whose bytes contain an address, and the start of these bytes. `None` if unknown.
 pub fn symbol_of(at: *const c_void) -> Option<(usize, libc::Elf64_Sym)> {
     let mut symbol: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the description is plain data, for which zeros are a value; both are ours to write
-    // to. The symbol is the loader's, which keeps it as long as the object is loaded.
+    // SAFETY: the description is plain data, for which zeros are a value, and both have room for
+    // the answers. The loader keeps the symbol as long as the object is loaded.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         if dladdr1(at, &raw mut info, &raw mut symbol, RTLD_DL_SYMENT) == 0 || symbol.is_null() {
@@ -86,11 +88,11 @@ pub fn symbol_of(at: *const c_void) -> Option<(usize, libc::Elf64_Sym)> {
     }
 }
 
-/// Whether the object in which an address lies has a function there, and not a jump to one
-/// elsewhere.
+/// Whether the object that contains an address has a function there, and not a jump to another
+/// object's.
 pub fn is_defined(at: *const c_void) -> bool {
     symbol_of(at).is_none_or(|(_, symbol)| symbol.st_shndx != SHN_UNDEF)
 }
 
-/// A symbol's section where it is defined elsewhere.
+/// The section of a symbol that is defined in another object.
 const SHN_UNDEF: u16 = 0;

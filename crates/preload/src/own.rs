@@ -1,10 +1,11 @@
-//! The library's own heap: memory that nothing pages, and that no other `malloc` gives.
+//! The library's own heap: memory that is not paged and does not come from any other `malloc`.
 //!
-//! The pager must not wait for itself, so what it uses may not be paged. The C library's heap would
-//! do, but it cannot be asked for by name: tcmalloc, jemalloc and others, as libraries or within
-//! the program, define `__libc_malloc` too, and what they give lies in memory that is paged.
+//! The pager must not wait for itself, so the memory that it uses must not be paged. The C
+//! library's heap would do, but no name surely leads to it: tcmalloc, jemalloc and others, as
+//! libraries or in the program, define `__libc_malloc`, too, and their objects lie in paged memory.
 //!
-//! It is the [global allocator](Own) of the library; and `malloc`'s, for what must not be paged.
+//! It is the [global allocator](Own) of the library, and serves `malloc` for objects that must not
+//! be paged.
 
 use crate::limits;
 use crate::lock::Lock;
@@ -14,30 +15,33 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use terapage_heap::{Grow, Growing};
 use terapage_sys::{PAGE, memory};
 
-/// Addresses that the heap may fill. Large tables are elsewhere, so it will not.
+/// Bytes of addresses reserved for the heap. Large tables are elsewhere, so it does not fill them.
 const MOST: usize = 1 << 30;
-/// The least, and the part that it takes of what is limited (`ulimit -v`, `ulimit -d`):
-/// the arena wants the rest.
+/// The least bytes of addresses for the heap.
 const LEAST: usize = 16 << 20;
+/// The heap takes one part in this many of a limit (`ulimit -v`, `ulimit -d`): the arena needs the
+/// rest.
 const PART_OF_LIMIT: usize = 64;
 
-/// Addresses are taken in steps of so many bytes.
+/// The heap grows in steps of this many bytes.
 const STEP: usize = 256 << 10;
 
-/// The library's own objects of at least so many bytes are mappings by themselves: tables that grow
-/// by moving. Where there may be no more mappings they are the heap's, like others.
+/// The library's own objects of at least this many bytes get mappings of their own: tables that
+/// grow by moving. If there may be no more mappings, they come from the heap, like others.
 const LARGE: usize = 1 << 20;
 
-/// Where the heap lies, and how far it is filled.
+/// The start of the heap.
 static FROM: AtomicUsize = AtomicUsize::new(0);
+/// The end of the part that is filled.
 static FILLED: AtomicUsize = AtomicUsize::new(0);
+/// The end of the heap's addresses.
 static TO: AtomicUsize = AtomicUsize::new(0);
 
-/// Its memory: one range, filled from the front, of which nothing goes back. Used under the heap's
-/// lock.
+/// The heap's memory: one range, filled from the front, of which nothing is given back. Used under
+/// the heap's lock.
 struct Room;
 
-// SAFETY: the ranges are parts of one reservation, each given once.
+// SAFETY: the ranges are parts of one reservation, and each is given out once.
 unsafe impl Grow for Room {
     fn grow(&self, size: usize) -> Option<(usize, usize)> {
         if FROM.load(Relaxed) == 0 {
@@ -47,13 +51,13 @@ unsafe impl Grow for Room {
         let size = size.checked_next_multiple_of(STEP)?;
         let end = at.checked_add(size).filter(|&end| end <= TO.load(Relaxed))?;
         FILLED.store(end, Relaxed);
-        // Debuggers look at what the loader keeps here.
+        // Debuggers read data that the loader keeps here.
         memory::advise(at, size, libc::MADV_DODUMP);
         Some((at, size))
     }
 }
 
-/// Reserves the range. It stays empty where not even the least is to be had.
+/// Reserves the range. It stays empty if not even the least can be reserved.
 fn open() {
     let most = limits::lower().map_or(MOST, |limit| limit / PART_OF_LIMIT);
     let mut len = most.clamp(LEAST, MOST).next_multiple_of(STEP);
@@ -70,19 +74,19 @@ fn open() {
 
 static HEAP: Lock<Dlmalloc<Growing<Room>>> = Lock::quiet(Dlmalloc::new_with_allocator(Growing(Room)));
 
-/// Objects that lie before this are of the process that forked this one: they may be used, but not
-/// given back.
+/// Objects before this address were allocated before the fork that made this process: they may be
+/// used, but not freed.
 static INHERITED: AtomicUsize = AtomicUsize::new(0);
 
-/// Begins anew, in the child of a fork. Nobody can stop the parent's pager from allocating just
-/// then: it brings what the forking thread touches. So the heap may be in the midst of a change,
-/// and its lock may be held for good. What it gave is left alone.
+/// Begins a new heap, in the child of a fork. The parent's pager cannot be kept from allocating
+/// during the fork, since it serves the forking thread's faults. So the old heap may be in the
+/// middle of a change, with its lock held for ever. Its objects are left alone.
 ///
 /// # Safety
-/// There is one thread.
+/// The process has one thread.
 pub unsafe fn renew() {
     INHERITED.store(FILLED.load(Relaxed), Relaxed);
-    // SAFETY: the caller's promise: nobody else uses the lock.
+    // SAFETY: the caller promises that there is one thread, so nobody else uses the lock.
     unsafe { HEAP.renew(Dlmalloc::new_with_allocator(Growing(Room))) };
 }
 
@@ -90,28 +94,29 @@ fn is_inherited(at: *mut u8) -> bool {
     (at as usize) < INHERITED.load(Relaxed)
 }
 
-/// Whether an address is the heap's.
+/// Whether an address is in the heap.
 pub fn contains(at: usize) -> bool {
     at >= FROM.load(Relaxed) && at < FILLED.load(Relaxed)
 }
 
-/// `size` bytes at a multiple of 16 and of `align`, a power of two. Null: there are no more.
+/// Allocates `size` bytes at a multiple of 16 and of `align`, a power of two. Null if there are no
+/// more.
 pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     let mut heap = HEAP.lock();
-    // SAFETY: it takes any size and a power of two.
+    // SAFETY: any size is allowed, and the alignment is a power of two.
     let at = unsafe { if align <= 16 { heap.c_malloc(size) } else { heap.c_memalign(align, size) } };
     drop(heap);
     if zero && !at.is_null() {
-        // SAFETY: `size` bytes were given.
+        // SAFETY: the object has `size` bytes.
         unsafe { at.write_bytes(0, size) };
     }
     at
 }
 
-/// Gives an object back.
+/// Frees an object.
 ///
 /// # Safety
-/// [`allocate`] or [`resize`] gave it, and it was not given back.
+/// [`allocate`] or [`resize`] returned the object, and it was not freed.
 pub unsafe fn free(at: *mut u8) {
     if !is_inherited(at) {
         // SAFETY: the caller passes an object that is not freed.
@@ -119,8 +124,8 @@ pub unsafe fn free(at: *mut u8) {
     }
 }
 
-/// Makes an object that is aligned to 16 `size` bytes long, here or elsewhere. Null: there is no
-/// room, and it is as it was.
+/// Makes an object, aligned to 16, `size` bytes long, at its address or another. Null if there is
+/// no room: then the object is as it was.
 ///
 /// # Safety
 /// As for [`free`].
@@ -131,19 +136,19 @@ pub unsafe fn resize(at: *mut u8, size: usize) -> *mut u8 {
     }
     let new = allocate(size, 16, false);
     if !new.is_null() {
-        // SAFETY: both are at least as long as what is copied, and apart.
+        // SAFETY: both objects are at least as long as the copy, and do not overlap.
         unsafe { new.copy_from_nonoverlapping(at, usable(at).min(size)) };
     }
     new
 }
 
-/// The bytes that an object has room for.
+/// The bytes that an object may use.
 ///
 /// # Safety
 /// As for [`free`].
 pub unsafe fn usable(at: *mut u8) -> usize {
-    // dlmalloc's head, a word before the object: its size with that word, and in the lowest three
-    // bits marks. SAFETY: the caller's promise.
+    // dlmalloc's header, a word before the object: the size including that word, and three flags in
+    // the lowest bits. SAFETY: the caller passes an object that is not freed.
     let head = unsafe { *at.cast::<usize>().sub(1) };
     (head & !7) - size_of::<usize>()
 }
@@ -155,8 +160,8 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= PAGE
 }
 
-// SAFETY: `Dlmalloc` keeps the contract, and so does the kernel, for whole pages. A layout tells
-// which of the two it was.
+// SAFETY: `Dlmalloc` keeps the contract, and the kernel does so for whole pages. The layout and the
+// address tell which of the two served an object.
 unsafe impl GlobalAlloc for Own {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout)
@@ -168,7 +173,7 @@ unsafe impl GlobalAlloc for Own {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: it came from here, by the caller's promise.
+        // SAFETY: the caller promises an object of this allocator, with its layout.
         unsafe {
             if is_large(layout) && !contains(at as usize) {
                 memory::unmap(at, layout.size()).ok();
@@ -189,9 +194,9 @@ unsafe impl GlobalAlloc for Own {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise: the size does not overflow with that alignment.
+        // SAFETY: the caller promises that the size does not overflow with this alignment.
         let new_layout = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        // SAFETY: it came from here, by the caller's promise; what is copied lies within both.
+        // SAFETY: the caller promises an object of this allocator; the copy lies within both.
         unsafe {
             let is_mapped = is_large(layout) && !contains(at as usize);
             if is_mapped
@@ -227,7 +232,7 @@ mod tests {
             for align in [1, 16, 64, 4096] {
                 let at = allocate(size, align, true);
                 assert!(contains(at as usize) && (at as usize).is_multiple_of(align.max(16)));
-                // SAFETY: given just now, and so long.
+                // SAFETY: the object was allocated just now, with this length.
                 unsafe {
                     assert!(usable(at) >= size);
                     assert!((0..size).all(|i| *at.add(i) == 0));
@@ -241,7 +246,7 @@ mod tests {
     #[test]
     fn a_resized_object_keeps_its_bytes() {
         let mut at = allocate(10, 16, false);
-        // SAFETY: as long as is said.
+        // SAFETY: the object has the length given.
         unsafe {
             at.write_bytes(7, 10);
             for size in [100, 100_000, 3 * STEP, 20] {
@@ -256,8 +261,7 @@ mod tests {
     #[test]
     fn a_child_leaves_alone_what_it_inherits() {
         let old: Vec<*mut u8> = (0..100).map(|_| allocate(100, 16, false)).collect();
-        // SAFETY: the objects are as long as is said; the child uses nothing but this heap, and
-        // ends.
+        // SAFETY: the objects have the lengths given; the child uses only this heap, and ends.
         unsafe {
             old.iter().for_each(|at| at.write_bytes(7, 100));
             let child = libc::fork();
@@ -290,14 +294,14 @@ mod tests {
         ) {
             let mut live: Vec<Option<(*mut u8, Layout, u8)>> = vec![None; 8];
             let check = |(at, layout, value): (*mut u8, Layout, u8)| {
-                // SAFETY: live, and so long.
+                // SAFETY: the object lives, and has this length.
                 let bytes = unsafe { std::slice::from_raw_parts(at, layout.size()) };
                 assert!(bytes.iter().all(|&byte| byte == value));
             };
             for (number, (place, size, align)) in steps.into_iter().enumerate() {
                 let value = number as u8;
                 let layout = Layout::from_size_align(size, 1 << align).unwrap();
-                // SAFETY: each object is used as long as it lives, with the layout that it has.
+                // SAFETY: each object is used only while it lives, with its layout.
                 unsafe {
                     live[place] = match live[place] {
                         None => {

@@ -1,13 +1,14 @@
-//! `personality`: a program may want what it reads to be executable (`READ_IMPLIES_EXEC`).
+//! Hook of `personality`: a program may want readable memory to be executable
+//! (`READ_IMPLIES_EXEC`).
 
 use std::ffi::{c_int, c_ulong};
 use terapage_sys::memory;
 
-/// What only asks.
+/// The argument that only asks.
 const ASKS: c_ulong = 0xffff_ffff;
 
-/// From then on the library's own memory is mapped as before, or the kernel would move no page
-/// between it and the program's.
+/// Hook of the C library's function. The library continues to map its memory with the rights as
+/// before: otherwise the kernel would move no pages between the program and the pool.
 ///
 /// # Safety
 /// The contract is that of the C library's function.

@@ -1,9 +1,9 @@
-//! Programs that begin as root and go on as somebody else: servers.
+//! Hooks for programs that begin as root and continue as another user: servers.
 //!
-//! A process without privileges may not make a userfaultfd, where the machine has not been told
-//! otherwise. But it needs one when it grows, and each child that it forks needs one. The device
-//! `/dev/userfaultfd`, once open, makes them for whoever has it. So it is opened just before the
-//! program gives up what it takes.
+//! Unless the machine is set up for it, a process without privileges may not make a userfaultfd.
+//! But it needs one when it has grown, and so does each forked child. The device
+//! `/dev/userfaultfd`, once open, makes them for any process that has the descriptor. So it is
+//! opened just before the program gives up its rights.
 
 use crate::{process, set_errno};
 use libc::{c_int, uid_t};
@@ -26,22 +26,23 @@ macro_rules! before_that {
                 set_errno(libc::ENOSYS);
                 return -1;
             }
-            // SAFETY: the C library has the function, of this type; the caller's promise.
+            // SAFETY: the C library has the function, with this type; the caller keeps its
+            // contract.
             unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn($($type),*) -> c_int>(next)($($arg),*) }
         })*
     };
 }
 
 before_that! {
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn setuid(user: uid_t);
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn seteuid(user: uid_t);
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn setreuid(real: uid_t, effective: uid_t);
 
-    /// Stands in for the C library's.
+    /// Hook of the C library's function.
     fn setresuid(real: uid_t, effective: uid_t, saved: uid_t);
 }

@@ -1,4 +1,4 @@
-//! The process: its settings, and how the pager is started and failed.
+//! The process: its settings, and how the pager starts and fails.
 
 use crate::{arena, exit, heap, limits, sanitizers, statics};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
@@ -12,8 +12,8 @@ use terapage_sys::fd::Room;
 use terapage_sys::userfaultfd::{self, DEVICE_VARIABLE, Kind, Userfaultfd};
 use terapage_sys::{last, ring, thread};
 
-/// A block where `--block auto` leaves the choice: large enough that a scan runs at the device's
-/// speed, with neighbours moved together; small enough for random touches.
+/// The block size of `--block auto`: large enough that a scan runs at the device's speed, with
+/// neighbours moved together, and small enough for random touches.
 const AUTO_BLOCK: usize = 16 << 10;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -32,8 +32,8 @@ fn budget() -> usize {
     settings().map_or(0, |settings| settings.memory.0 as usize)
 }
 
-// The loader calls it with the program's arguments before any other library's initialisation
-// (`-z initfirst`).
+// The loader calls this function with the program's arguments, before any other library is
+// initialised (`-z initfirst`).
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
@@ -79,7 +79,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     }
     let heap = settings.heap;
     SETTINGS.set(settings).ok();
-    // SAFETY: as above.
+    // SAFETY: the environment is an array of texts that ends in a null pointer.
     crate::exec::open(
         unsafe { crate::exec::texts(environment) }.filter(is_setting).map(CStr::to_owned).collect(),
     );
@@ -100,58 +100,59 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     crate::fork::open();
     crate::exit::open();
     last::open(|| {
-        // As for a fork.
+        // As before a fork: room is made under the lock.
         let _arena = arena::ARENA.lock();
         let _room = Room::make();
         last::look().unwrap_or(false)
     });
     let mut arena = arena::ARENA.lock();
     if !heap::stands_in() {
-        // To begin a thread takes memory of the program's own `malloc`, which may ask for more
-        // while it holds a lock: then it is too late. What it maps meanwhile is not paged, so the
-        // pager's threads do not wait for themselves.
+        // To begin a thread takes memory of the program's own `malloc`. If the pager started later,
+        // such a `malloc` might ask for memory while it holds a lock that the new thread needs. Its
+        // mappings until now are not paged, so the pager's threads do not wait for themselves.
         arena.start();
     }
     arena.start_if_due();
 }
 
-/// Whether a text of the environment is a setting of the library's.
+/// Whether a text of the environment is a setting of the library.
 fn is_setting(text: &&CStr) -> bool {
     text.to_bytes().starts_with(b"TERAPAGE_")
 }
 
-/// Leaves the process as it would be.
+/// Does nothing more: the process runs as without the library.
 fn stand_back() {
     limits::hand_back();
     heap::stand_back();
 }
 
-/// Settings for tests and recordings, by variables alone.
+/// Settings for tests and recordings, which only have variables.
 struct Hidden {
     copy: bool,
     faults: Option<terapage_store::Faults>,
     soft_per_mille: Option<usize>,
     spin_us: Option<u64>,
     no_turns: bool,
-    /// Paging starts when more bytes than this are in use: a recording is to see a program's first
+    /// Paging starts when more bytes than this are in use: a recording must see a program's first
     /// touches.
     start_bytes: Option<usize>,
 }
 
 static HIDDEN: OnceLock<Hidden> = OnceLock::new();
 
-/// Ends the process: it cannot be run as it was asked to be.
+/// Ends the process: it cannot run as asked.
 pub fn fail(why: &str) -> ! {
-    // The message takes memory: not that of a heap or an arena whose lock may be held here.
+    // The message takes memory, which must not come from a heap or arena whose lock may be held
+    // here.
     let _internal = thread::Internal::enter();
     thread::say(&format!("terapage: {why}\n"));
-    // Past our own `_exit`, which would wait for locks that may be held here.
-    // SAFETY: ends the process.
+    // Not by the hook of `_exit`, which would wait for locks that may be held here. SAFETY: the
+    // call ends the process.
     unsafe { libc::syscall(libc::SYS_exit_group, 125i64) };
     std::process::abort()
 }
 
-/// The value, or the end of the process.
+/// The value; an error ends the process.
 pub fn or_fail<T>(result: Result<T, terapage_pager::Error>) -> T {
     result.unwrap_or_else(|error| fail(&error.to_string()))
 }
@@ -160,16 +161,16 @@ fn is_of_trace(error: &terapage_pager::Error) -> bool {
     matches!(error, terapage_pager::Error::Trace { .. })
 }
 
-/// The process has not the rights to page, and goes on without.
+/// Whether the process lacks the rights to page, and continues without paging.
 static GOES_UNPAGED: AtomicBool = AtomicBool::new(false);
 
-/// Whether it was said that this process is not paged after all.
+/// Whether this process has said that it is not paged after all.
 pub fn goes_unpaged() -> bool {
     GOES_UNPAGED.load(Relaxed)
 }
 
-/// Which right to page this process lacks: its user is not the one that `terapage run` was, or it
-/// has been confined since.
+/// The right to page that this process lacks: it has become another user than `terapage run` was,
+/// or was confined.
 fn lacking_right() -> Option<String> {
     if let Err(error) = Userfaultfd::open(Kind::Waiting)
         && error.is_forbidden()
@@ -179,7 +180,7 @@ fn lacking_right() -> Option<String> {
     ring::forbidden().map(|error| format!("it may have no ring of io_uring ({error})"))
 }
 
-/// Whether a pager could not start because its store is not for this process to open.
+/// Whether a pager could not start because this process may not open its store.
 fn is_shut_out(error: &terapage_pager::Error) -> bool {
     match error {
         terapage_pager::Error::Store(terapage_store::Error::System { source, .. }) => {
@@ -189,10 +190,10 @@ fn is_shut_out(error: &terapage_pager::Error) -> bool {
     }
 }
 
-/// The process goes on, and is not paged.
+/// Continues without paging, and says why.
 fn go_unpaged(why: &str) {
     GOES_UNPAGED.store(true, Relaxed);
-    // SAFETY: the name is a text that the C library made at the start.
+    // SAFETY: the C library has set the name, a text, at the start.
     let name = unsafe { CStr::from_ptr(program_invocation_short_name) }.to_string_lossy();
     thread::say(&format!(
         "terapage: {name} goes on, but its memory is not paged: {why} (terapage doctor says what mends that)\n"
@@ -203,8 +204,8 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
-/// Starts the pager, as the settings say; `None` where this process has not the rights to, which is
-/// said once.
+/// Starts the pager, as the settings say. `None` if this process lacks the rights, which is said
+/// once.
 pub fn start_pager() -> Option<Pager> {
     if goes_unpaged() {
         return None;
@@ -250,7 +251,7 @@ pub fn start_pager() -> Option<Pager> {
     let pager = match settings.trace.as_deref() {
         None => start(None),
         Some(path) => start(Some(exit::own_name(path)))
-            // Another process of the run may have begun to write there just now.
+            // Another process of the run may just have begun to write to the same file.
             .or_else(
                 |error| if is_of_trace(&error) { start(Some(exit::with_number(path))) } else { Err(error) },
             )

@@ -1,33 +1,35 @@
-//! Which addresses of the arena are in use: no system calls, so that it can be tested by itself.
+//! Which addresses of the arena are in use. No system calls are made here, so this can be tested
+//! alone.
 
 use std::collections::BTreeMap;
 
-/// Bytes at either end of the wide part that are never given out: no range lies in both parts, or
-/// at the arena's end.
+/// Bytes at both ends of the wide part that are never given out, so that no range lies in both
+/// parts, or at the arena's end.
 pub const MARGIN: usize = 2 << 20;
 
-/// Ranges of the arena. Space is given out in whole blocks; it can come back by the page. The arena
-/// has two parts: what lies from `end` on is the wide one, of which the program opens little.
+/// Ranges of the arena. Space is given out in whole blocks, and can be given back by the page. The
+/// arena has two parts: the wide part, of which the program opens little, begins at `end`.
 pub struct Ranges {
-    /// Of the first part.
+    /// The end of the first part.
     end: usize,
     block: usize,
-    /// No address from here on was ever given out, in the first part.
+    /// In the first part, no address from here on was ever given out.
     fresh: usize,
-    /// The same in the wide part, and its end.
+    /// In the wide part, no address from here on was ever given out.
     wide_fresh: usize,
+    /// The end of the wide part.
     wide_end: usize,
-    /// Given out: from, to; page-aligned, apart.
+    /// Ranges in use: the end of each, by its start; page-aligned and separate.
     used: BTreeMap<usize, usize>,
-    /// Not in use and all zero: from, to; block-aligned, apart.
+    /// Ranges that are not in use and all zero; block-aligned and separate.
     clean: BTreeMap<usize, usize>,
-    /// Not in use, with old bytes.
+    /// Ranges that are not in use and may have old bytes.
     dirty: BTreeMap<usize, usize>,
-    /// Not in use, in the wide part.
+    /// Ranges of the wide part that were given back.
     wide: BTreeMap<usize, usize>,
-    /// Bytes given out.
+    /// Bytes in use.
     pub used_bytes: usize,
-    /// Bytes of the blocks that they lie in.
+    /// Bytes of the blocks that contain them.
     pub block_bytes: usize,
     /// Bytes of `dirty`.
     pub dirty_bytes: usize,
@@ -80,19 +82,19 @@ impl Ranges {
         }
     }
 
-    /// From `start` to `end`, and the wide part to `wide_end`.
+    /// Ranges of an arena from `start` to `end`, with a wide part to `wide_end`.
     pub fn new(start: usize, end: usize, wide_end: usize, block: usize) -> Self {
         let (wide_fresh, wide_end) = (end + MARGIN, wide_end.saturating_sub(MARGIN));
         Ranges { end, block, fresh: start, wide_fresh, wide_end, ..Self::empty() }
     }
 
-    /// The end of all that was ever given out in the first part.
+    /// The end of the addresses that were ever given out in the first part.
     pub fn fresh(&self) -> usize {
         self.fresh
     }
 
-    /// Takes `len` bytes, the rest of the last block too, at a multiple of `align`. With
-    /// `zero` they have never been written; else they may hold old bytes.
+    /// Takes `len` bytes, with the rest of the last block, at a multiple of `align`. If `zero`, the
+    /// bytes are zero; else they may be old.
     pub fn take(&mut self, len: usize, align: usize, zero: bool) -> Option<usize> {
         let whole = len.checked_next_multiple_of(self.block)?;
         let align = align.max(self.block);
@@ -121,7 +123,7 @@ impl Ranges {
         Some(at)
     }
 
-    /// Takes `len` bytes of the wide part, the rest of the last block too.
+    /// Takes `len` bytes of the wide part, with the rest of the last block.
     pub fn take_wide(&mut self, len: usize) -> Option<usize> {
         let whole = len.checked_next_multiple_of(self.block)?;
         let at = match first_fit(&mut self.wide, whole, self.block) {
@@ -138,12 +140,12 @@ impl Ranges {
         Some(at)
     }
 
-    /// Bytes given out of the wide part.
+    /// Bytes of the wide part that are in use.
     pub fn wide_bytes(&self) -> usize {
         self.used.range(self.end..).map(|(from, to)| to - from).sum()
     }
 
-    /// Whether a range may be taken by a fixed mapping: it must not lie in both parts.
+    /// Whether a fixed mapping may take a range: it must not lie in both parts.
     pub fn may_take(&self, at: usize, to: usize) -> bool {
         at < self.end && to <= self.end || at >= self.end + MARGIN && to <= self.wide_end
     }
@@ -165,7 +167,7 @@ impl Ranges {
         gaps
     }
 
-    /// Takes exactly the pages from `at` to `to`, whatever was there, as a fixed mapping does.
+    /// Takes exactly the pages from `at` to `to`, in use or not, as a fixed mapping does.
     pub fn take_exactly(&mut self, at: usize, to: usize) {
         let mut taken = 0;
         self.give(at, to, |from, end| taken += end - from);
@@ -199,11 +201,11 @@ impl Ranges {
         self.block_bytes += taken;
     }
 
-    /// Lengthens the range that begins at `at` to `len` bytes, if nothing is in its way. The
-    /// new bytes are zero, but for those in the block that it ended in.
+    /// Lengthens the range that begins at `at` to `len` bytes, if nothing is in the way. The new
+    /// bytes are zero, except in the block in which the range ended.
     pub fn extend(&mut self, at: usize, len: usize) -> bool {
         let Some(&to) = self.used.get(&at) else { return false };
-        // The rest of its last block may be in use as well: a fixed mapping took it.
+        // A fixed mapping may have taken the rest of its last block.
         if self.used.range(to..).next().is_some_and(|(&next, _)| next < at + len) {
             return false;
         }
@@ -236,7 +238,7 @@ impl Ranges {
         self.used.get(&at).copied()
     }
 
-    /// The range in use that an address lies in.
+    /// The range in use that contains an address.
     pub fn around(&self, at: usize) -> Option<(usize, usize)> {
         self.used.range(..=at).next_back().map(|(&from, &to)| (from, to)).filter(|&(_, to)| to > at)
     }
@@ -246,8 +248,8 @@ impl Ranges {
         self.used.range(..to).next_back().is_some_and(|(_, &end)| end > at)
     }
 
-    /// Gives the pages from `at` to `to` back, those that were in use. `freed` hears of each range
-    /// of blocks that nobody uses any more; they are in neither list until [`put`](Self::put).
+    /// Gives back the pages from `at` to `to` that were in use. `freed` is called with each range
+    /// of blocks that is not in use any more; these are in no list until [`put`](Self::put).
     pub fn give(&mut self, at: usize, to: usize, mut freed: impl FnMut(usize, usize)) {
         if at >= to {
             return;
@@ -269,7 +271,7 @@ impl Ranges {
             }
             let (cut_from, cut_to) = (from.max(at), end.min(to));
             self.used_bytes -= cut_to - cut_from;
-            // A block is free when no part of it is in use.
+            // A block is free if no part of it is in use.
             let mut first = cut_from / self.block * self.block;
             let mut last = cut_to.next_multiple_of(self.block);
             let before = self.used.range(..cut_from).next_back().map_or(0, |(_, &end)| end);
@@ -287,7 +289,7 @@ impl Ranges {
         }
     }
 
-    /// Blocks that were freed may be given out again; `zero` says whether they have been discarded.
+    /// Lets freed blocks be given out again. `zero` says whether they were discarded.
     pub fn put(&mut self, from: usize, to: usize, zero: bool) {
         if from >= self.end {
             insert_merged(&mut self.wide, from, to);
@@ -299,7 +301,8 @@ impl Ranges {
         }
     }
 
-    /// Takes all that is free with old bytes, to be discarded and [`put`](Self::put) again.
+    /// Takes all free ranges with old bytes, which the caller discards and [`put`](Self::put)s
+    /// again.
     pub fn take_dirty(&mut self) -> BTreeMap<usize, usize> {
         self.dirty_bytes = 0;
         std::mem::take(&mut self.dirty)
@@ -436,8 +439,8 @@ mod tests {
         assert_eq!(freed, [(at, at + 48 * K)]);
         assert_eq!((ranges.wide_bytes(), ranges.used_bytes), (16 * K, 32 * K));
         ranges.put(at, at + 48 * K, true);
-        // What came back is for none but wide ranges, and what was taken exactly is not given out
-        // again.
+        // Space that was given back serves only wide ranges, and space that was taken exactly is
+        // not given out again.
         assert_eq!(ranges.take(16 * K, 1, true), Some(0x10_4000));
         ranges.take_exactly(at + 4 * K, at + 8 * K);
         assert_eq!(ranges.unused(at, next), [(at, at + 4 * K), (at + 8 * K, next)]);

@@ -1,42 +1,43 @@
-//! What the program's memory is called where it is counted by region: static arrays by the object
-//! that has them, large ranges of the arena by their address, and the rest of it, the heap.
+//! The regions by which the program's memory is counted, and their names: static arrays by their
+//! object, large ranges of the arena by their address, and the rest of the arena, the heap.
 //!
-//! Only ranges so large that to fill them takes long are told to the pager, so that its being told
-//! costs nothing beside.
+//! The pager is told only of large ranges: to fill them takes so long that telling the pager costs
+//! little in comparison.
 
 use crate::arena::{self, Arena};
 use crate::{process, statics};
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_stats::REGIONS;
 
-/// Ranges from this size on are counted by themselves.
+/// Ranges of at least this many bytes are counted by themselves.
 const LARGE: usize = 32 << 20;
-/// So many of them at most, the largest.
+/// The most such ranges; the largest are chosen.
 const LARGE_MOST: usize = 16;
-/// Objects whose static arrays are, the largest.
+/// The most objects whose static arrays are counted by themselves; the largest are chosen.
 const STATICS_MOST: usize = 8;
 
-/// Numbers of regions: that of the heap, and the first of the others.
+/// The number of the heap's region; the others follow.
 const HEAP: usize = 1;
 const STATICS: usize = HEAP + 1;
 const FIRST_LARGE: usize = STATICS + STATICS_MOST;
 const _: () = assert!(FIRST_LARGE + LARGE_MOST <= REGIONS);
 
-/// The part of a new length by which a range grows before its new blocks are counted with it.
+/// A range must have grown by one part in this many of its length before its new blocks are counted
+/// with it.
 const STEP: usize = 8;
 
-/// A range of the arena that is a region: it begins at a block's edge.
+/// A range of the arena that is a region. It begins at a block's edge.
 pub struct Named {
     from: usize,
-    /// As the pager knows it.
+    /// The end that the pager knows.
     end: usize,
     region: usize,
-    /// Bytes in it that the program may not touch, or that are not plain memory.
+    /// Odd bytes in it: those that the program may not touch, or that are not plain memory.
     odd: usize,
 }
 
 impl Arena {
-    /// Names what there is when paging starts.
+    /// Names the regions that there are when paging starts.
     pub fn name_regions(&mut self) {
         let Some(pager) = &self.pager else { return };
         let mut objects: Vec<_> = statics::named_ranges().collect();
@@ -53,7 +54,7 @@ impl Arena {
         }
     }
 
-    /// Says what is in use: of all, and of the heap.
+    /// Publishes the bytes in use: in all, and of the heap.
     pub fn count_in_use(&self) {
         let Some(pager) = &self.pager else { return };
         let all = self.in_use();
@@ -69,7 +70,7 @@ impl Arena {
         pager.region(HEAP).size_bytes.store(heap as u64, Relaxed);
     }
 
-    /// Pages from `at` to `to` have been given out or back.
+    /// Notes that pages from `at` to `to` were given out or back.
     pub fn count_by_region(&mut self, at: usize, to: usize) {
         if self.pager.is_none() || self.named.is_empty() && to - at < LARGE {
             return self.count_in_use();
@@ -90,7 +91,7 @@ impl Arena {
         self.count_in_use();
     }
 
-    /// A range that has a name may have another end, or be no more.
+    /// Checks a named range, which may have another end, or be gone.
     fn look_again(&mut self, index: usize) {
         let Some(pager) = &self.pager else { return };
         let Named { from, end, region, .. } = self.named[index];
@@ -109,8 +110,8 @@ impl Arena {
         self.named[index].odd = odd;
     }
 
-    /// There were `before` odd bytes, and are `after` now; those that came or went lie in the same
-    /// range in use as `at`.
+    /// Notes that there were `before` odd bytes, and are `after` now. The change lies in the same
+    /// used range as `at`.
     pub fn count_odd(&mut self, at: usize, before: usize, after: usize) {
         let Some(pager) = &self.pager else { return };
         let Some(named) = self.named.iter_mut().find(|named| at >= named.from && at < named.end) else {

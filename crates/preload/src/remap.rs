@@ -1,4 +1,5 @@
-//! `mremap`: memory that grows, shrinks and moves, between the arena and the kernel's mappings.
+//! The hook of `mremap`: memory that grows, shrinks and moves, between the arena and the kernel's
+//! mappings.
 
 use crate::arena::{self, ARENA};
 use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, leave_static, map, munmap};
@@ -28,11 +29,11 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
         set_errno(error.errno());
         return failed();
     }
-    // SAFETY: the caller's promise; the blocks are not paged any more.
+    // SAFETY: the caller keeps the contract of `mremap`; the blocks are not paged any more.
     let moved = unsafe { kernel_mremap(old, old_len, new_len, flags, new) };
     if moved != failed() {
-        // Whatever it is. It may come from the arena, aside, as what only a fork that the pager
-        // hears of copies.
+        // This may be memory from the arena, which only forks known to the pager copy: now every
+        // fork copies it.
         memory::advise(new, to - new, libc::MADV_DOFORK);
         arena.keep_mapped(new, to);
         arena.ranges.take_exactly(new, to);
@@ -43,33 +44,34 @@ unsafe fn mremap_into(old: usize, old_len: usize, new_len: usize, flags: c_int, 
     moved
 }
 
-/// Moves pages of the arena that are the kernel's. They leave the arena, or go to a place in it
-/// that the program names. What was there stays mapped until the arena puts its own memory there: a
-/// hole could become somebody else's mapping.
+/// Moves pages of the arena that belong to the kernel. They leave the arena, or go to a place in it
+/// that the program names. The old place stays mapped until the arena puts its own memory there:
+/// another thread's mapping could take a hole.
 unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
     let (keep, may_move) = (libc::MREMAP_DONTUNMAP, libc::MREMAP_MAYMOVE);
-    // SAFETY: the caller's promise; the kernel chooses the place.
+    // SAFETY: the caller keeps the contract of `mremap`; the kernel chooses the place.
     let aside = unsafe { kernel_mremap(old, old_len, old_len, may_move | keep, 0) };
     if aside == failed() {
         return aside;
     }
     let moved = if flags & libc::MREMAP_FIXED != 0 {
         let flags = flags & !keep;
-        // SAFETY: moved there just now.
+        // SAFETY: the pages were moved there just now.
         unsafe { mremap(aside, old_len, new_len, flags, new as *mut c_void) }
     } else if new_len != old_len {
-        // SAFETY: moved there just now.
+        // SAFETY: the pages were moved there just now.
         unsafe { kernel_mremap(aside as usize, old_len, new_len, may_move, 0) }
     } else {
         aside
     };
     if moved == failed() {
-        // SAFETY: back to where it was, which is still mapped and nobody's.
+        // SAFETY: the pages go back to their old place, which is still mapped and which nobody
+        // uses.
         unsafe { kernel_mremap(aside as usize, old_len, old_len, may_move | libc::MREMAP_FIXED, old) };
     } else {
         if !arena::overlaps(moved as usize, new_len) {
-            // What lies in the arena is not copied by a fork that the pager does not hear of, and
-            // is in core dumps where it is in use: here it is like any other.
+            // Forks unknown to the pager do not copy the arena, and core dumps contain only its
+            // used part: outside the arena the pages get the usual properties.
             memory::advise(moved as usize, new_len, libc::MADV_DOFORK);
             memory::advise(moved as usize, new_len, libc::MADV_DODUMP);
         }
@@ -80,8 +82,7 @@ unsafe fn mremap_odd(old: usize, old_len: usize, new_len: usize, flags: c_int, n
     moved
 }
 
-/// The kernel's mappings in a range, from and to, if it has nothing but readable and writable
-/// private memory there.
+/// The kernel's mappings in a range (from, to), if all are readable, writable, private memory.
 fn plain_mappings(from: usize, to: usize) -> Option<Vec<(usize, usize)>> {
     let _internal = thread::Internal::enter();
     let maps = std::fs::read_to_string("/proc/thread-self/maps").ok()?;
@@ -104,11 +105,11 @@ fn plain_mappings(from: usize, to: usize) -> Option<Vec<(usize, usize)>> {
     Some(mappings)
 }
 
-/// Mappings that there may be for a moment for each that is moved.
+/// Mappings that each moved part may need for a moment.
 const MAPPINGS: usize = 4;
 
-/// What of a range that the kernel has as several `mappings` is locked, has a key, or is to be
-/// empty in a child: part by part, each in one of them.
+/// The parts of a range that are locked, have a protection key, or must be empty in a child. The
+/// range consists of several `mappings`, and each part lies in one of them.
 fn special_parts(from: usize, to: usize, mappings: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let special = ARENA.lock().special(from, to);
     let within = |&(start, end): &(usize, usize)| {
@@ -124,7 +125,7 @@ fn special_parts(from: usize, to: usize, mappings: &[(usize, usize)]) -> Vec<(us
 /// program is stopped.
 ///
 /// # Safety
-/// Both ranges are the program's, and apart.
+/// Both ranges belong to the program, and do not overlap.
 unsafe fn move_by_parts(from: usize, to: usize, len: usize, parts: &[(usize, usize)]) {
     let copy = |at: usize, end: usize| {
         let filled = if at < end { ARENA.lock().filled_within(at, end) } else { Vec::new() };
@@ -177,7 +178,7 @@ pub unsafe extern "C" fn mremap(
     }
 }
 
-/// What is not the arena's: it may move there.
+/// `mremap` of memory outside the arena, which may move into it.
 unsafe fn mremap_others(
     from: usize,
     old_len: usize,
@@ -194,7 +195,7 @@ unsafe fn mremap_others(
         Ok(left)
     });
     match left {
-        // What moves has to do with the pager no more, which alone forks what it pages.
+        // Moved memory is not paged any more, so every fork copies it.
         Ok(true) => drop(memory::advise(from, old_len, libc::MADV_DOFORK)),
         Ok(false) => {}
         Err(error) => {
@@ -212,7 +213,7 @@ unsafe fn mremap_others(
     }
 }
 
-/// What is the arena's. What is paged moves by a copy.
+/// `mremap` of memory in the arena. Paged memory moves by a copy.
 unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
     let (known, keep) =
         (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP, libc::MREMAP_DONTUNMAP);
@@ -227,7 +228,7 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         set_errno(libc::EINVAL);
         return failed();
     }
-    // A range that is shortened where it is may end in a hole.
+    // A range that is shortened in place may end in a hole.
     let needed = if moves || new_len > old_len { old_len } else { PAGE };
     if ARENA.lock().first_hole(from, from + needed).is_some() {
         set_errno(libc::EFAULT);
@@ -245,14 +246,14 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
     }
     let odd = ARENA.lock().odd_bytes(from, from + old_len);
     if odd == old_len {
-        // The kernel's, whatever it is: protected, shared, a file's.
-        // SAFETY: the caller keeps the contract of `mremap`.
+        // Memory of the kernel: protected, shared or a file's. SAFETY: the caller keeps the
+        // contract of `mremap`.
         let moved = unsafe { mremap_odd(from, old_len, new_len, flags, new) };
         if moved != failed() || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT) {
             return moved;
         }
     }
-    // To the kernel these are several mappings: a part was locked once, or they came from several
+    // For the kernel these are several mappings: a part was locked once, or they came from several
     // places.
     let mappings = if odd > 0 { plain_mappings(from, from + old_len) } else { Some(Vec::new()) };
     let Some(mappings) = mappings else {
@@ -275,8 +276,8 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         // SAFETY: the kernel or the arena chooses the place.
         let to = unsafe { map(std::ptr::null_mut(), least, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) };
         if to != failed() && new_len < least {
-            // It was only to be the arena's.
-            // SAFETY: mapped just now, and the program never hears of it.
+            // The range was only so long that it comes from the arena. SAFETY: the rest was mapped
+            // just now, and the program does not know it.
             unsafe { munmap(to.byte_add(new_len), least - new_len) };
         }
         to
@@ -284,7 +285,7 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
     if to == failed() {
         return to;
     }
-    // SAFETY: both ranges are the program's, and apart.
+    // SAFETY: both ranges belong to the program, and do not overlap.
     unsafe { move_by_parts(from, to as usize, moved, &parts) };
     if flags & libc::MREMAP_DONTUNMAP != 0 {
         ARENA.lock().discard(from, from + old_len);
@@ -294,7 +295,7 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
     to
 }
 
-/// Shortens a range of the arena, or lengthens it where there is room. `None`: it has to move.
+/// Shortens a range of the arena, or lengthens it if there is room. `None` if it has to move.
 fn mremap_in_place(from: usize, old_len: usize, new_len: usize, flags: c_int) -> Option<*mut c_void> {
     if new_len <= old_len {
         ARENA.lock().give(from + new_len, from + old_len, false);

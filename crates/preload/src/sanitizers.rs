@@ -1,21 +1,20 @@
-//! Sanitizers: their runtimes stand in for the C library's functions, as this library does, and
-//! have the memory to themselves.
+//! Sanitizers: their runtimes replace functions of the C library, as this library does, and manage
+//! the memory alone.
 
 use crate::heap;
 use memchr::memmem;
 use terapage_sys::file::Early;
 
-/// What a runtime calls its beginning.
+/// Names of the runtimes' initialisation functions.
 const NAMES: [&str; 5] = ["__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"];
 
-/// Bytes that are looked at together.
+/// Bytes that are searched at once.
 const PART: usize = 64 << 10;
-/// Names of symbols, in bytes, that are looked through at most: more take longer than a program
-/// should wait for its begin.
+/// The most bytes of symbol names that are searched: more would delay a program's start too much.
 const MOST: u64 = 64 << 20;
 
-/// Where a symbol is, or 0: looked up by the loader when it loads this library. (`dlsym` takes
-/// memory to say that there is none: that of the program's own `malloc`, which may not have begun.)
+/// The address of a symbol, or 0, as found by the loader when it loads this library. (If there is
+/// none, `dlsym` allocates an error text, by the program's own `malloc`, which may not be ready.)
 macro_rules! weak {
     ($name:literal) => {{
         let at: usize;
@@ -41,7 +40,7 @@ macro_rules! weak {
     }};
 }
 
-/// Whether the program has one.
+/// Whether the program has a sanitizer's runtime.
 pub fn any() -> bool {
     let loaded = [
         weak!("__asan_init"),
@@ -50,18 +49,18 @@ pub fn any() -> bool {
         weak!("__msan_init"),
         weak!("__tsan_init"),
     ];
-    // A runtime that is linked into the program shows the loader its `malloc`, and not always its
-    // begin.
+    // A runtime that is linked into the program exports its `malloc`, but not always its
+    // initialisation.
     loaded != [0; 5] || !heap::stands_in() && is_linked_in()
 }
 
-/// Whether the program's own symbols have the begin of one.
+/// Whether the program's own symbols include the initialisation of a runtime.
 fn is_linked_in() -> bool {
     Early::open(c"/proc/self/exe").and_then(|file| names_one(&file)).unwrap_or(false)
 }
 
-/// Whether the symbols of a 64-bit ELF file have the begin of a runtime; `None` for what is no such
-/// file, or has no symbols left.
+/// Whether the symbols of a 64-bit ELF file include the initialisation of a runtime. `None` if it
+/// is no such file, or was stripped.
 fn names_one(file: &Early) -> Option<bool> {
     const SYMBOLS: u32 = 2;
     let head = read::<64>(file, 0)?;
@@ -74,7 +73,7 @@ fn names_one(file: &Early) -> Option<bool> {
     Some(!places.is_empty() && defines_one(file, long(&symbols, 24)?, long(&symbols, 32)?, &places))
 }
 
-/// Where a table of names, each ended by a zero byte, has [`NAMES`]: from its beginning.
+/// The offsets of [`NAMES`] in a table of names that end in zero bytes.
 fn places_of_names(file: &Early, from: u64, len: u64) -> Vec<u32> {
     let whole = NAMES.map(|name| format!("\0{name}\0"));
     let overlap = whole.iter().map(String::len).max().unwrap_or(0) as u64;
@@ -93,7 +92,7 @@ fn places_of_names(file: &Early, from: u64, len: u64) -> Vec<u32> {
     places
 }
 
-/// Whether a table of symbols defines one whose name is at one of these places.
+/// Whether a table of symbols defines a symbol whose name is at one of these offsets.
 fn defines_one(file: &Early, from: u64, len: u64, places: &[u32]) -> bool {
     const SYMBOL: usize = 24;
     let mut part = vec![0; PART / SYMBOL * SYMBOL];
@@ -166,18 +165,18 @@ mod tests {
         bytes[at + 6] = 3;
         assert!(defines(&bytes, bytes.len() as u64));
         assert!(!defines(&bytes, at as u64));
-        // A table that says to be longer than its file.
+        // A table that claims to be longer than its file.
         bytes[at + 6] = 0;
         assert!(!defines(&bytes, u64::MAX));
     }
 
     #[test]
     fn what_is_no_program_has_none() {
-        // This one has the names, for the loader to look for.
+        // This test's own file has the names, but does not define them.
         assert_eq!(names_one(&Early::open(c"/proc/self/exe").unwrap()), Some(false));
         let mut bytes = vec![0; 4096];
         assert_eq!(names_one(&file(&bytes)), None);
-        // Sections where there is no file.
+        // Sections beyond the end of the file.
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
         bytes[40..48].copy_from_slice(&u64::MAX.to_le_bytes());
         bytes[58] = 64;

@@ -1,6 +1,6 @@
-//! `shmat` and `shmdt`: System V shared memory at a place that is paged.
+//! Hooks of `shmat` and `shmdt`: System V shared memory at a place that is paged.
 //!
-//! To the kernel the arena is there already, also where nobody uses it. So a segment is attached
+//! For the kernel, all of the arena is mapped, even its unused parts. So a segment is attached
 //! elsewhere and moved to its place, which is not paged from then on.
 
 use crate::arena::{self, ARENA};
@@ -20,24 +20,25 @@ unsafe fn kernel_shmdt(at: usize) -> c_int {
     unsafe { libc::syscall(libc::SYS_shmdt, at) as c_int }
 }
 
-/// Bytes of a segment; 0 where it cannot be attached.
+/// Bytes of a segment; 0 if it cannot be attached.
 fn segment_bytes(id: c_int) -> usize {
     // SAFETY: plain data, for which zeros are a value.
     let mut about: libc::shmid_ds = unsafe { std::mem::zeroed() };
-    // SAFETY: it writes to what is lent.
+    // SAFETY: `about` has room for the answer.
     if unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut about) } == 0 { about.shm_segsz } else { 0 }
 }
 
-/// Where the segment lies that is attached at an address, from and to: in parts, where the program
-/// has done something to some. As the kernel has it, the first mapping that lies as far behind the
-/// address as in its segment says which that is.
+/// The parts (from, to) of the segment that is attached at an address; several, if the program has
+/// changed some of them. As in the kernel, the first mapping whose distance from the address is its
+/// offset in its segment decides which segment that is.
 fn attached(at: usize) -> Vec<(usize, usize)> {
     let _internal = thread::Internal::enter();
     let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();
     let mut segment = None;
     let mut parts = Vec::new();
     for line in maps.lines() {
-        // The range, the rights, the offset, the device, the file's number and its name (proc(5)).
+        // The fields are the range, the rights, the offset, the device, the file's number and its
+        // name (proc(5)).
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         let [range, _, offset, device, number, name, ..] = words[..] else { continue };
         let hex = |text: &str| usize::from_str_radix(text, 16).ok();
@@ -76,21 +77,21 @@ pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *m
     if aside == failed() {
         return aside;
     }
-    // SAFETY: attached just now; the caller's promise.
+    // SAFETY: the segment was attached just now, and the caller gives up the place.
     let moved = unsafe { move_to(aside, place, replaces) };
     if moved == failed() {
         after_refusal(|| {
-            // SAFETY: the program never hears of it.
+            // SAFETY: the program does not know this address.
             unsafe { kernel_shmdt(aside as usize) };
         });
     }
     moved
 }
 
-/// Moves a segment that was attached just now. `replaces`: whatever is there; else only where
-/// nobody uses the place.
+/// Moves a segment that was attached just now. With `replaces`, it replaces what is at the place;
+/// else the place must be unused.
 unsafe fn move_to(aside: *mut c_void, place: usize, replaces: bool) -> *mut c_void {
-    // It may be longer than the program has asked for: it consists of huge pages then.
+    // It may be longer than the program has asked for, if it consists of huge pages.
     let Some(&(_, end)) = attached(aside as usize).last() else {
         set_errno(libc::ENOMEM);
         return failed();
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn shmdt(at: *const c_void) -> c_int {
         return -1;
     }
     for (from, to) in parts {
-        // What shares a block with something else is not the segment's any more either.
+        // Parts that share a block with other memory are unmapped, too.
         arena.renew(from, to);
         arena.give(from, to, false);
     }

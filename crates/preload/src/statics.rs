@@ -1,4 +1,4 @@
-//! Large static arrays (bss) of the program and its libraries.
+//! Static arrays (bss) of the program and its libraries, which are paged if they are large.
 
 use crate::objects::each_segment;
 use std::ffi::CStr;
@@ -9,7 +9,7 @@ use terapage_sys::PAGE;
 /// Static memory smaller than this is left alone.
 const LEAST: usize = 1 << 20;
 
-/// One object's: where they begin, their bytes, and the object's name.
+/// The static arrays of one object: their start, their bytes, and the object's name.
 struct Arrays {
     start: usize,
     len: usize,
@@ -18,8 +18,8 @@ struct Arrays {
 
 static RANGES: OnceLock<Vec<Arrays>> = OnceLock::new();
 
-/// Finds them: the anonymous part of each segment of data, in whole blocks, behind what the loader
-/// has sealed.
+/// Finds the static arrays: the anonymous part of each data segment, in whole blocks, behind the
+/// part that the loader has made read only.
 pub fn find(block: usize) {
     let mut found = Vec::new();
     each_segment(|segment| {
@@ -41,34 +41,34 @@ pub fn find(block: usize) {
 fn name_of(path: &CStr) -> String {
     let path = path.to_string_lossy();
     match path.rsplit('/').next() {
-        // The loader gives the program itself no name.
+        // For the loader, the program itself has no name.
         None | Some("") => "the program".to_owned(),
         Some(name) => name.to_owned(),
     }
 }
 
-/// Their places, lengths and objects.
+/// The start, length and object of each range of static arrays.
 pub fn named_ranges() -> impl Iterator<Item = (usize, usize, &'static str)> {
     RANGES.get().into_iter().flatten().map(|arrays| (arrays.start, arrays.len, &*arrays.object))
 }
 
-/// Their places and lengths.
+/// The start and length of each range of static arrays.
 pub fn ranges() -> impl Iterator<Item = (usize, usize)> {
     named_ranges().map(|(start, len, _)| (start, len))
 }
 
-/// What a range has of them: from, to.
+/// The parts of a range that are static arrays: from, to.
 pub fn within(at: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
     let end = at.saturating_add(len);
     ranges().map(move |(start, len)| (start.max(at), (start + len).min(end))).filter(|(from, to)| from < to)
 }
 
-/// Whether a range has any of them.
+/// Whether a range contains any part of static arrays.
 pub fn meets(at: usize, len: usize) -> bool {
     within(at, len).next().is_some()
 }
 
-/// Their bytes.
+/// Bytes of all static arrays that are paged.
 pub fn bytes() -> usize {
     ranges().map(|(_, len)| len).sum()
 }

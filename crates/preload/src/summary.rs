@@ -1,8 +1,8 @@
-//! `terapage run --summary`: what a run has used, said at its end by the process that it began.
+//! The summary of a run (`terapage run --summary`), printed at its end by its first process.
 //!
-//! Each process of the run appends a line of numbers, at its end, to a memory file that it has
-//! inherited, or else finds with the first process. The first adds them up. One that is killed, or
-//! that becomes a program without the library, is not among them.
+//! Each process of the run appends, at its end, a line of numbers to a memory file, which it has
+//! inherited or finds in the first process. The first process adds them up. A process that is
+//! killed, or executes a program without the library, is missing.
 
 use crate::arena::ARENA;
 use crate::{beside, exit};
@@ -12,21 +12,22 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::R
 use terapage_stats::{Counters, Snapshot};
 use terapage_sys::{fd, thread};
 
-/// The memory file's name, as `/proc/PID/fd` shows it after `/memfd:`.
+/// The name of the memory file, as `/proc/PID/fd` shows it.
 const NAME: &[u8] = b"/memfd:terapage-summary";
 
-/// The memory file: its descriptor here, or -1; else the process that has it, and the number there.
+/// The descriptor of the memory file in this process, or -1.
 static OWN: AtomicI32 = AtomicI32::new(-1);
+/// Else the process that has the file, and its number there.
 static OTHERS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
-/// When the run began, ns, on the clock that never goes back; 0: no summary is wanted.
+/// When the run began, ns, on the monotonic clock; 0 if no summary is wanted.
 static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Numbers of a process.
+/// How many numbers a line has.
 const NUMBERS: usize = 9;
 
-/// `asked` is what `terapage run` hands down: who has the memory file, under which number, and when
-/// the run began.
+/// Begins. `asked` is the setting of `terapage run`: the process that has the memory file, the
+/// number there, and when the run began.
 pub fn begin(asked: Option<OsString>) {
     let Some(asked) = asked else { return };
     let numbers: Vec<u64> =
@@ -41,13 +42,13 @@ pub fn begin(asked: Option<OsString>) {
     BEGAN_NS.store(began_ns, Relaxed);
 }
 
-/// Whether the memory file is open here under this number.
+/// Whether the memory file is open in this process under this number.
 fn is_it(number: u64) -> bool {
     let link = std::fs::read_link(format!("/proc/thread-self/fd/{number}"));
     link.is_ok_and(|link| std::os::unix::ffi::OsStrExt::as_bytes(link.as_os_str()).starts_with(NAME))
 }
 
-/// The memory file, for reading, and for writing at its end.
+/// Opens the memory file for reading, and for appending.
 fn file() -> Option<std::fs::File> {
     let (root, number) = match OWN.load(Relaxed) {
         own if own >= 0 && is_it(own as u64) => (std::process::id(), own as u32),
@@ -56,8 +57,8 @@ fn file() -> Option<std::fs::File> {
     std::fs::OpenOptions::new().read(true).append(true).open(format!("/proc/{root}/fd/{number}")).ok()
 }
 
-/// What a process has used, as numbers: whether it was paged; its peaks, of the budget and beside;
-/// bytes in and out; hard faults, and the wait for them; blocks read on demand and ahead.
+/// The numbers of a process: whether it was paged; its peaks, of the budget and beside it; bytes in
+/// and out; hard faults, and the wait for them; blocks read on demand and ahead.
 fn numbers(now: &Snapshot) -> [u64; NUMBERS] {
     [
         u64::from(now.started_s > 0),
@@ -72,7 +73,7 @@ fn numbers(now: &Snapshot) -> [u64; NUMBERS] {
     ]
 }
 
-/// The process ends. `is_root`: the run began with it.
+/// Called at the end of the process. `is_root` says that the run began with it.
 pub fn finish(is_root: bool) {
     let began_ns = BEGAN_NS.load(Relaxed);
     if began_ns == 0 {
@@ -104,7 +105,7 @@ pub fn finish(is_root: bool) {
     thread::say(&show(&all, seconds, snapshot.budget_bytes, snapshot.block_bytes));
 }
 
-/// The lines that processes have left.
+/// Reads the lines of the processes.
 fn read(text: &str) -> Vec<[u64; NUMBERS]> {
     let numbers = |line: &str| {
         let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
@@ -113,7 +114,7 @@ fn read(text: &str) -> Vec<[u64; NUMBERS]> {
     text.lines().filter_map(numbers).collect()
 }
 
-/// The summary: a line, and one more where something would help.
+/// The summary: a line, and a second one if something would help.
 fn show(processes: &[[u64; NUMBERS]], seconds: f64, budget: u64, block: u64) -> String {
     let mut sums = [0_u64; NUMBERS];
     for process in processes {
@@ -152,20 +153,20 @@ fn show(processes: &[[u64; NUMBERS]], seconds: f64, budget: u64, block: u64) -> 
     text
 }
 
-/// A forked child has a wait of its own.
+/// In a forked child: its waits are counted anew.
 pub fn in_child() {
     WINDOW.iter().for_each(|cell| cell.store(0, Relaxed));
 }
 
-/// Where a window began that is looked at for thrashing: its time, ns; the wait until then, us; the
-/// bytes paged in.
+/// The start of the window that is checked for thrashing: its time, ns; the wait until then, us;
+/// the bytes paged in until then.
 static WINDOW: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static HINTED: AtomicBool = AtomicBool::new(false);
 
-/// How long a program is watched before something is said.
+/// How long a program is watched before it is told.
 const WINDOW_NS: u64 = 30_000_000_000;
 
-/// Says once, on a terminal, that a program does little but wait.
+/// Says once, on a terminal, that the program mostly waits.
 pub fn watch(counters: &Counters) {
     let budget = counters.budget_bytes.load(Relaxed);
     let now = [thread::now_ns(), counters.hard_wait_us.load(Relaxed), counters.page_in_bytes.load(Relaxed)];
@@ -190,7 +191,7 @@ pub fn watch(counters: &Counters) {
     HINTED.store(beside::say(&line), Relaxed);
 }
 
-/// Whether more than nine tenths of the time were waits, for several times the budget.
+/// Whether waits were more than nine tenths of the time, and several times the budget was read.
 fn thrashes(began: [u64; 3], now: [u64; 3], budget: u64) -> bool {
     let [passed_ns, waited_us, bytes] = [0, 1, 2].map(|at| now[at].saturating_sub(began[at]));
     waited_us * 1000 > passed_ns / 10 * 9 && bytes > 3 * budget
