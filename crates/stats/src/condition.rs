@@ -1,20 +1,21 @@
-//! What is not as it should be, in words, in the memory file between the counters and the regions.
+//! The condition: what is wrong, in words. It lies in the memory file between the counters and the
+//! regions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Words of the text; it ends at its first zero byte.
+/// Words of the text, which ends at its first zero byte.
 const WORDS: usize = 32;
 
-/// Where the text begins in the memory file, bytes: it ends where the regions begin.
+/// The offset of the text in the memory file, bytes: it ends where the regions begin.
 pub const CONDITION_AT: usize = crate::REGIONS_AT - size_of::<Condition>();
 
-/// A text of a line. One writer (the pager's thread), any number of readers.
+/// A text of one line. It has one writer (the pager's thread) and any number of readers.
 #[repr(C)]
 #[derive(Default)]
 pub struct Condition([AtomicU64; WORDS]);
 
 impl Condition {
-    /// Sets the text, cut to what there is room for.
+    /// Sets the text, cut to the room that there is.
     pub fn set(&self, text: &str) {
         let mut bytes = [0; WORDS * 8];
         let mut end = text.len().min(bytes.len());

@@ -1,8 +1,8 @@
 //! Counters of a paged process.
 //!
-//! They lie in a memory file that the process holds open under a known name
-//! ([`FILE_NAME`]), so that `terapage stat` and `terapage top` can map it through
-//! `/proc/PID/fd` without the process taking part. Nothing is left behind when it ends.
+//! The counters lie in a memory file that the process holds open under a known name
+//! ([`FILE_NAME`]). So `terapage stat` and `terapage top` can map it through `/proc/PID/fd`,
+//! without help of the process. Nothing is left behind when the process ends.
 
 mod condition;
 mod regions;
@@ -21,19 +21,18 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x03");
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
 
-/// Bytes of the counters at the start of the memory file: [`Counters`], which holds nothing but
-/// 64-bit words.
+/// Bytes of the counters at the start of the memory file: [`Counters`] has only 64-bit words.
 pub const BYTES: usize = size_of::<Counters>();
 
-/// All that the memory file holds.
+/// The contents of the memory file.
 #[repr(C)]
 pub struct Shared {
-    /// The process's counters.
+    /// The counters of the process.
     pub counters: Counters,
     unused: [u64; (CONDITION_AT - BYTES) / 8],
-    /// What is not as it should be.
+    /// What is wrong, in words.
     pub condition: Condition,
-    /// Those of its regions.
+    /// The counters of its regions.
     pub regions: RegionTable,
 }
 
@@ -51,16 +50,16 @@ impl Default for Shared {
 const _: () =
     assert!(size_of::<Shared>() == FILE_BYTES && std::mem::offset_of!(Shared, regions) == REGIONS_AT);
 
-/// Latencies, counted in buckets: bucket `i` holds those under 2^i microseconds.
+/// Latencies, counted in buckets: bucket `i` has those under 2^i microseconds.
 #[repr(C)]
 #[derive(Default)]
 pub struct Latency {
-    /// Counts, the last bucket without an upper end.
+    /// The counts; the last bucket has no upper end.
     pub buckets: [AtomicU64; BUCKETS],
 }
 
 impl Latency {
-    /// Counts one of `ns` nanoseconds.
+    /// Counts a latency of `ns` nanoseconds.
     pub fn add(&self, ns: u64) {
         let us = ns / 1000;
         let bucket = (64 - us.leading_zeros() as usize).min(BUCKETS - 1);
@@ -70,7 +69,7 @@ impl Latency {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The counters, one writer (the pager's thread), any number of readers.
+        /// The counters. They have one writer (the pager's thread) and any number of readers.
         #[repr(C)]
         #[derive(Default)]
         pub struct Counters {
@@ -90,7 +89,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// What they are now, each by itself.
+            /// The present values. Each is read by itself.
             pub fn snapshot(&self) -> Snapshot {
                 Snapshot {
                     $($name: self.$name.load(Relaxed),)*
@@ -100,13 +99,14 @@ macro_rules! counters {
         }
 
         impl Snapshot {
-    /// As JSON, in one line and a line's end.
+    /// The counters as JSON, in one line with its end.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 
-            /// Reads the first [`BYTES`] of the memory file. `None` where they are too few or do
-            /// not begin with [`MAGIC`]: no counters, not yet written, or of another layout.
+            /// Reads the first [`BYTES`] of the memory file. `None` if there are fewer, or if they
+            /// do not begin with [`MAGIC`]: there are no counters, not yet, or they have another
+            /// layout.
             pub fn from_bytes(bytes: &[u8]) -> Option<Snapshot> {
                 let counters = bytes.get(..BYTES)?;
                 let (words, _) = counters.as_chunks::<8>();
@@ -214,7 +214,7 @@ impl Snapshot {
 mod tests {
     use super::*;
 
-    /// The memory file's bytes for counters that hold 1, 2, 3, ...
+    /// The bytes of a memory file whose counters are 1, 2, 3, ...
     fn file() -> Vec<u8> {
         let words = std::iter::once(MAGIC).chain(1..(BYTES / 8) as u64);
         words.flat_map(u64::to_le_bytes).collect()

@@ -1,35 +1,35 @@
-//! Counters by region, in the memory file after the process's own.
+//! Counters by region, in the memory file behind the counters of the process.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Regions that are counted apart. The first takes what has no name.
+/// The most regions. The first is for memory without a name.
 pub const REGIONS: usize = 32;
 
-/// Where their counters begin in the memory file, bytes.
+/// The offset of their counters in the memory file, bytes.
 pub const REGIONS_AT: usize = 4096;
 
-/// Words of a name; it ends at its first zero byte.
+/// Words of a name, which ends at its first zero byte.
 const NAME_WORDS: usize = 8;
 
 /// Words of one region's counters.
 const WORDS: usize = size_of::<RegionCounters>() / 8;
 
-/// Bytes of the memory file, all in all.
+/// Bytes of the whole memory file.
 pub const FILE_BYTES: usize = REGIONS_AT + size_of::<RegionTable>();
 
-/// The counters of one region. One writer at a time, any number of readers.
+/// The counters of one region. They have one writer at a time and any number of readers.
 #[repr(C)]
 #[derive(Default)]
 pub struct RegionCounters {
     name: [AtomicU64; NAME_WORDS],
-    /// Its first address.
+    /// The first address.
     pub start: AtomicU64,
-    /// Bytes that the program may use there; 0 where nothing is counted.
+    /// Bytes that the program may use there; 0 if the region is not in use.
     pub size_bytes: AtomicU64,
-    /// Bytes of its blocks that have a frame.
+    /// Bytes of blocks that have a frame.
     pub resident_bytes: AtomicU64,
-    /// Bytes of its blocks that only the store has.
+    /// Bytes of blocks that only the store has.
     pub stored_bytes: AtomicU64,
     /// Touches of blocks that had to be read from the store.
     pub hard_faults: AtomicU64,
@@ -45,15 +45,15 @@ pub type RegionTable = [RegionCounters; REGIONS];
 /// One region's counters as they were at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Region {
-    /// What people call it.
+    /// The name of the region.
     pub name: String,
-    /// Its first address.
+    /// The first address.
     pub start: u64,
     /// Bytes that the program may use there.
     pub size_bytes: u64,
-    /// Bytes of its blocks that have a frame.
+    /// Bytes of blocks that have a frame.
     pub resident_bytes: u64,
-    /// Bytes of its blocks that only the store has.
+    /// Bytes of blocks that only the store has.
     pub stored_bytes: u64,
     /// Touches of blocks that had to be read from the store.
     pub hard_faults: u64,
@@ -64,7 +64,7 @@ pub struct Region {
 }
 
 impl RegionCounters {
-    /// Gives it a name, cut to what there is room for.
+    /// Sets the name, cut to the room that there is.
     pub fn set_name(&self, name: &str) {
         let mut bytes = [0; NAME_WORDS * 8];
         let mut end = name.len().min(bytes.len());
@@ -77,12 +77,12 @@ impl RegionCounters {
         }
     }
 
-    /// What is counted: all but name, place and size.
+    /// The counts: all fields except name, place and size.
     fn counts(&self) -> [&AtomicU64; 5] {
         [&self.resident_bytes, &self.stored_bytes, &self.hard_faults, &self.soft_faults, &self.page_in_bytes]
     }
 
-    /// Adds all counts of `other` to these, and leaves it empty.
+    /// Adds all counts of `other` to these, and sets them to zero there.
     pub fn absorb(&self, other: &RegionCounters) {
         for (to, from) in self.counts().into_iter().zip(other.counts()) {
             to.fetch_add(from.swap(0, Relaxed), Relaxed);
@@ -91,8 +91,8 @@ impl RegionCounters {
         other.start.store(0, Relaxed);
     }
 
-    /// Takes over what a region is from the same of another process; nothing has happened to it
-    /// here yet.
+    /// Takes over name, place, size and bytes from the same region of another process, but not what
+    /// happened there.
     pub fn inherit(&self, other: &RegionCounters) {
         let same = other.name.iter().zip(&self.name);
         let whole = [
@@ -108,7 +108,7 @@ impl RegionCounters {
 }
 
 impl Region {
-    /// Reads the regions of a memory file, those that are there or were counted; the largest first.
+    /// Reads the regions of a memory file that are in use or have counts, the largest first.
     pub fn from_bytes(file: &[u8]) -> Vec<Region> {
         let words = file.get(REGIONS_AT..FILE_BYTES).unwrap_or_default();
         let words: Vec<u64> = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
@@ -134,7 +134,7 @@ impl Region {
         }
     }
 
-    /// The first `count`, and the sum of the rest, if there are any, as one more.
+    /// The first `count` regions, and the sum of the rest, if there are any, as one more.
     pub fn largest(mut regions: Vec<Region>, count: usize) -> Vec<Region> {
         if regions.len() <= count + 1 {
             return regions;
