@@ -1,6 +1,6 @@
-//! What a trace holds: `cargo run -p terapage-trace --example trace_show FILE [records]`.
+//! Shows a trace: `cargo run -p terapage-trace --example trace_show FILE [records]`.
 //!
-//! Prints the run and the number of records of each kind; with `records`, each of them.
+//! Prints the run and the number of records of each kind; with `records`, each record.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,7 +1,7 @@
-//! zstd in memory of its own.
+//! zstd, in memory of its own.
 //!
 //! The trace is written inside programs whose `malloc` may be paged. Compression must not wait for
-//! the pager, which may be waiting for it: so zstd gets its memory once, from Rust's allocator.
+//! the pager, which may wait for it. So zstd gets its memory once, from Rust's allocator.
 
 use crate::FRAME_BYTES;
 use std::io;
@@ -12,21 +12,21 @@ const LEVEL: i32 = 1;
 
 /// Compresses frames of up to [`FRAME_BYTES`].
 pub(crate) struct Compressor {
-    // Where zstd's state lies: at the beginning of `_memory`.
+    // zstd's state, at the beginning of `_memory`.
     context: *mut zstd_sys::ZSTD_CCtx,
     _memory: Vec<u128>,
     packed: Vec<u8>,
 }
 
-// SAFETY: the context lies in memory of the compressor's own, and nothing else points there.
+// SAFETY: the context lies in memory of the compressor, and nothing else points there.
 unsafe impl Send for Compressor {}
 
 impl Compressor {
     pub fn new() -> io::Result<Compressor> {
-        // SAFETY: a pure function.
+        // SAFETY: this is a pure function.
         let bytes = unsafe { zstd_sys::ZSTD_estimateCCtxSize(LEVEL) };
         let mut memory = vec![0u128; bytes.div_ceil(size_of::<u128>())];
-        // SAFETY: the memory is aligned to 16 bytes, as long as said, and lives as long as the
+        // SAFETY: the memory is aligned to 16 bytes, has the length given, and lives as long as the
         // context; moving the vector does not move its bytes.
         let context = unsafe {
             zstd_sys::ZSTD_initStaticCCtx(memory.as_mut_ptr().cast(), memory.len() * size_of::<u128>())
@@ -40,7 +40,7 @@ impl Compressor {
 
     /// The compressed bytes of `raw`.
     pub fn compress(&mut self, raw: &[u8]) -> io::Result<&[u8]> {
-        // SAFETY: the context is valid and used by nobody else; both ranges are as long as said.
+        // SAFETY: the context is valid and used by nobody else; both ranges have the lengths given.
         let code = unsafe {
             zstd_sys::ZSTD_compressCCtx(
                 self.context,
@@ -51,7 +51,7 @@ impl Compressor {
                 LEVEL,
             )
         };
-        // SAFETY: a pure function of the code.
+        // SAFETY: this is a pure function of the code.
         if unsafe { zstd_sys::ZSTD_isError(code) } != 0 {
             return Err(io::Error::other(zstd_safe::get_error_name(code)));
         }

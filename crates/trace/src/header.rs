@@ -1,4 +1,4 @@
-//! What a trace says about the run it was recorded in.
+//! The header of a trace: the run in which it was recorded.
 
 use crate::{Error, MAGIC};
 use std::io::{self, Read, Write};
@@ -7,10 +7,10 @@ use twox_hash::XxHash3_64;
 /// Bytes of the header up to the name.
 const FIXED: usize = 36;
 
-/// Bytes of the name, at most.
+/// The most bytes of the name.
 const NAME: usize = 4096;
 
-/// The run that a trace was recorded in.
+/// The run in which a trace was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of a block: a power of two.
@@ -21,7 +21,7 @@ pub struct Header {
     pub start_us: u64,
     /// The bytes of frames that the process may use.
     pub budget_bytes: u64,
-    /// The program's name. What goes beyond 4096 bytes is cut off.
+    /// The program's name, cut to 4096 bytes.
     pub program: String,
 }
 
@@ -86,7 +86,7 @@ impl Header {
     }
 }
 
-/// Reads `count` bytes more.
+/// Reads `count` more bytes.
 fn extend(
     from: &mut impl Read,
     bytes: &mut Vec<u8>,
@@ -98,7 +98,7 @@ fn extend(
     fill(from, &mut bytes[offset..], offset as u64, expected)
 }
 
-/// Fills `into`; false if there is not one byte more and `into` is not empty.
+/// Fills `into`. False if there is no byte left and `into` is not empty.
 pub(crate) fn try_fill(
     from: &mut impl Read,
     into: &mut [u8],

@@ -1,9 +1,9 @@
-//! The trace: which blocks a program touched, when, and what the pager did about it.
+//! Traces: which blocks a program touched, when, and what the pager did.
 //!
-//! A [`Writer`] takes [`Record`]s and writes them in frames that are compressed one by one, so
-//! that a file cut short holds all frames that were written before. A [`Reader`] gives the records
-//! back; it checks every byte and never panics. [`references`] makes of them the reference string
-//! that simulators want. `docs/trace-format.md` has the layout, with an example in bytes.
+//! A [`Writer`] writes [`Record`]s in frames that are compressed one by one, so a file that is cut
+//! short still has all earlier frames. A [`Reader`] reads the records; it checks every byte and
+//! never panics. [`references`] turns them into the reference string for simulators.
+//! `docs/trace-format.md` has the layout, with an example in bytes.
 
 mod compressor;
 mod header;
@@ -21,7 +21,7 @@ pub use writer::Writer;
 /// The first bytes of a trace. The last one is the version.
 pub const MAGIC: [u8; 8] = *b"TERATRC\x01";
 
-/// Bytes of records in a frame, before compression, at most.
+/// The most bytes of records in a frame, before compression.
 pub const FRAME_BYTES: usize = 1 << 20;
 
 /// Bytes in front of each frame's compressed bytes.
@@ -35,13 +35,13 @@ pub enum Error {
     Io {
         /// Bytes from the beginning of the trace.
         offset: u64,
-        /// What it answered.
+        /// The error that it returned.
         cause: std::io::Error,
     },
     /// The trace ends too early. All frames before `offset` have been read.
     #[error("the trace is cut short at byte {offset}: expected {expected}")]
     CutShort {
-        /// Where the part begins that is not all there, in bytes from the beginning.
+        /// The offset of the incomplete part, bytes from the beginning.
         offset: u64,
         /// What should be there.
         expected: &'static str,
@@ -49,14 +49,14 @@ pub enum Error {
     /// The bytes are not those that were written.
     #[error("at byte {offset}: expected {expected}, found {found}")]
     Corrupt {
-        /// Where the part begins that is wrong, in bytes from the beginning.
+        /// The offset of the wrong part, bytes from the beginning.
         offset: u64,
         /// What should be there.
         expected: &'static str,
-        /// What is there.
+        /// What was found.
         found: String,
     },
-    /// More blocks than numbers of 32 bits.
+    /// There are more blocks than 32-bit numbers.
     #[error("the trace names more than 2^32 blocks")]
     Blocks,
 }

@@ -1,4 +1,4 @@
-//! Records out of a trace.
+//! Reading a trace.
 
 use crate::header::{fill, try_fill};
 use crate::record::Before;
@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// Reads a trace: an iterator over its records. After an error it ends.
+/// Reads a trace: an iterator over its records, which ends after an error.
 pub struct Reader<R: Read> {
     from: R,
     header: Header,
     /// Bytes read.
     offset: u64,
-    /// Where the frame begins that `raw` is of.
+    /// The offset of the frame in `raw`.
     frame: u64,
     raw: Vec<u8>,
     at: usize,
@@ -28,7 +28,7 @@ impl Reader<BufReader<File>> {
     /// Opens a trace file.
     ///
     /// # Errors
-    /// No such file, or no trace.
+    /// There is no such file, or it is no trace.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|cause| Error::Io { offset: 0, cause })?;
         Reader::new(BufReader::new(file))
@@ -36,7 +36,7 @@ impl Reader<BufReader<File>> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins with the header.
+    /// Opens a trace, and reads the header.
     ///
     /// # Errors
     /// No trace.
@@ -57,25 +57,25 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// The run that the trace was recorded in.
+    /// The run in which the trace was recorded.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// A trace that is cut short ends after its last whole frame, without an error:
-    /// [`cut_short`](Self::cut_short) tells. A killed program leaves such a trace.
+    /// Lets a trace that is cut short end after its last whole frame, without an error:
+    /// [`cut_short`](Self::cut_short) says so. A killed program leaves such a trace.
     #[must_use]
     pub fn allow_cut_short(mut self) -> Self {
         self.allow_cut_short = true;
         self
     }
 
-    /// Where the trace was cut short, once its end has been met.
+    /// Where the trace was cut short, after its end was reached.
     pub fn cut_short(&self) -> Option<&Error> {
         self.cut_short.as_ref()
     }
 
-    /// Reads the next frame; false at the trace's end.
+    /// Reads the next frame. False at the end of the trace.
     fn next_frame(&mut self) -> Result<bool, Error> {
         self.frame = self.offset;
         let offset = self.frame;
@@ -113,7 +113,7 @@ impl<R: Read> Reader<R> {
         Ok(true)
     }
 
-    /// Nothing comes after the end.
+    /// Checks that nothing follows the end.
     fn end(&mut self) -> Result<bool, Error> {
         let offset = self.offset;
         if try_fill(&mut self.from, &mut [0], offset, "nothing")? {

@@ -1,4 +1,4 @@
-//! Records, and their bytes inside a frame.
+//! Records, and their form in a frame.
 
 /// How a block left the program's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,7 +11,7 @@ pub enum PageOut {
     Zero,
 }
 
-/// What happened to a block or a range of them.
+/// What happened to a block or a range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A touch of a block that is all zero and has no frame.
@@ -19,12 +19,13 @@ pub enum Event {
         /// The block.
         block: u32,
     },
-    /// A zero block was given a frame along with a first touch before it. Not known to be touched.
+    /// A zero block got a frame together with a first touch before it. It is not known to be
+    /// touched.
     FreshAhead {
         /// The block.
         block: u32,
     },
-    /// A block that held data when its region was added.
+    /// A block that had data when its region was added.
     Present {
         /// The block.
         block: u32,
@@ -39,18 +40,19 @@ pub enum Event {
         /// The block.
         block: u32,
     },
-    /// The first touch of a prefetched block that was kept out of the program to see it.
+    /// The first touch of a prefetched block that was kept out of the program so that this touch is
+    /// seen.
     PrefetchMarker {
         /// The block.
         block: u32,
     },
-    /// A prefetched block was put in place. Not known to be touched.
+    /// A prefetched block was put into the program. It is not known to be touched.
     Prefetched {
         /// The block.
         block: u32,
     },
     /// A block that had left the address space, but not memory, was put back with a neighbour that
-    /// was touched. Not known to be touched.
+    /// was touched. It is not known to be touched.
     PutBack {
         /// The block.
         block: u32,
@@ -71,9 +73,9 @@ pub enum Event {
     },
     /// A range of addresses is paged from now on.
     RegionAdd {
-        /// Its first address.
+        /// The first address.
         start: u64,
-        /// Its bytes.
+        /// The number of bytes.
         len: u64,
         /// The number of its first block.
         first: u32,
@@ -98,7 +100,7 @@ impl Event {
         }
     }
 
-    /// The number of its kind, as in the file.
+    /// The number of the event's kind in the file.
     pub(crate) fn kind(self) -> u8 {
         match self {
             Event::FirstTouch { .. } => 0,
@@ -127,14 +129,14 @@ pub struct Record {
     pub event: Event,
 }
 
-/// What records are told apart from: the one before, in the same frame.
+/// The record before, in the same frame: records are stored as differences from it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Before {
     time_us: u64,
     block: u32,
 }
 
-/// Bytes of a record at most: its head, its time, an address and a length.
+/// The most bytes of a record: its head, its time, an address and a length.
 pub(crate) const RECORD_BYTES: usize = 6 + 10 + 10 + 10;
 
 impl Before {
@@ -156,7 +158,7 @@ impl Before {
         *self = Before { time_us: self.time_us.max(record.time_us), block };
     }
 
-    /// Takes a record from the front of `raw`; what should be there if it cannot.
+    /// Takes a record from the front of `raw`. The error names what should be there.
     pub fn take(&mut self, raw: &mut &[u8]) -> Result<Record, &'static str> {
         let head = take_varint(raw).ok_or("the head of a record")?;
         let zigzag = head >> 4;
@@ -193,7 +195,8 @@ impl Before {
     }
 }
 
-/// Seven bits a byte, the lowest first; the eighth bit says that more follow.
+/// Appends a number, seven bits in each byte, the lowest first. The eighth bit says that more bytes
+/// follow.
 fn put_varint(raw: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         raw.push(value as u8 | 0x80);

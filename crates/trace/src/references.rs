@@ -4,17 +4,17 @@ use crate::{Error, Event, Record};
 use std::collections::HashMap;
 
 /// The blocks in the order in which they were referenced, as far as the pager saw: first touches,
-/// hard and soft faults, touches of prefetch markers; and blocks that were put in place unasked,
-/// at that moment.
+/// hard and soft faults, and touches of prefetch markers. Blocks that were put into the program
+/// unasked count at that moment.
 ///
-/// A block keeps its number. When a block that was discarded, or was all zero, begins again with a
-/// first touch, that costs no page-in: it goes on under a new number, above all others. So the
-/// least page-ins for these references (Belady) are never more than the pager's own.
+/// A block keeps its number, except that a block that was discarded, or was all zero, gets a new
+/// number, above all others, at its next first touch, which costs no page-in. So the least page-ins
+/// for these references (Belady) are never more than the pager's own.
 ///
 /// # Errors
-/// The first error of the records, or too many blocks.
+/// The first error of the records; or there are too many blocks.
 pub fn references(records: impl IntoIterator<Item = Result<Record, Error>>) -> Result<Vec<u32>, Error> {
-    // New numbers are counted from 0 until the end of the old ones is known.
+    // New numbers are counted from 0 until the highest old number is known.
     let mut references = Vec::new();
     let mut names: HashMap<u32, Name> = HashMap::new();
     let mut end = 0u64;
@@ -55,11 +55,11 @@ pub fn references(records: impl IntoIterator<Item = Result<Record, Error>>) -> R
         .collect())
 }
 
-/// What a block is called.
+/// The number under which a block is listed.
 #[derive(Clone, Copy)]
 enum Name {
-    /// By its own number.
+    /// Its own number.
     Own(u32),
-    /// By a new number, from 0.
+    /// A new number, counted from 0.
     Again(u64),
 }

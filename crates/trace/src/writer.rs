@@ -1,4 +1,4 @@
-//! Records into a trace.
+//! Writing a trace.
 
 use crate::compressor::Compressor;
 use crate::record::{Before, RECORD_BYTES};
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 /// Writes a trace: a header, frames of records, and an end.
 ///
-/// After an error the trace is good up to the frame before; go no further.
+/// After an error, the trace is good up to the frame before; write no more.
 pub struct Writer<W: Write> {
     out: W,
     raw: Vec<u8>,
@@ -19,7 +19,7 @@ impl<W: Write> Writer<W> {
     /// Begins a trace with its header.
     ///
     /// # Errors
-    /// `out` refuses.
+    /// `out` fails.
     pub fn new(mut out: W, header: &Header) -> io::Result<Self> {
         header.write(&mut out)?;
         out.flush()?;
@@ -27,10 +27,11 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, raw, before: Before::default(), compressor: Compressor::new()? })
     }
 
-    /// Appends a record. A time before that of the record before it is written as that one.
+    /// Appends a record. If its time is before that of the last record, the last record's time is
+    /// written.
     ///
     /// # Errors
-    /// `out` refuses a frame that became full.
+    /// `out` fails to write a frame that has become full.
     pub fn record(&mut self, record: &Record) -> io::Result<()> {
         if self.raw.len() + RECORD_BYTES > FRAME_BYTES {
             self.flush()?;
@@ -39,10 +40,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends the frame, if it has a record, and writes it.
+    /// Ends the frame, if it has any record, and writes it.
     ///
     /// # Errors
-    /// `out` refuses.
+    /// `out` fails.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.raw.is_empty() {
             return Ok(());
@@ -59,7 +60,7 @@ impl<W: Write> Writer<W> {
     /// Ends the trace.
     ///
     /// # Errors
-    /// `out` refuses.
+    /// `out` fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush()?;
         self.out.write_all(&frame_head(0, &[]))?;

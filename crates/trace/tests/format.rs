@@ -1,4 +1,5 @@
-//! The format: what is written comes back; what is broken is an error; the example of the docs.
+//! The format: records that are written are read again, broken traces are errors, and the example
+//! of the docs is right.
 
 use proptest::prelude::*;
 use terapage_trace::{Error, Event, Header, PageOut, Reader, Record, Writer, references};
@@ -44,7 +45,7 @@ fn records(most: usize) -> impl Strategy<Value = Vec<Record>> {
     })
 }
 
-/// A trace of `records`, a frame for every `per_frame`.
+/// A trace of `records`, with a frame for each `per_frame` records.
 fn trace(records: &[Record], per_frame: usize) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
     for part in records.chunks(per_frame) {
@@ -173,7 +174,7 @@ fn the_example_of_the_docs_is_what_is_written_and_read() {
     let docs = include_str!("../../../docs/trace-format.md");
     let (_, after) = docs.split_once("```bytes\n").expect("the docs have the example");
     let (text, _) = after.split_once("```").expect("the example ends");
-    // Each line: bytes, two spaces or more, what they are.
+    // Each line has bytes, two spaces or more, and what the bytes are.
     let bytes: Vec<u8> = text
         .lines()
         .flat_map(|line| line.split("  ").next().unwrap_or_default().split(' '))
