@@ -14,9 +14,9 @@ impl Partial {
         Partial::from_toml(&text, path)
     }
 
-    /// Reads the user's configuration file and below it the system's, as far as they are there:
-    /// `$XDG_CONFIG_HOME/terapage/config.toml` (`~/.config` without that variable) and
-    /// `/etc/terapage.toml`.
+    /// Reads the configuration files that exist: the user's,
+    /// `$XDG_CONFIG_HOME/terapage/config.toml` (`~/.config` without that variable), and the
+    /// system's, `/etc/terapage.toml`. The user's settings win.
     pub fn from_default_files(get: impl Fn(&str) -> Option<OsString>) -> Result<Partial, Error> {
         let mut partial = Partial::default();
         for path in user_file(&get).into_iter().chain([PathBuf::from("/etc/terapage.toml")]) {
@@ -29,7 +29,7 @@ impl Partial {
         Ok(partial)
     }
 
-    /// Reads a configuration file's text; `file` is for messages.
+    /// Reads the text of a configuration file; `file` is for messages.
     pub fn from_toml(text: &str, file: &Path) -> Result<Partial, Error> {
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
             let line =
@@ -57,8 +57,8 @@ fn user_file(get: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(directory.join("terapage/config.toml"))
 }
 
-/// Whether there is no such file, as far as this user can see. One that can be seen and not read is
-/// an error.
+/// Whether there is no such file, as far as this user can see. A file that can be seen but not read
+/// is an error.
 fn is_absent(path: &Path, error: &std::io::Error) -> bool {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => true,

@@ -1,7 +1,7 @@
-//! Settings of a paged process: what they are, where they come from, what they may be.
+//! Settings of a paged process: their names and values, and where they come from.
 //!
-//! Flags win over `TERAPAGE_*` variables, these over the configuration file, this over the
-//! defaults.
+//! Flags win over `TERAPAGE_*` variables, variables over the configuration file, and the file over
+//! the defaults.
 #![forbid(unsafe_code)]
 
 mod file;

@@ -1,10 +1,10 @@
-//! How much memory this machine, or the container on it, has.
+//! The memory of this machine, or of the container.
 
 use std::fs;
 use std::path::Path;
 
-/// Bytes of memory that this process can count on: the machine's, or the limit of the
-/// cgroup it is in or of one above that, whichever is least. `None` where `/proc` is missing.
+/// Bytes of memory that this process can use: the least of the machine's memory and the limits of
+/// its cgroup and of those above. `None` if `/proc` is missing.
 pub fn memory_bytes() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(memory_total);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -18,15 +18,15 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least memory limit on the way from the groups in `groups` (the text of
-/// `/proc/self/cgroup`) up to the root of the hierarchy mounted under `root`, bytes.
+/// The least memory limit, bytes, from the groups in `groups` (the text of `/proc/self/cgroup`) up
+/// to the root of the hierarchy that is mounted under `root`.
 fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
     let mut least: Option<u64> = None;
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
         let (mounts, files): (_, &[&str]) = if controllers.is_empty() {
-            // Above `memory.high` a program is not stopped, but slowed down to a crawl.
+            // Above `memory.high` a program is not stopped, but slowed down very much.
             (vec![root.to_owned(), root.join("unified")], &["memory.max", "memory.high"])
         } else if controllers.split(',').any(|name| name == "memory") {
             (vec![root.join("memory")], &["memory.limit_in_bytes"])
@@ -34,8 +34,8 @@ fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
             continue;
         };
         for mount in mounts {
-            // Inside a container the path may be one that only the host sees; its ancestors are
-            // then missing up to the mount itself, which is the container's own group.
+            // In a container the path may exist only on the host. Then all its ancestors are
+            // missing up to the mount itself, which is the container's own group.
             for above in Path::new(group).ancestors() {
                 let at = mount.join(above.strip_prefix("/").unwrap_or(above));
                 let limits = files.iter().filter_map(|file| fs::read_to_string(at.join(file)).ok());

@@ -1,4 +1,4 @@
-//! Settings as one layer gives them, and what becomes of the layers.
+//! The settings of one layer (flags, variables, a file), and how layers are combined.
 
 use crate::{Error, Heap, Placement, Settings, Size, StoreSpec, Stores, machine, store};
 use rustix::fs::{Access, access};
@@ -14,8 +14,8 @@ const BLOCK_MAX: Size = Size(2 << 20);
 /// The most threads of the pager.
 const THREADS_MAX: u32 = 64;
 
-/// One setting's names: in the configuration file (its flag is the same with `--`
-/// before it) and in the environment.
+/// The names of a setting: in the configuration file (the flag is the same with `--` in front) and
+/// in the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// The TOML key.
@@ -26,7 +26,7 @@ pub struct Key {
 
 macro_rules! keys {
     ($($name:literal $variable:literal,)*) => {
-        /// All settings' names.
+        /// The names of all settings.
         pub const KEYS: &[Key] = &[$(Key { name: $name, variable: $variable },)*];
     };
 }
@@ -47,12 +47,12 @@ keys! {
     "verbose" "TERAPAGE_VERBOSE",
 }
 
-/// A budget as it was asked for.
+/// A budget, as asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Memory {
     /// Bytes.
     Bytes(Size),
-    /// A share of the machine's memory, or of its container's, in percent.
+    /// A share of the memory of the machine, or of the container, in percent.
     Percent(f64),
 }
 
@@ -63,7 +63,7 @@ pub struct Partial {
     pub memory: Option<Memory>,
     /// Stores.
     pub stores: Option<Vec<StoreSpec>>,
-    /// How blocks spread over them.
+    /// How blocks are spread over the stores.
     pub placement: Option<Placement>,
     /// Bytes that the store may take; `Some(None)` is `auto`.
     pub store_size: Option<Option<Size>>,
@@ -77,22 +77,22 @@ pub struct Partial {
     pub threads: Option<u32>,
     /// Which allocations are paged.
     pub heap: Option<Heap>,
-    /// Whether bytes that come back are checked.
+    /// Whether bytes that are read are checked.
     pub verify: Option<bool>,
-    /// Where the counters go at the end.
+    /// The file for the counters, at the end.
     pub stats: Option<PathBuf>,
-    /// Where the block references go.
+    /// The file for the block references.
     pub trace: Option<PathBuf>,
-    /// Say what happens.
+    /// Whether to say what happens.
     pub verbose: Option<bool>,
 }
 
 impl Partial {
-    /// Sets what the configuration file calls `name` from a text. The error says what is
-    /// wrong with the text, in one line.
+    /// Sets the setting that is called `name` in the configuration file, from a text. The error
+    /// says in one line what is wrong with the text.
     ///
     /// # Panics
-    /// When `name` is not in [`KEYS`].
+    /// If `name` is not in [`KEYS`].
     pub fn set(&mut self, name: &str, text: &OsStr) -> Result<(), String> {
         if name == "store" {
             self.stores = Some(store::split(text)?).filter(|stores| !stores.is_empty());
@@ -106,7 +106,7 @@ impl Partial {
             "trace" => self.trace = Some(text.into()),
             _ => {
                 let text = text.to_str().ok_or("it is not UTF-8")?;
-                // A message is one line, so texts that would break it are refused before they are
+                // A message is one line, so texts that would break the line are refused and not
                 // quoted.
                 if name != "policy" && name != "prefetch" && text.contains(char::is_control) {
                     return Err("it holds a control character".to_owned());
@@ -129,7 +129,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Adds a store to those set so far, as [`StoreSpec::parse`] reads it.
+    /// Adds a store to the stores set so far, as read by [`StoreSpec::parse`].
     pub fn add_store(&mut self, text: &OsStr) -> Result<(), String> {
         self.stores.get_or_insert_default().push(StoreSpec::parse(text)?);
         Ok(())
@@ -147,7 +147,7 @@ impl Partial {
         Ok(partial)
     }
 
-    /// What this layer says, and where it says nothing, what `lower` says.
+    /// This layer, with the settings that it lacks taken from `lower`.
     pub fn or(self, lower: Partial) -> Partial {
         Partial {
             memory: self.memory.or(lower.memory),
@@ -166,9 +166,9 @@ impl Partial {
         }
     }
 
-    /// Fills in the defaults and checks what can only be checked now: that the policies'
-    /// names are among `policies` and `prefetches`, and that stores can be used, as `stores` knows.
-    /// Paths become absolute. `get` reads the environment, for the default store.
+    /// Fills in the defaults, and checks what can only be checked now: the policies' names must be
+    /// in `policies` and `prefetches`, and `stores` must accept the stores. Paths become absolute.
+    /// `get` reads the environment, for the default store.
     pub fn resolve(
         self,
         policies: &[&str],
@@ -198,7 +198,7 @@ impl Partial {
         for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
             if let Some(path) = file {
                 *path = absolute(name, path)?;
-                // Refused now, not when the program has done its work.
+                // Refused now, not after the program has done its work.
                 if let Err(why) = takes_output(path) {
                     let why = format!("{} {why}", path.display());
                     return Err(Error::Value { name: name.to_owned(), why });
@@ -257,13 +257,13 @@ fn share_of_machine(percent: f64) -> Result<Size, Error> {
     Ok(size)
 }
 
-/// Blocks that a budget must hold at least.
+/// The least blocks of a budget.
 const FRAMES_MIN: u64 = 8;
 
-/// Whether a budget of `memory` holds enough blocks of `block` bytes.
+/// Checks that a budget of `memory` has enough blocks of `block` bytes.
 ///
 /// # Errors
-/// It does not; one line.
+/// The budget is too small; the text is one line.
 pub fn check_block(memory: Size, block: Size) -> Result<(), Error> {
     if memory.0 / block.0 >= FRAMES_MIN {
         return Ok(());
@@ -278,12 +278,12 @@ fn absolute(name: &str, path: &Path) -> Result<PathBuf, Error> {
         .map_err(|e| Error::Value { name: name.to_owned(), why: format!("{}: {e}", path.display()) })
 }
 
-/// Whether a file can be made at `path`, or take the place of the one there, or the pipe there be
-/// written. What else has the name stays: a link, `/dev/stdout` among them, would be removed.
+/// Checks that a file can be made or replaced at `path`, or that a pipe there can be written.
+/// Anything else at the path is refused: a link, such as `/dev/stdout`, would be removed.
 fn takes_output(path: &Path) -> Result<(), String> {
     match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
         Ok(kind) if kind.is_fifo() => return Ok(()),
-        // What /dev and /proc lead to is open already, and not to be replaced.
+        // Links in /dev and /proc lead to files that are open already and must not be replaced.
         Ok(kind) if kind.is_symlink() && !["/dev", "/proc"].iter().any(|place| path.starts_with(place)) => {
             let target = path.canonicalize().or_else(|_| std::fs::read_link(path));
             let name =
@@ -298,10 +298,10 @@ fn takes_output(path: &Path) -> Result<(), String> {
     can_be_made(path)
 }
 
-/// Whether a file can be made in the directory of `path`, in words that follow the path.
+/// Checks that a file can be made in the directory of `path`.
 ///
 /// # Errors
-/// It cannot; one line.
+/// It cannot; the text is one line, and follows the path.
 pub fn can_be_made(path: &Path) -> Result<(), String> {
     let directory = match path.parent() {
         Some(directory) if directory.as_os_str().is_empty() => Path::new("."),
@@ -330,7 +330,7 @@ fn memory(text: &str) -> Result<Memory, String> {
     if let Some(number) = text.trim().strip_suffix('%') {
         let percent: f64 =
             number.trim().parse().map_err(|_| format!("'{text}' is no percentage (write 50%)"))?;
-        // Written so that NaN is refused too.
+        // This form of the condition also refuses NaN.
         if !(percent > 0.0 && percent <= 100.0) {
             return Err(format!("'{text}' is not more than 0% and at most 100% (write 50%)"));
         }

@@ -11,15 +11,15 @@ pub enum Heap {
     All,
     /// Allocations of 128 KiB and more.
     Large,
-    /// None; only mmap and static arrays.
+    /// No allocations; only mmap and static arrays.
     Off,
 }
 
 impl Heap {
-    /// All of them.
+    /// All values.
     pub const ALL: [Heap; 3] = [Heap::All, Heap::Large, Heap::Off];
 
-    /// Its name, as the setting has it.
+    /// The value's name in the setting.
     pub fn name(self) -> &'static str {
         match self {
             Heap::All => "all",
@@ -29,22 +29,22 @@ impl Heap {
     }
 }
 
-/// How blocks spread over several stores.
+/// How blocks are spread over several stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Fill one, then the next.
+    /// One store is filled, then the next.
     Simple,
-    /// Take turns.
+    /// The stores take turns.
     RoundRobin,
-    /// Each has all.
+    /// Each store has all blocks.
     Mirror,
 }
 
 impl Placement {
-    /// All of them.
+    /// All values.
     pub const ALL: [Placement; 3] = [Placement::Simple, Placement::RoundRobin, Placement::Mirror];
 
-    /// Its name, as the setting has it.
+    /// The value's name in the setting.
     pub fn name(self) -> &'static str {
         match self {
             Placement::Simple => "simple",
@@ -61,9 +61,9 @@ pub struct Settings {
     pub memory: Size,
     /// Stores; never empty.
     pub stores: Vec<StoreSpec>,
-    /// How blocks spread over them.
+    /// How blocks are spread over the stores.
     pub placement: Placement,
-    /// Bytes that the store may take; grown as needed where absent.
+    /// Bytes that the store may take; `None`: it grows as needed.
     pub store_size: Option<Size>,
     /// Bytes of a block; `None` is `auto`.
     pub block: Option<Size>,
@@ -77,18 +77,18 @@ pub struct Settings {
     pub heap: Heap,
     /// Whether bytes that come back are checked against the hash taken when they left.
     pub verify: bool,
-    /// Where the counters go at the end, as JSON.
+    /// The file for the counters, at the end, as JSON.
     pub stats: Option<PathBuf>,
-    /// Where the block references go.
+    /// The file for the block references.
     pub trace: Option<PathBuf>,
-    /// Say what happens on standard error.
+    /// Whether to say on standard error what happens.
     pub verbose: bool,
 }
 
-/// Why settings cannot be. Each message is one line.
+/// Why settings are refused. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting has a value that it cannot have.
+    /// A setting has an invalid value.
     #[error("{name}: {why}")]
     Value {
         /// The setting, by flag, variable, or key and file.
@@ -104,30 +104,31 @@ pub enum Error {
         /// Why.
         cause: std::io::Error,
     },
-    /// The configuration file is no TOML.
+    /// The configuration file is not TOML.
     #[error("{}, line {line}: {why}", file.display())]
     Syntax {
         /// The file.
         file: PathBuf,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
         /// What is wrong.
         why: String,
     },
-    /// The configuration file has a key that means nothing.
+    /// The configuration file has an unknown key.
     #[error("{}: unknown key '{key}' (known are {known})", file.display())]
     UnknownKey {
         /// The key.
         key: String,
         /// The file.
         file: PathBuf,
-        /// The keys that there are.
+        /// The known keys.
         known: String,
     },
 }
 
 impl Settings {
-    /// The stores that blocks spread over: with the placement `mirror`, one of all.
+    /// The stores over which blocks are spread: with the placement `mirror`, one mirror of all
+    /// stores.
     pub fn specs(&self) -> Vec<StoreSpec> {
         if self.placement != Placement::Mirror {
             return self.stores.clone();
@@ -139,8 +140,8 @@ impl Settings {
         vec![StoreSpec::Mirror(copies.collect())]
     }
 
-    /// The variables that hand these settings to the library in a program's process. Those of
-    /// [`KEYS`](crate::KEYS) that are not among them are to be removed.
+    /// The variables that pass these settings to the library in a program. Other variables of
+    /// [`KEYS`](crate::KEYS) must be removed.
     pub fn to_variables(&self) -> Vec<(&'static str, OsString)> {
         let size = |size: Option<Size>| size.map_or("auto".into(), |size| size.0.to_string().into());
         let boolean = |on: bool| if on { "1" } else { "0" }.into();
@@ -162,10 +163,10 @@ impl Settings {
         variables
     }
 
-    /// Reads what [`to_variables`](Self::to_variables) wrote; what is absent or empty gets its
-    /// default.
+    /// Reads the variables of [`to_variables`](Self::to_variables). A variable that is missing or
+    /// empty means the default.
     ///
-    /// Names of policies and usability of stores are not checked: that is for those who have them.
+    /// The names of policies, and whether stores can be used, are not checked here.
     pub fn from_variables(
         stores: &dyn Stores,
         get: impl Fn(&str) -> Option<OsString>,

@@ -5,15 +5,15 @@ use std::str::FromStr;
 
 /// A number of bytes: `4096`, `64K`, `4KiB`, `4Gi`, `1.5G`, `10MB`, `1e9`.
 ///
-/// `K`, `M`, `G`, `T` and `Ki`, `KiB`, ... are powers of 1024; `KB`, `MB`, ... powers of 1000, as
-/// dd has them. `e` and digits after a number are a power of ten.
+/// `K`, `M`, `G`, `T` and `Ki`, `KiB`, ... are powers of 1024; `KB`, `MB`, ... are powers of 1000,
+/// as in dd. `e` and digits after a number are a power of ten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// Sizes are below this many bytes.
+/// All sizes are below this many bytes.
 const LIMIT: u64 = 1 << 62;
 
-/// Why a text is no size.
+/// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{}' is not a size: {why} (write 4096, 64K, 1.5G, 10MB)", text.escape_debug())]
 pub struct ParseSizeError {
@@ -21,7 +21,7 @@ pub struct ParseSizeError {
     why: &'static str,
 }
 
-/// Bytes at the front of a text that are its number: digits, a point, `e` and digits behind it.
+/// The length of the number at the front of a text: digits, a point, `e` and digits.
 fn number_len(text: &str) -> usize {
     let run = |from: usize, wanted: fn(char) -> bool| {
         text[from..].find(|c| !wanted(c)).map_or(text.len(), |at| from + at)
@@ -65,7 +65,7 @@ impl FromStr for Size {
             }
         };
         if !number.contains(['.', 'e', 'E']) {
-            // Exact, where a float has 53 bits.
+            // This is exact; a float has only 53 bits.
             let whole = number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
             return whole.filter(|&n| n < LIMIT).map(Size).ok_or_else(|| no("it is too large"));
         }

@@ -1,38 +1,38 @@
-//! What stores there are to be, as text.
+//! Stores, as text.
 
 use crate::{Error, Size};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// A store, as `--store` names it.
+/// A store, as named by `--store`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreSpec {
     /// A directory, an empty file or a block device: `PATH` or `file:PATH`.
     File(PathBuf),
-    /// The same bytes in each of several: `mirror:A+B`.
+    /// A mirror, with the same bytes in each of several stores: `mirror:A+B`.
     Mirror(Vec<StoreSpec>),
-    /// What lies elsewhere: `KIND://...`.
+    /// A store elsewhere: `KIND://...`.
     Url(String),
 }
 
-/// What those know of stores who can open them.
+/// Knowledge about stores, from a crate that can open them.
 pub trait Stores {
-    /// Whether the store can be used. The error says what is wrong, and what to do, in one line,
-    /// beginning with the store's name.
+    /// Checks that the store can be used.
     ///
     /// # Errors
-    /// It cannot.
+    /// It cannot. The text says in one line what is wrong and what to do, beginning with the
+    /// store's name.
     fn check(&self, store: &StoreSpec) -> Result<(), String>;
 
-    /// Bytes that are free now where the stores lie, taken together; `None`: that is not known, or
-    /// they have the size that they have.
+    /// Bytes that are free now for all these stores together; `None` if that is not known, or their
+    /// size is fixed.
     fn room(&self, stores: &[StoreSpec]) -> Option<u64>;
 }
 
 impl StoreSpec {
-    /// Reads `PATH`, `file:PATH`, `mirror:A+B` or `KIND://...`. The error says what is wrong in one
-    /// line.
+    /// Reads `PATH`, `file:PATH`, `mirror:A+B` or `KIND://...`. The error says in one line what is
+    /// wrong.
     pub fn parse(text: &OsStr) -> Result<StoreSpec, String> {
         let bytes = text.as_bytes();
         let path = match bytes.iter().position(|&b| b == b':') {
@@ -62,7 +62,7 @@ impl StoreSpec {
         Ok(StoreSpec::File(OsStr::from_bytes(path).into()))
     }
 
-    /// The text that [`parse`](Self::parse) reads as this store.
+    /// The text from which [`parse`](Self::parse) reads this store.
     pub fn to_text(&self) -> OsString {
         match self {
             StoreSpec::File(path) => {
@@ -86,7 +86,7 @@ impl StoreSpec {
         }
     }
 
-    /// The paths in it.
+    /// The paths in the store's name.
     pub fn paths(&self) -> Vec<&Path> {
         match self {
             StoreSpec::File(path) => vec![path],
@@ -95,7 +95,7 @@ impl StoreSpec {
         }
     }
 
-    /// The same with each path made into another.
+    /// The store with each path replaced.
     pub(crate) fn map_paths<E>(
         self,
         map: &mut impl FnMut(PathBuf) -> Result<PathBuf, E>,
@@ -135,7 +135,7 @@ fn mirror(bytes: &[u8]) -> Result<StoreSpec, String> {
     Ok(StoreSpec::Mirror(copies))
 }
 
-/// Refuses a store size for which there is no room now.
+/// Checks that there is room now for stores of this size.
 pub(crate) fn check_room(known: &dyn Stores, stores: &[StoreSpec], size: Size) -> Result<(), Error> {
     match known.room(stores) {
         Some(room) if size.0 > room => {
@@ -148,7 +148,7 @@ pub(crate) fn check_room(known: &dyn Stores, stores: &[StoreSpec], size: Size) -
     }
 }
 
-/// A word before a colon that is not part of a path.
+/// Whether a word before a colon is a kind of store, not part of a path.
 fn is_scheme(word: &[u8]) -> bool {
     word.first().is_some_and(u8::is_ascii_lowercase)
         && word.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-".contains(b))
@@ -181,7 +181,7 @@ pub fn default_store(
     })
 }
 
-/// Joins stores with newlines; a newline or backslash in a path is escaped.
+/// Joins stores with newlines. A newline or backslash in a path is escaped.
 pub(crate) fn join(stores: &[StoreSpec]) -> OsString {
     let mut joined = Vec::new();
     for (i, store) in stores.iter().enumerate() {
@@ -199,7 +199,7 @@ pub(crate) fn join(stores: &[StoreSpec]) -> OsString {
     OsString::from_vec(joined)
 }
 
-/// Takes apart what [`join`] joined; empty lines do not count.
+/// Splits the text of [`join`]. Empty lines are ignored.
 pub(crate) fn split(joined: &OsStr) -> Result<Vec<StoreSpec>, String> {
     let lines = joined.as_bytes().split(|&b| b == b'\n').filter(|line| !line.is_empty());
     lines
