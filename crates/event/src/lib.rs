@@ -1,7 +1,7 @@
 //! The event core of the simulators.
 //!
-//! Time is a whole number of nanoseconds. Events come out by time, and those of one time in the
-//! order in which they were put in, so that the same input gives the same bytes on every machine.
+//! Time is a whole number of nanoseconds. Events come out by time; events of the same time come out
+//! in the order in which they were put in. So the same input gives the same bytes on every machine.
 //! Once the queue has grown to the number of events that are pending at once, it allocates no more.
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ pub const SECOND: Nanos = 1_000_000_000;
 /// Lanes of a queue, see [`Queue::in_order`].
 pub const LANES: usize = 2;
 
-/// Events that are still to come. `E` is what happens; it is best small.
+/// A queue of events that are still to come. `E` is what happens; it should be small.
 #[derive(Clone, Debug)]
 pub struct Queue<E> {
     heap: Heap<E>,
@@ -50,7 +50,7 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// The time of the event that was taken last.
+    /// The present time: that of the event taken last.
     pub fn now(&self) -> Nanos {
         self.now
     }
@@ -66,14 +66,14 @@ impl<E: Copy> Queue<E> {
         self.heap.push(pending);
     }
 
-    /// The same, for events whose times seldom go back from one to the next, as when each takes
-    /// equally long. Those of one `lane` wait in a row, which is cheaper than the heap; one whose
-    /// time does go back waits in the heap. In which order events come out does not depend on where
-    /// they wait.
+    /// Like [`at`](Self::at), for events whose times seldom decrease from one to the next, for
+    /// example because each takes equally long. Events of one `lane` wait in a row, which is
+    /// cheaper than the heap. An event whose time does decrease waits in the heap. The order in
+    /// which events come out does not depend on where they wait.
     ///
     /// # Panics
     ///
-    /// As [`at`](Self::at); and if `lane` is not below [`LANES`].
+    /// As for [`at`](Self::at), or if `lane` is not below [`LANES`].
     #[inline]
     pub fn in_order(&mut self, lane: usize, time: Nanos, event: E) {
         let pending = self.pending(time, event);
@@ -99,7 +99,7 @@ impl<E: Copy> Queue<E> {
         }
     }
 
-    /// Takes the next event; from now on it is its time.
+    /// Takes the next event, whose time becomes the present time.
     #[inline]
     pub fn pop(&mut self) -> Option<(Nanos, E)> {
         let mut first = self.heap.first().map(Pending::key);
@@ -138,7 +138,7 @@ struct Pending<E> {
 }
 
 impl<E> Pending<E> {
-    /// Of two events the one with the smaller key comes first.
+    /// The event with the smaller key comes first.
     fn key(&self) -> u128 {
         u128::from(self.time) << 64 | u128::from(self.sequence)
     }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// However events are put in, they come out as a sorted list has them.
+        /// However events are put in, they come out sorted.
         #[test]
         fn events_come_as_out_of_a_sorted_list(steps in prop::collection::vec((0..6u8, 0..20u64), 0..400)) {
             let mut queue = Queue::default();
