@@ -1,5 +1,6 @@
-//! A program that loads the library itself, and unloads it, still has its threads and its paged
-//! memory. Programs that were linked with it ask for the version whose interface they know.
+//! If a program loads the library itself and unloads it, the library's threads and paged memory
+//! remain, so it is never really unloaded. Programs that were linked with the library ask for the
+//! version whose interface they know.
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     let major = std::env::var("CARGO_PKG_VERSION_MAJOR").expect("cargo sets it");

@@ -1,4 +1,4 @@
-//! `terapage.h` for C: the crate `terapage` behind functions that answer NULL or -1.
+//! `terapage.h` for C: the crate `terapage` behind functions that return NULL or -1 on failure.
 //!
 //! The header is the documentation. A test compiles it together with programs that use all of it.
 
@@ -44,9 +44,9 @@ pub struct TeraStats {
 fn note(error: &Error) {
     let text: Vec<u8> = error.to_string().into_bytes().into_iter().filter(|&byte| byte != 0).collect();
     let text = CString::new(text).unwrap_or_default();
-    // A thread that is about to end has no message any more.
+    // A thread that is about to end has lost its message.
     MESSAGE.try_with(|message| *message.borrow_mut() = Some(text)).ok();
-    // SAFETY: errno is this thread's.
+    // SAFETY: `errno` belongs to this thread.
     unsafe { *libc::__errno_location() = error.errno() };
 }
 
@@ -77,20 +77,20 @@ fn argument<T>(why: &str) -> Result<T> {
 /// # Safety
 /// `at` is NULL or a string.
 unsafe fn string(at: *const c_char) -> Option<&'static CStr> {
-    // SAFETY: the caller's promise; it is not kept beyond the call that it was given to.
+    // SAFETY: the caller passes NULL or a string; it is not kept beyond the call.
     (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) })
 }
 
 /// # Safety
 /// `options` is NULL or valid, as are its strings.
 unsafe fn options(options: *const TeraOptions) -> Result<Options> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes NULL or valid options.
     let Some(given) = (unsafe { options.as_ref() }) else { return Ok(Options::default()) };
     if given.size != size_of::<TeraOptions>() {
         return argument("tera_options: size is not sizeof(struct tera_options) of this library");
     }
     let text = |at| -> Result<Option<String>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the strings in the options are NULL or valid.
         let Some(text) = (unsafe { string(at) }) else { return Ok(None) };
         match text.to_str() {
             Ok(text) => Ok(Some(text.to_owned())),
@@ -99,7 +99,7 @@ unsafe fn options(options: *const TeraOptions) -> Result<Options> {
     };
     Ok(Options {
         memory: (given.memory > 0).then_some(given.memory),
-        // SAFETY: the caller's promise.
+        // SAFETY: the strings in the options are NULL or valid.
         store: unsafe { string(given.store) }.map(path),
         block: (given.block > 0).then_some(given.block),
         policy: text(given.policy)?,
@@ -119,7 +119,7 @@ fn path(text: &CStr) -> PathBuf {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_init(given: *const TeraOptions) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes NULL or valid options.
     let options = unsafe { options(given) };
     status(options.and_then(|options| terapage::init(&options)))
 }
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn tera_realloc(at: *mut c_void, len: usize) -> *mut c_voi
     if at.is_null() {
         return tera_malloc(len);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that nobody uses `at` any more.
     address(unsafe { terapage::reallocate(at.cast(), len) })
 }
 
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn tera_free(at: *mut c_void) -> c_int {
     if at.is_null() {
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that nobody uses `at` any more.
     status(unsafe { terapage::free(at.cast()) })
 }
 
@@ -179,7 +179,7 @@ pub extern "C" fn teramalloc(len: usize) -> *mut c_void {
 /// Nobody uses `at` any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn terafree(at: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that nobody uses `at` any more.
     unsafe { tera_free(at) };
 }
 
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn tera_map_file(
     len_out: *mut usize,
 ) -> *mut c_void {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes NULL or a string.
     let Some(text) = (unsafe { string(path_text) }) else {
         return address::<u8>(argument("tera_map_file: no path"));
     };
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn tera_map_file(
     };
     let mapped = terapage::map_file(&path(text), offset, (len > 0).then_some(len), writable);
     address(mapped.map(|place| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes NULL or a valid place for the length.
         if let Some(len) = unsafe { len_out.as_mut() } {
             *len = place.len;
         }
@@ -243,7 +243,7 @@ pub extern "C" fn tera_sync(at: *const c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_unmap(at: *mut c_void) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that nobody uses the mapping any more.
     status(unsafe { terapage::unmap(at.cast()) })
 }
 
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn tera_unmap(at: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tera_stats(out: *mut TeraStats) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes a valid place for the counters.
     let (Some(out), Some(now)) = (unsafe { out.as_mut() }, terapage::stats()) else {
         return status(argument::<()>(
             "tera_stats: Terapage has not been started, or no place for the answer",
@@ -282,7 +282,7 @@ pub extern "C" fn tera_error() -> *const c_char {
     message.ok().flatten().unwrap_or(c"".as_ptr())
 }
 
-/// Not for programs: where all that is Terapage's in a process counts its threads.
+/// Not for programs: the place where all copies of Terapage in a process count their threads.
 #[unsafe(no_mangle)]
 pub extern "C" fn terapage_census() -> &'static terapage::census::Census {
     terapage::census::own()

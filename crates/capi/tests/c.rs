@@ -8,9 +8,9 @@ fn library() -> PathBuf {
     build().join("libterapage.a")
 }
 
-/// Builds the workspace in the profile of this test; the directory. Cargo builds libraries for a
-/// package, not for the package's tests; and a package alone would be built with other features,
-/// all of it once more.
+/// Builds the workspace in the profile of this test, and returns the directory. Cargo builds a
+/// package's libraries for other packages, not for its own tests, and a package alone would be
+/// built again with other features.
 fn build() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();
@@ -26,18 +26,18 @@ fn build() -> PathBuf {
     profile.to_owned()
 }
 
-/// Compiles an example by `compiler`; its program. `None` where there is no such compiler.
+/// Compiles an example with `compiler`: the program. `None` if there is no such compiler.
 fn compile(compiler: &str, example: &str, flags: &[&str]) -> Option<PathBuf> {
     compile_in("../../examples/c", compiler, example, flags)
 }
 
-/// The same for a program that lies elsewhere.
+/// Compiles a program in another directory.
 fn compile_in(directory: &str, compiler: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{compiler}"));
     compile_with(&library(), program, directory, compiler, name, flags)
 }
 
-/// The same with either library, to a given place.
+/// Compiles a program with either library, to a given place.
 fn compile_with(
     library: &Path,
     program: PathBuf,
@@ -83,7 +83,7 @@ fn sort_sorts_a_file_larger_than_its_budget() {
     let Some(program) = compile("cc", "sort", &[]) else { return };
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = tempfile::NamedTempFile::new_in(directory).unwrap();
-    // 3 million numbers and a few bytes that are none: 23 MiB, and a budget of 6.
+    // 3 million numbers and a few more bytes: 23 MiB, and a budget of 6.
     let mut state = 1u64;
     let mut bytes = Vec::new();
     let mut sum = 0u64;
@@ -123,7 +123,7 @@ fn random_calls_leave_in_memory_and_files_what_a_model_says() {
     for (memory, block, mechanism, threads) in [("2M", "4K", "move", "1"), ("4M", "64K", "copy", "3")] {
         let mut walk = Command::new(&program);
         walk.args([directory, "400"]).env("TERAPAGE_STORE", directory);
-        // Not for programs with the C interface, so not looked at.
+        // These settings are not for programs with the C interface, and must be ignored.
         walk.env("TERAPAGE_STATS", "/nowhere/stats").env("TERAPAGE_VERBOSE", "maybe");
         walk.env("TERAPAGE_MEMORY", memory).env("TERAPAGE_BLOCK", block).env("TERAPAGE_MECHANISM", mechanism);
         walk.env("TERAPAGE_THREADS", threads);
@@ -168,7 +168,7 @@ fn programs_begin_and_end_in_ways_of_their_own() {
     }
 }
 
-/// As `tera_error` says where there is no userfaultfd or io_uring.
+/// Whether `tera_error` says that there is no userfaultfd or io_uring.
 fn is_refusal(said: &str) -> bool {
     ["(errno 1, ", "(errno 38, "].iter().any(|refusal| said.contains(refusal))
 }
@@ -178,7 +178,7 @@ fn a_paged_program_with_a_pager_of_its_own_ends_with_its_last_thread() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let built = build();
     let (library, shared) = (built.join("libterapage.a"), built.join("libterapage.so"));
-    // What the loader looks for is the name and version that the library itself says.
+    // The loader looks for the name and version that the library itself states.
     std::os::unix::fs::symlink(&shared, directory.path().join("libterapage.so.0")).unwrap();
     let path = format!("-Wl,-rpath,{}", directory.path().display());
     let nothing = Path::new("");
