@@ -1,11 +1,11 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 use std::path::PathBuf;
 
-/// Why something cannot be had. Each message is one line.
+/// Why a call has failed. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting cannot be what it is.
+    /// A setting is invalid.
     #[error(transparent)]
     Settings(#[from] terapage_config::Error),
     /// The pager refused.
@@ -17,13 +17,13 @@ pub enum Error {
     /// An argument makes no sense.
     #[error("{0}")]
     Argument(String),
-    /// Options came after the pager had been started.
+    /// Options were given after the pager had started.
     #[error("Terapage has been started already: its options can no longer be set")]
     Started,
-    /// The address space set aside is used up.
+    /// The reserved address space is used up.
     #[error("no room for {0} bytes in the address space set aside (see address_space in the options)")]
     Room(usize),
-    /// An address is not what an allocation or a mapping begins with.
+    /// No allocation or mapping begins at the address.
     #[error("{at:#x} is no {what} of Terapage's, or one that was given back already")]
     Unknown {
         /// The address.
@@ -38,13 +38,13 @@ pub enum Error {
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
-        /// The answer.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// The number that C programs know it by.
+    /// The error number for C programs.
     pub fn errno(&self) -> i32 {
         use terapage_pager::Error as Pager;
         let system = |error: &terapage_sys::Error| match error.errno() {
@@ -65,5 +65,5 @@ impl Error {
     }
 }
 
-/// What this crate's functions give.
+/// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;

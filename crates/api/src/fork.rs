@@ -1,5 +1,4 @@
-//! Fork: the pager stands still, with every lock held, so that the child finds memory and heap
-//! whole.
+//! Fork: the pager is parked and every lock is held, so the child finds memory and heap consistent.
 
 use crate::heap::{SMALL, SmallHeap};
 use crate::mapping::SYNC;
@@ -12,15 +11,16 @@ use terapage_sys::fd::Room;
 use terapage_sys::thread::{self, Uncancelled};
 use terapage_sys::{PAGE, last};
 
-/// Bytes of the stack that a fork uses below this library's own frames, and returns through above
-/// them before the child has a pager; generously. And those of the thread's variables, and of what
-/// the C library knows of it, around its name.
+/// Bytes of the stack that a fork uses below this library's frames; a generous guess.
 const STACK_BELOW: usize = 32 << 10;
+/// Bytes of the stack above them through which a fork returns before the child has a pager.
 const STACK_ABOVE: usize = 16 << 10;
+/// Bytes of thread-local variables before the thread's descriptor.
 const OWN_VARIABLES: usize = 8 << 10;
+/// Bytes of the descriptor.
 const DESCRIPTOR: usize = 4 << 10;
 
-/// All that a fork holds on to, from before to after, once there is a pager.
+/// What a fork holds from before to after, if there is a pager.
 struct Held {
     forking: Option<Forking>,
     pager: RwLockWriteGuard<'static, Pager>,
@@ -29,25 +29,26 @@ struct Held {
     _sync: MutexGuard<'static, ()>,
 }
 
-/// What the thread that forks has left for after the fork. In no value of the thread's own: these
-/// are gone where a thread or the process ends, and what is called then may fork.
+/// What the forking thread keeps for after the fork. It is not thread-local: functions that are
+/// called at the end of a thread or the process may fork, and thread-local values are gone then.
 struct Kept(UnsafeCell<Option<Fork>>);
 
-/// A fork from before to after: what it holds if there is a pager, `STARTING`, and that its thread
-/// is not cancelled.
+/// A fork: what it holds if there is a pager, the lock `STARTING`, and the value that keeps its
+/// thread from being cancelled.
 type Fork = (Option<Held>, MutexGuard<'static, ()>, Uncancelled);
 
-// SAFETY: who holds `STARTING` has it, and the fork holds that as long as something is kept.
+// SAFETY: only the holder of `STARTING` uses the value, and the fork holds that lock as long as
+// something is kept.
 unsafe impl Sync for Kept {}
 
 static KEPT: Kept = Kept(UnsafeCell::new(None));
 
 static REGISTERED: OnceLock<libc::c_int> = OnceLock::new();
 
-/// Has the handlers called at every fork from now on.
+/// Registers the functions that are called at every fork.
 pub(crate) fn register() -> Result<()> {
     let answer = *REGISTERED.get_or_init(|| {
-        // SAFETY: the three are functions of this library, which is never unloaded.
+        // SAFETY: the three functions are in this library, which is never unloaded.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) }
     });
     match answer {
@@ -70,22 +71,22 @@ fn hold(process: &'static Process) -> Held {
     Held { forking, pager, _ranges: ranges, _small: small, _sync: sync }
 }
 
-/// Touches what the child uses before it has a pager, where the thread's stack and variables lie in
-/// memory that was allocated here. The pager stands still but for what this brings in.
+/// Touches what the child uses before it has a pager, if the thread's stack and variables lie in
+/// memory that was allocated here. The pager is parked and serves only this thread's faults.
 fn touch_own(process: &Process, ranges: &Ranges) {
     let mark = 0u8;
     let (here, own) = (&raw const mark as usize, thread::own_name());
     for (from, to) in [(here - STACK_BELOW, here + STACK_ABOVE), (own - OWN_VARIABLES, own + DESCRIPTOR)] {
         for at in (from / PAGE * PAGE..to).step_by(PAGE) {
             if process.has(at) && ranges.space.is_taken(at, PAGE) {
-                // SAFETY: it is allocated, and only read.
+                // SAFETY: the memory is allocated, and only read.
                 unsafe { std::ptr::read_volatile(at as *const u8) };
             }
         }
     }
 }
 
-/// Where there is no pager yet, another thread may be about to start it: the child would wait for
+/// If there is no pager yet, another thread may be about to start it, and the child would wait for
 /// that thread.
 extern "C" fn before() {
     let uncancelled = Uncancelled::new();

@@ -1,7 +1,7 @@
-//! Allocations: large ones in blocks of their own, the rest in a heap over paged memory.
+//! Allocations: large ones in blocks of their own, the others in a heap over paged memory.
 //!
-//! What is not given out is known without touching what lies there, so an address that was never
-//! given out, or was given back, is refused and not believed.
+//! Allocations are noted outside their memory. So an address that was never allocated, or was
+//! freed, is refused, without touching the memory there.
 
 use crate::process::{Process, lock, process, started};
 use crate::{Error, Result};
@@ -10,27 +10,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
 use terapage_sys::memory;
 
-/// Allocations of this many bytes and more have blocks of their own.
+/// Allocations of at least this many bytes have blocks of their own.
 const LARGE: usize = 128 << 10;
 
-/// What every allocation is aligned to.
+/// The alignment of every allocation.
 pub const ALIGN: usize = 16;
 
-/// Which objects of paged memory are the small heap's.
+/// The table of the small heap's memory.
 static TABLE: Table = Table::new();
 
 /// Paged memory for the small heap.
 #[derive(Clone, Copy)]
 pub(crate) struct Chunks;
 
-// SAFETY: each is a range of its own; the table was opened for all of them before.
+// SAFETY: the ranges do not overlap; the table was opened for all of them before.
 unsafe impl Memory for Chunks {
     fn take(&self, len: usize) -> Option<usize> {
         started()?.take(len, CHUNK).ok()
     }
 
     fn give(&self, at: usize, len: usize) {
-        // Where the pager has failed, the program hears of it at its next request.
+        // If the pager has failed, the program learns of it at its next request.
         started().map(|process| process.put(at, len));
     }
 
@@ -44,28 +44,28 @@ pub(crate) type SmallHeap = Heap<Chunks>;
 
 pub(crate) static SMALL: Mutex<SmallHeap> = Mutex::new(Heap::new(Chunks, 0));
 
-/// Notes where paged memory lies, before the first allocation.
+/// Opens the table for paged memory, before the first allocation.
 pub(crate) fn open(start: usize, len: usize) -> Result<()> {
     let records = memory::reserve(Table::bytes_for(len))?;
-    // SAFETY: reserved just now, as many as paged memory takes, and never given back.
+    // SAFETY: the records for all of paged memory were reserved just now, and are never given back.
     unsafe { TABLE.open(start, records.cast()) };
     Ok(())
 }
 
 impl Process {
-    /// The word and the bit that tell whether an allocation of the heap begins at `at` that the
-    /// heap itself cannot tell.
+    /// The word and the bit that say whether a medium allocation begins at `at`: the heap itself
+    /// cannot tell that.
     fn medium_bit(&self, at: usize) -> Option<(&AtomicU64, u64)> {
         if !self.has(at) || !at.is_multiple_of(ALIGN) {
             return None;
         }
         let index = (at - self.start) / ALIGN;
-        // SAFETY: there is a bit for every 16 bytes, and their memory lasts as long as the process.
+        // SAFETY: there is a bit for every 16 bytes, and the bits last as long as the process.
         let word = unsafe { AtomicU64::from_ptr((self.medium_bits + index / 64 * 8) as *mut u64) };
         Some((word, 1 << (index % 64)))
     }
 
-    /// Notes that the heap gave `at`, if it cannot tell by itself.
+    /// Notes that the heap has allocated `at`, if the heap cannot tell that itself.
     fn mark(&self, at: usize) {
         if !TABLE.is_small(at)
             && let Some((word, bit)) = self.medium_bit(at)
@@ -81,7 +81,7 @@ impl Process {
         }
     }
 
-    /// Whether the heap gave `at` and has not got it back.
+    /// Whether the heap has allocated `at`, and it was not freed.
     fn is_given(&self, heap: &SmallHeap, at: usize) -> bool {
         if self.has(at) && TABLE.is_small(at) {
             return heap.is_object(at);
@@ -96,10 +96,10 @@ impl Process {
     }
 }
 
-/// Memory for `len` bytes, aligned to [`ALIGN`]; all zero if `zeroed`.
+/// Allocates `len` bytes, aligned to [`ALIGN`]; all zero if `zeroed`.
 ///
 /// # Errors
-/// The pager cannot be started; no room.
+/// The pager cannot be started, or there is no room.
 pub fn allocate(len: usize, zeroed: bool) -> Result<*mut u8> {
     let process = process()?;
     if len >= LARGE {
@@ -113,19 +113,19 @@ pub fn allocate(len: usize, zeroed: bool) -> Result<*mut u8> {
     process.mark(at as usize);
     drop(heap);
     if zeroed {
-        // SAFETY: so many bytes were given.
+        // SAFETY: the allocation has `len` bytes.
         unsafe { at.write_bytes(0, len) };
     }
     Ok(at)
 }
 
-/// Gives an allocation back.
+/// Frees an allocation.
 ///
 /// # Safety
-/// Nobody uses it any more.
+/// Nobody uses the allocation any more.
 ///
 /// # Errors
-/// `at` is no allocation, or not any more; nothing has happened then.
+/// `at` is no allocation, or was freed before; nothing has changed then.
 pub unsafe fn free(at: *mut u8) -> Result<()> {
     let unknown = Error::Unknown { at: at as usize, what: "allocation" };
     let Some(process) = started() else { return Err(unknown) };
@@ -138,38 +138,38 @@ pub unsafe fn free(at: *mut u8) -> Result<()> {
         return Err(unknown);
     }
     process.unmark(at as usize);
-    // SAFETY: it was given out, and is given back for the first time.
+    // SAFETY: the object was allocated, and is freed for the first time.
     unsafe { heap.free(at) }.map_err(|NotAnObject| unknown)
 }
 
-/// Makes an allocation `len` bytes long, at its place or another: the bytes that both have are
-/// kept.
+/// Makes an allocation `len` bytes long, at its address or another. The bytes that the old and new
+/// lengths share are kept.
 ///
 /// # Safety
-/// Nobody uses its old address any more, unless it fails.
+/// Nobody uses the old address any more, unless the call fails.
 ///
 /// # Errors
-/// `at` is no allocation; no room. The allocation is as it was then.
+/// `at` is no allocation, or there is no room: then the allocation is as it was.
 pub unsafe fn reallocate(at: *mut u8, len: usize) -> Result<*mut u8> {
     let unknown = Error::Unknown { at: at as usize, what: "allocation" };
     let Some(process) = started() else { return Err(unknown) };
     let old = lock(&process.ranges).large.get(&(at as usize)).copied();
     let Some(old) = old else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that nobody uses the old address any more.
         return unsafe { reallocate_small(process, at, len) }?.ok_or(unknown);
     };
     if len >= LARGE && resize(process, at as usize, old, len)? {
         return Ok(at);
     }
     let new = allocate(len, false)?;
-    // SAFETY: both are allocations of at least that length, and different ones.
+    // SAFETY: both allocations have at least that length, and do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(at, new, old.min(len)) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that nobody uses the old address any more.
     unsafe { free(at)? };
     Ok(new)
 }
 
-/// Whether a large allocation could be made longer or shorter where it is.
+/// Makes a large allocation longer or shorter in place. Whether that could be done.
 fn resize(process: &Process, at: usize, old: usize, len: usize) -> Result<bool> {
     let mut ranges = lock(&process.ranges);
     let (have, want) = match (ranges.space.round(old), ranges.space.round(len)) {
@@ -187,7 +187,7 @@ fn resize(process: &Process, at: usize, old: usize, len: usize) -> Result<bool> 
     Ok(true)
 }
 
-/// The same for one of the small heap's; `None`: it is no allocation.
+/// [`reallocate`] for the small heap; `None` if `at` is no allocation.
 ///
 /// # Safety
 /// As for [`reallocate`].
@@ -198,14 +198,14 @@ unsafe fn reallocate_small(process: &Process, at: *mut u8, len: usize) -> Result
     }
     let new = if len < LARGE {
         process.unmark(at as usize);
-        // SAFETY: it was given out by this heap, and not given back.
+        // SAFETY: this heap has allocated the object, and it was not freed.
         let new = unsafe { heap.resize(at, len) }.unwrap_or(std::ptr::null_mut());
         process.mark(if new.is_null() { at } else { new } as usize);
         new
     } else {
         let new = process.take_large(len)?;
-        // SAFETY: it was given out by this heap, and not given back; both have at least so many
-        // bytes, and are apart.
+        // SAFETY: this heap has allocated the object, and it was not freed; both objects have at
+        // least this many bytes, and do not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(at, new, TABLE.usable(at).min(len));
             process.unmark(at as usize);

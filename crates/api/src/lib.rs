@@ -1,17 +1,17 @@
 //! Memory far larger than the machine's: [`Paged`] slices and [`MappedFile`]s.
 //!
-//! What does not fit the budget lies in a store on a local disk, and comes back when it is touched.
-//! A program that cannot be changed runs under `terapage run` instead; there, this crate is not
-//! needed.
+//! Memory that does not fit into the budget lies in a store on a local disk, and is read when it is
+//! touched. A program that cannot be changed runs under `terapage run` instead, and does not need
+//! this crate.
 //!
-//! The process has one pager. [`init`] starts it with [`Options`]; without that the first use does,
-//! with those of the environment (`TERAPAGE_MEMORY`, `TERAPAGE_STORE` and so on).
+//! The process has one pager. [`init`] starts it with [`Options`]. Otherwise the first use starts
+//! it with the options of the environment (`TERAPAGE_MEMORY`, `TERAPAGE_STORE` and so on).
 //!
-//! A fork gives the child a pager of its own, with the same budget, over memory as it was at the
+//! The child of a fork gets a pager of its own, with the same budget, over memory as it was at the
 //! fork.
 //!
-//! The functions that hand out addresses ([`allocate`], [`map_file`] and their kin) are what
-//! `terapage.h` is made of.
+//! `terapage.h` is made of the functions that return addresses ([`allocate`], [`map_file`] and
+//! their kin).
 
 mod error;
 mod fork;

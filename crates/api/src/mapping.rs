@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use terapage_sys::{PAGE, fd};
 
-/// A file that is mapped.
+/// A mapped file.
 pub(crate) struct Mapping {
     at: usize,
-    /// Bytes of the range, as asked for.
+    /// Bytes of the mapping, as asked for.
     len: usize,
-    /// The first of them that the file has.
+    /// Bytes, from the first, that the file has.
     bytes: u64,
     offset: u64,
     path: PathBuf,
@@ -25,25 +25,26 @@ pub(crate) struct Mapping {
     writable: bool,
 }
 
-/// One file is synced or unmapped at a time.
+/// The lock under which a file is synced or unmapped, one at a time.
 pub(crate) static SYNC: Mutex<()> = Mutex::new(());
 
-/// Where a mapping is, and its length in bytes.
+/// The address of a mapping, and its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Its first byte.
+    /// The first byte.
     pub at: *mut u8,
-    /// Bytes.
+    /// The length in bytes.
     pub len: usize,
 }
 
-/// Maps a file, or from `offset` (whole pages of 4096 bytes) on `len` bytes of it; `None` is all
-/// that follows. What lies beyond its end reads as zeros and goes nowhere. Each block costs 32
-/// bytes of memory at once, touched or not: 2 GiB for 1 TiB in blocks of 16 KiB, holes too.
+/// Maps `len` bytes of a file from `offset` (whole pages of 4096 bytes) on; `None` is all that
+/// follows. Behind the end of the file the memory reads as zeros, and writes there are not written
+/// back. Each block costs 32 bytes of memory at once, touched or not, also in holes: 2 GiB for 1
+/// TiB in blocks of 16 KiB.
 ///
 /// # Errors
-/// No such file, or one that is neither a regular file nor a block device; no right to write it, if
-/// `writable`; nothing to map; no room; some 250 files are mapped.
+/// There is no such file, or it is neither a regular file nor a block device; it may not be
+/// written, if `writable`; there is nothing to map; there is no room; some 250 files are mapped.
 pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) -> Result<Place> {
     let failed = |doing, source| Error::File { path: path.to_owned(), doing, source };
     let refused = |doing, errno| failed(doing, std::io::Error::from_raw_os_error(errno));
@@ -70,11 +71,12 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     }
     let (reader, read) = reader(&file, offset).map_err(|error| failed("cannot be read", error))?;
     if (read as u64) < bytes.min(PAGE as u64) {
-        // As files in /sys.
+        // Files in /sys are like this.
         return Err(refused("has fewer bytes than its size says", libc::ENODEV));
     }
     let process = process()?;
-    // A program may close what it did not open, and open files of its own by that number.
+    // The program may close descriptors that it did not open, and open its own files under their
+    // numbers.
     let file = File::from(fd::move_up(file.into())?);
     let at = process.take(len, 1)?;
     let mapping = Mapping { at, len, bytes, offset, path: path.to_owned(), file, writable };
@@ -93,21 +95,21 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     Ok(Place { at: at as *mut u8, len })
 }
 
-/// The file once more, past the page cache; `None` where it cannot be read that way. And how much
-/// of its first page can be read.
+/// Opens the file again, past the page cache; `None` if it cannot be read in that way. Also returns
+/// how many bytes of its first page can be read.
 fn reader(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
     let layout = Layout::from_size_align(PAGE, PAGE).expect("a page");
-    // SAFETY: the layout has a size.
+    // SAFETY: the size of the layout is not 0.
     let page = unsafe { alloc(layout) };
     if page.is_null() {
         return Err(std::io::ErrorKind::OutOfMemory.into());
     }
-    // SAFETY: allocated just now, and given back below; any bytes will do.
+    // SAFETY: the page was allocated just now, and is freed below; any bytes are valid.
     let bytes = unsafe {
         page.write_bytes(0, PAGE);
         std::slice::from_raw_parts_mut(page, PAGE)
     };
-    // The very file: by its path there may be another now.
+    // This opens the same file; its path may lead to another one by now.
     let same = format!("/proc/self/fd/{}", file.as_raw_fd());
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(same);
     let direct =
@@ -116,7 +118,7 @@ fn reader(file: &File, offset: u64) -> std::io::Result<(Option<File>, usize)> {
         Some(direct) => Ok(direct),
         None => file.read_at(bytes, offset).map(|read| (None, read)),
     };
-    // SAFETY: allocated above with the same layout, and used no more.
+    // SAFETY: the page was allocated above with the same layout, and is used no more.
     unsafe { dealloc(page, layout) };
     answer
 }
@@ -149,12 +151,12 @@ impl Mapping {
     }
 }
 
-/// Writes what was changed in the mapping at `at` back to its file, and waits until that is
-/// durable: how many bytes were written. Of a mapping that is only read, none.
+/// Writes the changes in the mapping at `at` back to its file, and waits until they are durable.
+/// Returns the bytes written; 0 for a mapping that is only read.
 ///
 /// # Errors
-/// No mapping begins there; the file cannot be written: what is missing is tried again by the next
-/// call.
+/// No mapping begins there, or the file cannot be written: the next call tries again what is
+/// missing.
 pub fn sync(at: *const u8) -> Result<u64> {
     let _sync = lock(&SYNC);
     let (process, mapping) = find(at)?;
@@ -164,10 +166,10 @@ pub fn sync(at: *const u8) -> Result<u64> {
 /// Ends the mapping at `at`, after a [`sync`].
 ///
 /// # Safety
-/// Nobody uses its memory any more, unless it fails.
+/// Nobody uses the memory any more, unless the call fails.
 ///
 /// # Errors
-/// As for [`sync`]; the mapping is still there then, with all that was changed.
+/// As for [`sync`]; then the mapping is still there, with all its changes.
 pub unsafe fn unmap(at: *const u8) -> Result<()> {
     let _sync = lock(&SYNC);
     let (process, mapping) = find(at)?;
@@ -177,11 +179,11 @@ pub unsafe fn unmap(at: *const u8) -> Result<()> {
     mapping.remove(process)
 }
 
-/// A file as memory, however large: read as it is touched, and with [`open_rw`](Self::open_rw)
+/// A file of any size as memory: it is read as it is touched, and, with [`open_rw`](Self::open_rw),
 /// written back by [`sync`](Self::sync).
 ///
-/// Nobody else may change the file meanwhile. A block that was read, and comes back different when
-/// it is read again, stops the program.
+/// Nobody else may change the file meanwhile. If a block is read again and differs from the first
+/// time, the program is stopped.
 ///
 /// ```no_run
 /// let file = terapage::MappedFile::open("measurements.f64")?;
@@ -193,9 +195,9 @@ pub struct MappedFile {
     place: Place,
 }
 
-// SAFETY: the memory is the mapping's own, for as long as it lives.
+// SAFETY: only the mapping owns the memory, as long as it lives.
 unsafe impl Send for MappedFile {}
-// SAFETY: as above; changing it takes a `&mut`.
+// SAFETY: as above; a change needs a `&mut`.
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
@@ -207,7 +209,7 @@ impl MappedFile {
         map_file(path.as_ref(), 0, None, false).map(|place| MappedFile { place })
     }
 
-    /// Maps all of a file, to be changed.
+    /// Maps all of a file, for changes.
     ///
     /// # Errors
     /// As for [`map_file`].
@@ -215,7 +217,7 @@ impl MappedFile {
         map_file(path.as_ref(), 0, None, true).map(|place| MappedFile { place })
     }
 
-    /// Writes what was changed back to the file, durably: how many bytes.
+    /// Writes the changes back to the file, durably. Returns the bytes written.
     ///
     /// # Errors
     /// The file cannot be written. The next call tries again.
@@ -223,21 +225,21 @@ impl MappedFile {
         sync(self.place.at)
     }
 
-    /// Syncs and ends the mapping. Dropping it does the same, but for the answer.
+    /// Syncs and ends the mapping. Dropping it does the same, without a result.
     ///
     /// # Errors
-    /// As for [`sync`](Self::sync); the changes are lost then.
+    /// As for [`sync`](Self::sync); then the changes are lost.
     pub fn close(self) -> Result<()> {
         self.sync().map(|_| ())
     }
 
-    /// The values in it, as many as are whole.
+    /// The mapping as values, as many as fit completely.
     pub fn as_slice<T: Plain>(&self) -> &[T] {
-        // SAFETY: any bytes are a `Plain`, and a mapping begins at a multiple of a page.
+        // SAFETY: any bytes are valid for a `Plain`, and a mapping begins at a page.
         unsafe { self.align_to().1 }
     }
 
-    /// The values in it, to change.
+    /// The mapping as values that can be changed.
     pub fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
         // SAFETY: as above.
         unsafe { self.align_to_mut().1 }

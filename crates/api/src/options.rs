@@ -1,4 +1,4 @@
-//! How the process's pager is to be.
+//! Options of the process's pager.
 
 use crate::process::ADDRESS_SPACE_MIN;
 use crate::{Error, Result};
@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use terapage_config::{Partial, Settings, Size, memory_bytes};
 use terapage_policy::{prefetch, replacement};
 
-/// Bytes of a block where nothing says otherwise.
+/// The default bytes of a block.
 const BLOCK: usize = 16 << 10;
 
-/// Options of the process's pager. What is `None` is taken from the `TERAPAGE_*`
-/// variables, and where these are silent, from the defaults.
+/// Options of the process's pager. An option that is `None` is taken from the `TERAPAGE_*`
+/// variables, or else is the default.
 ///
 /// ```
 /// let options = terapage::Options { memory: Some(64 << 20), ..Default::default() };
@@ -30,14 +30,14 @@ pub struct Options {
     pub policy: Option<String>,
     /// The prefetch policy. The default is `auto`.
     pub prefetch: Option<String>,
-    /// Bytes of address space set aside, which bound what can be allocated and mapped at once: 64
-    /// MiB at least. The default is 1 TiB. Where the kernel gives less, it is half of that, and so
-    /// on.
+    /// Bytes of reserved address space, at least 64 MiB: the most that can be allocated and mapped
+    /// at the same time. The default is 1 TiB. If the kernel refuses that, it is half as much, and
+    /// so on.
     pub address_space: Option<usize>,
 }
 
 impl Options {
-    /// All settings, those of the environment included.
+    /// All settings, including those of the environment.
     pub(crate) fn settings(&self) -> Result<Settings> {
         if let Some(bytes) = self.address_space.filter(|&bytes| bytes < ADDRESS_SPACE_MIN) {
             let least = ADDRESS_SPACE_MIN >> 20;
@@ -67,7 +67,7 @@ impl Options {
             given.stores = Some(vec![terapage_config::StoreSpec::File(store.clone())]);
         }
         let get = |name: &str| std::env::var_os(name);
-        // These are for `terapage run`, and do nothing here.
+        // These variables are for `terapage run`, and have no effect here.
         let not_ours = ["TERAPAGE_STATS", "TERAPAGE_TRACE", "TERAPAGE_VERBOSE"];
         let ours = |name: &str| get(name).filter(|_| !not_ours.contains(&name));
         let settings = given.or(Partial::from_variables(ours)?).resolve(
@@ -84,7 +84,7 @@ impl Options {
     }
 }
 
-/// What the pager is told of the settings.
+/// The pager's options for these settings.
 pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
     let block = settings.block.map_or(BLOCK, |size| size.0 as usize);
     terapage_pager::Options {
@@ -94,7 +94,7 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
         threads: settings.threads as usize,
-        // For tests: as kernels without UFFDIO_MOVE have it.
+        // For tests: page as on kernels without UFFDIO_MOVE.
         copy: std::env::var_os("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
         ..terapage_pager::Options::default()
     }

@@ -4,7 +4,7 @@ use crate::process::{Advice, advise};
 use crate::{Error, Result, heap};
 use std::ops::{Deref, DerefMut};
 
-/// Values that any bytes are, zeros among them: numbers, and arrays of them.
+/// Types for which any bytes are a value, such as zeros: numbers, and arrays of them.
 ///
 /// # Safety
 /// Every pattern of bits of this size is a value of the type, without padding or pointers.
@@ -12,7 +12,7 @@ pub unsafe trait Plain: Copy + Send + Sync + 'static {}
 
 macro_rules! plain {
     ($($name:ty)*) => { $(
-        // SAFETY: any bits are one of these.
+        // SAFETY: any bits are a value of this type.
         unsafe impl Plain for $name {}
     )* };
 }
@@ -24,8 +24,8 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// A slice of a fixed length in paged memory, all zero at first.
 ///
-/// Address space and the store bound its length, not memory. Touching it takes part of the budget,
-/// and dropping it gives all that back.
+/// Its length is limited by address space and the store, not by memory. Touched parts use the
+/// budget; dropping the slice gives everything back.
 ///
 /// ```
 /// # if let Err(error) = terapage::init(&terapage::Options { memory: Some(8 << 20), ..Default::default() }) {
@@ -44,26 +44,26 @@ pub struct Paged<T: Plain> {
     len: usize,
 }
 
-// SAFETY: the memory is its own, as with a `Vec`.
+// SAFETY: the slice owns its memory, like a `Vec`.
 unsafe impl<T: Plain> Send for Paged<T> {}
-// SAFETY: as above; changing it takes a `&mut`.
+// SAFETY: as above; a change needs a `&mut`.
 unsafe impl<T: Plain> Sync for Paged<T> {}
 
 impl<T: Plain> Paged<T> {
-    /// `len` zeros.
+    /// Makes a slice of `len` zeros.
     ///
     /// # Errors
-    /// The pager cannot be started; no room.
+    /// The pager cannot be started, or there is no room.
     pub fn new(len: usize) -> Result<Paged<T>> {
         const { assert!(align_of::<T>() <= heap::ALIGN) };
         let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::Room(usize::MAX))?;
         Ok(Paged { at: heap::allocate(bytes, true)?.cast(), len })
     }
 
-    /// Says how it is going to be used.
+    /// Says how the slice will be used.
     ///
     /// # Errors
-    /// None that a program could do something about.
+    /// None that a program could handle.
     pub fn advise(&self, advice: Advice) -> Result<()> {
         advise(self.at.cast(), size_of_val(&self[..]), advice)
     }
@@ -73,7 +73,7 @@ impl<T: Plain> Deref for Paged<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: allocated for that many values, which any bytes are.
+        // SAFETY: the memory was allocated for this many values, and any bytes are values.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
     }
 }
@@ -87,7 +87,7 @@ impl<T: Plain> DerefMut for Paged<T> {
 
 impl<T: Plain> Drop for Paged<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody has a reference to it any more.
+        // SAFETY: nobody has a reference to the slice any more.
         unsafe { heap::free(self.at.cast()) }.ok();
     }
 }

@@ -1,8 +1,8 @@
-//! The pager of this process, started when it is first needed, and the address space that it pages.
+//! The pager of this process, which starts at the first use, and the address space that it pages.
 //!
 //! Locks, in the order in which they are taken: `STARTING`, `SYNC`, the small heap,
-//! [`Process::ranges`], [`Process::pager`]. A fork takes them all. Nobody who holds one touches
-//! paged memory but the small heap's own.
+//! [`Process::ranges`], [`Process::pager`]. A fork takes them all. A thread that holds one touches
+//! no paged memory except the small heap's.
 
 use crate::options::{Options, for_pager};
 use crate::space::Space;
@@ -15,14 +15,15 @@ use terapage_stats::Snapshot;
 use terapage_sys::fd::Room;
 use terapage_sys::{last, memory, userfaultfd};
 
-/// Address space set aside where nothing says otherwise, and the least that will do.
+/// The default bytes of reserved address space.
 const ADDRESS_SPACE: usize = 1 << 40;
+/// The least bytes of reserved address space.
 pub(crate) const ADDRESS_SPACE_MIN: usize = 64 << 20;
 
-/// Bytes that leave memory in one request.
+/// The most bytes that leave memory in one request.
 const DONE_WITH: usize = 4 << 20;
 
-/// What is where in the address space.
+/// The use of the address space.
 pub(crate) struct Ranges {
     pub space: Space,
     /// Large allocations: the bytes that were asked for, by address.
@@ -35,27 +36,27 @@ pub(crate) struct Process {
     pub start: usize,
     pub len: usize,
     pub block: usize,
-    /// One bit for every 16 bytes: whether an allocation of the small heap begins there that the
-    /// heap itself cannot tell. Never unmapped.
+    /// One bit for every 16 bytes: whether a medium allocation of the small heap begins there,
+    /// which the heap itself cannot tell. Never unmapped.
     pub medium_bits: usize,
-    /// Whether any range was ever said to be touched in no order.
+    /// Whether the program ever said that a range is touched in random order.
     pub advised: AtomicBool,
     pub ranges: Mutex<Ranges>,
     pub pager: RwLock<Pager>,
 }
 
-/// At load, before the program has threads: a fork that goes on while another thread makes the
-/// first use is to know of it.
-// SAFETY: the loader calls what this section holds, as functions of this type, once.
+/// Called at load, before the program has threads: a fork during another thread's first use must
+/// know of that use.
+// SAFETY: the loader calls the entries of this section once, as functions of this type.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
 
 extern "C" fn at_load() {
-    // What fails here is told by the first use.
+    // The first use reports what fails here.
     fork::register().ok();
     last::open(|| {
-        // A fork takes the lock, too: no child keeps the raised limit.
+        // A fork takes the lock, too, so no child gets the raised limit.
         let _starting = lock(&STARTING);
         let _room = Room::make();
         last::look().unwrap_or(false)
@@ -65,16 +66,16 @@ extern "C" fn at_load() {
 static PROCESS: OnceLock<Process> = OnceLock::new();
 pub(crate) static STARTING: Mutex<()> = Mutex::new(());
 
-/// Locks; a panic elsewhere changes nothing.
+/// Takes a lock, even if another thread has panicked while it held it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the pager. Without it the first use does, with the options of the environment.
+/// Starts the pager. Otherwise the first use starts it, with the options of the environment.
 ///
 /// # Errors
-/// [`Error::Started`] after the first use; settings that cannot be; no userfaultfd or io_uring; no
-/// store.
+/// [`Error::Started`] after the first use; a setting is invalid; a userfaultfd, an io_uring or the
+/// store cannot be made.
 pub fn init(options: &Options) -> Result<()> {
     let _starting = lock(&STARTING);
     if PROCESS.get().is_some() {
@@ -83,7 +84,7 @@ pub fn init(options: &Options) -> Result<()> {
     start(options).map(|_| ())
 }
 
-/// The process's pager, started if need be.
+/// The process's pager, started if necessary.
 pub(crate) fn process() -> Result<&'static Process> {
     if let Some(process) = PROCESS.get() {
         return Ok(process);
@@ -95,7 +96,7 @@ pub(crate) fn process() -> Result<&'static Process> {
     }
 }
 
-/// The process's pager, if it has been started.
+/// The process's pager, if it was started.
 pub(crate) fn started() -> Option<&'static Process> {
     PROCESS.get()
 }
@@ -116,7 +117,7 @@ fn start(options: &Options) -> Result<&'static Process> {
     let medium_bits = memory::reserve(len / 128)? as usize;
     heap::open(start, len)?;
     fork::register()?;
-    // The program may give up what it takes to make a userfaultfd, and its children need one each.
+    // The program may give up the right to make a userfaultfd, and each of its children needs one.
     userfaultfd::keep_device();
     let ranges =
         Ranges { space: Space::new(start, len, block), large: BTreeMap::new(), mappings: BTreeMap::new() };
@@ -132,7 +133,7 @@ fn start(options: &Options) -> Result<&'static Process> {
     Ok(PROCESS.get_or_init(|| process))
 }
 
-/// Address space, aligned for blocks of any size: `len` bytes, or half of it, and so on.
+/// Reserves address space, aligned for blocks of any size: `len` bytes, or half of that, and so on.
 fn reserve(len: usize) -> Result<(usize, usize)> {
     let align = 2 << 20;
     let mut len = len / align * align;
@@ -145,7 +146,7 @@ fn reserve(len: usize) -> Result<(usize, usize)> {
     }
 }
 
-/// What the pager has done so far; `None` before it was started.
+/// The pager's counters; `None` before it was started.
 pub fn stats() -> Option<Snapshot> {
     started().map(|process| process.pager().counters().snapshot())
 }
@@ -155,28 +156,29 @@ impl Process {
         self.pager.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an address is in the address space set aside.
+    /// Whether an address is in the reserved address space.
     pub fn has(&self, at: usize) -> bool {
         at.wrapping_sub(self.start) < self.len
     }
 
-    /// A range of at least `len` bytes that begins at a multiple of `align` and reads as zeros.
+    /// Takes a range of at least `len` bytes that begins at a multiple of `align` and reads as
+    /// zeros.
     pub fn take(&self, len: usize, align: usize) -> Result<usize> {
         let mut ranges = lock(&self.ranges);
         let size = ranges.space.round(len).ok_or(Error::Room(len))?;
         ranges.space.take(size, align).ok_or(Error::Room(len))
     }
 
-    /// Gives back a range that [`take`](Self::take) gave.
+    /// Gives back a range of [`take`](Self::take).
     pub fn put(&self, at: usize, len: usize) -> Result<()> {
         let size = lock(&self.ranges).space.round(len).ok_or(Error::Room(len))?;
-        // Its address comes back only when its bytes have gone.
+        // The addresses can be used again only after the bytes are dropped.
         let pager = self.pager();
         if self.advised.load(Relaxed) {
             pager.set_random(at, size, false)?;
         }
         pager.discard(at, size)?;
-        // The order of the locks.
+        // Needed for the order of the locks.
         drop(pager);
         lock(&self.ranges).space.put(at, size);
         Ok(())
@@ -186,21 +188,22 @@ impl Process {
 /// How the program is going to use a range. No advice changes a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// It will be touched soon: as much as a quarter of the budget is read now.
+    /// The range will be touched soon: up to a quarter of the budget is read now.
     WillNeed,
-    /// It will not be touched soon: its frames are the first to be used for something else.
+    /// The range will not be touched soon: its frames are evicted first.
     DoneWith,
-    /// It will be touched in order. That is what the pager expects: it undoes [`Advice::Random`].
+    /// The range will be touched in order, which is what the pager expects: undoes
+    /// [`Advice::Random`].
     Sequential,
-    /// It will be touched in no order: nothing is read ahead.
+    /// The range will be touched in random order: nothing is read ahead.
     Random,
 }
 
-/// Gives advice about the blocks that `len` bytes at `at` lie in; [`Advice::DoneWith`] those that
-/// lie in them.
+/// Gives advice about all blocks that contain any of `len` bytes at `at`; [`Advice::DoneWith`]
+/// concerns only blocks that lie completely in the range.
 ///
 /// # Errors
-/// The range is not memory of Terapage's.
+/// The range is not memory of Terapage.
 pub fn advise(at: *const u8, len: usize, advice: Advice) -> Result<()> {
     let at = at as usize;
     let outside = || Error::Argument(format!("{len} bytes at {at:#x} are not all memory of Terapage's"));
@@ -224,7 +227,7 @@ pub fn advise(at: *const u8, len: usize, advice: Advice) -> Result<()> {
     let (pager, size) = (process.pager(), last - first);
     match advice {
         Advice::WillNeed => pager.will_need(first, size)?,
-        // In parts: faults are served in between.
+        // In parts, so that faults are served in between.
         Advice::DoneWith => {
             for part in (first..last).step_by(DONE_WITH) {
                 pager.done_with(part, DONE_WITH.min(last - part))?;

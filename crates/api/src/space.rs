@@ -1,5 +1,5 @@
-//! Which of the address space set aside is in use: ranges of whole blocks, the lowest that fits
-//! first.
+//! Which parts of the reserved address space are in use: ranges of whole blocks, of which the
+//! lowest that fits is taken.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// All of `len` bytes at `start`, whole blocks, is free.
+    /// An address space of `len` bytes at `start`, whole blocks, all free.
     pub fn new(start: usize, len: usize, block: usize) -> Space {
         Space { free: BTreeMap::from([(start, len)]), block }
     }
 
-    /// `len` rounded up to whole blocks, one at least. `None` where that is more than there can be.
+    /// `len` rounded up to whole blocks, at least one. `None` if that overflows.
     pub fn round(&self, len: usize) -> Option<usize> {
         len.max(1).checked_next_multiple_of(self.block)
     }
@@ -57,8 +57,8 @@ impl Space {
         self.free.insert(start, len);
     }
 
-    /// Makes a range of `len` bytes at `start` `more` bytes longer where it is, if what follows is
-    /// free.
+    /// Lengthens a range of `len` bytes at `start` by `more` bytes in place, if the bytes that
+    /// follow are free.
     pub fn extend(&mut self, start: usize, len: usize, more: usize) -> bool {
         let end = start + len;
         match self.free.get(&end) {

@@ -6,7 +6,7 @@ use terapage::{Advice, Error, MappedFile, Options, Paged};
 
 static START: Once = Once::new();
 
-/// Starts the pager; whether this machine has what it needs.
+/// Starts the pager. Whether this machine has what it needs.
 fn can_page() -> bool {
     START.call_once(|| {
         let store = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned());
@@ -74,8 +74,8 @@ fn a_write_that_fails_says_so_and_keeps_the_changes() {
     if !can_page() {
         return;
     }
-    // A file in memory, sealed against writes once it is mapped.
-    // SAFETY: the name ends in a zero byte.
+    // A file in memory, which is sealed against writes after it is mapped. SAFETY: the name ends in
+    // a zero byte.
     let fd = unsafe { libc::memfd_create(c"sealed".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     assert!(fd >= 0);
     let path = format!("/proc/self/fd/{fd}");
@@ -89,12 +89,12 @@ fn a_write_that_fails_says_so_and_keeps_the_changes() {
         assert_eq!(error.errno(), libc::EPERM);
         assert!(error.to_string().contains("cannot be written"), "{error}");
     }
-    // SAFETY: it fails, so the mapping lives on.
+    // SAFETY: the call fails, so the mapping lives on.
     assert!(unsafe { terapage::unmap(map.as_ptr()) }.is_err());
     assert!(map.iter().all(|&byte| byte == 2));
     drop(map);
     assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == 1));
-    // SAFETY: opened above, and used no more.
+    // SAFETY: the descriptor was opened above, and is used no more.
     unsafe { libc::close(fd) };
 }
 

@@ -1,4 +1,4 @@
-//! Address spaces too small, and larger than there are numbers for their blocks.
+//! Address spaces that are too small, or have more blocks than there are block numbers.
 
 use terapage::Options;
 
@@ -24,10 +24,10 @@ fn all_that_can_be_allocated_is_paged() {
     let len = 2 << 40;
     let at = terapage::allocate(len, false).unwrap();
     for part in (0..len).step_by(1 << 35) {
-        // SAFETY: so many bytes were given, to this test alone.
+        // SAFETY: the allocation has this many bytes, and only this test uses it.
         unsafe { at.add(part).write(1) };
     }
     assert_eq!(terapage::stats().unwrap().first_touches, 64);
-    // SAFETY: it is used no more.
+    // SAFETY: the allocation is used no more.
     unsafe { terapage::free(at) }.unwrap();
 }
