@@ -1,4 +1,5 @@
-//! What a recorded event costs the pager's thread, and how often that had to wait for the file.
+//! Measures what a recorded event costs the pager's thread, and how often the thread had to wait
+//! for the file.
 //!
 //! `cargo run --release -p terapage-pager --example event_cost [DIRECTORY]`
 //!

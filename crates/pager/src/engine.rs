@@ -1,6 +1,6 @@
-//! The pager's thread: faults, ends of I/O and requests come to it one at a time, and it alone
-//! changes the state of blocks. It waits in one place, and for I/O only where a thread
-//! of the program waits for the same.
+//! The engine, run by the pager's thread: it handles faults, ends of I/O and requests one at a
+//! time, and only this thread changes the state of blocks. It waits in one place, and waits for I/O
+//! only if a thread of the program waits for the same.
 
 use crate::awake::Awake;
 use crate::carriers::Carriers;
@@ -30,22 +30,23 @@ use terapage_sys::memory::HUGE;
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
 
-/// Operations that the ring takes at once.
+/// Operations that the ring takes at the same time.
 const ENTRIES: u32 = 512;
-/// The same in the children of forks, of which there may be many: what a user may lock is for all
-/// their rings together.
+/// The same in the children of forks: there may be many, and the memory that a user may lock must
+/// do for all their rings.
 const ENTRIES_OF_CHILD: u32 = 128;
 
-/// Looks for work that pay, less twice those that do not, are counted up to this.
+/// The most that `luck` counts: each spin that found work adds 1, each other subtracts 2.
 const LUCK_MAX: u32 = 16;
 
-/// Tries of an operation that fails, one right after the other.
+/// Tries of an operation that fails, without a pause in between.
 const TRIES: u32 = 4;
 
-/// Pauses, ms, between tries of an operation whose failure may pass: each is twice the one before.
+/// The first and the longest pause, ms, between tries of an operation whose failure may pass. Each
+/// pause is twice the one before.
 const PAUSES_MS: [u64; 2] = [10, 1000];
 
-/// Who may carry a load.
+/// Which thread may carry a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carry {
     /// The pager's thread, at once.
@@ -54,12 +55,13 @@ pub(crate) enum Carry {
     Anywhere,
 }
 
-/// A fresh range touched in order, upwards or downwards: where it goes on, and how much comes next.
+/// A stream of first touches, upwards or downwards: where it continues, and how many blocks are
+/// installed next.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FreshStream {
-    /// The block after what was installed.
+    /// The block after those that were installed.
     pub next: u32,
-    /// The block before it.
+    /// The block before those that were installed, if the stream may go downwards.
     pub before: Option<u32>,
     pub window: u32,
     pub at: u64,
@@ -68,20 +70,21 @@ pub(crate) struct FreshStream {
 pub(crate) struct Engine {
     pub options: Options,
     pub block: usize,
-    /// Frames that may exist.
+    /// The most frames that may exist.
     pub limit: usize,
     /// Frames that exist: in the program or in the pool.
     pub frames: usize,
-    /// Frames that the pool leaves unmade.
+    /// Frames that are left unmade for copies.
     pub spare: usize,
     pub mapped: usize,
     pub leaving: usize,
     pub writing: usize,
     pub reading: usize,
-    /// Soft blocks, the one to go next first, with the stamp that makes an entry valid.
+    /// Soft blocks, the next one to lose its frame first, each with the stamp for which its item is
+    /// valid.
     pub soft: VecDeque<(u32, u32)>,
     pub soft_len: usize,
-    /// How many frames are to be ready: soft, free, not yet made, or on their way out.
+    /// How many frames are kept ready: soft, free, not yet made, or on their way out.
     pub soft_frames: SoftFrames,
     pub table: Table,
     pub pool: Pool,
@@ -92,41 +95,44 @@ pub(crate) struct Engine {
     /// The hash of a block of zeros.
     pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
-    /// With the default policy: the others are as their papers have them.
+    /// The turns of threads, only with the default policy: the others follow their papers.
     pub turns: Option<Turns>,
-    /// When the turn was looked at last, and how long the thread that has it had run by then, ns.
+    /// When the turn was last judged, and the processor time that its thread had used by then, both
+    /// ns.
     pub turn_looked: (u64, u64),
     pub prefetch: Box<dyn Prefetch>,
-    /// Runs to be read ahead once there are frames for them, each in the program's direction.
+    /// Runs to be prefetched once there are frames for them, each in the program's direction.
     pub postponed: VecDeque<Vec<u32>>,
     pub fresh: [FreshStream; 8],
     pub clock: u64,
-    /// The ring, the stores, and what is on its way.
+    /// The ring, the stores, and the transfers under way.
     pub io: Io,
     pub files: Vec<crate::files::Mapped>,
     pub queue: VecDeque<Fault>,
     pub faults_ready: bool,
     pub requests_ready: bool,
-    /// What tells that a second has passed, if somebody wants to know, and whether one has.
+    /// The timer that ends each second, if a function is to be called then.
     pub seconds: Option<Fd>,
     pub second_passed: bool,
-    /// Children that still read this process's slots: the pipe that they hold, the snapshot.
+    /// Children that still read this process's slots: the snapshot of each, and the pipe that it
+    /// keeps open.
     pub children: Vec<(u32, Fd)>,
-    /// Blocks that are touched in no order, by the program's word.
+    /// Ranges of blocks that the program says it touches in random order.
     pub random: Vec<std::ops::Range<u32>>,
     pub counters: &'static Counters,
     pub condition: &'static Condition,
-    /// What it says.
+    /// The reason that is given.
     pub condition_told: Option<String>,
     pub mailbox: &'static Mailbox,
-    /// Reads under way that a thread waits for.
+    /// Reads under way for which a thread waits.
     pub demands: usize,
-    /// How often looking for work has paid lately.
+    /// How often spinning has found work lately, see `LUCK_MAX`.
     pub luck: u32,
     pub sleeps: u32,
-    /// What does not leave for a while.
+    /// Blocks that do not leave for a while.
     pub held: Held,
-    /// Forks that are near: while there are any, nothing leaves the program that need not.
+    /// The number of forks that are near: while it is not 0, no block leaves the program that need
+    /// not.
     pub holds: u32,
     pub recorder: Option<Recorder>,
 }
@@ -199,15 +205,15 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The thread begins: opens its files, and begins its helpers.
+    /// Called when the thread begins: opens its descriptors, and starts its helper threads.
     pub fn prepare(&mut self) {
         self.io.begin_ring(if self.io.is_child() { ENTRIES_OF_CHILD } else { ENTRIES });
         if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
-            // To look for work would keep the program from doing any.
+            // With one processor, spinning would keep the program from working.
             self.options.spin_us = 0;
         }
-        // The child of a fork has paged memory already, which the C library may need to begin a
-        // thread, and this thread cannot wait for itself.
+        // The child of a fork has paged memory already. To begin a thread, the C library may need
+        // it, and this thread cannot wait for itself.
         if self.table.regions().is_empty() {
             self.start_helpers();
         }
@@ -221,18 +227,18 @@ impl Engine {
             self.io.poll(Poll::Child(*id), fd.raw());
         }
         self.io.open_stores();
-        // From here on the ring holds what it polls: where a program closes the files of others its
-        // memory does not become the kernel's.
+        // From here on the ring keeps the userfaultfd open: if the program closes all descriptors,
+        // its memory stays paged.
         self.io.enter(0);
     }
 
-    /// Serves, until the process ends. The thread has begun.
+    /// Serves until the process ends, after [`prepare`](Self::prepare).
     pub fn run(&mut self) {
         loop {
             self.awake.settle_late();
             self.take_ends();
-            // One at a time: to check and install a long run takes as long as to read one, and
-            // the store must not wait for new work meanwhile.
+            // One end at a time: to check and install a long run takes as long as to read one, and
+            // the store must have new work meanwhile.
             self.handle_end();
             self.take_carried();
             self.take_faults();
@@ -240,7 +246,7 @@ impl Engine {
                 self.fault(fault);
             }
             if self.is_short() {
-                // What a thread waits for goes to the store first.
+                // Reads for which a thread waits are submitted before other work.
                 self.io.hand_over();
                 self.balance();
             }
@@ -268,7 +274,7 @@ impl Engine {
         }
     }
 
-    /// Begins to count seconds, where somebody wants to know. Without a timer nobody is told.
+    /// Starts the timer of `each_second`, if that is set. Without a timer it is never called.
     fn begin_seconds(&mut self) {
         if self.options.each_second.is_some() {
             self.seconds = Fd::each_second().ok();
@@ -285,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// Begins the threads that save this one time.
+    /// Starts the helper threads, which save this thread time.
     fn start_helpers(&mut self) {
         if self.options.spin_us > 0 {
             self.awake = Awake::where_it_pays(self.mover.program.waker());
@@ -298,11 +304,11 @@ impl Engine {
         self.carriers = carriers.unwrap_or_else(|error| self.stop(&error.to_string()));
     }
 
-    /// Waits until something happens: for a moment by looking, then by sleeping.
+    /// Waits until something happens: first spins for a moment, then sleeps.
     ///
-    /// To wake up costs as much as a read, but looking takes a processor from the program. Where a
-    /// thread waits for a read it has no use for its own. Else looking goes on only as long as it
-    /// mostly pays.
+    /// To wake up costs as much as a read, but spinning takes a processor from the program. If a
+    /// thread waits for a read, it does not use its own processor meanwhile. Otherwise the pager
+    /// spins only as long as that mostly finds work.
     fn sleep(&mut self) {
         let waited_for = self.demands > 0;
         let tries = self.luck > LUCK_MAX / 2 || self.sleeps.is_multiple_of(32);
@@ -333,7 +339,7 @@ impl Engine {
         }
     }
 
-    /// Ends the process: the program cannot have its bytes.
+    /// Ends the process: the program cannot get its bytes.
     pub fn stop(&self, why: &str) -> ! {
         io::stop(why)
     }
@@ -368,7 +374,7 @@ impl Engine {
         }
     }
 
-    /// Takes note of all that has happened.
+    /// Takes all events that have come.
     fn take_ends(&mut self) {
         while let Some(event) = self.io.next() {
             match event {
@@ -422,7 +428,8 @@ impl Engine {
             State::Leaving | State::Writing => self.table.get_mut(block).flags |= WANTED,
             State::Loose => self.wake_page(fault.at),
             State::Mapped => {
-                // It came while this fault was on its way; a write protection may be left over.
+                // The block came while this fault was on its way; a write protection may be left
+                // over.
                 if !self.mover.page_present(fault.at) {
                     if self.mover.heard.is_missed(fault.at) {
                         let done = self.mover.fresh(fault.at, terapage_sys::PAGE);
@@ -438,7 +445,7 @@ impl Engine {
         }
     }
 
-    /// Whether the thread that has the turn is to keep it.
+    /// Judges the turn of threads at the end of a window.
     #[cold]
     fn judge_turn(&mut self) {
         let Some(turns) = &mut self.turns else { return };
@@ -459,7 +466,7 @@ impl Engine {
         self.mover.program.wake(at, terapage_sys::PAGE).ok();
     }
 
-    /// The end of an operation of a store.
+    /// Handles the end of a store's operation.
     fn ended(&mut self, end: Ended) {
         let number = end.id as usize;
         let mut operation = self.io.transfers.take_operation(number);
@@ -473,7 +480,7 @@ impl Engine {
         }
     }
 
-    /// An operation that failed is begun again: at once a few times, or, if waiting may help, with
+    /// Tries an operation again that failed: a few times at once, or, if waiting may help, with
     /// pauses until its time is up.
     pub fn try_again(&mut self, number: usize, mut operation: Operation, failure: &Failure) {
         let now_ns = self.now();
@@ -498,7 +505,7 @@ impl Engine {
         self.forgo(operation);
     }
 
-    /// Has a load carried, here or by a carrier, and handles what comes of it: now or later.
+    /// Lets a load be carried, by this thread or a carrier, and handles the result now or later.
     pub fn carry(&mut self, number: usize, way: Way, who: Carry) {
         let load = Box::new(Load::new(&self.mover, self.block, number, way));
         let here = if who == Carry::Anywhere { self.carriers.post(load) } else { Some(load) };
@@ -508,7 +515,7 @@ impl Engine {
         }
     }
 
-    /// Handles the loads that carriers have carried. Whether there were any.
+    /// Handles the loads that carriers have done. Whether there were any.
     fn take_carried(&mut self) -> bool {
         let mut some = false;
         while let Some(load) = self.carriers.take() {
@@ -547,20 +554,20 @@ impl Engine {
         self.stop(&format!("{doing} store {store} failed {how_long}: {}", failure.why))
     }
 
-    /// Whether any block from `first` to `end` is on its way.
+    /// Whether any block from `first` to `end` is in a transfer.
     pub fn is_on_its_way(&self, first: u32, end: u32) -> bool {
         let is_in = |block: &u32| (first..end).contains(block);
         self.io.transfers.blocks().any(|blocks| blocks.iter().any(is_in))
     }
 
-    /// Waits until none is.
+    /// Waits until no block from `first` to `end` is in a transfer.
     pub fn settle(&mut self, first: u32, end: u32) {
         while self.is_on_its_way(first, end) {
             self.wait();
         }
     }
 
-    /// Waits until nothing is on its way.
+    /// Waits until no transfer is under way.
     pub fn settle_all(&mut self) {
         while self.reading + self.leaving + self.writing > 0 {
             self.wait();
@@ -583,10 +590,11 @@ impl Engine {
         }
     }
 
-    /// The counts are those of what there is. In tests of the model each block is looked at, too.
+    /// Checks that the counts agree with what they count. In tests of the model, each block is
+    /// checked, too.
     ///
     /// # Panics
-    /// They are not.
+    /// They do not agree.
     fn assert_books_agree(&self) {
         let on_their_way = [self.leaving, self.reading, self.writing];
         assert_eq!(self.io.transfers.count(), on_their_way, "blocks on their way are miscounted");
@@ -610,12 +618,12 @@ impl Engine {
             }
         }
         assert_eq!(counts, [0; 5], "blocks are miscounted");
-        // Blocks that a carrier copies into the program have a second frame already.
+        // Blocks that a carrier is copying into the program have a second frame already.
         let most = frames + self.reading;
         assert!((frames..=most).contains(&self.frames), "{} frames, not {frames} to {most}", self.frames);
     }
 
-    /// One thing happened to each of some blocks: for the trace, if there is one.
+    /// Records in the trace, if there is one, that the same happened to each of `blocks`.
     pub fn record(&mut self, kind: Kind, blocks: impl IntoIterator<Item = u32>) {
         if let Some(recorder) = &mut self.recorder {
             recorder.events(kind, blocks);

@@ -1,22 +1,21 @@
-//! Frames: how one is found when it is needed, made and given back, and how frames come into the
-//! program.
+//! Frames: how they are found, made and given back, and how they come into the program.
 
 use crate::engine::{Carry, Engine};
 use crate::load::Run;
 use crate::table::State;
 use terapage_sys::thread;
 
-/// Bytes of neighbours that are copied into the program rather than moved, where there is room: a
-/// move interrupts every processor that has the program's tables, and wakes those that idle.
+/// Neighbours of at most this many bytes are copied into the program, not moved, if there is room:
+/// a move interrupts every processor that uses the program's page tables, and wakes idle ones.
 const COPIED_BYTES: usize = 16 << 10;
 
-/// Bytes of frames that are left unmade for copies, if that is no more than this part of the
-/// budget.
+/// Bytes of frames that are left unmade for copies.
 const SPARE_BYTES: usize = 256 << 10;
+/// They are at most one part in this many of the budget.
 const SPARE_PART: usize = 8;
 
 impl Engine {
-    /// A filled place that nobody needs, by whatever means: waits for writes if it must.
+    /// Takes a filled place that nobody needs, by any means: waits for writes if it must.
     pub fn place(&mut self) -> u32 {
         let mut patience = 10_000;
         loop {
@@ -35,7 +34,7 @@ impl Engine {
                     self.wait();
                     continue;
                 }
-                // Every page is held by I/O of the program's; that ends.
+                // All pages are held by I/O of the program, which will end.
                 patience -= 1;
                 if patience == 0 {
                     self.stop("no frame can be freed: the budget (--memory) is too small for what the program holds at once");
@@ -45,7 +44,7 @@ impl Engine {
         }
     }
 
-    /// The same, if it takes no waiting and no page-out.
+    /// Takes a filled place that nobody needs, if that takes no waiting and no page-out.
     pub fn place_at_once(&mut self) -> Option<u32> {
         if let Some(place) = self.pool.take_free() {
             return Some(place);
@@ -56,7 +55,7 @@ impl Engine {
         self.reclaim().or_else(|| if self.make_frames(0) { self.pool.take_free() } else { None })
     }
 
-    /// A filled place that is all zero: like [`place`](Self::place), or, not `wait`, like
+    /// Takes a filled place that is all zero: like [`place`](Self::place) if `wait`, else like
     /// [`place_at_once`](Self::place_at_once).
     pub fn zero_place(&mut self, wait: bool) -> Option<u32> {
         if let Some(place) = self.pool.take_zero() {
@@ -69,7 +68,7 @@ impl Engine {
         place.inspect(|&place| self.pool.zero(place))
     }
 
-    /// Makes new frames, if there may be more than `spare`.
+    /// Makes new frames, if more than `spare` may still be made.
     fn make_frames(&mut self, spare: usize) -> bool {
         if self.frames + spare >= self.limit {
             return false;
@@ -101,7 +100,8 @@ impl Engine {
         None
     }
 
-    /// A block whose frame is in the pool, clean: it may be taken back or lose its frame.
+    /// Makes a clean block, whose frame is in the pool, soft: it may be taken back or lose its
+    /// frame.
     pub fn make_soft(&mut self, block: u32) {
         self.table.set_state(block, State::Soft);
         let entry = self.table.get_mut(block);
@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Puts the frames of `blocks`, ascending, in place and wakes who waits.
+    /// Puts the frames of `blocks`, ascending, into the program, and wakes the waiters.
     pub fn install(&mut self, blocks: &[u32]) {
         let mut runs = self.plan(blocks);
         for run in &mut runs {
@@ -128,8 +128,8 @@ impl Engine {
         self.installed(blocks, &runs);
     }
 
-    /// The runs that blocks, ascending, make in the program and in the pool. Those that will be
-    /// copied have the frames for it from now on.
+    /// Groups blocks, ascending, into runs of neighbours in the program and in the pool. Runs that
+    /// will be copied have the frames for that reserved from now on.
     pub fn plan(&mut self, blocks: &[u32]) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut rest = blocks;
@@ -151,13 +151,13 @@ impl Engine {
         runs
     }
 
-    /// The runs come to nothing.
+    /// Gives up planned runs.
     pub fn unplan(&mut self, runs: &[Run]) {
         let copied: usize = runs.iter().filter(|run| run.copy).map(|run| run.len).sum();
         self.frames -= copied / self.block;
     }
 
-    /// The runs, of just these blocks, are in place.
+    /// Notes that the runs, which have exactly these blocks, are in the program.
     pub fn installed(&mut self, blocks: &[u32], runs: &[Run]) {
         let mut rest = blocks;
         for run in runs {
@@ -178,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// Whether so many blocks are few enough to be copied into the program, and there is room for
+    /// Whether `blocks` blocks are few enough to be copied into the program, and there is room for
     /// that.
     fn may_copy(&mut self, blocks: usize) -> bool {
         if blocks * self.block > COPIED_BYTES {
@@ -191,8 +191,8 @@ impl Engine {
         room
     }
 
-    /// Gives frames back once copies have used up half of what was left unmade, while a thread
-    /// waits anyhow.
+    /// Gives frames back once copies have used up half of the spare frames, while a thread waits in
+    /// any case.
     pub fn make_spare(&mut self) {
         if self.frames + self.spare / 2 < self.limit {
             return;

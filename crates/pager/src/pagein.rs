@@ -1,4 +1,4 @@
-//! Bytes into the program: first touches, soft faults, hard faults, prefetching.
+//! Page-ins: first touches, soft faults, hard faults, prefetch.
 
 use crate::engine::{Carry, Engine, FreshStream};
 use crate::files::UNKNOWN;
@@ -11,12 +11,12 @@ use terapage_policy::prefetch::Ahead;
 use terapage_stats::Counters;
 use terapage_store::{Failure, OpKind, Why};
 
-/// Blocks installed ahead of a first touch at most, in bytes.
+/// The most bytes of blocks that are installed ahead of a first touch.
 const FRESH_BYTES: usize = 2 << 20;
 
 impl Engine {
-    /// A block that was never touched, or has become zero: zeros, and more of them where
-    /// fresh memory is touched in order.
+    /// A touch of a block that was never touched, or has become zero: installs zeros, and more of
+    /// them if fresh memory is touched in order.
     pub(crate) fn first_touch(&mut self, block: u32) {
         self.awake.other();
         Counters::add(&self.counters.first_touches, 1);
@@ -39,7 +39,7 @@ impl Engine {
         };
         let first = if down { block + 1 - count } else { block };
         self.record(Kind::FreshAhead, (first..first + count).filter(|&other| other != block));
-        // The stream goes on after what was installed.
+        // The stream continues after the blocks that were installed.
         let clock = self.clock;
         if let Some(stream) = self.fresh.iter_mut().find(|stream| stream.at == clock) {
             (stream.next, stream.before) = (first + count, first.checked_sub(1));
@@ -64,7 +64,7 @@ impl Engine {
         (1, false)
     }
 
-    /// New frames, straight into the program.
+    /// Installs new frames directly in the program.
     fn install_fresh(&mut self, first: u32, count: u32) {
         let at = self.table.address(first);
         let done = self.mover.fresh(at, count as usize * self.block);
@@ -77,15 +77,15 @@ impl Engine {
         }
     }
 
-    /// Used frames, made zero: for the first of `wanted`, and for as many more as can be had at
-    /// once.
+    /// Installs used frames, made zero: for the first of `wanted`, and for as many more as there
+    /// are free frames.
     fn install_recycled(&mut self, wanted: &[u32]) -> u32 {
         let mut places = Vec::with_capacity(wanted.len());
         while places.len() < wanted.len() {
             let Some(place) = self.zero_place(places.is_empty()) else { break };
             places.push(place);
         }
-        // Places come as neighbours, ascending: so must the blocks.
+        // Places are neighbours, ascending, so the blocks must be ascending, too.
         let mut blocks = wanted[..places.len()].to_vec();
         blocks.sort_unstable();
         for (&block, &place) in blocks.iter().zip(&places) {
@@ -110,7 +110,7 @@ impl Engine {
         self.put_back_company(block);
     }
 
-    /// Puts the neighbours of a block back that should not leave either, without waiting for their
+    /// Puts back the neighbours of a block that should not leave either, without waiting for their
     /// faults.
     fn put_back_company(&mut self, block: u32) {
         let region = self.table.block_range_of(block).unwrap_or(block..block);
@@ -125,8 +125,8 @@ impl Engine {
         }
     }
 
-    /// Counts it, for the process and for the region; what goes in and out without end is left
-    /// alone.
+    /// Counts a soft fault, for the process and for the region. A block that goes in and out
+    /// without end is held.
     pub(crate) fn note_soft_fault(&mut self, block: u32) {
         Counters::add(&self.counters.soft_faults, 1);
         Counters::add(&self.table.usage.of(block).soft_faults, 1);
@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// A touch of a block that was taken out to see it.
+    /// A touch of a block that was taken out to see whether it is touched.
     pub(crate) fn watched_fault(&mut self, block: u32) {
         let marker = self.table.get(block).has(MARKER);
         self.install(&[block]);
@@ -149,9 +149,9 @@ impl Engine {
         }
     }
 
-    /// A touch of a block that only the store has.
+    /// A touch of a block whose bytes only the store has.
     ///
-    /// `thread`: whose, or 0 for one unknown.
+    /// `thread` is the thread that faulted, or 0 if unknown.
     pub(crate) fn hard_fault(&mut self, block: u32, thread: u32) {
         let since_ns = self.now();
         self.awake.read(since_ns, thread);
@@ -159,8 +159,7 @@ impl Engine {
         Counters::add(&self.table.usage.of(block).hard_faults, 1);
         self.record(Kind::HardFault, [block]);
         let place = self.place();
-        // Waiting for a place may have changed nothing about this block: only faults and requests
-        // do.
+        // Waiting for a place cannot have changed this block: only faults and requests do.
         self.table.get_mut(block).flags |= WANTED;
         self.demands += 1;
         self.read(&[block], &[place], since_ns);
@@ -169,7 +168,7 @@ impl Engine {
         self.prefetch_after(block, false);
     }
 
-    /// The program has come to the first block of a run that was read ahead.
+    /// The program has reached the first block of a prefetched run.
     fn used_marker(&mut self, block: u32) {
         self.record(Kind::PrefetchMarker, [block]);
         self.prefetch.outcome(1, 0);
@@ -179,9 +178,9 @@ impl Engine {
         Counters::add(&self.counters.prefetch_used_runs, 1);
     }
 
-    /// What the prefetch policy asks for after a touch.
+    /// Prefetches what the policy asks for after a touch.
     ///
-    /// `late`: the block's read was under way.
+    /// `late` says that the block's read was still under way.
     pub(crate) fn prefetch_after(&mut self, block: u32, late: bool) {
         if self.is_random(block) {
             return;
@@ -209,24 +208,25 @@ impl Engine {
         if self.has_room_for(blocks.len()) || postponed + blocks.len() > self.most_read() {
             self.read_run(&blocks);
         } else {
-            // Part of it would be a small read, and the rest one fault after the other.
+            // To read a part now would be a small read, with one fault after the other for the
+            // rest.
             self.postponed.push_back(blocks);
         }
     }
 
-    /// Blocks that may be read ahead at once.
+    /// The most blocks that may be prefetched at the same time.
     fn most_read(&self) -> usize {
         (self.limit / 4).max(1)
     }
 
-    /// Whether so many blocks can be read ahead without waiting for frames or a buffer.
+    /// Whether `blocks` blocks can be prefetched without waiting for frames or a bounce buffer.
     fn has_room_for(&self, blocks: usize) -> bool {
-        // A run may be longer than the limit since that has shrunk.
+        // A run may be longer than the limit, which may have shrunk.
         let fits = self.reading == 0 || self.reading + blocks <= self.most_read();
         fits && blocks <= self.ready() && !self.waits_for_buffer(OpKind::Read, blocks)
     }
 
-    /// Reads the runs that were put off, as far as there are frames by now.
+    /// Reads the postponed runs, as far as there are frames by now.
     pub(crate) fn read_postponed(&mut self) {
         while let Some(run) = self.postponed.front() {
             if !self.has_room_for(run.len()) {
@@ -237,22 +237,21 @@ impl Engine {
         }
     }
 
-    /// The program has come to a block before the run that it is in could be read: what can be read
-    /// of the rest is read now.
+    /// The program has reached a block of a postponed run: reads what can be read of the rest now.
     fn hurry(&mut self, block: u32) {
         let Some(index) = self.postponed.iter().position(|run| run.contains(&block)) else { return };
         let Some(run) = self.postponed.remove(index) else { return };
         let at = run.iter().position(|&other| other == block).map_or(0, |at| at + 1);
         let left = self.read_run(&run[at..]);
         if !left.is_empty() {
-            // Once there are frames for all of it: or each of its blocks would be a fault of its
-            // own.
+            // The rest is read once there are frames for all of it: otherwise each of its blocks
+            // would be a fault of its own.
             self.postponed.push_front(left);
         }
     }
 
-    /// Begins to read the blocks of a run, in the program's direction, that are stored, as many as
-    /// there are frames for: the others are left.
+    /// Begins to read the stored blocks of a run, in the program's direction, as many as there are
+    /// frames for. Returns the others.
     fn read_run(&mut self, run: &[u32]) -> Vec<u32> {
         let stored = |block: &u32| self.table.state(*block) == State::Stored;
         let mut blocks: Vec<u32> = run.iter().copied().filter(stored).collect();
@@ -262,7 +261,8 @@ impl Engine {
             places.push(place);
         }
         let left = blocks.split_off(places.len());
-        // The first in the stream's direction is left out of the program, to see its touch.
+        // The first block in the stream's direction stays out of the program, so that its touch is
+        // seen.
         let Some(&marker) = blocks.first() else { return left };
         self.table.get_mut(marker).flags |= MARKER;
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
@@ -274,8 +274,8 @@ impl Engine {
         left
     }
 
-    /// Begins to read blocks, ascending, into places: one operation for each run of neighbouring
-    /// slots.
+    /// Begins to read blocks, ascending, into places, with one operation for each run of
+    /// neighbouring slots.
     pub(crate) fn read(&mut self, blocks: &[u32], places: &[u32], since_ns: u64) {
         let mut index = 0;
         while index < blocks.len() {
@@ -308,7 +308,7 @@ impl Engine {
         }
     }
 
-    /// Blocks have been read: they are checked and put into the program.
+    /// Lets blocks that have been read be checked and put into the program.
     pub(crate) fn arrived(&mut self, number: usize, mut operation: Operation) {
         let of_a_file = self.is_file(operation.origin);
         let arrival = |&block: &u32| {
@@ -324,7 +324,7 @@ impl Engine {
         };
         let (left_out, wanted): (Vec<u32>, Vec<u32>) =
             operation.blocks.iter().partition(|block| is_left_out(block));
-        // To hand one block over takes about as long as to carry it: worth it only if something
+        // To hand over one block takes about as long as to carry it, so it pays only if something
         // else waits.
         let alone = operation.since_ns > 0 && self.io.finished.is_empty() && self.queue.is_empty();
         let mut runs = self.plan(&wanted);
@@ -344,8 +344,9 @@ impl Engine {
         self.carry(number, Way::In(load), if alone { Carry::Here } else { Carry::Anywhere });
     }
 
-    /// Blocks cannot be read that nobody has touched, or not all of them: whoever comes to one of
-    /// those hears of it then. Perhaps nobody ever does: another mapping's file may follow, which a
+    /// Gives up a failed read of blocks that were not all touched. Those for which one waits
+    /// are read again, one by one; the others when they are touched, so the failure shows only
+    /// then. Perhaps no thread ever touches them: they may belong to another mapped file, which a
     /// forked child does not use and its parent writes.
     pub(crate) fn forgo(&mut self, mut operation: Operation) {
         self.put_buffer(&mut operation);
@@ -367,7 +368,7 @@ impl Engine {
         }
     }
 
-    /// Blocks that were read have been checked; if they are right, they are in the program.
+    /// Handles blocks that were read and checked; if they are right, they are in the program.
     pub(crate) fn checked(&mut self, number: usize, mut operation: Operation, load: &LoadIn) {
         if load.verify {
             self.io.judge(number, &operation, load.good);
@@ -395,7 +396,7 @@ impl Engine {
         for &block in &operation.left_out {
             self.policy.insert(block);
             if self.table.get(block).has(WANTED) {
-                // The program has come to it since.
+                // The program has reached the block since.
                 self.used_marker(block);
                 self.install(&[block]);
             } else {

@@ -1,4 +1,4 @@
-//! Bytes out of the program, ahead of need.
+//! Page-outs, ahead of need.
 
 use crate::engine::{Carry, Engine};
 use crate::io::transfers::{Operation, Transfer};
@@ -10,23 +10,23 @@ use crate::table::{MARKER, State, WANTED};
 use terapage_stats::Counters;
 use terapage_store::{EXTENT, OpKind};
 
-/// Bytes that may be on their way to the store at once.
+/// The most bytes that are being written at the same time.
 const WRITING_BYTES: usize = 32 << 20;
 
-/// Blocks that one page-out takes while a thread waits for a read and nothing is being written: as
-/// many as fit into its wait. Where blocks are written, large writes matter more.
+/// The most blocks of one page-out while a thread waits for a read and nothing is being written: as
+/// many as fit into its wait. If blocks are written, large writes matter more.
 const WAITED_FOR: usize = 16;
 
-/// Blocks that are taken out to be watched after one page-out, at most.
+/// The most blocks that are taken out to be watched after one page-out.
 const WATCH_BATCH: usize = 4;
 
 impl Engine {
-    /// Blocks that one page-out takes at most.
+    /// The most blocks that one page-out takes.
     fn batch(&self) -> usize {
         (EXTENT / self.block).min(self.soft_frames.now().div_ceil(2)).max(1)
     }
 
-    /// Frames that can be had at once.
+    /// Frames that can be used at once.
     pub(crate) fn ready(&self) -> usize {
         self.pool.free_len() + (self.limit - self.frames) + self.soft_len
     }
@@ -45,7 +45,7 @@ impl Engine {
             && !self.waits_for_buffer(OpKind::Write, missing)
     }
 
-    /// Pages out so far ahead of need that frames can be had at once.
+    /// Pages out ahead of need, so that there are frames that can be used at once.
     pub(crate) fn balance(&mut self) {
         while self.is_short() {
             let most = if self.demands > 0 && self.writing == 0 { WAITED_FOR } else { usize::MAX };
@@ -54,14 +54,14 @@ impl Engine {
             }
             self.io.enter(0);
             if self.reading > 0 || !self.queue.is_empty() {
-                // A thread may be waiting: look, and come back.
+                // A thread may be waiting: check for that, and come back.
                 return;
             }
         }
     }
 
-    /// Takes up to `count` victims out of the program; begins to write those that are dirty.
-    /// How many went, or are on their way.
+    /// Takes up to `count` victims out of the program, and begins to write the dirty ones. Returns
+    /// how many have left or are leaving.
     pub(crate) fn page_out(&mut self, count: usize, who: Carry) -> usize {
         let before = self.policy.len();
         let now_ns = if self.held.is_empty() { 0 } else { self.now() };
@@ -82,7 +82,7 @@ impl Engine {
         before.saturating_sub(after)
     }
 
-    /// Takes out of the program what the policy wants to see touched.
+    /// Takes blocks out of the program that the policy wants to watch.
     fn watch(&mut self) {
         if self.holds > 0 {
             return;
@@ -110,8 +110,8 @@ impl Engine {
         }
     }
 
-    /// Takes blocks, mapped or watched, and ascending, that the policy has let go out of the
-    /// program.
+    /// Takes blocks (mapped or watched, ascending) out of the program that the policy has chosen to
+    /// leave.
     pub(crate) fn page_out_these(&mut self, victims: &[u32], who: Carry) {
         if victims.is_empty() {
             return;
@@ -134,7 +134,7 @@ impl Engine {
                     block == first + at as u32 && block < end && self.table.state(block) == State::Mapped
                 })
                 .count();
-            // As neighbours where it can.
+            // The places are neighbours if possible.
             let places = self.pool.take_hollow(run);
             for (&block, place) in rest.iter().zip(places.clone()) {
                 let program = Some(self.table.address(block));
@@ -153,8 +153,8 @@ impl Engine {
         self.carry(number, Way::Out(LoadOut { blocks: departures }), who);
     }
 
-    /// Blocks have left the program, but for those that something else holds. Begins to write what
-    /// the store does not have.
+    /// Handles blocks that were taken out of the program, or could not be taken because something
+    /// else holds them. Begins to write those whose bytes the store does not have.
     pub(crate) fn taken_out(&mut self, blocks: &[u32], load: &LoadOut) {
         self.leaving -= blocks.len();
         let mut dirty = Vec::with_capacity(blocks.len());
@@ -165,9 +165,9 @@ impl Engine {
                     self.stays(block);
                     self.hold(block);
                 }
-                // Its hash stays that of the store's bytes.
+                // The noted hash stays that of the store's bytes.
                 Some(_) if wanted => self.take_back(block),
-                // What the store has already, or is zero, needs no write.
+                // A block that is zero, or whose bytes the store has, needs no write.
                 Some(look) if self.is_clean(block, look) => self.make_soft(block),
                 Some(_) => dirty.push(block),
             }
@@ -175,7 +175,7 @@ impl Engine {
         self.write(&dirty);
     }
 
-    /// A block could not be taken out of the program.
+    /// Puts a block back that could not be taken out of the program.
     fn stays(&mut self, block: u32) {
         let entry = self.table.get_mut(block);
         self.pool.put_hollow(entry.place);
@@ -190,13 +190,13 @@ impl Engine {
         }
     }
 
-    /// A block is left alone for a while.
+    /// Holds a block: it stays in the program for a while.
     pub(crate) fn hold(&mut self, block: u32) {
         let now_ns = self.now();
         self.held.hold(block, self.limit, now_ns);
     }
 
-    /// A block was touched on its way out.
+    /// Puts a block back that was touched on its way out.
     fn take_back(&mut self, block: u32) {
         self.soft_frames.touched();
         self.record(Kind::SoftFault, [block]);
@@ -205,7 +205,7 @@ impl Engine {
         self.note_soft_fault(block);
     }
 
-    /// A watched block, in the pool, was not touched.
+    /// Ends watching a block in the pool that was not touched.
     fn unwatch(&mut self, block: u32) {
         let entry = self.table.get_mut(block);
         let marker = entry.has(MARKER);
@@ -216,13 +216,13 @@ impl Engine {
         }
     }
 
-    /// Whether a block just taken out needs no write. Its hash, if it does, is noted.
+    /// Whether a block that was just taken out needs no write. If it needs one, its hash is noted.
     fn is_clean(&mut self, block: u32, look: Look) -> bool {
         let entry = self.table.get(block);
         let (slot, old) = (entry.slot(), entry.hash);
         let hash = if look.zero { self.zero_hash } else { look.hash };
         if look.zero && slot.is_some() && self.is_file(entry.origin) && hash == old {
-            // A hole in a mapped file, which must not come to be filled.
+            // A hole in a mapped file, which must not be filled.
             Counters::add(&self.counters.clean_page_outs, 1);
             self.record(Kind::PageOutClean, [block]);
             return true;
@@ -244,7 +244,7 @@ impl Engine {
         false
     }
 
-    /// The store's bytes of a block are needed no more.
+    /// Drops the slot of a block: its bytes in the store are needed no more.
     pub(crate) fn drop_slot(&mut self, block: u32) {
         let entry = self.table.get_mut(block);
         if let Some(slot) = entry.slot() {
@@ -255,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// Gives every block a slot that may be written, neighbours for neighbours where it can.
+    /// Gives every block a slot that may be written; neighbours get neighbouring slots if possible.
     fn give_slots(&mut self, blocks: &[u32]) {
         let own = self.io.own();
         for &block in blocks {
@@ -330,7 +330,7 @@ impl Engine {
         }
     }
 
-    /// Blocks have been written.
+    /// Handles blocks that have been written.
     pub(crate) fn paged_out(&mut self, operation: &Operation) {
         self.writing -= operation.blocks.len();
         for &block in &operation.blocks {

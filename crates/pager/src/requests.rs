@@ -1,4 +1,4 @@
-//! What the program asks of the pager, served between faults.
+//! Requests of the program, served between faults.
 
 use crate::engine::Engine;
 use crate::io::bounce::Bounce;
@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use terapage_stats::RegionCounters;
 use terapage_sys::{PAGE, memory};
 
-/// Frames that there are always.
+/// The least frames that there are.
 const FRAMES_MIN: usize = 8;
 
-/// Pages that are looked at together when memory that holds something is to be paged.
+/// Pages that are checked together when memory that holds something is to be paged.
 const ADOPTED_PAGES: usize = 1024;
 
 impl Engine {
@@ -24,7 +24,7 @@ impl Engine {
         }
         let answer = match request {
             Request::Add { start, len, held, loose } => {
-                // SAFETY: the asker waits for the answer, and the slice is its own.
+                // SAFETY: the asker owns the slice, and waits for the answer.
                 self.add(start, len, held, unsafe { &*loose })
             }
             Request::Discard { start, len } => self.each_part(start, len, Self::discard),
@@ -32,7 +32,7 @@ impl Engine {
             Request::Restore { start, len } => self.each_part(start, len, Self::restore),
             Request::WillNeed { start, len } => self.each_part(start, len, Self::will_need),
             Request::Touched { start, len, parts } => self.each_part(start, len, |engine, first, end| {
-                // SAFETY: the asker lends it until the answer.
+                // SAFETY: the asker lends the list until the answer.
                 engine.touched(first, end, unsafe { &mut *parts });
                 Ok(())
             }),
@@ -57,7 +57,7 @@ impl Engine {
             }),
             Request::Name { region, start, len, name } => {
                 self.each_part(start, len, |engine, first, end| {
-                    // SAFETY: the asker waits for the answer, and the text is its own.
+                    // SAFETY: the asker owns the text, and waits for the answer.
                     engine.name(region, first, end, unsafe { &*name });
                     Ok(())
                 })
@@ -89,7 +89,7 @@ impl Engine {
         self.mailbox.answer(answer);
     }
 
-    /// Serves a range of addresses, which must be one of paged blocks.
+    /// Serves a request for a range of addresses, which must be blocks of one region.
     fn each_part(
         &mut self,
         start: usize,
@@ -104,7 +104,7 @@ impl Engine {
         serve(self, first, first + blocks as u32)
     }
 
-    /// Pages a range from now on, with what it holds already.
+    /// Pages a range from now on, with the bytes that it has already.
     fn add(&mut self, start: usize, len: usize, held: usize, loose: &[(usize, usize)]) -> Result<(), Error> {
         let first = self.table.add(start, len)?;
         self.counters.regions.fetch_add(1, Relaxed);
@@ -130,8 +130,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The pager's books of blocks, and bounce buffers, are part of the budget, up to half of it:
-    /// as they grow there are fewer frames.
+    /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it: as
+    /// they grow, there are fewer frames.
     pub(crate) fn make_room_for_books(&mut self) {
         let budget = self.options.frames;
         let begins = self.io.bounce_wanted && self.io.bounce.is_none();
@@ -150,12 +150,12 @@ impl Engine {
             }
         }
         if begins {
-            // They only save time.
+            // Bounce buffers only save time.
             self.io.bounce = Some(Bounce::begin(buffers).unwrap_or_default());
         }
     }
 
-    /// Gives frames back that are more than there may be.
+    /// Gives back the frames beyond the limit.
     fn shrink(&mut self) -> Result<(), Error> {
         while self.frames > self.limit {
             let place = self.place();
@@ -165,22 +165,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Blocks that were never touched have no pages, though the kernel gives some with a huge page
-    /// that begins before them: such a page would be outside the budget, and stay when its block is
-    /// to be zero again.
+    /// Drops pages of blocks that were never touched: the kernel makes some with a huge page that
+    /// begins before these blocks. Such a page would not count in the budget, and would stay when
+    /// its block is to be zero again.
     fn forget(&self, first: u32, end: u32) -> Result<(), Error> {
         if first < end {
             let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
             // From here on no huge page brings any.
             memory::advise(at, len, memory::MADV_NOHUGEPAGE);
-            // SAFETY: nobody has touched them.
+            // SAFETY: nobody has touched these blocks.
             unsafe { memory::discard(at, len) }?;
         }
         Ok(())
     }
 
-    /// Takes note of the pages that are there, and completes blocks that have some. That may be
-    /// many times as much as was there, so frames beyond the limit are given back on the way.
+    /// Notes the pages that are present, and completes blocks that have only some. That may make
+    /// many times as many pages, so frames beyond the limit are given back on the way.
     pub(crate) fn adopt(&mut self, first: u32, end: u32) -> Result<(), Error> {
         if first >= end {
             return Ok(());
@@ -201,7 +201,7 @@ impl Engine {
         parts.into_iter().try_for_each(|(first, end)| self.adopt_all(first, end))
     }
 
-    /// The same, by a look at each page.
+    /// [`adopt`](Self::adopt), by a look at each page.
     fn adopt_all(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let pages = self.block / PAGE;
         let mut there = vec![false; pages.max(ADOPTED_PAGES)];
@@ -209,11 +209,11 @@ impl Engine {
         for part in (first..end).step_by(step as usize) {
             let count = step.min(end - part);
             let (there, from) = (&mut there[..count as usize * pages], self.table.address(part));
-            // The kernel's page of zeros, which is there where memory was only read, does not count
-            // as this process's, and is not copied by each fork.
+            // Memory that was only read has the kernel's page of zeros, which does not belong to
+            // this process, and not every fork copies it.
             self.mover.shared(from, there)?;
             for (page, _) in there.iter().enumerate().filter(|(_, shared)| **shared) {
-                // SAFETY: the page is there, and the program may write to it.
+                // SAFETY: the page is present, and the program may write to it.
                 unsafe { memory::make_exclusive(from + page * PAGE) };
             }
             self.mover.present(from, there)?;
@@ -297,9 +297,9 @@ impl Engine {
         Ok(())
     }
 
-    /// The blocks get all their bytes and are the kernel's again: the program locks, protects or
-    /// replaces part of them. Where the kernel may cut no more mappings (ENOMEM) they are paged as
-    /// before.
+    /// Releases blocks: they get all their bytes and belong to the kernel again, since the program
+    /// locks, protects or replaces part of them. If the kernel may split no more mappings (ENOMEM),
+    /// they are paged as before.
     fn release(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
         let mut from = first;
@@ -322,15 +322,15 @@ impl Engine {
         let (at, len) = (self.table.address(first), (end - first) as usize * self.block);
         let unregistered = self.mover.program.unregister(at, len);
         if unregistered.is_err() {
-            // It may have been done in part, and what was touched there since has come without the
-            // pager.
+            // It may have been done in part, and blocks that were touched there since have come
+            // without the pager.
             self.restore(first, end)?;
         }
         self.mover.program.wake(at, len).ok();
         Ok(unregistered?)
     }
 
-    /// Notes the addresses of paged blocks that are not known to be zero, neighbours together.
+    /// Lists the addresses of paged blocks that are not known to be zero, with neighbours joined.
     fn touched(&self, first: u32, end: u32, parts: &mut Vec<(usize, usize)>) {
         let mut from = first;
         while let Some(block) = self.table.next_touched(from, end) {
@@ -346,7 +346,7 @@ impl Engine {
         }
     }
 
-    /// Puts a block that has bytes into the program, wherever it is.
+    /// Puts a block that has bytes into the program, wherever they are.
     fn bring_back(&mut self, block: u32) {
         loop {
             match self.table.state(block) {
@@ -361,14 +361,14 @@ impl Engine {
                     self.install(&[block]);
                 }
                 State::Watched => self.install(&[block]),
-                // Sent away to make room for another of them.
+                // The block left again, to make room for another one of the range.
                 State::Reading | State::Leaving | State::Writing => self.settle(block, block + 1),
                 State::Mapped | State::Zero | State::Loose => return,
             }
         }
     }
 
-    /// The blocks are Loose from now on.
+    /// Notes that the blocks are Loose from now on.
     fn note_loose(&mut self, first: u32, end: u32) {
         let more = self.table.parts(first, end.min(self.table.reserved), false);
         self.counters.released_bytes.fetch_add(self.bytes_of(&more), Relaxed);
@@ -379,13 +379,13 @@ impl Engine {
         parts.iter().map(|&(from, to)| u64::from(to - from) * self.block as u64).sum()
     }
 
-    /// Released blocks are plain memory again, with what they hold: they are paged again. Others of
-    /// the range stay as they are.
+    /// Pages released blocks again, which are plain memory with the bytes that they have. Other
+    /// blocks of the range stay as they are.
     fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let less = self.table.parts(first, end.min(self.table.reserved), true);
         self.counters.released_bytes.fetch_sub(self.bytes_of(&less), Relaxed);
         for (from, to) in self.table.parts(first, end, true) {
-            // Once the range is registered, only this thread makes pages appear in it.
+            // After the range is registered, only this thread makes pages appear in it.
             self.mover.register(self.table.address(from), (to - from) as usize * self.block)?;
             self.table.loose.remove(from as usize, to as usize);
             self.adopt(from, to)?;
@@ -393,7 +393,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Counts blocks for a region.
+    /// Names blocks as a region, and counts them for it.
     fn name(&mut self, region: usize, first: u32, end: u32, name: &str) {
         let before = self.table.usage.of(first);
         let (start, len) = (self.table.address(first), (end - first) as usize * self.block);
@@ -401,7 +401,7 @@ impl Engine {
         self.count_again(first, end, before);
     }
 
-    /// A region ends somewhere else now.
+    /// Moves the end of a region.
     fn rename(&mut self, region: usize, first: u32, end: u32) {
         let named = self.table.usage.of(first);
         let Some((old, around)) = self.table.usage.set_end(region, end) else { return };
@@ -409,7 +409,7 @@ impl Engine {
         self.count_again(end, old, named);
     }
 
-    /// Blocks are no longer counted for `before`.
+    /// Counts blocks anew that were counted for `before`.
     fn count_again(&mut self, mut first: u32, end: u32, before: &RegionCounters) {
         while let Some(block) = self.table.next_touched(first, end) {
             self.table.usage.moved(block, self.table.state(block), before);
@@ -417,7 +417,7 @@ impl Engine {
         }
     }
 
-    /// The blocks will be touched soon.
+    /// Reads blocks that will be touched soon.
     fn will_need(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let most = (self.limit / 4) as u32;
         let per_read = (terapage_store::EXTENT / self.block) as u32;

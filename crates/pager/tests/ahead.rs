@@ -1,4 +1,4 @@
-//! What is read ahead where frames are scarce.
+//! Prefetch if frames are scarce.
 
 use terapage_pager::{Error, Options, Pager};
 use terapage_store::{FileStore, Store};
@@ -11,7 +11,7 @@ const FRAMES: usize = 8192;
 const BLOCKS: usize = 2 * FRAMES;
 const THREADS: usize = 2;
 const PASSES: u64 = 3;
-/// It is mostly one of thirty, but that hangs on when writes end.
+/// It is mostly one of thirty, but that depends on when writes end.
 const TRIES: usize = 3;
 
 fn store() -> Result<Box<dyn Store>, Error> {

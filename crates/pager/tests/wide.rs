@@ -1,5 +1,5 @@
-//! A terabyte of which little is touched: what is asked for all of it does the same as for little.
-//! (If its cost were not that of what was touched, this would not end.)
+//! A terabyte of which little is touched: requests for all of it have the same effect as for a
+//! little. (If its cost were not that of what was touched, this would not end.)
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -99,7 +99,7 @@ impl Engine {
         Some(buffer)
     }
 
-    /// An operation needs its buffer no more.
+    /// Gives back the buffer of an operation, if it has one.
     pub(crate) fn put_buffer(&mut self, operation: &mut Operation) {
         if let (Some(buffer), Some(bounce)) = (operation.buffer.take(), &mut self.io.bounce) {
             bounce.put(operation.kind, buffer);

@@ -1,7 +1,8 @@
-//! The pager's thread's I/O: its ring, its stores, and what is on its way.
+//! The I/O of the pager's thread: its ring, its stores, and the transfers under way.
 //!
-//! All that the thread waits for ends in one ring. A tag's upper byte, its *topic*, says whose an
-//! end is; [`Io::next`] gives what is the engine's, and passes on to stores what is theirs.
+//! All events for which the thread waits come through one ring. The upper byte of a tag, its
+//! *topic*, says to whom an event belongs. [`Io::next`] returns the engine's events, and passes the
+//! stores' on to them.
 
 pub(crate) mod bounce;
 pub(crate) mod slots;
@@ -16,13 +17,13 @@ use terapage_sys::ring::{Done, Piece, Ring};
 use terapage_sys::thread;
 use transfers::{Operation, Transfer, Transfers};
 
-/// What an end in the ring is about: the upper byte of its tag. Below it is a number: a child's, a
-/// transfer's, or a store's, in the next byte, and that one's own token.
+/// The topics of events: the upper byte of a tag. Below it is a number: a child's, a transfer's, or
+/// a store's in the next byte, followed by the store's own token.
 const FAULTS: u64 = 1 << TOPIC_SHIFT;
 const REQUESTS: u64 = 2 << TOPIC_SHIFT;
 const CARRIED: u64 = 3 << TOPIC_SHIFT;
 const CHILDREN: u64 = 4 << TOPIC_SHIFT;
-/// The pause before an operation is tried again is over.
+/// A pause before an operation is tried again has ended.
 const PAUSES: u64 = 5 << TOPIC_SHIFT;
 const STORES: u64 = 6 << TOPIC_SHIFT;
 const SECONDS: u64 = 7 << TOPIC_SHIFT;
@@ -31,25 +32,25 @@ const NUMBER: u64 = (1 << TOPIC_SHIFT) - 1;
 /// Bits of a store's own token.
 const TOKEN_BITS: u32 = 48;
 
-/// The most stores at once, of forks and files together.
+/// The most stores at once: those of forks and files together.
 const ORIGINS: usize = 250;
 
-/// What has happened.
+/// An event for the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The userfaultfd can be read.
     Faults,
     /// A request may have been posted.
     Requests,
-    /// A carrier has carried something.
+    /// A carrier has done a load.
     Carried,
     /// A second has passed.
     Second,
-    /// All that came of a fork has ended.
+    /// Every process that came of a fork has ended.
     ChildEnded(u32),
 }
 
-/// What is polled, each by itself as long as the kernel goes on with it.
+/// What is polled. Each poll continues until the kernel ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Poll {
     Faults,
@@ -60,13 +61,13 @@ pub(crate) enum Poll {
     Child(u32),
 }
 
-/// The ring, the stores, and what is on its way between them and the program.
+/// The ring, the stores, and the transfers between them and the program.
 pub(crate) struct Io {
     block: usize,
     ring: Option<Ring>,
     /// Descriptors that are polled for ever, by topic.
     polled: [i32; 8],
-    /// Stores by origin: those inherited by forks, mapped files, and this process's own.
+    /// The stores by origin: those inherited at forks, mapped files, and this process's own.
     stores: Vec<Box<dyn Store>>,
     own: u8,
     /// Origins of files that are mapped no more.
@@ -74,22 +75,22 @@ pub(crate) struct Io {
     /// The slots of this process's own store.
     pub slots: Slots,
     pub transfers: Transfers,
-    /// Operations that have ended, and were not yet handled.
+    /// Operations that have ended and were not yet handled.
     pub finished: VecDeque<Ended>,
-    /// Empty but while a store is called.
+    /// Operations that ended during the call of a store; empty otherwise.
     ended: Vec<Ended>,
-    /// Once they are wanted.
+    /// The bounce buffers, once they are wanted.
     pub bounce: Option<Bounce>,
     pub bounce_wanted: bool,
 }
 
-/// Ends the process: the program cannot have its bytes.
+/// Ends the process: the program cannot get its bytes.
 pub(crate) fn stop(why: &str) -> ! {
     thread::stop(&format!("terapage: {why}; the program is stopped rather than given wrong bytes\n"))
 }
 
 impl Io {
-    /// For blocks of `block` bytes, with the process's own store.
+    /// The I/O for blocks of `block` bytes, with the process's own store.
     pub fn new(block: usize, store: Box<dyn Store>) -> Io {
         let mut slots = Slots::new((EXTENT / block) as u32);
         // A store of a given size has all its slots from the start, and never grows.
@@ -110,34 +111,34 @@ impl Io {
         }
     }
 
-    /// The thread begins: its ring, of so many entries, is there.
+    /// Makes the ring, with this many entries, when the thread begins.
     pub fn begin_ring(&mut self, entries: u32) {
         self.ring = Some(Ring::new(entries).unwrap_or_else(|error| stop(&error.to_string())));
     }
 
-    /// The ring is there: stores begin what they have to do of themselves.
+    /// Opens the stores, once there is a ring.
     pub fn open_stores(&mut self) {
         for origin in 0..self.stores.len() {
             self.with_store(origin as u8, |store, ring, ended| store.open(ring, ended));
         }
     }
 
-    /// The process ends in good order: its own store gives back what lies elsewhere.
+    /// Closes the process's own store, at an orderly end of the process.
     pub fn close_stores(&mut self) {
         self.stores[usize::from(self.own)].close();
     }
 
-    /// The thread's ring.
+    /// The ring of the thread.
     pub fn ring(&mut self) -> &mut Ring {
         self.ring.as_mut().expect("the thread runs")
     }
 
-    /// Hands over what was pushed and waits until `wanted` operations have ended.
+    /// Submits what was pushed, and waits until `wanted` operations have ended.
     pub fn enter(&mut self, wanted: u32) {
         self.ring().enter(wanted).unwrap_or_else(|error| stop(&error.to_string()));
     }
 
-    /// Hands over what was pushed, if there is anything.
+    /// Submits what was pushed, if there is anything.
     pub fn hand_over(&mut self) {
         if self.ring().has_unsubmitted() {
             self.enter(0);
@@ -160,7 +161,7 @@ impl Io {
         self.ring().poll(fd, again, tag).unwrap_or_else(|error| stop(&error.to_string()));
     }
 
-    /// The next thing that has happened and is not a store's.
+    /// The next event that does not belong to a store.
     pub fn next(&mut self) -> Option<Event> {
         while let Some(done) = self.ring().done() {
             let (topic, number) = (done.tag & !NUMBER, done.tag & NUMBER);
@@ -177,8 +178,8 @@ impl Io {
                     continue;
                 }
                 CHILDREN if done.is_hang_up() => return Some(Event::ChildEnded(number as u32)),
-                // To take it for the end would give the child bytes that the parent has written
-                // since.
+                // If this counted as the child's end, the parent would overwrite slots that the
+                // child still reads.
                 CHILDREN => stop(
                     "a forked child cannot be seen to end: the thread that forked does not have the pager's descriptors (a direct unshare or clone without CLONE_FILES)",
                 ),
@@ -196,7 +197,8 @@ impl Io {
         None
     }
 
-    /// Calls a store, with the ring as it is to have it, and notes what has ended by that.
+    /// Calls a store with its view of the ring, and notes the operations that ended during the
+    /// call.
     pub fn with_store(
         &mut self,
         origin: u8,
@@ -221,7 +223,7 @@ impl Io {
         self.begin_noted(number);
     }
 
-    /// The same in a while.
+    /// Begins an operation once more after a pause.
     pub fn begin_later(&mut self, number: usize, operation: Operation, pause_ns: u64) {
         self.transfers.put(number, operation);
         let begun = self.ring().timeout(pause_ns, PAUSES | number as u64);
@@ -232,24 +234,25 @@ impl Io {
         let operation = self.transfers.operation(number).expect("noted just now");
         let (kind, slot, origin) = (operation.kind, operation.slot, operation.origin);
         let urgent = operation.since_ns > 0;
-        // The array lies beside the transfer and stays where it is.
+        // The array is allocated apart from the transfer and stays where it is.
         let pieces: *const [Piece] = &*operation.pieces;
         self.with_store(origin, |store, ring, ended| {
-            // SAFETY: the transfer keeps the array of pieces until its end has been handled, and
-            // its blocks' states (Reading, Writing) keep everybody off their places until then.
+            // SAFETY: the transfer keeps the array of pieces until its end has been handled. Until
+            // then, the states of its blocks (Reading, Writing) keep all others away from their
+            // places.
             unsafe {
                 store.begin(ring, Op { id: number as u32, kind, slot, pieces: &*pieces, urgent }, ended);
             }
         });
     }
 
-    /// Bytes that were read have been compared with their hashes: their store hears of it.
+    /// Tells a store whether bytes that it read have the right hashes.
     pub fn judge(&mut self, number: usize, operation: &Operation, good: bool) {
         let (id, slots) = (number as u32, operation.slots());
         self.with_store(operation.origin, |store, ring, ended| store.judge(ring, id, slots, good, ended));
     }
 
-    /// The end of an operation that is to be handled next: first of those that a thread waits for.
+    /// The ended operation that is to be handled next: first those for which a thread waits.
     pub fn next_end(&mut self) -> Option<Ended> {
         let waited_for = |end: &Ended| {
             let operation = self.transfers.operation(end.id as usize);
@@ -259,15 +262,14 @@ impl Io {
         self.finished.remove(index)
     }
 
-    /// Whether the operation that begins with slot `first`, and has all up to `next`, may have that
-    /// one, too.
+    /// Whether an operation on the slots from `first` up to `next` may include `next`, too.
     pub fn is_one(&self, origin: u8, first: u32, next: u32) -> bool {
         let per_extent = (EXTENT / self.block) as u32;
         let edge = next.is_multiple_of(per_extent);
         next - first < per_extent && (next == first || !edge || self.stores[usize::from(origin)].joins(next))
     }
 
-    /// What people call a store.
+    /// The name of a store.
     pub fn name(&self, origin: u8) -> String {
         self.stores[usize::from(origin)].name()
     }
@@ -277,25 +279,25 @@ impl Io {
         self.own
     }
 
-    /// What is not as it should be with it.
+    /// What is wrong with the process's own store, in words.
     pub fn condition(&self) -> Option<String> {
         self.stores[usize::from(self.own)].condition()
     }
 
-    /// This process needs a slot of its own store no more.
+    /// Frees a slot of this process's own store.
     pub fn free_slot(&mut self, slot: u32) {
         if self.slots.free(slot) {
             self.stores[usize::from(self.own)].forget(slot..slot + 1);
         }
     }
 
-    /// The child that reads slots as they were has ended.
+    /// Ends the snapshot of a child that has ended.
     pub fn thaw(&mut self, id: u32) {
         let store = &mut self.stores[usize::from(self.own)];
         self.slots.thaw(id, |slots| store.forget(slots));
     }
 
-    /// More slots of this process's own store.
+    /// Makes more slots in this process's own store.
     pub fn grow(&mut self) {
         let store = &mut self.stores[usize::from(self.own)];
         if let Err(error) = store.grow() {
@@ -304,10 +306,10 @@ impl Io {
         self.slots.grown(store.slots());
     }
 
-    /// Has a store that is only read: its number.
+    /// Adds a store that is only read. Returns its origin.
     ///
     /// # Errors
-    /// The numbers are used up.
+    /// All numbers of stores are in use.
     pub fn add_store(&mut self, store: Box<dyn Store>) -> Result<u8, Error> {
         match self.free_origins.pop() {
             Some(origin) => {
@@ -322,29 +324,30 @@ impl Io {
         }
     }
 
-    /// A store that was [added](Self::add_store) is read no more; `gone` stands in its place.
+    /// Removes a store that was [added](Self::add_store) and is read no more; `gone` takes its
+    /// place.
     pub fn remove_store(&mut self, origin: u8, gone: Box<dyn Store>) {
         self.stores[usize::from(origin)] = gone;
         self.free_origins.push(origin);
     }
 
-    /// In the child of a fork: the stores that there are will only be read.
+    /// In the child of a fork: inherits the stores, which are only read from now on.
     ///
     /// # Errors
-    /// One of them cannot be.
+    /// The child cannot read one of them.
     pub fn inherit(&mut self) -> Result<(), Error> {
         self.ring = None;
         Ok(self.stores.iter_mut().try_for_each(|store| store.inherit())?)
     }
 
-    /// In the child of a fork: a store of its own.
+    /// In the child of a fork: adds a store of its own.
     ///
     /// # Errors
-    /// The numbers of stores are used up.
+    /// All numbers of stores are in use.
     pub fn begin_child(&mut self, store: Box<dyn Store>) -> Result<(), Error> {
         self.slots = Slots::new((EXTENT / self.block) as u32);
         self.slots.grown(store.slots());
-        // A number that a mapped file has left, if there is one.
+        // The number of a file that is mapped no more is used, if there is one.
         if let Some(origin) = self.free_origins.pop() {
             self.own = origin;
             self.stores[usize::from(origin)] = store;
@@ -357,7 +360,7 @@ impl Io {
         Ok(())
     }
 
-    /// Whether this is a fork's child.
+    /// Whether this process is the child of a fork.
     pub fn is_child(&self) -> bool {
         self.own != 0
     }
