@@ -23,7 +23,7 @@ pub enum Error {
         cause: std::io::Error,
     },
     /// It cannot be read.
-    #[error("{}: {cause} (record it anew with terapage run --trace)", path.display())]
+    #[error("{}: {cause} (record it again with terapage run --trace)", path.display())]
     Trace {
         /// The trace.
         path: PathBuf,

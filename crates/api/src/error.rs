@@ -21,10 +21,10 @@ pub enum Error {
     #[error("Terapage has been started already: its options can no longer be set")]
     Started,
     /// The reserved address space is used up.
-    #[error("no room for {0} bytes in the address space set aside (see address_space in the options)")]
+    #[error("no room for {0} bytes in the reserved address space (see address_space in the options)")]
     Room(usize),
     /// No allocation or mapping begins at the address.
-    #[error("{at:#x} is no {what} of Terapage's, or one that was given back already")]
+    #[error("{at:#x} is no {what} of Terapage's, or one that was already released")]
     Unknown {
         /// The address.
         at: usize,

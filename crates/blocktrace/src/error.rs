@@ -33,8 +33,8 @@ pub enum Problem {
         /// What the system says.
         cause: io::Error,
     },
-    /// The file cannot be read on, or its compressed bytes are damaged or cut off.
-    #[error("{file}, {place}: cannot be read on: {cause}")]
+    /// The file cannot be read further, or its compressed bytes are damaged or cut off.
+    #[error("{file}, {place}: cannot be read further: {cause}")]
     Read {
         /// The file's name.
         file: String,

@@ -41,7 +41,7 @@ pub enum Fault {
     /// It came before the record before it.
     #[error(
         "expected a time not before the last one, found one {back_ns} ns earlier \
-         (--disorder {back_ns}ns takes it as simultaneous)"
+         (--disorder {back_ns}ns treats it as simultaneous)"
     )]
     TimeBack {
         /// How long before.

@@ -180,7 +180,7 @@ fn errors_say_where_and_what() {
         (
             "99 0 8 8 1\n",
             "expected a time not before the last one, found one 1 ns earlier \
-             (--disorder 1ns takes it as simultaneous)",
+             (--disorder 1ns treats it as simultaneous)",
         ),
         (
             "128166385295514663,hm,0,Write,9056014336,2048,2833\n",

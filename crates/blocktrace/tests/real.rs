@@ -151,7 +151,7 @@ fn compressed_traces_are_the_same_whatever_their_names() {
             Ok(mut reader) => reader.find_map(Result::err).unwrap().to_string(),
             Err(error) => error.to_string(),
         };
-        assert!(error.contains("cannot be read on"), "{error}");
+        assert!(error.contains("cannot be read further"), "{error}");
     }
 }
 

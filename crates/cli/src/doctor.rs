@@ -24,7 +24,7 @@ Examples:
   terapage doctor --json | jq '.checks[] | select(.status != \"ok\")'
 
 Exit status:
-  0 where paging can work, for PROGRAM too; 1 where it cannot.")]
+  0 if paging works here, and for PROGRAM; 1 if it does not.")]
 pub struct Doctor {
     /// Check this store instead of the configured one
     #[arg(short, long, value_name = "[file:]PATH", value_hint = ValueHint::AnyPath)]
@@ -32,7 +32,7 @@ pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// A program and its arguments: says what of it will be paged, and does not run it
+    /// A program and its arguments: say which of its memory will be paged, without running it
     #[arg(last = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }

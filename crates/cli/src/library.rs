@@ -15,7 +15,7 @@ pub fn find() -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os("TERAPAGE_LIBRARY").filter(|path| !path.is_empty()) {
         let path = std::path::absolute(&named).context("TERAPAGE_LIBRARY")?;
         if !path.is_file() {
-            bail!("TERAPAGE_LIBRARY: {} is not there (unset it, or name {NAME})", path.display());
+            bail!("TERAPAGE_LIBRARY: {} does not exist (unset it, or name {NAME})", path.display());
         }
         check(&path)?;
         return Ok(path);

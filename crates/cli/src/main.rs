@@ -55,7 +55,7 @@ enum Command {
     Stat(stat::Stat),
     /// Watch paged processes live.
     Top(top::Top),
-    /// Check whether paging can work here, and say how to mend what is missing.
+    /// Check whether paging works here, and say how to fix what is missing.
     Doctor(doctor::Doctor),
     /// Measure programs larger than memory: in memory, on swap, on mmap, on Terapage.
     #[command(subcommand)]

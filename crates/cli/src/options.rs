@@ -42,7 +42,7 @@ pub struct Options {
     /// arrays)
     #[arg(long, value_name = "WHICH", allow_hyphen_values = true)]
     heap: Option<OsString>,
-    /// Do not check that bytes come back from the store as they left
+    /// Do not check that bytes come back from the store unchanged
     #[arg(long)]
     no_verify: bool,
     /// Write the counters to a file at the end, as JSON
@@ -51,7 +51,7 @@ pub struct Options {
     /// Write the block references to a file
     #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
     trace: Option<OsString>,
-    /// Say on standard error what happens
+    /// Report on standard error what happens
     #[arg(short, long)]
     verbose: bool,
     /// Read this configuration file instead of the user's and the system's

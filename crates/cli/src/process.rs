@@ -31,7 +31,7 @@ impl Paged {
         }
         let descriptors = match fs::read_dir(process.join("fd")) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                bail!("process {pid} may not be looked into (run this as that process's user, or as root)");
+                bail!("process {pid} cannot be inspected (run this as that process's user, or as root)");
             }
             other => other.with_context(|| format!("process {pid}"))?,
         };

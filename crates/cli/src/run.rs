@@ -27,21 +27,21 @@ Examples:
   terapage run -m 2G --block 64K --stats counters.json -- python3 analyse.py
 
 Exit status:
-  that of the program; 125 where terapage itself fails, or the paged program frees what malloc
-  did not give or got back before; 126 where the program cannot be executed, 127 where it is
-  not found."
+  that of the program; 125 if terapage itself fails, or the paged program frees memory that malloc
+  did not return or that is free already; 126 if the program cannot be executed; 127 if it is not
+  found."
 )]
 pub struct Run {
     #[command(flatten)]
     options: Options,
     /// Limit all memory of the program and its children, by a cgroup: to the budget, 1 % and 64
-    /// MiB, or to SIZE. What needs more is killed by the kernel
+    /// MiB, or to SIZE. The kernel kills what needs more
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     enforce: Option<String>,
     /// Say at the end, on standard error, what the run has used, and what would help
     #[arg(long)]
     summary: bool,
-    /// Refuse with status 125 what would run and not be paged
+    /// Refuse, with status 125, a program that would run without being paged
     #[arg(long)]
     require: bool,
     /// The program to run, and its arguments

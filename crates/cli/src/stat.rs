@@ -17,9 +17,9 @@ Examples:
   terapage stat 4711 --json | jq -r '.by_region[] | [.name, .resident_bytes] | @tsv'
 
 Exit status:
-  0; 1 where the process is not paged.")]
+  0; 1 if the process is not paged.")]
 pub struct Stat {
-    /// The process
+    /// The number of the process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: u32,
     /// Print JSON

@@ -34,14 +34,14 @@ Keys:
   q quits.
 
 Columns:
-  RESIDENT counts for the budget, BESIDE is memory that does not: shared, executable, stacks.
-  HIT% and WASTE% are the shares of prefetched runs that were of use and that were not, DIRTY% the
-  share of blocks that had to be written when they left; P50 and P99 how long hard faults took.
+  RESIDENT counts against the budget; BESIDE is memory that does not: shared, executable, stacks.
+  HIT% and WASTE% are the shares of prefetched runs that were used and that were not. DIRTY% is the
+  share of page-outs that needed a write. P50 and P99 are percentiles of how long hard faults took.
 
 Exit status:
-  0, also once the process has ended; 1 where it is not paged, or ends before the frame of --once.")]
+  0, even if the process has ended; 1 if it is not paged, or ends before the frame of --once.")]
 pub struct Top {
-    /// The process; all paged processes without it
+    /// The number of the process; without it, all paged processes
     #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
     /// Print one frame and end; needs no terminal
@@ -163,9 +163,7 @@ fn frame(rows: &[String], width: usize, hidden: bool) -> String {
     let mut lines = vec![HEAD.to_owned()];
     match rows {
         [] if hidden => {
-            lines.push(
-                "no process is paged that may be looked into (root sees those of all users)\n".to_owned(),
-            );
+            lines.push("no paged process that you may inspect (root sees those of all users)\n".to_owned());
         }
         [] => lines.push("no process is paged (start one with terapage run)\n".to_owned()),
         _ => lines.extend_from_slice(rows),
@@ -325,6 +323,6 @@ mod tests {
         let row = row(1, "x", &Snapshot::default(), None);
         assert!(row.contains(" - "), "{row}");
         assert!(frame(&[], 80, false).contains("no process is paged (start"));
-        assert!(frame(&[], 127, true).contains("that may be looked into"));
+        assert!(frame(&[], 127, true).contains("that you may inspect"));
     }
 }

@@ -123,7 +123,7 @@ fn a_small_program_gets_advice() {
         &["sim", "policy", &trace, "--policy", "best"],
         "--policy: 'best' is unknown (one of auto, lru",
     );
-    refused(home, &["sim", "policy", &trace, "--sample", "7"], "--sample: '7' is no share");
+    refused(home, &["sim", "policy", &trace, "--sample", "7"], "--sample: '7' is not a share");
     refused(home, &["sim", "policy", &trace, "--soft", "100"], "--soft 100");
     let mut fails = vec!["advise", "--store", &store, "--"];
     fails.extend(["sh", "-c", "echo no luck >&2; exit 3"]);

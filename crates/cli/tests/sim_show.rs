@@ -55,6 +55,6 @@ fn json_and_html_are_written_by_one_rule() {
         }
     }
     let said = text(&terapage(&["sim", "info", &input, "--json", &input]).stderr);
-    assert!(said.contains("is read; write to another file"), "{said}");
+    assert!(said.contains("is an input; write to another file"), "{said}");
     assert_eq!(fs::read_to_string(&input).unwrap(), trace());
 }

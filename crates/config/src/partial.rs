@@ -109,7 +109,7 @@ impl Partial {
                 // A message is one line, so texts that would break the line are refused and not
                 // quoted.
                 if name != "policy" && name != "prefetch" && text.contains(char::is_control) {
-                    return Err("it holds a control character".to_owned());
+                    return Err("it contains a control character".to_owned());
                 }
                 match name {
                     "memory" => self.memory = Some(memory(text)?),
@@ -288,10 +288,10 @@ fn takes_output(path: &Path) -> Result<(), String> {
             let target = path.canonicalize().or_else(|_| std::fs::read_link(path));
             let name =
                 target.map_or_else(|_| "another file".to_owned(), |target| target.display().to_string());
-            return Err(format!("is a symbolic link (name what it leads to: {name})"));
+            return Err(format!("is a symbolic link (name its target: {name})"));
         }
         Ok(kind) if !kind.is_file() => {
-            return Err("is there, and neither a regular file nor a pipe (name another file)".to_owned());
+            return Err("exists, and is neither a regular file nor a pipe (name another file)".to_owned());
         }
         _ => {}
     }
@@ -466,8 +466,7 @@ mod tests {
         let (file, link, other) =
             (place.path().join("file"), place.path().join("link"), place.path().join("other"));
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let wanted =
-            format!("{} is a symbolic link (name what it leads to: {})", link.display(), file.display());
+        let wanted = format!("{} is a symbolic link (name its target: {})", link.display(), file.display());
         assert!(refused(&link, &other).contains(&wanted));
         std::fs::write(&file, "").unwrap();
         let real = file.canonicalize().unwrap();

@@ -27,7 +27,7 @@ pub struct Random {
     /// Reads of each pass.
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     reads: u64,
-    /// Seconds after which a pass stops short.
+    /// Seconds after which a pass ends early.
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// Threads, one pass for each.

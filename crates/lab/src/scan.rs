@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 pub struct Scan {
     #[command(flatten)]
     sizes: Sizes,
-    /// Threads of the passes that have several.
+    /// Threads of the passes that use several.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
     #[command(flatten)]

@@ -26,7 +26,7 @@ pub struct Common {
     /// How often each contender runs; they take turns.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
-    /// Who takes part, with commas between: memory, swap, mmap, terapage, fio.
+    /// The contenders, separated by commas: memory, swap, mmap, terapage, fio.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub contenders: Vec<Contender>,
     /// Where the swap file, the mapped file and the store lie.
@@ -79,9 +79,9 @@ impl Contender {
 /// What stands below the help of each experiment.
 pub const EXIT_STATUS: &str = "\
 Exit status:
-  0; 1 where a run failed, or a contender that --contenders names could not take part; 125 where
-  an option is wrong or nothing can be measured, and after a signal. That a run was killed or took
-  too long is a finding, and no failure.";
+  0; 1 if a run failed, or a contender that --contenders names could not take part; 125 if an
+  option is wrong or nothing can be measured, and after a signal. A run that was killed or took too
+  long is a finding, not a failure.";
 
 /// A size of at least `least` bytes, from what was given for `option`.
 ///
@@ -164,7 +164,7 @@ impl Session {
         for contender in wanted {
             let answer = match able.contains(&contender) {
                 true => session.probe(contender, limits)?,
-                false => Err("it has no part in this experiment".into()),
+                false => Err("it does not take part in this experiment".into()),
             };
             match answer {
                 Ok(()) => session.contenders.push(contender),
@@ -602,7 +602,7 @@ fn terapage_program(own: &Path) -> Result<PathBuf, String> {
     }
     match own.file_name().is_some_and(|name| name == "terapage") {
         true => Ok(own.to_owned()),
-        false => Err("no terapage program is at hand (TERAPAGE_BIN names one)".into()),
+        false => Err("no terapage program was found (TERAPAGE_BIN names one)".into()),
     }
 }
 

@@ -12,7 +12,7 @@ pub struct Sizes {
     /// Bytes of data.
     #[arg(long, value_name = "SIZE", default_value = "4G", allow_hyphen_values = true)]
     data: String,
-    /// Bytes of memory for those that are limited.
+    /// Bytes of memory for contenders with a limit.
     #[arg(long, value_name = "SIZE", default_value = "1G", allow_hyphen_values = true)]
     memory: String,
     /// Bytes of Terapage's block; with `random`, of fio's reads too.

@@ -35,13 +35,13 @@ pub struct Sort {
     /// Bytes of text. It is kept in the directory for later runs.
     #[arg(long, value_name = "SIZE", default_value = "600MB", allow_hyphen_values = true)]
     size: String,
-    /// Bytes of memory for those that are limited; may be given several times. By default 1 GiB,
+    /// Bytes of memory for contenders with a limit; may be given several times. By default 1 GiB,
     /// 768 MiB and 512 MiB for 600 MB of text, in proportion for others.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory: Vec<String>,
-    /// Bytes that sort may touch unseen while the references are recorded that Belady's optimum is
-    /// found for. By default a half, a quarter and an eighth of each budget, as long as a recording
-    /// takes less than half of --timeout.
+    /// Bytes that sort may touch unseen while references are recorded for Belady's optimum. By
+    /// default a half, a quarter and an eighth of each budget, as long as a recording takes less
+    /// than half of --timeout.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     record_window: Option<String>,
     /// Seed of the text.

@@ -22,7 +22,7 @@ pub enum Workload {
         /// Bytes of the buffer.
         #[arg(long)]
         bytes: u64,
-        /// Threads of the passes that have several.
+        /// Threads of the passes that use several.
         #[arg(long, default_value_t = 1)]
         threads: usize,
         /// Maps this file instead of allocating.
@@ -37,7 +37,7 @@ pub enum Workload {
         /// Reads of each pass.
         #[arg(long)]
         reads: u64,
-        /// Seconds after which a pass stops short.
+        /// Seconds after which a pass ends early.
         #[arg(long)]
         seconds: f64,
         /// Threads, one pass for each.

@@ -295,7 +295,7 @@ fn after(heaps: u32, signals: &Signals) {
 
 fn in_hand() -> InHand {
     let in_hand = FORKING.lock().take();
-    in_hand.unwrap_or_else(|| process::fail("a fork that nobody was told of"))
+    in_hand.unwrap_or_else(|| process::fail("a fork that was not announced"))
 }
 
 unsafe extern "C" fn in_parent() {

@@ -257,7 +257,7 @@ fn header_of(at: usize) -> *mut Header {
 
 fn not_an_object() -> ! {
     crate::process::fail(
-        "free() or realloc() of a pointer that malloc() did not give, or got back before: the program has a bug",
+        "free() or realloc() of a pointer that malloc() did not return, or that is already free: the program has a bug",
     )
 }
 

@@ -38,7 +38,7 @@ Examples:
 The program runs at least twice, natively and recorded, without input and with its output discarded."
 )]
 pub struct Advise {
-    /// Do not run a program: take this trace, recorded by terapage run --trace
+    /// Do not run a program: use this trace, recorded by terapage run --trace
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "native", conflicts_with = "command")]
     trace: Option<PathBuf>,
     /// With --trace: how long the program takes with enough memory, seconds
@@ -65,7 +65,7 @@ pub struct Advise {
     /// Predict for this device instead of the store's: latency=80us,read=1800M,write=1600M
     #[arg(long, value_name = "DEVICE")]
     device: Option<Device>,
-    /// Measure the store again, though it was measured in the last week
+    /// Measure the store again, even if it was measured in the last week
     #[arg(long)]
     remeasure: bool,
     /// How long all recordings may take, seconds; by default 20 times the native run, 10 at least

@@ -27,13 +27,13 @@ pub struct Convert {
     /// by OUT's suffix, or tera]
     #[arg(long, value_name = "FORMAT")]
     to: Option<Format>,
-    /// Make fit what does not: leave out trims, grow to whole sectors, drop kinds and volumes
+    /// Change what does not fit: leave out trims, grow to whole sectors, drop kinds and volumes
     #[arg(long)]
     lossy: bool,
-    /// The name that a tera trace has; kept from a tera trace
+    /// The name in a tera trace; kept from a tera trace
     #[arg(long)]
     name: Option<String>,
-    /// What a tera trace says of itself; kept from a tera trace
+    /// The comment in a tera trace; kept from a tera trace
     #[arg(long)]
     comment: Option<String>,
     /// Mark a tera trace as synthetic: made up, not recorded; kept from a tera trace

@@ -27,7 +27,7 @@ pub struct FitCommand {
     /// The seed of the synthetic requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write what was found, for `terapage sim paper --fitted`
+    /// Write the result, for `terapage sim paper --fitted`
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     write: Option<PathBuf>,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use crate::show::Show;
 use crate::trace::TraceArgs;
 use terapage_blocktrace::{Profile, ProfileOptions, Profiler};
 
-/// Tell what a block trace is like: mix, sizes, alignment, sequence, times, footprint, reuse.
+/// Describe a block trace: mix, sizes, alignment, sequence, times, footprint, reuse.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "Examples:
   terapage sim info prxy_1.csv.gz

@@ -29,28 +29,28 @@ pub use names::names;
 pub enum Command {
     /// Replay a recorded program: each replacement policy against Belady's optimum, at many budgets
     Policy(policy::Policy),
-    /// Replay a trace against a plain cache of blocks or objects: miss ratios by policy and size
+    /// Replay a trace on a plain cache of blocks or objects: miss ratios by policy and size
     Cache(Box<cache::Cache>),
-    /// Show a study that was kept as JSON, in the terminal or as a page
+    /// Show a study that was saved as JSON, in the terminal or as a page
     Report(report::Report),
-    /// Tell what a block trace is like
+    /// Describe a block trace
     Info(info::Info),
     /// Convert a block trace to another format
     Convert(convert::Convert),
     /// Describe or write synthetic stand-ins for the MSR Cambridge volumes
     Volume(volume::VolumeCommand),
-    /// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM
+    /// Replay block traces on SSDs of NAND flash with a cache of SCM or DRAM
     Ssd(Box<ssd::Ssd>),
-    /// Measure how many requests a second the SSD simulators do on this machine
+    /// Measure how many requests a second the SSD simulators handle on this machine
     Speed(ssd::Speed),
-    /// Simulate Linux's I/O stack: where CPU time goes, and which locks are to blame
+    /// Simulate Linux's I/O stack: where CPU time goes, and which locks cost it
     #[command(subcommand)]
     Stack(stack::Stack),
     /// Draw the hybrid SSD paper's figures again, beside what was published
     Paper(paper::Paper),
     /// Fit the unknowns of the hybrid SSD paper to the gains that it printed
     Fit(fit::FitCommand),
-    /// Simulate every combination of parameters; go on where an earlier sweep ended
+    /// Simulate every combination of parameters; continue where an earlier sweep ended
     Sweep(sweep::SweepCommand),
 }
 

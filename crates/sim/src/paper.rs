@@ -38,13 +38,13 @@ pub struct Paper {
     /// A real trace of a volume
     #[arg(long, value_name = "VOLUME=FILE")]
     trace: Vec<String>,
-    /// Bytes that the requests of each synthetic volume read and write; traces are taken whole
+    /// Bytes that the requests of each synthetic volume read and write; traces are used whole
     #[arg(long, value_name = "SIZE", value_parser = traffic)]
     traffic: Option<Size>,
     /// The seed of synthetic requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// table2: simulate synthetic volumes with so many seeds, for means and their spread
+    /// table2: simulate synthetic volumes with this many seeds, for means and their spread
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
     /// Change a parameter for all kinds of NAND, after the fitted values
@@ -54,7 +54,7 @@ pub struct Paper {
     /// built in]
     #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
     fitted: Option<PathBuf>,
-    /// Take the profiles as they are, without fitted values
+    /// Use the profiles as they are, without fitted values
     #[arg(long)]
     unfitted: bool,
     /// table2: leave out how the gains change with seeds, traffic, depth, spare flash and fill
@@ -74,7 +74,7 @@ enum Figure {
     Fig3,
     /// One characteristic of 3D CT TLC at a time: block size, latency, write unit
     Fig5,
-    /// The gain of 3D CT TLC against the share of reads in what reaches the flash
+    /// The gain of 3D CT TLC against the share of reads among the bytes that reach the flash
     Fig6,
     /// The gains of 3D CT TLC, with their signs and order
     Table2,

@@ -220,7 +220,7 @@ impl Policy {
         }
         match self.sample.parse::<f64>() {
             Ok(rate) if (0.001..=1.0).contains(&rate) => Ok(rate),
-            _ => bail!("--sample: '{}' is no share (write 0.001 to 1, or auto)", self.sample),
+            _ => bail!("--sample: '{}' is not a share (write 0.001 to 1, or auto)", self.sample),
         }
     }
 
@@ -234,12 +234,12 @@ impl Policy {
 pub fn budget(text: &str, whole: u64) -> anyhow::Result<u64> {
     let Some(percent) = text.trim().strip_suffix('%') else {
         let size: Size = text.parse().map_err(|error| anyhow::anyhow!("--budget: {error}"))?;
-        ensure!(size.0 > 0, "--budget: '{text}' is no budget (write 40% or 1.5G)");
+        ensure!(size.0 > 0, "--budget: '{text}' is not a budget (write 40% or 1.5G)");
         return Ok(size.0);
     };
     match percent.parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 1000.0 => Ok((whole as f64 * percent / 100.0) as u64),
-        _ => bail!("--budget: '{text}' is no budget (write 40% or 1.5G)"),
+        _ => bail!("--budget: '{text}' is not a budget (write 40% or 1.5G)"),
     }
 }
 

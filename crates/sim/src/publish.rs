@@ -40,7 +40,7 @@ pub fn check(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
         bail!("{shown}: is a directory; name a file");
     }
     if inputs.iter().any(|input| same_file(input, path)) {
-        bail!("{shown}: is read; write to another file");
+        bail!("{shown}: is an input; write to another file");
     }
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),

@@ -16,7 +16,7 @@ use terapage_report::{Study, TextOptions, from_json, render_text_with};
   terapage sim report study.json -o study.html
   terapage sim paper fig3 --json - | terapage sim report - -o fig3.html")]
 pub struct Report {
-    /// What a study's command wrote with --json; - for standard input
+    /// A study that a command wrote with --json; - is standard input
     study: PathBuf,
     /// Write one self-contained HTML page to this file; - is standard output
     #[arg(short, long, value_name = "FILE.html")]

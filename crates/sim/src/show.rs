@@ -24,7 +24,7 @@ pub struct Show {
     /// nothing else
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<PathBuf>,
-    /// Print the parameters and where they are from
+    /// Print the parameters and their origins
     #[arg(long)]
     parameters: bool,
 }

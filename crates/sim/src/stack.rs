@@ -25,9 +25,9 @@ pub enum Stack {
     Fig6(figures::Figure6),
     /// The highest rate at each multiplicity.
     Fig7(figures::Figure7),
-    /// What others have published, and what the model gives for the same.
+    /// Published results of others, beside the model's.
     Anchors(anchors::Anchors),
-    /// Each mechanism switched off in turn: what becomes of the findings.
+    /// The findings with each mechanism switched off in turn.
     Mechanisms(mechanisms::Switches),
     /// The multi-queue stacks at the same load, with the model's uncertainty.
     Predict(prediction::Predict),

@@ -23,8 +23,8 @@ use terapage_volumes::{Case, Fitted, Workload, cores, in_parallel};
   terapage sim sweep --set depth=1,4,16 --trace mine.csv.gz -o out.jsonl
   terapage sim sweep --list
 
-Each line of the output is one result, as JSON. A sweep that was stopped goes on when it is
-begun again with the same output: what is there is not simulated again.")]
+Each line of the output is one result, as JSON. A sweep that was stopped continues if it
+is started again with the same output: results that are there are not simulated again.")]
 pub struct SweepCommand {
     /// A parameter and its values; several are combined
     #[arg(long, value_name = "NAME=VALUE,VALUE...")]
@@ -47,7 +47,7 @@ pub struct SweepCommand {
     /// Fitted values of a file, for what is not set [default: the ones that are built in]
     #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
     fitted: Option<PathBuf>,
-    /// Take the profiles as they are, without fitted values
+    /// Use the profiles as they are, without fitted values
     #[arg(long)]
     unfitted: bool,
     /// List the parameters

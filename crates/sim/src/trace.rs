@@ -12,20 +12,20 @@ pub struct ReadArgs {
     /// blkparse, spc, fio, arc, vscsi, oraclegeneral, tera
     #[arg(long, alias = "from", value_name = "FORMAT")]
     format: Option<Format>,
-    /// Skip up to so many bad records; they are counted in the result
+    /// Skip at most this many bad records, and count them in the result
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad: u64,
     /// Read this volume only; can be given several times
     #[arg(long = "volume", value_name = "NAME")]
     volumes: Vec<String>,
-    /// Take times that go back by at most this (500ns, 20us, 1ms, 2s) as simultaneous with the
+    /// Treat times that go back by at most this (500ns, 20us, 1ms, 2s) as simultaneous with the
     /// request before
     #[arg(long, value_name = "TIME", default_value = "0ns")]
     disorder: Time,
     /// The action of blkparse output to read: Q as queued, D as issued, C as completed
     #[arg(long, value_name = "LETTER", value_parser = action)]
     action: Option<char>,
-    /// Bytes of one address in arc and oraclegeneral traces, whose files do not say [default: 512]
+    /// Bytes of one address in arc and oraclegeneral traces, which do not record it [default: 512]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     unit: Option<u32>,
 }
@@ -53,7 +53,7 @@ pub struct TraceArgs {
     pub path: PathBuf,
     #[command(flatten)]
     read: ReadArgs,
-    /// Refuse requests that end beyond so many bytes (4096, 10GiB)
+    /// Refuse requests that end beyond this many bytes (4096, 10GiB)
     #[arg(long, value_name = "BYTES")]
     capacity: Option<Size>,
 }

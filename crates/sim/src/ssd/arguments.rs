@@ -25,15 +25,15 @@ const CAPACITY_MIN: u64 = 1 << 30;
 /// What is between the host and the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheArgument {
-    /// SCM; writes go to it, what is read is copied to it
+    /// SCM; takes writes, and copies of reads
     NvWb,
-    /// SCM; writes alone go to it
+    /// SCM; takes writes only
     WriteOnly,
-    /// SCM; what is read is copied while much is free (--copy-above)
+    /// SCM; takes writes, and copies of reads while much is free (--copy-above)
     Space,
-    /// As nv-wb, of DRAM: what is dirty is flushed, and lost with the power before
+    /// As nv-wb, in DRAM: dirty lines are flushed after a while, and lost if the power fails first
     Dram,
-    /// No flash: all is SCM
+    /// No flash: SCM holds everything
     ScmOnly,
     /// No cache: all is flash
     None,
@@ -60,7 +60,7 @@ pub enum FrontArgument {
 /// Which block the garbage collection takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GcArgument {
-    /// The one with the fewest valid pages
+    /// The block with the fewest valid pages
     Greedy,
     /// By space gained, pages moved and age
     CostBenefit,
@@ -69,7 +69,7 @@ pub enum GcArgument {
 /// What the flash holds before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PreconditionArgument {
-    /// Full, as random writes leave it in the end
+    /// Full, in the steady state of random writes
     Steady,
     /// Full, written once in order
     Sequential,
@@ -77,8 +77,8 @@ pub enum PreconditionArgument {
     Fresh,
 }
 
-/// Replay block traces against SSDs of NAND flash with a cache of SCM or DRAM: IOPS, latencies,
-/// hits, what reaches the flash.
+/// Replay block traces on SSDs of NAND flash with a cache of SCM or DRAM: IOPS, latencies, hits,
+/// what reaches the flash.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   terapage sim ssd --nand all hm_0.csv.gz
@@ -86,7 +86,7 @@ pub enum PreconditionArgument {
   terapage sim ssd --cache none --open --speed 2 --front sata trace.csv
   terapage sim ssd --nand all --requests 2000000 --html report.html prxy_0.csv hm_0.csv
 
-docs/sim-ssd.md says what is simulated, and where each default is from.")]
+docs/sim-ssd.md says what is simulated, and gives the origin of each default.")]
 pub struct Ssd {
     /// Block traces, compressed or not; - is standard input, which is kept in memory (24 bytes a
     /// request)
@@ -124,7 +124,7 @@ pub struct Ssd {
     /// Write dirty sectors alone, without clean neighbours that the cache holds
     #[arg(long)]
     pub no_padding: bool,
-    /// Read whole lines where sectors are missing
+    /// Read whole lines if sectors are missing
     #[arg(long)]
     pub whole_lines: bool,
     /// Evict when this share of the cache, or less, is free
@@ -133,13 +133,13 @@ pub struct Ssd {
     /// Evict until this share is free [default: the low-water mark]
     #[arg(long, value_name = "SHARE")]
     pub high_water: Option<Share>,
-    /// With --cache space: copy what is read while more than this share is free
+    /// With --cache space: copy reads while more than this share is free
     #[arg(long, value_name = "SHARE", default_value = "30%")]
     pub copy_above: Share,
-    /// With --cache dram: flush what has been dirty for so long
+    /// With --cache dram: flush lines that have been dirty for this long
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub flush_after: Time,
-    /// Keep so many requests under way
+    /// Keep this many requests under way
     #[arg(long, value_name = "N", default_value_t = 32, conflicts_with = "open")]
     pub depth: u32,
     /// Send requests at their time stamps instead
@@ -154,7 +154,7 @@ pub struct Ssd {
     /// Bytes of the SSD [default: what the layout needs, at least 1G]
     #[arg(long, value_name = "BYTES")]
     pub capacity: Option<Size>,
-    /// Let requests beyond the capacity go round to its beginning
+    /// Wrap requests beyond the capacity around to its beginning
     #[arg(long)]
     pub wrap: bool,
     /// Buses to the flash
@@ -169,22 +169,22 @@ pub struct Ssd {
     /// Garbage collection
     #[arg(long, value_enum, default_value = "greedy")]
     pub gc: GcArgument,
-    /// Collect blocks of a die that has been idle for so long
+    /// Collect blocks of a die that has been idle for this long
     #[arg(long, value_name = "TIME")]
     pub idle_gc: Option<Time>,
-    /// With --idle-gc: until each die has so many free blocks
+    /// With --idle-gc: until each die has this many free blocks
     #[arg(long, value_name = "N", default_value_t = 4, requires = "idle_gc")]
     pub idle_blocks: u32,
-    /// Move what lies in little-worn blocks when others were erased more than N times more often
+    /// Collect little-worn blocks if others were erased more than N times more often
     #[arg(long, value_name = "N")]
     pub wear_gap: Option<u32>,
-    /// Share of the blocks that are bad from the beginning; they come out of the over-provisioning
+    /// Share of the blocks that are bad from the start; they come out of the over-provisioning
     #[arg(long, value_name = "SHARE", default_value = "0%")]
     pub bad_blocks: Share,
-    /// Share of the erases that fail; the blocks are retired while there are others
+    /// Share of the erases that fail; the block is then retired if there are others
     #[arg(long, value_name = "SHARE", default_value = "0%")]
     pub erase_failures: Share,
-    /// What the flash holds in the beginning
+    /// What the flash holds at the start
     #[arg(long, value_enum, default_value = "steady")]
     pub precondition: PreconditionArgument,
     /// How the host is connected
@@ -196,7 +196,7 @@ pub struct Ssd {
     /// Requests of each trace, at most
     #[arg(long, value_name = "N")]
     pub requests: Option<u64>,
-    /// Seed of what is random: the state of the flash in the beginning
+    /// Seed of the flash's random state at the start
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub struct Speed {
     /// Runs of each kind; the median is shown, and the spread
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     repeat: u64,
-    /// Only those whose name has this in it
+    /// Only kinds whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
     #[command(flatten)]

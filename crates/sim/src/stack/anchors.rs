@@ -1,4 +1,4 @@
-//! What others have published, and what the model gives for the same.
+//! Published results of others, beside the model's.
 
 use super::options::{Options, parameters};
 use crate::progress::Progress;
@@ -8,7 +8,7 @@ use terapage_stack::{
     Anchor, LOCK_THREADS, LockKind, Outcome, Quantity, Repeated, anchors, cycles_bound, lock_scaling, repeat,
 };
 
-/// What others have published, and what the model gives for the same.
+/// Published results of others, beside the model's.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack anchors

@@ -20,7 +20,7 @@ pub struct Run {
     /// The software: scsi, nvme, mq-scsi, mq-nvme, uring, mq-deadline, bfq.
     #[arg(long)]
     stack: Stack,
-    /// The machine to begin with: haswell (the report's), desktop, polled.
+    /// The machine to start from: haswell (the report's), desktop, polled.
     #[arg(long, default_value = "haswell")]
     machine: String,
     /// Cores.
@@ -35,7 +35,7 @@ pub struct Run {
     /// Hosts (controllers).
     #[arg(long)]
     hosts: Option<u32>,
-    /// Hardware queues of a host; 0 for one a core.
+    /// Hardware queues of a host; 0 for one on each core.
     #[arg(long)]
     hw_queues: Option<u32>,
     /// Spinlocks: ticket, unfair, queued.
@@ -56,7 +56,7 @@ pub struct Run {
     /// Volumes.
     #[arg(long)]
     volumes: Option<u32>,
-    /// I/Os per second: 800k, 1.2M [default: as many as can be].
+    /// I/Os per second: 800k, 1.2M [default: as many as possible].
     #[arg(long, value_parser = iops)]
     rate: Option<f64>,
     /// The chance that an I/O continues the one before it in its call, and merges.

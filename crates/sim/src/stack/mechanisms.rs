@@ -7,7 +7,7 @@ use clap::Args;
 use terapage_report::{Study, Table};
 use terapage_stack::{Experiment, Findings, Mechanism, Mechanisms};
 
-/// Each mechanism switched off in turn: what becomes of the findings.
+/// The findings with each mechanism switched off in turn.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack mechanisms

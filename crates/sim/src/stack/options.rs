@@ -22,10 +22,10 @@ pub struct Options {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Simulated milliseconds for each point, after a fifth of them that does not count.
+    /// Simulated milliseconds for each point, after a warm-up of a fifth of them.
     #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=5000))]
     pub time: u64,
-    /// Take costs from a TOML file, in the form of the model's own.
+    /// Read costs from a TOML file in the form of the model's own.
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
     /// Set one cost, in CPU cycles: aio-dio=3000.
