@@ -48,6 +48,7 @@ test:
 	tests/programs/run-all ci
 	tests/programs/run-all ci always
 	tests/faults/run
+	tests/far/run
 	tests/report/run
 
 soak: build

@@ -73,7 +73,7 @@ impl Options {
         let settings = given.or(Partial::from_variables(ours)?).resolve(
             replacement::NAMES,
             prefetch::NAMES,
-            &terapage_store::Shelf::default(),
+            &terapage_far::shelf(),
             get,
         )?;
         if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {

@@ -109,7 +109,7 @@ fn start(options: &Options) -> Result<&'static Process> {
     }
     let for_pager = for_pager(&settings);
     let block = for_pager.block;
-    let open = terapage_store::Shelf::default().opener(&settings, block);
+    let open = terapage_far::shelf().opener(&settings, block);
     let pager = Pager::start(for_pager, Box::new(move || Ok(open()?)))?;
     let most = terapage_pager::BLOCKS_MOST.saturating_mul(block);
     let (start, len) = reserve(options.address_space.unwrap_or(ADDRESS_SPACE).min(most))?;

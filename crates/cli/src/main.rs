@@ -6,6 +6,7 @@
 mod completions;
 mod doctor;
 mod enforce;
+mod far;
 mod forecast;
 mod library;
 mod manual;
@@ -55,6 +56,9 @@ enum Command {
     Stat(stat::Stat),
     /// Watch paged processes live.
     Top(top::Top),
+    /// Far memory: serve this machine's, list and clean up a server's.
+    #[command(subcommand)]
+    Far(far::Command),
     /// Check whether paging works here, and say how to fix what is missing.
     Doctor(doctor::Doctor),
     /// Measure programs larger than memory: in memory, on swap, on mmap, on Terapage.
@@ -96,6 +100,7 @@ fn command() -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Stat(stat) => stat.run(),
         Command::Top(top) => top.run(),
+        Command::Far(far) => far.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Lab(lab) => lab.run(),
         Command::Advise(advise) => advise.run().map(|()| ExitCode::SUCCESS),

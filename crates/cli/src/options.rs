@@ -14,9 +14,9 @@ pub struct Options {
     /// Memory that the program's data may take: 4G, 500M, or 50% of the machine or container
     #[arg(short, long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     memory: Option<OsString>,
-    /// Where the rest lives: a directory, an empty file, or a block device, whose content is lost;
-    /// repeat it for several
-    #[arg(short, long, value_name = "[file:]PATH", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
+    /// Where the rest lives: a directory, an empty file, a block device, whose content is lost, or
+    /// a memory server, as in valkey://HOST:6379; repeat it for several
+    #[arg(short, long, value_name = "PATH|URL", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
     store: Vec<OsString>,
     /// How blocks spread over several stores: simple (fill one, then the next), round-robin, or
     /// mirror (each has all)
@@ -85,7 +85,7 @@ impl Options {
         Ok(flags.or(variables).or(files).resolve(
             replacement::NAMES,
             prefetch::NAMES,
-            &terapage_store::Shelf::default(),
+            &terapage_far::shelf(),
             get,
         )?)
     }

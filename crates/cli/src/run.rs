@@ -1,7 +1,8 @@
 //! `terapage run`: hands its process over to the program, with the library loaded into it.
 
 use crate::{
-    OWN_ERROR, complain, enforce, library, options::Options, program, ring, signals, summary, userfaultfd,
+    OWN_ERROR, complain, enforce, far, library, options::Options, program, ring, signals, summary,
+    userfaultfd,
 };
 use anyhow::Context;
 use anyhow::bail;
@@ -24,6 +25,7 @@ const NOT_FOUND: u8 = 127;
 Examples:
   terapage run --memory 4G -- ./simulation input.dat
   terapage run -m 50% --store /mnt/nvme0 --store /mnt/nvme1 --placement round-robin -- ./solver
+  terapage run -m 4G --store valkey://far1:6379 -- ./simulation input.dat
   terapage run -m 2G --block 64K --stats counters.json -- python3 analyse.py
 
 Exit status:
@@ -68,7 +70,7 @@ impl Run {
 
     /// Returns only where the program could not be started.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let settings = self.options.settings()?;
+        let settings = far::hand_over(self.options.settings()?)?;
         if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
             bail!("--memory: {} is more than the {all} that there are (try: --memory 50%)", settings.memory);
         }

@@ -39,7 +39,7 @@ impl StoreSpec {
             Some(at) if is_scheme(&bytes[..at]) => match &bytes[..at] {
                 b"file" => &bytes[at + 1..],
                 b"mirror" => return mirror(&bytes[at + 1..]),
-                b"far" => return Err("far memory is not there yet (name a directory on a disk)".to_owned()),
+                b"far" => return Err("a memory server is named as in valkey://HOST:PORT".to_owned()),
                 scheme => {
                     let shown = text.to_string_lossy();
                     let shown = shown.escape_debug();
@@ -84,6 +84,30 @@ impl StoreSpec {
             }
             StoreSpec::Url(url) => url.into(),
         }
+    }
+
+    /// Whether any of it lies elsewhere.
+    pub fn is_far(&self) -> bool {
+        match self {
+            StoreSpec::File(_) => false,
+            StoreSpec::Mirror(copies) => copies.iter().any(StoreSpec::is_far),
+            StoreSpec::Url(_) => true,
+        }
+    }
+
+    /// The same with each URL made into another.
+    ///
+    /// # Errors
+    /// What the map says.
+    pub fn map_urls<E>(self, map: &mut impl FnMut(&str) -> Result<String, E>) -> Result<StoreSpec, E> {
+        Ok(match self {
+            StoreSpec::File(path) => StoreSpec::File(path),
+            StoreSpec::Mirror(copies) => {
+                let copies = copies.into_iter().map(|copy| copy.map_urls(map));
+                StoreSpec::Mirror(copies.collect::<Result<_, E>>()?)
+            }
+            StoreSpec::Url(url) => StoreSpec::Url(map(&url)?),
+        })
     }
 
     /// The paths in the store's name.
@@ -247,7 +271,7 @@ pub(crate) mod tests {
         assert_eq!(parse("/mnt/a:b"), file("/mnt/a:b"));
         assert_eq!(parse("/mnt/a+b"), file("/mnt/a+b"));
         assert_eq!(parse("valkey://host:1/2"), Ok(StoreSpec::Url("valkey://host:1/2".to_owned())));
-        assert!(parse("far:host:1").unwrap_err().contains("not there yet"));
+        assert!(parse("far:host:1").unwrap_err().contains("valkey://"));
         assert!(parse("nfs:/x").unwrap_err().contains("'nfs:'"));
         assert!(parse("").is_err() && parse("file:").is_err());
     }

@@ -114,6 +114,8 @@ pub(crate) struct Engine {
     /// The timer that ends each second, if a function is to be called then.
     pub seconds: Option<Fd>,
     pub second_passed: bool,
+    /// The stores are closed.
+    pub closed: bool,
     /// Children that still read this process's slots: the snapshot of each, and the pipe that it
     /// keeps open.
     pub children: Vec<(u32, Fd)>,
@@ -186,6 +188,7 @@ impl Engine {
             requests_ready: false,
             seconds: None,
             second_passed: false,
+            closed: false,
             children: Vec::new(),
             random: Vec::new(),
             counters: &shared.counters,
@@ -264,6 +267,13 @@ impl Engine {
             if std::mem::take(&mut self.requests_ready) {
                 self.mailbox.event.clear();
                 self.serve_request();
+                if self.closed {
+                    // What the stores held is gone. The process ends, and whoever touches what is
+                    // not there waits for that.
+                    loop {
+                        thread::sleep_ms(1000);
+                    }
+                }
                 continue;
             }
             if !self.io.finished.is_empty() {

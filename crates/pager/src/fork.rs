@@ -96,6 +96,7 @@ impl Engine {
         let (read, write) = Fd::pipe()?;
         let id = self.io.slots.freeze();
         self.children.push((id, read));
+        self.io.share(id)?;
         // Slots may have come into use since: this thread's own faults are served, as its stack may
         // be paged.
         self.io.slots.freeze_more();
@@ -107,6 +108,7 @@ impl Engine {
     pub(crate) fn child_ended(&mut self, id: u32) {
         self.children.retain(|&(child, _)| child != id);
         self.io.thaw(id);
+        self.io.unshare(id);
     }
 
     /// In the child, in its only thread: makes the pager's state this process's own.

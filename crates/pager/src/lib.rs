@@ -264,9 +264,8 @@ impl Pager {
         trace.wait_end()
     }
 
-    /// The process is about to end and touches no paged memory any more: its store gives back what
-    /// lies elsewhere, as in another machine's memory. A process that is killed does not come to
-    /// it.
+    /// Gives back what the stores hold elsewhere. The caller ends the process at once: no memory
+    /// that is not there comes any more, and whoever touches it waits.
     ///
     /// # Errors
     /// None.

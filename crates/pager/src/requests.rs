@@ -70,14 +70,15 @@ impl Engine {
                 self.table.usage.unname(region);
                 Ok(())
             }
+            Request::CloseStores => {
+                self.io.close_stores();
+                self.closed = true;
+                Ok(())
+            }
             Request::FinishTrace => {
                 if let Some(recorder) = self.recorder.take() {
                     recorder.end();
                 }
-                Ok(())
-            }
-            Request::CloseStores => {
-                self.io.close_stores();
                 Ok(())
             }
             Request::Hold => {

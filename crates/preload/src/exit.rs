@@ -3,7 +3,7 @@
 
 use crate::arena::ARENA;
 use crate::{beside, process, summary};
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_sys::{fd, last};
@@ -27,7 +27,14 @@ pub fn open() {
     FIRST.store(std::process::id(), SeqCst);
     own();
     // SAFETY: the function lives as long as the process.
-    unsafe { libc::atexit(at_exit) };
+    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+}
+
+unsafe extern "C" {
+    /// As `atexit`, but that the function hears the status.
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    /// What `exit` does to streams once all functions were called.
+    fn fcloseall() -> c_int;
 }
 
 /// Notes that the calling process owns the memory: at the start, and in a forked child.
@@ -40,8 +47,31 @@ pub fn is_owner() -> bool {
     OWNER.load(SeqCst) == std::process::id()
 }
 
-extern "C" fn at_exit() {
+extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     finish();
+    if is_far() {
+        // The streams' memory may be paged: they are done with before the stores are.
+        // SAFETY: this function was the first to be registered, so it is called last, and what is
+        // left for `exit` to do is this.
+        unsafe { fcloseall() };
+        close_stores();
+        // SAFETY: ends the process.
+        unsafe { libc::syscall(libc::SYS_exit_group, i64::from(status)) };
+    }
+}
+
+/// Whether this process is paged, and a store of its lies elsewhere.
+fn is_far() -> bool {
+    let has_far = |settings: &terapage_config::Settings| settings.stores.iter().any(|store| store.is_far());
+    is_owner() && process::settings().is_some_and(has_far) && ARENA.lock().pager.is_some()
+}
+
+/// Gives back what the stores hold elsewhere. From here on no memory comes that is not there.
+fn close_stores() {
+    let _internal = terapage_sys::thread::Internal::enter();
+    if let Some(pager) = &ARENA.lock().pager {
+        pager.close_stores().ok();
+    }
 }
 
 /// Writes the counters and ends the trace.
@@ -113,6 +143,9 @@ fn write_stats() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     finish();
+    if is_far() {
+        close_stores();
+    }
     // SAFETY: ends the process.
     unsafe { libc::syscall(libc::SYS_exit_group, status as i64) };
     std::process::abort()

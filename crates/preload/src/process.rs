@@ -61,10 +61,17 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         stand_back();
         return;
     }
-    let settings = match Settings::from_variables(&Shelf::default(), variable) {
+    let settings = match Settings::from_variables(&terapage_far::shelf(), variable) {
         Ok(settings) => settings,
         Err(error) => fail(&error.to_string()),
     };
+    // Later the program may have lost its rights, or its directories; and names of hosts are looked
+    // up by the C library, in memory that is paged by then.
+    terapage_far::no_names();
+    let password = variable(terapage_far::PASSWORD_FILE).filter(|file| !file.is_empty());
+    if let Err(why) = terapage_far::remember_password(password.map(Into::into)) {
+        fail(&why);
+    }
     let hidden = Hidden {
         copy: variable("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
         faults: variable("TERAPAGE_FAULTS").and_then(|value| value.to_str()?.parse().ok()),
@@ -244,7 +251,7 @@ pub fn start_pager() -> Option<Pager> {
     };
     let start = |trace| {
         let faults = HIDDEN.get().and_then(|hidden| hidden.faults);
-        let open = Shelf { faults, ..Shelf::default() }.opener(settings, block);
+        let open = Shelf { faults, ..terapage_far::shelf() }.opener(settings, block);
         let make_store = move || Ok(open()?);
         Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))
     };

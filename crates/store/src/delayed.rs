@@ -91,6 +91,14 @@ impl<S: Store> Store for Delayed<S> {
         self.inner.forget(slots);
     }
 
+    fn share(&mut self, fork: u32) -> Result<(), Error> {
+        self.inner.share(fork)
+    }
+
+    fn unshare(&mut self, fork: u32) {
+        self.inner.unshare(fork);
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.held.clear();
         self.inner.inherit()

@@ -513,6 +513,22 @@ impl Store for Mirror {
         }
     }
 
+    /// A copy that cannot promise it has no part in what comes; the child reads another.
+    fn share(&mut self, fork: u32) -> Result<(), Error> {
+        let mut failed = None;
+        for copy in &mut self.copies.0 {
+            if let Err(error) = copy.store.share(fork) {
+                copy.lose();
+                failed = Some(error);
+            }
+        }
+        failed.filter(|_| self.copies.0.iter().all(Side::is_out)).map_or(Ok(()), Err)
+    }
+
+    fn unshare(&mut self, fork: u32) {
+        self.copies.0.iter_mut().for_each(|copy| copy.store.unshare(fork));
+    }
+
     /// What is under way is the parent's. A child must not write slots: once it has ended they may
     /// be others'.
     fn inherit(&mut self) -> Result<(), Error> {

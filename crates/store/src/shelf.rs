@@ -203,6 +203,19 @@ pub trait Store: Send {
     /// These slots hold nothing any more. They may be written again.
     fn forget(&mut self, _slots: Range<u32>) {}
 
+    /// Before a fork, whose number is `fork`: its child will read the slots as they are now, and is
+    /// in need of them until [`unshare`](Self::unshare). The pager's thread stands still, and another
+    /// calls; it may wait.
+    ///
+    /// # Errors
+    /// The child could not rely on the slots: there is no fork.
+    fn share(&mut self, _fork: u32) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// That child, and all that came of it, are gone, or have executed other programs.
+    fn unshare(&mut self, _fork: u32) {}
+
     /// In the child of a fork, which only reads this store from now on, before anything else. What
     /// cannot be shared (sockets) is dropped; the slots as they were stay readable. No operation
     /// of the caller's is under way; of the store's own the child never hears. There is a new ring,
@@ -266,6 +279,14 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn forget(&mut self, slots: Range<u32>) {
         (**self).forget(slots);
+    }
+
+    fn share(&mut self, fork: u32) -> Result<(), Error> {
+        (**self).share(fork)
+    }
+
+    fn unshare(&mut self, fork: u32) {
+        (**self).unshare(fork);
     }
 
     fn inherit(&mut self) -> Result<(), Error> {

@@ -173,6 +173,14 @@ impl Store for Striped {
         self.each(slots, |store, _, slots| store.forget(slots));
     }
 
+    fn share(&mut self, fork: u32) -> Result<(), Error> {
+        self.parts.iter_mut().try_for_each(|part| part.store.share(fork))
+    }
+
+    fn unshare(&mut self, fork: u32) {
+        self.parts.iter_mut().for_each(|part| part.store.unshare(fork));
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.parts.iter_mut().try_for_each(|part| part.store.inherit())
     }

@@ -123,9 +123,10 @@ impl Io {
         }
     }
 
-    /// Closes the process's own store, at an orderly end of the process.
+    /// Closes all stores at an orderly end of the process: its own store gives back what lies
+    /// elsewhere, and inherited stores are held no longer.
     pub fn close_stores(&mut self) {
-        self.stores[usize::from(self.own)].close();
+        self.stores.iter_mut().for_each(|store| store.close());
     }
 
     /// The ring of the thread.
@@ -295,6 +296,20 @@ impl Io {
     pub fn thaw(&mut self, id: u32) {
         let store = &mut self.stores[usize::from(self.own)];
         self.slots.thaw(id, |slots| store.forget(slots));
+    }
+
+    /// Before the fork of child `id`, while the thread is parked: the child will read all slots that
+    /// are in use.
+    ///
+    /// # Errors
+    /// A store cannot promise that.
+    pub fn share(&mut self, id: u32) -> Result<(), Error> {
+        Ok(self.stores.iter_mut().try_for_each(|store| store.share(id))?)
+    }
+
+    /// Child `id` and all its forked descendants have ended.
+    pub fn unshare(&mut self, id: u32) {
+        self.stores.iter_mut().for_each(|store| store.unshare(id));
     }
 
     /// Makes more slots in this process's own store.

@@ -1,0 +1,338 @@
+//! `terapage far`: memory of other machines, on Valkey servers.
+
+use crate::{complain, print, program};
+use anyhow::{Context, anyhow, bail};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::io::{Seek, Write as _};
+use std::net::IpAddr;
+use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use terapage_config::{Settings, Size};
+use terapage_far::{Address, Listed, Server};
+
+/// The servers that this knows how to start, the better one first.
+const SERVERS: [&str; 2] = ["valkey-server", "redis-server"];
+
+/// Descriptors of passwords begin here, where programs do not look.
+const HIGH: i32 = 700;
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Give memory of this machine to others: start a Valkey server, set as it must be.
+    Serve(Serve),
+    /// Show who keeps blocks on a server.
+    Ls(Ls),
+    /// Remove what processes have left on a server that ended without saying so.
+    Sweep(Sweep),
+}
+
+impl Command {
+    /// Does it.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Command::Serve(serve) => serve.run(),
+            Command::Ls(ls) => ls.run(),
+            Command::Sweep(sweep) => sweep.run(),
+        }
+    }
+}
+
+/// The arguments of `terapage far serve`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  terapage far serve --memory 64G --bind 10.0.0.7 --password-file /etc/terapage/password
+  terapage far serve --memory 8G --unix /run/far.sock
+  terapage far serve --memory 64G -- --tcp-backlog 1024
+
+The server takes the place of this command: it ends as the server does. It keeps all in memory, and
+refuses what it has no room for. Anybody who can connect and has no password to give can read the
+blocks of all programs: without --password-file it listens on this machine alone.")]
+pub struct Serve {
+    /// Memory to give, of which a tenth stays free: 64G
+    #[arg(short, long, value_name = "SIZE")]
+    memory: String,
+    /// The port to listen on; 0: none
+    #[arg(short, long, default_value_t = 6379)]
+    port: u16,
+    /// The address to listen on; repeat it for several
+    #[arg(short, long, value_name = "ADDRESS")]
+    bind: Vec<IpAddr>,
+    /// Listen on this socket as well
+    #[arg(short, long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+    /// The file that holds the password which clients must give
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// The server's program, instead of valkey-server or redis-server
+    #[arg(long, value_name = "PROGRAM")]
+    server: Option<OsString>,
+    /// More of the server's own options
+    #[arg(last = true, value_name = "OPTIONS")]
+    more: Vec<OsString>,
+}
+
+/// What the server must be told beside sizes and addresses: blocks are in memory only, are never
+/// thrown away, and clients that say nothing for a while stay.
+const FIXED: [(&str, &str); 10] = [
+    ("maxmemory-policy", "noeviction"),
+    ("save", ""),
+    ("appendonly", "no"),
+    ("timeout", "0"),
+    ("tcp-keepalive", "60"),
+    ("tcp-backlog", "511"),
+    ("lazyfree-lazy-user-del", "yes"),
+    ("activedefrag", "no"),
+    ("daemonize", "no"),
+    ("stop-writes-on-bgsave-error", "no"),
+];
+
+impl Serve {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let memory: Size = self.memory.parse().map_err(|error| anyhow!("--memory: {error}"))?;
+        let all = terapage_config::memory_bytes().map(Size);
+        if let Some(all) = all.filter(|&all| memory > all) {
+            bail!("--memory: {memory} is more than the {all} that there are");
+        }
+        if memory.0 < 64 << 20 {
+            bail!("--memory: {memory} is too little (64M is the least)");
+        }
+        for option in &self.more {
+            let option = option.to_string_lossy();
+            if let Some(name) = option.strip_prefix("--")
+                && (FIXED.iter().any(|(fixed, _)| *fixed == name) || name == "maxmemory")
+            {
+                bail!("--{name}: the server would lose blocks, or this sets it (leave it out)");
+            }
+        }
+        let path = self.find()?;
+        let mut command = std::process::Command::new(&path);
+        command.args(self.arguments(memory)?).args(&self.more);
+        let error = command.exec();
+        bail!("{} cannot be executed: {error}", path.display())
+    }
+
+    fn find(&self) -> anyhow::Result<PathBuf> {
+        let path = || std::env::var_os("PATH");
+        if let Some(server) = &self.server {
+            return program::find(server, path())
+                .map_err(|_| anyhow!("--server: {} is not found, or not executable", server.display()));
+        }
+        let found = SERVERS.iter().find_map(|name| program::find(name.as_ref(), path()).ok());
+        found.context("neither valkey-server nor redis-server is found (install the package valkey-server)")
+    }
+
+    fn arguments(&self, memory: Size) -> anyhow::Result<Vec<OsString>> {
+        let mut words: Vec<OsString> = Vec::new();
+        let config = self.password_file.as_deref().map(config_of_password).transpose()?;
+        words.extend(config.map(Into::into));
+        let mut add = |name: &str, value: &str| {
+            words.push(format!("--{name}").into());
+            words.push(value.into());
+        };
+        add("maxmemory", &memory.0.to_string());
+        FIXED.iter().for_each(|(name, value)| add(name, value));
+        add("port", &self.port.to_string());
+        let has_password = self.password_file.is_some();
+        match &self.bind[..] {
+            [] if has_password => add("bind", "* -::*"),
+            [] => add("bind", "127.0.0.1 -::1"),
+            all => {
+                if !has_password && !all.iter().all(IpAddr::is_loopback) {
+                    bail!("--bind: others could read all blocks: give a --password-file");
+                }
+                let all: Vec<String> = all.iter().map(IpAddr::to_string).collect();
+                add("bind", &all.join(" "));
+            }
+        }
+        if has_password {
+            add("protected-mode", "no");
+        }
+        if let Some(socket) = &self.unix {
+            add("unixsocket", socket.to_str().context("--unix: the path is not UTF-8")?);
+            add("unixsocketperm", "700");
+        }
+        Ok(words)
+    }
+}
+
+/// A configuration file, in memory, that sets the password: on the command line all could read it.
+fn config_of_password(file: &Path) -> anyhow::Result<String> {
+    let mode = file.metadata().with_context(|| format!("--password-file: {}", file.display()))?.permissions();
+    if mode.mode() & 0o077 != 0 {
+        bail!("--password-file: others can read {} (chmod 600)", file.display());
+    }
+    let secret = terapage_far::Secret::read(file)
+        .map_err(|why| anyhow!("--password-file: {} {why}", file.display()))?;
+    let fits = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
+    if !secret.bytes().iter().all(fits) {
+        bail!("--password-file: a password has letters, digits and signs, but no space, quote or backslash");
+    }
+    let mut text = b"requirepass ".to_vec();
+    text.extend_from_slice(secret.bytes());
+    text.push(b'\n');
+    Ok(format!("/proc/self/fd/{}", in_memory(&text)?))
+}
+
+/// A file in memory that stays open over exec, and is read from its beginning: its number.
+fn in_memory(text: &[u8]) -> anyhow::Result<i32> {
+    // SAFETY: the name ends in a zero byte.
+    let low = unsafe { libc::memfd_create(c"terapage-secret".as_ptr(), 0) };
+    if low < 0 {
+        bail!("memfd_create: {}", std::io::Error::last_os_error());
+    }
+    // SAFETY: made just now, and nobody else's.
+    let mut file = unsafe { std::fs::File::from_raw_fd(low) };
+    file.write_all(text)?;
+    file.rewind()?;
+    for least in [HIGH, 64, 3] {
+        // SAFETY: fcntl with F_DUPFD touches no memory.
+        let high = unsafe { libc::fcntl(low, libc::F_DUPFD, least) };
+        if high >= 0 {
+            return Ok(high);
+        }
+    }
+    Ok(file.into_raw_fd())
+}
+
+/// Settings as the program's process is to have them: hosts by their numbers, which cannot be
+/// looked up there, and passwords in files that only it has, not in its environment.
+pub fn hand_over(settings: Settings) -> anyhow::Result<Settings> {
+    terapage_far::take_warnings().iter().for_each(|line| complain(&format!("warning: {line}")));
+    let mut map = |url: &str| -> anyhow::Result<String> {
+        let mut server = Server::parse(url).map_err(|why| anyhow!("--store: {why}"))?;
+        if let Address::Tcp(host, port) = &server.address
+            && server.numbers.is_empty()
+        {
+            let name = server.shown();
+            let found = terapage_far::resolve(host, *port).with_context(|| format!("--store: {name}"))?;
+            server.numbers = found.iter().map(std::net::SocketAddr::ip).collect();
+            server.numbers.dedup();
+        }
+        if let Some(password) = &server.password {
+            server.secret = Some(in_memory(password.bytes())?);
+        }
+        Ok(server.without_password())
+    };
+    let stores = settings.stores.clone().into_iter().map(|store| store.map_urls(&mut map));
+    Ok(Settings { stores: stores.collect::<anyhow::Result<_>>()?, ..settings })
+}
+
+fn server(url: &str) -> anyhow::Result<Server> {
+    terapage_far::server(url).map_err(|why| anyhow!("{why}"))
+}
+
+/// A time as people write it: `1h`, `90s`.
+fn grace(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86400,
+        _ => return Err("write a time as in 90s, 5m, 1h".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write a time as in 90s, 5m, 1h")?;
+    Ok(Duration::from_secs(number.saturating_mul(unit)))
+}
+
+/// The arguments of `terapage far ls`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  terapage far ls valkey://far1:6379
+  terapage far ls valkey://far1 --json | jq '.[] | select(.dead)'")]
+pub struct Ls {
+    /// The server
+    #[arg(value_name = "URL")]
+    url: String,
+    /// What gives no sign for so long is dead
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = grace)]
+    grace: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Ls {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let server = server(&self.url)?;
+        let all =
+            terapage_far::list(&server, self.grace).map_err(|error| anyhow!("{} {error}", server.shown()))?;
+        print(&if self.json { as_json(&all)? } else { as_table(&all) })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn as_json(all: &[Listed]) -> anyhow::Result<String> {
+    let all: Vec<_> = all
+        .iter()
+        .map(|one| {
+            json!({
+                "namespace": one.name, "host": one.host, "pid": one.pid, "started_s": one.started_s,
+                "beat_age_s": one.beat_age_s, "holders": one.holders, "bytes": one.bytes, "dead": one.is_dead,
+            })
+        })
+        .collect();
+    Ok(serde_json::to_string_pretty(&all)? + "\n")
+}
+
+fn as_table(all: &[Listed]) -> String {
+    let mut text = format!(
+        "{:<16}  {:<20} {:>8} {:>9} {:>8} {:>9}  {}\n",
+        "NAMESPACE", "HOST", "PID", "BYTES", "HOLDERS", "LAST SIGN", "STATE"
+    );
+    for one in all {
+        let state = if one.is_dead { "dead" } else { "in use" };
+        let sign = format!("{} s", one.beat_age_s);
+        let size = Size(one.bytes).to_string();
+        writeln!(
+            text,
+            "{:<16}  {:<20} {:>8} {size:>9} {:>8} {sign:>9}  {state}",
+            one.name, one.host, one.pid, one.holders
+        )
+        .expect("a text takes it");
+    }
+    text
+}
+
+/// The arguments of `terapage far sweep`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  terapage far sweep valkey://far1:6379
+  terapage far sweep valkey://far1 --grace 5m --rate 2G
+
+A process is dead if it has given no sign for the time of grace, or at once if it ran on this
+machine and is gone.")]
+pub struct Sweep {
+    /// The server
+    #[arg(value_name = "URL")]
+    url: String,
+    /// What gives no sign for so long is dead
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = grace)]
+    grace: Duration,
+    /// Bytes that are removed in a second, at most
+    #[arg(long, value_name = "SIZE", default_value = "2G")]
+    rate: String,
+}
+
+impl Sweep {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let server = server(&self.url)?;
+        let rate: Size = self.rate.parse().map_err(|error| anyhow!("--rate: {error}"))?;
+        let removed = terapage_far::sweep(&server, self.grace, rate.0.max(1 << 20))
+            .map_err(|error| anyhow!("{} {error}", server.shown()))?;
+        let bytes = removed.iter().map(|one| one.bytes).sum();
+        print(&format!("{} removed, {}\n", removed.len(), Size(bytes)))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,123 @@
+//! What a server says of itself (`INFO`), and whether it can hold blocks.
+
+/// What matters of `INFO`'s answer. A field that the server does not tell has its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Made anew at each start of the server: with another, all that it held is gone.
+    pub run_id: String,
+    /// `valkey 9.1.2`, `redis 7.0.15`.
+    pub version: String,
+    /// `master`, or what it follows.
+    pub role: String,
+    /// What it does when it is full.
+    pub policy: String,
+    /// Bytes that it may use; 0: as many as the machine has.
+    pub memory_max: u64,
+    /// Bytes that it uses.
+    pub memory_used: u64,
+    /// Keys that it has thrown away for want of memory.
+    pub evicted: u64,
+    /// Whether it is reading its data from a disk.
+    pub is_loading: bool,
+    /// Whether it writes each command to a disk.
+    pub writes_log: bool,
+    /// Whether it writes all of its memory to a disk now and then, as far as can be told.
+    pub writes_copies: bool,
+    /// Whether it is part of a cluster.
+    pub is_cluster: bool,
+}
+
+impl Info {
+    /// Reads the answer.
+    pub fn parse(text: &str) -> Info {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(str::trim).unwrap_or_default()
+        };
+        let number = |name: &str| field(name).parse().unwrap_or(0);
+        let version = match (field("valkey_version"), field("redis_version")) {
+            ("", redis) => format!("redis {redis}"),
+            (valkey, _) => format!("valkey {valkey}"),
+        };
+        Info {
+            run_id: field("run_id").to_owned(),
+            version,
+            role: field("role").to_owned(),
+            policy: field("maxmemory_policy").to_owned(),
+            memory_max: number("maxmemory"),
+            memory_used: number("used_memory"),
+            evicted: number("evicted_keys"),
+            is_loading: number("loading") != 0,
+            writes_log: number("aof_enabled") != 0,
+            writes_copies: number("rdb_bgsave_in_progress") != 0 || number("rdb_saves") != 0,
+            is_cluster: number("cluster_enabled") != 0,
+        }
+    }
+
+    /// Why it cannot hold blocks, if it cannot.
+    pub fn refusal(&self) -> Option<String> {
+        if self.run_id.is_empty() {
+            return Some("does not tell its run_id: give the user the right +info".to_owned());
+        }
+        if self.is_cluster {
+            return Some("is part of a cluster, which is not there yet: name a standalone server".to_owned());
+        }
+        if !matches!(&*self.role, "master" | "") {
+            return Some(format!("is a {}: name the server that it follows", self.role));
+        }
+        if self.policy.starts_with("allkeys") {
+            return Some(format!(
+                "throws blocks away when it is full: set its maxmemory-policy to noeviction (it is {})",
+                self.policy
+            ));
+        }
+        None
+    }
+
+    /// What may come to harm a program that uses it, one line each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.memory_max == 0 {
+            lines.push("has no maxmemory: the kernel may kill it when its machine is full".to_owned());
+        }
+        if self.writes_log {
+            lines.push("writes all blocks to a disk as well (appendonly): set it to no".to_owned());
+        }
+        lines
+    }
+
+    /// Bytes that may still be kept there: a tenth stays free, as a server that is full refuses to
+    /// have even old blocks overwritten. `None`: it does not tell.
+    pub fn room_bytes(&self) -> Option<u64> {
+        (self.memory_max > 0).then(|| (self.memory_max / 10 * 9).saturating_sub(self.memory_used))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.2\r\nrun_id:abc\r\n# Memory\r\n\
+        used_memory:1000\r\nused_memory_human:1K\r\nmaxmemory:100000\r\nmaxmemory_policy:noeviction\r\n\
+        loading:0\r\naof_enabled:0\r\nevicted_keys:3\r\nrole:master\r\ncluster_enabled:0\r\n";
+
+    #[test]
+    fn the_answer_is_read() {
+        let info = Info::parse(TEXT);
+        assert_eq!((&*info.version, &*info.run_id, info.evicted), ("valkey 9.1.2", "abc", 3));
+        assert_eq!((info.refusal(), info.room_bytes()), (None, Some(89000)));
+        assert!(info.warnings().is_empty());
+        assert_eq!(Info::parse("redis_version:7.0.15\n").version, "redis 7.0.15");
+    }
+
+    #[test]
+    fn servers_that_would_lose_blocks_are_refused() {
+        let with = |from: &str, to: &str| Info::parse(&TEXT.replace(from, to)).refusal();
+        assert!(with("noeviction", "allkeys-lru").unwrap().contains("maxmemory-policy"));
+        assert_eq!(with("noeviction", "volatile-lru"), None);
+        assert!(with("role:master", "role:slave").is_some());
+        assert!(with("cluster_enabled:0", "cluster_enabled:1").is_some());
+        assert!(with("run_id:abc", "").is_some());
+        assert_eq!(Info::parse(&TEXT.replace("maxmemory:100000", "maxmemory:0")).warnings().len(), 1);
+    }
+}

@@ -1,0 +1,423 @@
+//! Who holds a namespace, and its end.
+//!
+//! A namespace is described in its registry key, a hash: where it is from, how many values it may
+//! have, when it last showed that it is in use (`beat`, by the server's clock), and one field for
+//! each process that holds it, as the children of a fork read their parents' blocks. The last of
+//! them removes it. Where none of them could, others do: at once if they are on the same machine
+//! and see that the processes are gone, else after a time without a beat.
+
+use crate::client::{Client, Error};
+use crate::info::Info;
+use crate::namespace::{self, Namespace};
+use crate::resp::Reply;
+use crate::url::Server;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use terapage_store::EXTENT;
+
+/// How long a server may take to answer when nobody waits for blocks.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Keys of one removal, and how long a remover has the lock of a namespace, seconds.
+const REMOVED: usize = 256;
+const LOCK_S: &str = "30";
+
+/// What a holder's field begins with.
+const FIELD: &str = "h:";
+
+/// Bytes that a server must have room for at the start.
+const ROOM_LEAST: u64 = 8 << 20;
+
+/// A process that holds a namespace.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    id: String,
+    /// Children that have ended and are still noted there.
+    gone: Vec<String>,
+    /// The last fork.
+    next: Option<u32>,
+    /// Forks whose children hold it.
+    shared: Vec<u32>,
+    /// Its field tells of the process that forked.
+    is_claimed: bool,
+}
+
+/// This machine since it was started, and a process of it since that was.
+fn this_boot() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = boot.trim();
+    // In a namespace of processes numbers mean others.
+    let numbers = std::fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string());
+    format!("{boot}/{}", numbers.unwrap_or_default())
+}
+
+/// When a process began, in the kernel's ticks; `None`: there is none.
+fn began(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    // A process that has ended and is not yet waited for has nothing left.
+    if fields.next() == Some("Z") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+fn this_process() -> String {
+    let pid = std::process::id();
+    format!("{} {pid} {}", this_boot(), began(pid).unwrap_or_default())
+}
+
+/// Whether the process that a holder's field names is gone for certain.
+fn is_gone(field: &str) -> bool {
+    let mut words = field.split(' ');
+    let (boot, pid, start) = (words.next(), words.next(), words.next());
+    let (Some(boot), Some(pid), Some(start)) = (boot, pid, start) else { return false };
+    let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
+    boot == this_boot() && words.next().is_none() && began(pid) != Some(start)
+}
+
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+impl Holder {
+    /// This process, which has made the namespace.
+    pub fn of_this_process(space: &Namespace) -> Holder {
+        Holder { id: space.name(), gone: Vec::new(), next: None, shared: Vec::new(), is_claimed: true }
+    }
+
+    fn field(&self) -> String {
+        format!("{FIELD}{}", self.id)
+    }
+
+    /// The registry's fields, with their values.
+    pub fn fields(&self, values: u32, block: usize) -> Vec<(String, String)> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let field = |name: &str, value: String| (name.to_owned(), value);
+        vec![
+            field("host", host()),
+            field("pid", std::process::id().to_string()),
+            field("started", now.map_or(0, |now| now.as_secs()).to_string()),
+            field("values", values.to_string()),
+            field("block", block.to_string()),
+            field("version", env!("CARGO_PKG_VERSION").to_owned()),
+            (self.field(), this_process()),
+        ]
+    }
+
+    /// What claims the field of a fork's child as this process's: once.
+    pub fn claim(&mut self) -> Option<(String, String)> {
+        (!std::mem::replace(&mut self.is_claimed, true)).then(|| (self.field(), this_process()))
+    }
+
+    /// The field of the child of this process's fork of that number.
+    fn field_of_child(&self, fork: u32) -> String {
+        format!("{FIELD}{}.{fork}", self.id)
+    }
+
+    /// A fork's child will have nothing to hold.
+    pub fn share_nothing(&mut self) {
+        self.next = None;
+    }
+
+    /// In the child: it is the holder that was noted before the fork.
+    pub fn inherit(&mut self) {
+        if let Some(fork) = self.next.take() {
+            self.id = format!("{}.{fork}", self.id);
+            self.is_claimed = false;
+        }
+        self.shared.clear();
+        self.gone.clear();
+    }
+
+    /// The child of that fork, and all that came of it, are gone.
+    pub fn child_gone(&mut self, fork: u32) {
+        if self.shared.contains(&fork) {
+            self.shared.retain(|&shared| shared != fork);
+            self.gone.push(self.field_of_child(fork));
+        }
+    }
+
+    /// The fields of those that are gone: to be removed.
+    pub fn take_gone(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.gone)
+    }
+}
+
+/// Before a fork: notes that the child will hold the namespace.
+pub fn share(
+    server: &Server,
+    space: &Namespace,
+    holder: &mut Holder,
+    fork: u32,
+    time: Duration,
+) -> Result<(), Error> {
+    let mut client = Client::connect(server, time)?;
+    let field = holder.field_of_child(fork);
+    // One word more than a process's: nobody takes it for gone.
+    let what = format!("{} forked", this_process());
+    client.call(&[b"HSET", &space.registry(), field.as_bytes(), what.as_bytes()])?;
+    holder.next = Some(fork);
+    holder.shared.push(fork);
+    Ok(())
+}
+
+/// The process holds the namespace no more; if nobody does, it is removed. A connection that is cut
+/// is made again, within the time.
+///
+/// `clients`: its connections, of which the server may have commands that it has not come to.
+pub fn let_go(
+    server: &Server,
+    space: &Namespace,
+    holder: &Holder,
+    time: Duration,
+    clients: &[u64],
+) -> Result<(), Error> {
+    let until = Instant::now() + time;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match let_go_at_once(server, space, holder, left, clients) {
+            Err(Error::Broken(_)) if Instant::now() < until => std::thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
+}
+
+fn let_go_at_once(
+    server: &Server,
+    space: &Namespace,
+    holder: &Holder,
+    time: Duration,
+    clients: &[u64],
+) -> Result<(), Error> {
+    let mut client = Client::connect(server, time)?;
+    for id in clients {
+        client.ask(&[&[b"CLIENT", b"KILL", b"ID", id.to_string().as_bytes()]])?;
+    }
+    let registry = space.registry();
+    let mine = holder.field();
+    let mut words: Vec<&[u8]> = vec![b"HDEL", &registry, mine.as_bytes()];
+    holder.gone.iter().for_each(|field| words.push(field.as_bytes()));
+    let described = client.ask(&[&words, &[b"HGETALL", &registry]])?.pop();
+    let described = described.map(|reply| hash(&reply)).unwrap_or_default();
+    if described.keys().any(|name| name.starts_with(FIELD)) {
+        return Ok(());
+    }
+    remove(&mut client, server, space, values_of(&described), None)
+}
+
+/// Removes a namespace's keys: all at once, or some at a time, so many bytes of values of a size in
+/// a second. The name goes last: what is left where this is interrupted is found again.
+fn remove(
+    client: &mut Client,
+    server: &Server,
+    space: &Namespace,
+    values: u32,
+    bytes_per_s: Option<(u64, u64)>,
+) -> Result<(), Error> {
+    let keys: Vec<Vec<u8>> = (0..values).map(|value| space.value(value)).collect();
+    let unlink = |keys: &[Vec<u8>]| -> Vec<Vec<u8>> {
+        std::iter::once(b"UNLINK".to_vec()).chain(keys.iter().cloned()).collect()
+    };
+    let mut commands: Vec<Vec<Vec<u8>>> = keys.chunks(REMOVED).map(unlink).collect();
+    commands.push(unlink(&[space.registry()]));
+    commands.push(vec![b"SREM".to_vec(), namespace::all(&server.prefix), space.name().into_bytes()]);
+    let step = if bytes_per_s.is_some() { 1 } else { commands.len() };
+    for commands in commands.chunks(step) {
+        let words: Vec<Vec<&[u8]>> =
+            commands.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
+        let words: Vec<&[&[u8]]> = words.iter().map(Vec::as_slice).collect();
+        for reply in client.ask(&words)? {
+            if let Reply::Error(why) = reply {
+                return Err(Error::Refused(why));
+            }
+        }
+        if let Some((rate, value)) = bytes_per_s {
+            let bytes = (commands[0].len() as u64 - 1) * value;
+            std::thread::sleep(Duration::from_secs_f64(bytes as f64 / rate as f64));
+            client.within(ANSWER_TIME);
+        }
+    }
+    Ok(())
+}
+
+fn hash(reply: &Reply) -> HashMap<String, String> {
+    let pairs = reply.elements().chunks_exact(2);
+    pairs.filter_map(|pair| Some((pair[0].text()?, pair[1].text()?))).collect()
+}
+
+fn number(described: &HashMap<String, String>, name: &str) -> u64 {
+    described.get(name).and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn values_of(described: &HashMap<String, String>) -> u32 {
+    number(described, "values").min(1 << 24) as u32
+}
+
+/// A namespace, as it is described on its server.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// The host that it is from.
+    pub host: String,
+    /// The process that made it.
+    pub pid: u64,
+    /// When that was, seconds since 1970.
+    pub started_s: u64,
+    /// How long ago it last showed that it is in use, seconds.
+    pub beat_age_s: u64,
+    /// Processes that hold it.
+    pub holders: usize,
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// Nobody holds it any more.
+    pub is_dead: bool,
+    values: u32,
+}
+
+/// The namespaces on a server. One that has given no sign for `grace` is dead, and so is one whose
+/// processes were on this machine and are gone.
+///
+/// # Errors
+/// The server cannot be asked.
+pub fn list(server: &Server, grace: Duration) -> Result<Vec<Listed>, Error> {
+    let mut client = Client::connect(server, ANSWER_TIME)?;
+    listed(&mut client, server, grace)
+}
+
+fn listed(client: &mut Client, server: &Server, grace: Duration) -> Result<Vec<Listed>, Error> {
+    let all = namespace::all(&server.prefix);
+    let now = client.call(&[b"TIME"])?;
+    let now_s: u64 =
+        now.elements().first().and_then(Reply::text).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let names = client.call(&[b"SMEMBERS", &all])?;
+    let mut names: Vec<String> = names.elements().iter().filter_map(Reply::text).collect();
+    names.sort_unstable();
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let Ok(id) = u64::from_str_radix(&name, 16) else { continue };
+        client.within(ANSWER_TIME);
+        let described = client.call(&[b"HGETALL", &Namespace::of(&server.prefix, id).registry()])?;
+        let described = hash(&described);
+        let holders: Vec<&String> =
+            described.iter().filter(|(name, _)| name.starts_with(FIELD)).map(|(_, holder)| holder).collect();
+        let block = number(&described, "block");
+        let beat_age_s = now_s.saturating_sub(number(&described, "beat"));
+        found.push(Listed {
+            host: described.get("host").cloned().unwrap_or_default(),
+            pid: number(&described, "pid"),
+            started_s: number(&described, "started"),
+            beat_age_s,
+            holders: holders.len(),
+            bytes: number(&described, "made") * (EXTENT as u64).saturating_sub(block).max(block),
+            is_dead: holders.iter().all(|holder| is_gone(holder)) || beat_age_s > grace.as_secs(),
+            values: values_of(&described),
+            name,
+        });
+    }
+    Ok(found)
+}
+
+/// Removes dead namespaces from a server, no more than `bytes_per_s`; those that it has removed.
+///
+/// # Errors
+/// The server cannot be asked.
+pub fn sweep(server: &Server, grace: Duration, bytes_per_s: u64) -> Result<Vec<Listed>, Error> {
+    let mut client = Client::connect(server, ANSWER_TIME)?;
+    let mut removed = Vec::new();
+    for found in listed(&mut client, server, grace)?.into_iter().filter(|found| found.is_dead) {
+        let Ok(id) = u64::from_str_radix(&found.name, 16) else { continue };
+        let space = Namespace::of(&server.prefix, id);
+        client.within(ANSWER_TIME);
+        let lock = client.call(&[b"SET", &space.sweeper(), b"1", b"NX", b"EX", LOCK_S.as_bytes()])?;
+        if lock == Reply::Null {
+            continue;
+        }
+        remove(&mut client, server, &space, found.values, Some((bytes_per_s, EXTENT as u64)))?;
+        client.call(&[b"UNLINK", &space.sweeper()])?;
+        removed.push(found);
+    }
+    Ok(removed)
+}
+
+/// Whether a server can hold blocks now. What may do harm, one line each.
+///
+/// # Errors
+/// It cannot: why, to be said behind its name.
+pub fn check(server: &Server) -> Result<Vec<String>, String> {
+    if server.tls {
+        return Err("wants TLS, which is not there yet (valkey://, in a network of your own)".to_owned());
+    }
+    let said = |error: Error| match error {
+        Error::Refused(why) => crate::refusals::told(&why),
+        other => other.to_string(),
+    };
+    let mut client = Client::connect(server, ANSWER_TIME.min(server.stall)).map_err(said)?;
+    let info = client.call(&[b"INFO"]).map_err(said)?;
+    let info = Info::parse(&info.text().unwrap_or_default());
+    if let Some(why) = info.refusal() {
+        return Err(why);
+    }
+    if info.is_loading {
+        return Err("is loading its data: try again when it has".to_owned());
+    }
+    if info.room_bytes().is_some_and(|room| room < ROOM_LEAST) {
+        return Err(format!(
+            "is full: {} of {} MiB are used (raise its maxmemory, or name another --store)",
+            info.memory_used >> 20,
+            info.memory_max >> 20
+        ));
+    }
+    let mut warnings = info.warnings();
+    try_rights(&mut client, server, &mut warnings)?;
+    Ok(warnings)
+}
+
+/// Tries what a pager will do.
+fn try_rights(client: &mut Client, server: &Server, warnings: &mut Vec<String>) -> Result<(), String> {
+    let id = namespace::random().map_err(|error| error.to_string())?;
+    let key = namespace::probe(&server.prefix, id);
+    let other = namespace::probe(&server.prefix, id.wrapping_add(1));
+    let tries: [&[&[u8]]; 8] = [
+        &[b"SETRANGE", &key, b"0", b"x"],
+        &[b"GETRANGE", &key, b"0", b"0"],
+        &[b"HSET", &other, b"a", b"b"],
+        &[b"HDEL", &other, b"b"],
+        &[b"HGETALL", &other],
+        &[b"TIME"],
+        &[b"UNLINK", &key],
+        &[b"UNLINK", &other],
+    ];
+    let replies = client.ask(&tries).map_err(|error| error.to_string())?;
+    for (words, reply) in tries.iter().zip(&replies) {
+        if let Reply::Error(why) = reply {
+            let command = String::from_utf8_lossy(words[0]).into_owned();
+            return Err(format!("cannot be used: {command}: {}", crate::refusals::told(why)));
+        }
+    }
+    if replies[1] != Reply::Bulk(b"x".to_vec()) {
+        return Err("cannot be used: it gives other bytes than were written".to_owned());
+    }
+    let others: [&[&[u8]]; 3] = [
+        &[b"SADD", &namespace::all(&server.prefix), b"-"],
+        &[b"SREM", &namespace::all(&server.prefix), b"-"],
+        &[b"CLIENT", b"KILL", b"ID", b"9223372036854775807"],
+    ];
+    let replies = client.ask(&others).map_err(|error| error.to_string())?;
+    if let Reply::Error(why) = &replies[0] {
+        return Err(format!("cannot be used: SADD: {}", crate::refusals::told(why)));
+    }
+    if matches!(&replies[2], Reply::Error(why) if why.starts_with("NOPERM")) {
+        warnings.push(
+            "does not let its user end connections (+client|kill): one that is cut in a write stops the program"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}

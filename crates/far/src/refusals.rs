@@ -1,0 +1,67 @@
+//! What a server's refusal means for an operation.
+
+/// What is to be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// It may pass: ask again after a pause.
+    Wait,
+    /// It does not pass.
+    Stop,
+}
+
+/// The refusals that are known, by their first word: what to do, and what to tell people.
+const KNOWN: [(&str, Remedy, &str); 17] = [
+    ("OOM", Remedy::Wait, "it is full: raise its maxmemory, or give --store another place"),
+    ("MISCONF", Remedy::Wait, "it cannot write to its disk: set its save to '' and appendonly to no"),
+    ("LOADING", Remedy::Wait, "it was started again, and what it held is lost"),
+    ("BUSY", Remedy::Wait, "it is busy with a script"),
+    ("READONLY", Remedy::Wait, "it is a replica now"),
+    ("MASTERDOWN", Remedy::Wait, "it is a replica now"),
+    ("NOREPLICAS", Remedy::Wait, "it wants replicas that it does not have: set min-replicas-to-write to 0"),
+    ("CLUSTERDOWN", Remedy::Wait, "its cluster is down"),
+    ("TRYAGAIN", Remedy::Wait, "its cluster is being changed"),
+    ("NOPERM", Remedy::Stop, "its user may not do that: see the rights in docs/far.md"),
+    (
+        "NOAUTH",
+        Remedy::Stop,
+        "it wants a password: put it into a file that TERAPAGE_STORE_PASSWORD_FILE names",
+    ),
+    ("WRONGPASS", Remedy::Stop, "the user or the password is wrong"),
+    ("NOPROTO", Remedy::Stop, "it is too old: Redis 6 is the least"),
+    ("WRONGTYPE", Remedy::Stop, "somebody else has written to its keys"),
+    ("MOVED", Remedy::Stop, "it is part of a cluster, which is not there yet"),
+    ("ASK", Remedy::Stop, "it is part of a cluster, which is not there yet"),
+    ("CROSSSLOT", Remedy::Stop, "it is part of a cluster, which is not there yet"),
+];
+
+fn known(refusal: &str) -> Option<(Remedy, &'static str)> {
+    let word = refusal.split(' ').next().unwrap_or_default();
+    KNOWN.iter().find(|(known, ..)| *known == word).map(|&(_, remedy, what)| (remedy, what))
+}
+
+/// What is to be done about a refusal.
+pub fn remedy(refusal: &str) -> Remedy {
+    known(refusal).map_or(Remedy::Stop, |(remedy, _)| remedy)
+}
+
+/// The refusal as people are told it, in one line.
+pub fn told(refusal: &str) -> String {
+    let said: String = refusal.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
+    match known(refusal) {
+        Some((_, what)) => format!("the server says '{said}': {what}"),
+        None => format!("the server says '{said}'"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_known_by_their_first_word() {
+        assert_eq!(remedy("OOM command not allowed when used memory > 'maxmemory'."), Remedy::Wait);
+        assert_eq!(remedy("NOPERM no"), Remedy::Stop);
+        assert_eq!(remedy("OOMPH"), Remedy::Stop);
+        assert!(told("MISCONF x\r\n y").contains("appendonly") && !told("ERR a\nb").contains('\n'));
+    }
+}

@@ -1,0 +1,294 @@
+//! What the server answers, and what becomes of that.
+
+use super::*;
+
+impl Far {
+    pub(super) fn happened(
+        &mut self,
+        index: usize,
+        event: Event<Ask>,
+        ring: &mut StoreRing<'_>,
+        ended: &mut Vec<Ended>,
+    ) {
+        match event {
+            Event::Up => self.greet(index),
+            Event::Answered(name, answer) => self.answered(index, name, answer, ring, ended),
+            Event::Down { why, unsure, unsent } => self.down(index, &why, &unsure, &unsent, ended),
+        }
+    }
+
+    /// A connection is there: it says who it is, and asks who the server is.
+    pub(super) fn greet(&mut self, index: usize) {
+        let words = client::hello(&self.server);
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        self.ask(index, Ask::Hello, &words);
+        if self.server.database != 0 {
+            let database = self.server.database.to_string();
+            self.ask(index, Ask::Select, &[b"SELECT", database.as_bytes()]);
+        }
+        self.ask(index, Ask::Session, &[b"INFO"]);
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        index: usize,
+        name: Ask,
+        answer: Answer,
+        ring: &mut StoreRing<'_>,
+        ended: &mut Vec<Ended>,
+    ) {
+        let answer = match answer {
+            Answer::Filled => None,
+            Answer::Reply(reply) => Some(reply),
+        };
+        match (name, answer) {
+            (Ask::Part(part), answer) => self.part_answered(part, answer, ring, ended),
+            (Ask::Hello | Ask::Select | Ask::Session, Some(Reply::Error(why))) => {
+                self.not_let_in(index, &why, ring, ended);
+            }
+            (Ask::Hello, Some(reply)) => self.lanes[index].client = client_of(&reply),
+            (Ask::Session, Some(reply)) => self.session(index, &reply, ring, ended),
+            (Ask::Kill(client), answer) => self.killed(index, client, answer.as_ref(), ended),
+            (Ask::Create(value), Some(reply)) => self.made(value, &reply, ended),
+            (Ask::Register, Some(Reply::Error(why))) => {
+                self.is_registered = false;
+                self.trouble = refusals::told(&why);
+            }
+            (Ask::Time, Some(reply)) => {
+                let seconds = reply.elements().first().and_then(Reply::text).unwrap_or_default();
+                self.show_life(&seconds);
+            }
+            (Ask::Look, Some(reply)) => self.looked(&reply.text().unwrap_or_default()),
+            _ => {}
+        }
+    }
+
+    pub(super) fn part_answered(
+        &mut self,
+        index: u32,
+        answer: Option<Reply>,
+        ring: &mut StoreRing<'_>,
+        ended: &mut Vec<Ended>,
+    ) {
+        let (value_bytes, block) = (self.value_bytes(), self.block);
+        let Some(part) = self.parts.get_mut(index) else { return };
+        let bytes = part.count as usize * block;
+        let lane = Self::lane_of(part);
+        self.lanes[lane].bytes -= bytes.min(self.lanes[lane].bytes);
+        match (part.kind, answer) {
+            (OpKind::Read, None) => self.end(index, Ok(()), ended),
+            (_, Some(Reply::Error(why))) => self.refused(index, &why, ended),
+            (OpKind::Write, Some(Reply::Integer(len))) if len == value_bytes as i64 => {
+                self.end(index, Ok(()), ended);
+            }
+            (OpKind::Write, Some(Reply::Integer(_))) => {
+                // The value was gone, and this has made another: what else was in it is lost.
+                let value = part.slot / self.per;
+                self.lose(value..value + 1, "its key was gone (FLUSHALL, eviction, another client)");
+                self.lanes[lane].waiting.push_front(index);
+            }
+            (OpKind::Read, Some(Reply::Null)) => self.gone(index, ended),
+            (OpKind::Read, Some(Reply::Bulk(bytes))) if bytes.is_empty() => self.gone(index, ended),
+            (OpKind::Read, Some(Reply::Bulk(got))) if part.wrong > 0 => {
+                let why = format!("the server gave {} bytes where {bytes} were asked for", got.len());
+                self.fail(index, &why, ended);
+            }
+            _ => {
+                // Once more, on another connection: it may have been that one.
+                part.wrong += 1;
+                self.lanes[lane].waiting.push_front(index);
+                let why = "an answer was not that to the question";
+                self.lanes[lane].connection.cut(ring, why);
+            }
+        }
+    }
+
+    pub(super) fn gone(&mut self, index: u32, ended: &mut Vec<Ended>) {
+        let why = match self.lost {
+            Some(_) if !self.why_lost.is_empty() => self.why_lost.clone(),
+            _ => "its key is gone (FLUSHALL, eviction, another client)".to_owned(),
+        };
+        self.fail(index, &why, ended);
+    }
+
+    /// The server says no to a part.
+    pub(super) fn refused(&mut self, index: u32, why: &str, ended: &mut Vec<Ended>) {
+        let told = refusals::told(why);
+        if refusals::remedy(why) == Remedy::Stop {
+            return self.fail(index, &told, ended);
+        }
+        self.trouble = told;
+        if let Some(part) = self.parts.get_mut(index) {
+            part.due_ns = now_ns() + PAUSE_NS;
+            self.paused.push(index);
+        }
+    }
+
+    /// A value was made, or not.
+    pub(super) fn made(&mut self, value: u32, reply: &Reply, ended: &mut Vec<Ended>) {
+        let is_made = *reply == Reply::Integer(self.value_bytes() as i64);
+        self.values[value as usize] = if is_made { Value::There } else { Value::Absent };
+        self.created += u32::from(is_made);
+        for index in self.take_aside(value) {
+            match reply {
+                _ if is_made => self.lanes[REST].waiting.push_back(index),
+                Reply::Error(why) => self.refused(index, why, ended),
+                _ => self.fail(index, "its key is in use by somebody else", ended),
+            }
+        }
+    }
+
+    pub(super) fn take_aside(&mut self, value: u32) -> Vec<u32> {
+        let aside = std::mem::take(&mut self.aside);
+        let per = self.per;
+        let mut of_value = |&index: &u32| {
+            let part = self.parts.get_mut(index);
+            part.is_some_and(|part| part.slot / per == value)
+        };
+        let (taken, left) = aside.into_iter().partition(|index| of_value(index));
+        self.aside = left;
+        taken
+    }
+
+    /// The server does not let this user in, or not now.
+    pub(super) fn not_let_in(
+        &mut self,
+        index: usize,
+        why: &str,
+        ring: &mut StoreRing<'_>,
+        ended: &mut Vec<Ended>,
+    ) {
+        let told = refusals::told(why);
+        if refusals::remedy(why) == Remedy::Stop {
+            self.fail_all(&told, ended);
+        }
+        self.lanes[index].connection.cut(ring, &told);
+    }
+
+    pub(super) fn session(
+        &mut self,
+        index: usize,
+        reply: &Reply,
+        ring: &mut StoreRing<'_>,
+        ended: &mut Vec<Ended>,
+    ) {
+        let info = Info::parse(&reply.text().unwrap_or_default());
+        if let Some(why) = info.refusal() {
+            if self.run_id.is_empty() {
+                self.fail_all(&format!("the server {why}"), ended);
+            }
+            return self.lanes[index].connection.cut(ring, &format!("the server {why}"));
+        }
+        if info.is_loading {
+            return self.lanes[index].connection.cut(ring, "the server is loading its data");
+        }
+        if !self.run_id.is_empty() && self.run_id != info.run_id {
+            self.lose_all();
+        }
+        self.run_id.clone_from(&info.run_id);
+        self.note(info);
+        let dead = self.lanes[index].dead.clone();
+        self.lanes[index].kills = dead.len();
+        for client in &dead {
+            self.ask(index, Ask::Kill(*client), &[b"CLIENT", b"KILL", b"ID", client.to_string().as_bytes()]);
+        }
+        if dead.is_empty() {
+            self.ready(index);
+        }
+    }
+
+    pub(super) fn ready(&mut self, index: usize) {
+        self.lanes[index].ready = true;
+        (self.lanes[index].backoff_ns, self.lanes[index].down_since_ns) = (0, 0);
+        self.given_up = None;
+    }
+
+    /// An earlier connection is dead at the server: what it had sent is over. If the server does
+    /// not say so, what it had sent may undo what is written from now on: so nothing is.
+    pub(super) fn killed(
+        &mut self,
+        index: usize,
+        client: u64,
+        answer: Option<&Reply>,
+        ended: &mut Vec<Ended>,
+    ) {
+        let lane = &mut self.lanes[index];
+        lane.kills = lane.kills.saturating_sub(1);
+        match answer {
+            Some(Reply::Error(why)) if !why.contains("No such client") => {
+                let told = refusals::told(why);
+                self.trouble =
+                    format!("a connection was cut in a write, and cannot be ended for certain: {told}");
+            }
+            _ => lane.dead.retain(|&dead| dead != client),
+        }
+        if self.lanes[index].kills > 0 {
+            return;
+        }
+        self.ready(index);
+        if self.lanes[index].dead.is_empty() {
+            return;
+        }
+        let why = self.trouble.clone();
+        self.given_up = Some(GivenUp { why: why.clone(), writes_until_ns: Some(u64::MAX) });
+        for part in std::mem::take(&mut self.lanes[index].waiting) {
+            if self.parts.get_mut(part).is_some_and(|part| part.kind == OpKind::Write) {
+                self.fail(part, &why, ended);
+            } else {
+                self.lanes[index].waiting.push_back(part);
+            }
+        }
+    }
+
+    /// A connection is down.
+    pub(super) fn down(
+        &mut self,
+        index: usize,
+        why: &str,
+        unsure: &[Ask],
+        unsent: &[Ask],
+        ended: &mut Vec<Ended>,
+    ) {
+        self.trouble = why.to_owned();
+        let lane = &mut self.lanes[index];
+        // One that has worked is made again at once.
+        lane.backoff_ns =
+            if lane.ready { 0 } else { (lane.backoff_ns * 2).clamp(TICK_NS / 2, BACKOFF_NS_MAX) };
+        lane.retry_ns = now_ns() + lane.backoff_ns;
+        if lane.down_since_ns == 0 {
+            lane.down_since_ns = now_ns();
+        }
+        (lane.ready, lane.bytes) = (false, 0);
+        self.dialled += usize::from(lane.backoff_ns > 0);
+        let client = lane.client.take();
+        let mut may_change = false;
+        let mut again = Vec::new();
+        for (names, sent) in [(unsure, true), (unsent, false)] {
+            for &name in names {
+                match name {
+                    Ask::Part(part) => {
+                        again.push(part);
+                        if let Some(part) = self.parts.get_mut(part).filter(|_| sent) {
+                            may_change |= part.kind == OpKind::Write;
+                        }
+                    }
+                    Ask::Create(value) => {
+                        may_change |= sent;
+                        self.values[value as usize] = Value::Absent;
+                        again.extend(self.take_aside(value));
+                    }
+                    Ask::Unlink(_) => may_change |= sent,
+                    Ask::Register => self.is_registered = false,
+                    _ => {}
+                }
+            }
+        }
+        let lane = &mut self.lanes[index];
+        again.into_iter().rev().for_each(|part| lane.waiting.push_front(part));
+        if may_change {
+            // A number that no connection has cannot be ended: then nothing is written any more.
+            lane.dead.push(client.unwrap_or(0));
+        }
+        self.expire(now_ns(), ended);
+    }
+}

@@ -1,0 +1,186 @@
+//! What is lost, what takes too long, and what is done each ten seconds.
+
+use super::*;
+
+impl Far {
+    pub(super) fn lose(&mut self, values: Range<u32>, why: &str) {
+        self.why_lost = why.to_owned();
+        let lost = self.lost.get_or_insert_default();
+        for value in values {
+            let slots = value * self.per..(value + 1) * self.per;
+            slots.filter(|&slot| self.used.get(slot)).for_each(|slot| lost.set(slot, true));
+            if self.values[value as usize] == Value::There {
+                self.values[value as usize] = Value::Absent;
+                self.created -= 1;
+            }
+        }
+    }
+
+    /// The server was started again.
+    pub(super) fn lose_all(&mut self) {
+        let values = self.values.len() as u32;
+        self.lose(0..values, "the server was started again (another run_id), and what it held is lost");
+        for value in &mut self.values {
+            *value = Value::Absent;
+        }
+        (self.created, self.announced, self.is_registered) = (0, 0, false);
+        // Its numbers of connections begin anew.
+        self.lanes.iter_mut().for_each(|lane| lane.dead.clear());
+    }
+
+    pub(super) fn tick(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        let now_ns = now_ns();
+        let stall_ns = self.server.stall.as_nanos() as u64;
+        let patience_ns = PATIENCE_NS.min(stall_ns / 3);
+        let is_late = self.parts.iter().any(|part| now_ns.saturating_sub(part.since_ns) > stall_ns);
+        for lane in &mut self.lanes {
+            let idle_ns = lane.connection.idle_ns(now_ns);
+            if idle_ns > patience_ns || is_late && idle_ns > 0 {
+                lane.connection.cut(ring, &format!("no answer for {} ms", idle_ns / MS));
+            }
+        }
+        for index in std::mem::take(&mut self.paused) {
+            let Some(part) = self.parts.get_mut(index) else { continue };
+            if part.due_ns > now_ns {
+                self.paused.push(index);
+            } else {
+                let lane = Self::lane_of(part);
+                self.lanes[lane].waiting.push_back(index);
+            }
+        }
+        self.lie_down(ring, ended);
+        self.expire(now_ns, ended);
+    }
+
+    /// What has waited too long, and no connection has in hand, is over.
+    pub(super) fn expire(&mut self, now_ns: u64, ended: &mut Vec<Ended>) {
+        for index in [URGENT, REST] {
+            if let Some(failure) = self.failure_of_lane(index, now_ns) {
+                for part in std::mem::take(&mut self.lanes[index].waiting) {
+                    self.end(part, Err(failure.clone()), ended);
+                }
+            }
+        }
+        let stall_ns = self.server.stall.as_nanos() as u64;
+        let waiting = self.lanes.iter().flat_map(|lane| &lane.waiting);
+        let idle: Vec<u32> = waiting.chain(&self.paused).copied().collect();
+        for index in idle {
+            let late = |part: &mut Part| now_ns.saturating_sub(part.since_ns) > stall_ns;
+            if !self.parts.get_mut(index).is_some_and(late) {
+                continue;
+            }
+            self.lanes.iter_mut().for_each(|lane| lane.waiting.retain(|&other| other != index));
+            self.paused.retain(|&other| other != index);
+            let why = self.nothing_done();
+            let writes_until_ns = self.lanes[REST].ready.then_some(now_ns + BACKOFF_NS_MAX);
+            self.given_up = Some(GivenUp { why: why.clone(), writes_until_ns });
+            self.fail(index, &why, ended);
+        }
+    }
+
+    pub(super) fn nothing_done(&self) -> String {
+        format!("for {} s nothing was done: {}", self.server.stall.as_secs_f64(), self.trouble)
+    }
+
+    /// What is wrong with the server, if it is known not to answer.
+    pub(super) fn trouble_now(&self) -> Option<&str> {
+        self.lanes.iter().any(|lane| lane.down_since_ns != 0).then_some(&*self.trouble)
+    }
+
+    /// What an operation comes to that would wait for a connection which is not there.
+    pub(super) fn failure_of_lane(&self, index: usize, now_ns: u64) -> Option<Failure> {
+        let since_ns = self.lanes[index].down_since_ns;
+        let down_ns = if since_ns == 0 { 0 } else { now_ns.saturating_sub(since_ns) };
+        if down_ns > self.server.stall.as_nanos() as u64 {
+            return Some(Failure::lasting(Why::Text(self.nothing_done())));
+        }
+        let is_quick = down_ns > QUICK_NS && self.server.stall <= TRIED_FOR;
+        is_quick.then(|| Failure::passing(Why::Text(self.trouble.clone())))
+    }
+
+    /// Nothing can be had.
+    pub(super) fn fail_all(&mut self, why: &str, ended: &mut Vec<Ended>) {
+        self.given_up = Some(GivenUp { why: why.to_owned(), writes_until_ns: None });
+        let mut all: Vec<u32> = self.lanes.iter_mut().flat_map(|lane| lane.waiting.drain(..)).collect();
+        all.append(&mut self.paused);
+        all.append(&mut self.aside);
+        all.into_iter().for_each(|index| self.fail(index, why, ended));
+    }
+
+    pub(super) fn lie_down(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        for index in [URGENT, REST] {
+            let mut events = Vec::new();
+            self.lanes[index].connection.lie_down(&mut events);
+            events.into_iter().for_each(|event| self.happened(index, event, ring, ended));
+        }
+    }
+
+    /// Shows that the namespace is in use, and looks at the server.
+    pub(super) fn beat(&mut self) {
+        self.beat = self.beat.wrapping_add(1);
+        if !self.lanes[REST].ready {
+            self.lanes[REST].wanted = true;
+            return;
+        }
+        if self.is_own && !self.is_registered {
+            // The server was full when it was asked to note it.
+            self.register(0);
+        }
+        self.ask(REST, Ask::Time, &[b"TIME"]);
+        if self.beat.is_multiple_of(BEATS_OF_LOOK) {
+            self.ask(REST, Ask::Look, &[b"INFO"]);
+        }
+    }
+
+    /// Tells the registry that it is in use, and what has changed.
+    pub(super) fn show_life(&mut self, seconds: &str) {
+        let registry = self.space.registry();
+        let made = self.created.to_string();
+        let claim = self.holder.claim();
+        let mut words: Vec<&[u8]> = vec![b"HSET", &registry, b"beat", seconds.as_bytes()];
+        if self.is_own {
+            words.extend([b"made", made.as_bytes()]);
+        }
+        if let Some((name, value)) = &claim {
+            words.extend([name.as_bytes(), value.as_bytes()]);
+        }
+        self.ask(REST, Ask::Beat, &words);
+        let gone = self.holder.take_gone();
+        if !gone.is_empty() {
+            let mut words: Vec<&[u8]> = vec![b"HDEL", &registry];
+            words.extend(gone.iter().map(String::as_bytes));
+            self.ask(REST, Ask::Beat, &words);
+        }
+    }
+
+    pub(super) fn note(&mut self, info: Info) {
+        self.info = info;
+        (self.created_at_info, self.info_ns) = (self.created, now_ns());
+    }
+
+    pub(super) fn looked(&mut self, text: &str) {
+        let info = Info::parse(text);
+        let loses = info.policy.starts_with("allkeys") || info.evicted > self.info.evicted;
+        if loses && !self.warned {
+            self.warned = true;
+            say(&format!(
+                "terapage: warning: store {} throws keys away when it is full (maxmemory-policy {}): blocks may be lost\n",
+                self.server.shown(),
+                info.policy
+            ));
+        }
+        self.note(info);
+    }
+
+    /// Asks the server how much it has now, before growth is refused.
+    pub(super) fn look_now(&mut self) {
+        let info = client::Client::connect(&self.server, CLOSE_TIME)
+            .and_then(|mut client| client.call(&[b"INFO"]))
+            .map(|reply| Info::parse(&reply.text().unwrap_or_default()));
+        if let Ok(info) = info
+            && info.run_id == self.run_id
+        {
+            self.note(info);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+/* Memory that is larger than its budget, and told apart byte for byte.
+ *
+ * churn MIB PASSES [fork | exec | vanish]
+ *
+ * Fills its memory, says "ready", and waits for a line on standard input. Each pass then checks
+ * every page, groups of them in no order, and writes it anew. With `fork`, a child does the same
+ * beside it with what it had at the fork; with `exec`, a child executes another program at once;
+ * with `vanish` the parent ends at once, and the child goes on alone.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE 4096
+#define WORDS (PAGE / 8)
+/* Pages that are checked one after the other. */
+#define GROUP 16
+
+static uint64_t *memory;
+static size_t pages;
+
+static uint64_t word_of(size_t page, uint64_t version, size_t word) {
+    uint64_t z = (page << 20 | word) + version * 0x9E3779B97F4A7C15u + 1;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static void fill(size_t page, uint64_t version) {
+    for (size_t word = 0; word < WORDS; word++)
+        memory[page * WORDS + word] = word_of(page, version, word);
+}
+
+static void check(size_t page, uint64_t version) {
+    for (size_t word = 0; word < WORDS; word++)
+        if (memory[page * WORDS + word] != word_of(page, version, word)) {
+            printf("WRONG page %zu word %zu\n", page, word);
+            fflush(stdout);
+            _exit(3);
+        }
+}
+
+static void wait_for_a_line(void) {
+    char c = 0;
+    while (read(0, &c, 1) == 1 && c != '\n') {
+    }
+}
+
+static void passes(int count, uint64_t version, uint64_t step) {
+    for (int pass = 0; pass < count; pass++) {
+        for (size_t i = 0; i < pages; i++) {
+            size_t group = (i / GROUP * 2654435761u + pass) % (pages / GROUP);
+            check(group * GROUP + i % GROUP, version);
+        }
+        for (size_t page = 0; page < pages; page++)
+            fill(page, version + step);
+        version += step;
+    }
+    for (size_t page = 0; page < pages; page++)
+        check(page, version);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3)
+        return 2;
+    pages = strtoul(argv[1], NULL, 10) * ((1 << 20) / PAGE);
+    int count = atoi(argv[2]);
+    const char *how = argc > 3 ? argv[3] : "";
+    memory = malloc(pages * PAGE);
+    if (!memory)
+        return 2;
+    for (size_t page = 0; page < pages; page++)
+        fill(page, 1);
+    printf("ready\n");
+    fflush(stdout);
+    wait_for_a_line();
+    if (*how) {
+        pid_t child = fork();
+        if (child < 0)
+            return 2;
+        if (!strcmp(how, "exec")) {
+            if (child == 0) {
+                execl("/bin/true", "true", (char *)NULL);
+                _exit(4);
+            }
+        } else if (child == 0) {
+            passes(count, 1, 1000);
+            printf("child good\n");
+            return 0;
+        } else if (!strcmp(how, "vanish")) {
+            printf("gone\n");
+            return 0;
+        }
+        passes(count, 1, 1);
+        int status = 1;
+        if (waitpid(child, &status, 0) != child || status != 0) {
+            printf("child: status %d\n", status);
+            return 4;
+        }
+    } else {
+        passes(count, 1, 1);
+    }
+    printf("good\n");
+    return 0;
+}
