@@ -1,4 +1,4 @@
-//! Results that others have published, and what the model gives for the same.
+//! Anchors: results that others have published, and the model's values for them.
 
 use crate::costs::Costs;
 use crate::findings::Experiment;
@@ -11,12 +11,12 @@ use crate::setup::{Arrivals, Error, Load, Setup, Variation};
 use crate::stacks::Stack;
 use terapage_event::MILLISECOND;
 
-/// What an anchor is compared by.
+/// The quantity that an anchor compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Thousands of I/Os a second.
     Kiops,
-    /// Percent of the busy time that goes into waiting for the lock.
+    /// Percent of the busy time that is spent waiting for the lock.
     Contention,
     /// CPU cycles for an I/O.
     Cycles,
@@ -29,13 +29,13 @@ pub struct Anchor {
     pub name: &'static str,
     /// What is compared.
     pub quantity: Quantity,
-    /// The published value, or the least and the most of it.
+    /// The published range: the least and the greatest value.
     pub published: (f64, f64),
-    /// Whether a cost was fitted to it; if not, it is a test of the model.
+    /// Whether a cost was fitted to it. If not, it is a test of the model.
     pub fitted: bool,
     /// Who published it.
     pub source: &'static str,
-    /// The same in the model.
+    /// The setup of the same experiment in the model.
     pub setup: Setup,
 }
 
@@ -111,8 +111,8 @@ pub fn anchors(costs: &Costs) -> Vec<Anchor> {
     anchors
 }
 
-/// One lock of each kind, under more and more threads: mq-deadline on the desktop, (kind, threads,
-/// runs).
+/// Runs of mq-deadline on the desktop, with each kind of lock and more and more threads: (kind,
+/// threads, runs).
 ///
 /// # Errors
 /// A setup that cannot be.
@@ -140,7 +140,7 @@ pub fn lock_scaling(
 /// The numbers of threads of [`lock_scaling`].
 pub const LOCK_THREADS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// The bound that the report's machine sets: cycles of all cores for each of 1300 k I/Os a second.
+/// The bound of the report's machine: cycles of all cores for each of 1300 k I/Os a second.
 pub fn cycles_bound() -> f64 {
     let machine = Experiment::paper().machine;
     f64::from(machine.cores) * machine.ghz * 1e9 / machine.front_end_iops

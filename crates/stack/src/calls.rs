@@ -8,7 +8,7 @@ pub(crate) struct Call {
     pub thread: u32,
     /// When the program wanted it.
     pub wanted: Nanos,
-    /// I/Os that are not done, and one more while they are submitted.
+    /// I/Os that are not done, plus one during their submission.
     pub left: u32,
     /// Bit `i`: I/O `i` is part of the request before it.
     pub merged: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub cpu: u32,
 }
 
-/// Things with a number, whose places are used again.
+/// Numbered items, whose places are used again.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<T> {
     items: Vec<T>,
@@ -48,7 +48,7 @@ impl<T> Slots<T> {
         self.items.len() as u32 - 1
     }
 
-    /// A place that has been given back, with what is still in it.
+    /// A place that was given back, with its old item.
     pub fn reuse(&mut self) -> Option<(u32, &mut T)> {
         let place = self.free.pop()?;
         Some((place, &mut self.items[place as usize]))

@@ -1,4 +1,4 @@
-//! What each stage costs, and where the figure is from.
+//! The costs of all stages, and their sources.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// The costs that come with the model.
 const DEFAULTS: &str = include_str!("../data/costs.toml");
 
-/// A value with its origin, as the data files have it.
+/// A value with its origin, as in the data files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sourced {
@@ -16,11 +16,11 @@ pub struct Sourced {
     pub unit: String,
     /// What kind of value it is.
     pub origin: Origin,
-    /// Who says so, and what it stands for.
+    /// The source, and what the value stands for.
     pub source: String,
 }
 
-/// Where a value is from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -28,19 +28,19 @@ pub enum Origin {
     Published,
     /// It was fitted to published results.
     Fitted,
-    /// Somebody's judgement.
+    /// It is estimated.
     Estimated,
     /// The user chose it.
     Chosen,
 }
 
-/// What is wrong with a file of costs.
+/// An error in a file of costs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is not TOML, or not in the form of the model's own file.
     #[error("costs: {cause}")]
     Syntax {
-        /// Where and what.
+        /// The place and the reason.
         cause: toml::de::Error,
     },
     /// It names a cost that the model does not have.
@@ -49,7 +49,7 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// A cost that cannot be.
+    /// A cost is out of range.
     #[error("cost {name} is {value}; it must lie between 0 and 10000000")]
     Range {
         /// Its name.
@@ -61,7 +61,7 @@ pub enum Error {
 
 macro_rules! costs {
     ($($(#[$doc:meta])* $field:ident = $name:literal,)*) => {
-        /// Costs of all stages, in CPU cycles where not said otherwise.
+        /// Costs of all stages, in CPU cycles unless another unit is named.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Costs {
             $($(#[$doc])* pub $field: f64,)*

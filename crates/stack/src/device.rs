@@ -1,11 +1,11 @@
-//! What is behind the stack: front ends with a limit each, and a latency.
+//! The device behind the stack: front ends, each with a limit, and a latency.
 
 use crate::setup::Machine;
 use rand::Rng;
 use terapage_event::Nanos;
 
-/// The front ends, one a host, and the storage behind them, which serves any number of I/Os at
-/// once.
+/// The front ends, one for each host, and the storage behind them, which serves any number of I/Os
+/// at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     service_ns: f64,

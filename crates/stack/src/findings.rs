@@ -1,4 +1,4 @@
-//! What the report on SCSI and NVMe found, asked of the model: figures 5, 6 and 7.
+//! The findings of the report on SCSI and NVMe (figures 5, 6 and 7), in the model.
 
 use crate::costs::Costs;
 use crate::machines::{machine, paper_load};
@@ -15,7 +15,7 @@ pub const MULTIPLICITIES: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 /// The rates that are looked at, kIOPS.
 pub const RATES_KIOPS: [u32; 13] = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1250];
 
-/// A rate counts as reached from this share of it on.
+/// A rate counts as reached if at least this share of it is.
 const REACHED: f64 = 0.995;
 
 /// The report's experiment, or one that differs from it.
@@ -23,22 +23,22 @@ const REACHED: f64 = 0.995;
 pub struct Experiment {
     /// The machine.
     pub machine: Machine,
-    /// The load, but for rate and multiplicity.
+    /// The load, apart from rate and multiplicity.
     pub load: Load,
     /// What stages cost.
     pub costs: Costs,
-    /// What is on.
+    /// The mechanisms that are on.
     pub mechanisms: Mechanisms,
     /// Seeds for each point.
     pub seeds: u64,
-    /// The first of them.
+    /// The first seed.
     pub seed: u64,
-    /// Simulated time for each point, after a fifth of it that does not count.
+    /// Simulated time that is measured for each point, after a fifth as much that is not.
     pub measure_ns: Nanos,
 }
 
 impl Experiment {
-    /// The report's, with three seeds of 25 ms for each point.
+    /// The report's experiment, with three seeds of 25 ms for each point.
     pub fn paper() -> Self {
         Experiment {
             machine: machine("haswell").expect("a machine of the model"),
@@ -51,7 +51,7 @@ impl Experiment {
         }
     }
 
-    /// One point of it. Without a rate, as many I/Os as can be.
+    /// One point of the experiment; without a rate, as many I/Os as possible.
     pub fn setup(&self, stack: Stack, rate_iops: Option<f64>, multiplicity: u32) -> Setup {
         Setup {
             stack,
@@ -67,7 +67,7 @@ impl Experiment {
     /// The points of `setups`.
     ///
     /// # Errors
-    /// A setup that cannot be.
+    /// A setup is impossible.
     pub fn repeat(&self, setups: &[Setup], tick: &(dyn Fn() + Sync)) -> Result<Vec<Repeated>, Error> {
         repeat(setups, self.seeds, self.seed, tick)
     }
@@ -75,7 +75,7 @@ impl Experiment {
     /// The highest rate of each stack at each multiplicity (figure 7).
     ///
     /// # Errors
-    /// A setup that cannot be.
+    /// A setup is impossible.
     pub fn highest(&self, stacks: &[Stack], tick: &(dyn Fn() + Sync)) -> Result<Vec<Highest>, Error> {
         let cases: Vec<_> = stacks
             .iter()
@@ -94,7 +94,7 @@ impl Experiment {
     /// it (figures 5 and 6).
     ///
     /// # Errors
-    /// A setup that cannot be.
+    /// A setup is impossible.
     pub fn curve(&self, highest: &[Highest], tick: &(dyn Fn() + Sync)) -> Result<Vec<Point>, Error> {
         let mut cases = Vec::new();
         for first in highest.iter().filter(|highest| highest.multiplicity == MULTIPLICITIES[0]) {
@@ -122,15 +122,15 @@ impl Experiment {
         Ok(points.collect())
     }
 
-    /// Runs of [`Experiment::findings`], at most.
+    /// The most runs of [`Experiment::findings`].
     pub fn runs(&self) -> u64 {
         2 * (MULTIPLICITIES.len() + RATES_KIOPS.len()) as u64 * self.seeds
     }
 
-    /// Simulates figures 5 to 7 for SCSI and NVMe and says what they show.
+    /// Simulates figures 5 to 7 for SCSI and NVMe. Returns what they show.
     ///
     /// # Errors
-    /// A setup that cannot be.
+    /// A setup is impossible.
     pub fn findings(&self, tick: &(dyn Fn() + Sync)) -> Result<Findings, Error> {
         let highest = self.highest(&[Stack::Scsi, Stack::Nvme], tick)?;
         let curve = self.curve(&highest, tick)?;
@@ -185,19 +185,19 @@ pub struct Findings {
     pub ratio_high: f64,
     /// Busy time for an I/O of SCSI at 200 kIOPS, us.
     pub scsi_low_us: f64,
-    /// The most that it is up to 1000 kIOPS, us.
+    /// The highest busy time of SCSI up to 1000 kIOPS, us.
     pub scsi_peak_us: f64,
-    /// The rate at which it is (figure 6: 600 to 900), kIOPS.
+    /// The rate at which it is highest (figure 6: 600 to 900), kIOPS.
     pub scsi_peak_kiops: u32,
-    /// What it is at the highest rate that is reached, us.
+    /// The busy time of SCSI at the highest rate that is reached, us.
     pub scsi_last_us: f64,
-    /// That rate, kIOPS.
+    /// The highest rate that SCSI reaches, kIOPS.
     pub scsi_last_kiops: u32,
-    /// The multiplicity that it takes.
+    /// The multiplicity that this rate needs.
     pub scsi_last_multiplicity: u32,
     /// Busy time of NVMe: its value at 900 kIOPS over that at 200.
     pub nvme_change: f64,
-    /// The most that NVMe is ahead of SCSI at multiplicities 2 to 4 (figure 7: 80), kIOPS.
+    /// The greatest lead of NVMe over SCSI at multiplicities 2 to 4 (figure 7: 80), kIOPS.
     pub gap_kiops: f64,
 }
 

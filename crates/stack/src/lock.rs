@@ -1,4 +1,4 @@
-//! Spinlocks, apart from time: who has it, who waits, who is next.
+//! Spinlocks without time: the holder, the waiters, and which of them is next.
 
 use std::collections::VecDeque;
 use std::str::FromStr;
@@ -6,19 +6,19 @@ use std::str::FromStr;
 /// How a lock chooses its next holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// First come, first served; all who wait watch one line (Linux up to 4.1).
+    /// First come, first served; all waiters watch one cache line (Linux up to 4.1).
     Ticket,
-    /// Whoever sees it free first: one that waits, or one that comes by.
+    /// The first task that sees it free: a waiter, or one that comes by.
     Unfair,
-    /// First come, first served; each that waits watches a line of its own (Linux from 4.2 on).
+    /// First come, first served; each waiter watches a cache line of its own (Linux from 4.2 on).
     Queued,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 3] = [Kind::Ticket, Kind::Unfair, Kind::Queued];
 
-    /// Its name on the command line.
+    /// The kind's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Ticket => "ticket",
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// A kind of lock that is not known.
+/// An unknown kind of lock.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unknown lock '{name}'; known are {}", Kind::ALL.map(Kind::name).join(", "))]
 pub struct UnknownKind {
@@ -44,7 +44,7 @@ impl FromStr for Kind {
     }
 }
 
-/// One that waits: its task and its core.
+/// A waiter: its task and its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// The task.
@@ -53,14 +53,14 @@ pub struct Waiter {
     pub core: u32,
 }
 
-/// What a release leads to.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
     /// Nobody waits.
     Free,
-    /// The lock is this one's now; so many still wait.
+    /// This waiter has the lock now; this many still wait.
     Passed(Waiter, usize),
-    /// So many will try for it.
+    /// This many waiters will try for it.
     Contest(usize),
 }
 
@@ -74,22 +74,22 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// A free one that nobody has had.
+    /// A free lock that nobody has had.
     pub fn new(kind: Kind) -> Self {
         Lock { kind, held: false, last_core: None, waiters: VecDeque::new() }
     }
 
-    /// How it chooses.
+    /// The kind of the lock.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The core that has it, or had it last.
+    /// The core that has the lock, or had it last.
     pub fn last_core(&self) -> Option<u32> {
         self.last_core
     }
 
-    /// Takes it, or waits. Returns whether it was taken.
+    /// Takes the lock, or waits. Whether it was taken.
     pub fn acquire(&mut self, waiter: Waiter) -> bool {
         if self.held {
             self.waiters.push_back(waiter);
@@ -100,7 +100,7 @@ impl Lock {
         true
     }
 
-    /// Gives it up.
+    /// Releases the lock.
     pub fn release(&mut self) -> Released {
         debug_assert!(self.held, "a lock that nobody holds is released");
         match (self.kind, self.waiters.len()) {
@@ -120,8 +120,8 @@ impl Lock {
         }
     }
 
-    /// Ends a contest: the lock goes to the `pick`th (modulo their number) of those who wait,
-    /// unless it is taken.
+    /// Ends a contest: the lock goes to waiter number `pick`, modulo their number, unless it is
+    /// taken.
     pub fn contest(&mut self, pick: usize) -> Option<Waiter> {
         if self.held || self.waiters.is_empty() {
             return None;
@@ -171,7 +171,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, one has it at a time, and everybody who asked has had it in the end.
+        /// In any order of events, one task has the lock at a time, and in the end every task that
+        /// asked has had it.
         #[test]
         fn one_at_a_time_and_all_in_the_end(kind in 0..3usize, steps in prop::collection::vec(any::<bool>(), 1..200)) {
             let mut lock = Lock::new(Kind::ALL[kind]);

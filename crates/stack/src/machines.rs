@@ -1,18 +1,18 @@
-//! Machines that results were published for, and the load of the report on SCSI and NVMe.
+//! Machines for which results were published, and the load of the report on SCSI and NVMe.
 
 use crate::costs::Sourced;
 use crate::lock::Kind;
 use crate::setup::{Arrivals, Load, Machine, Variation};
 use std::collections::BTreeMap;
 
-/// Their values, with origins.
+/// The values of the machines, with origins.
 const DATA: &str = include_str!("../data/machines.toml");
 
 /// The names of the machines: the report's; the desktop of the scheduler's patches; one core that
 /// polls.
 pub const MACHINES: [&str; 3] = ["haswell", "desktop", "polled"];
 
-/// A machine that is not known.
+/// An unknown machine.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unknown machine '{name}'; known are {}", MACHINES.join(", "))]
 pub struct UnknownMachine {
@@ -28,7 +28,7 @@ fn tables() -> BTreeMap<String, Table> {
 /// The values of a machine (or of "load", the report's load), by name, with their origins.
 ///
 /// # Errors
-/// A name that is not known.
+/// The name is unknown.
 pub fn machine_values(name: &str) -> Result<Vec<(String, Sourced)>, UnknownMachine> {
     let table = tables().remove(name).ok_or_else(|| UnknownMachine { name: name.into() })?;
     Ok(table.into_iter().collect())
@@ -37,7 +37,7 @@ pub fn machine_values(name: &str) -> Result<Vec<(String, Sourced)>, UnknownMachi
 /// A machine by name.
 ///
 /// # Errors
-/// A name that is not known.
+/// The name is unknown.
 pub fn machine(name: &str) -> Result<Machine, UnknownMachine> {
     if !MACHINES.contains(&name) {
         return Err(UnknownMachine { name: name.into() });

@@ -1,4 +1,4 @@
-//! What can be switched off, to see what it explains.
+//! Mechanisms: parts of the model that can be switched off, to see what they explain.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,14 +22,14 @@ pub enum Mechanism {
     RemoteCompletion,
     /// One interrupt serves all completions that have come by then.
     Coalescing,
-    /// The I/Os of a system call share its entry, its sleep and its wake-up.
+    /// The I/Os of a system call share one entry, one sleep and one wake-up.
     CallSharing,
     /// The front end has a limit.
     FrontEnd,
 }
 
 impl Mechanism {
-    /// All of them, in the order of the documentation.
+    /// All mechanisms, in the order of the documentation.
     pub const ALL: [Mechanism; 10] = [
         Mechanism::QueueLock,
         Mechanism::HostLock,
@@ -43,7 +43,7 @@ impl Mechanism {
         Mechanism::FrontEnd,
     ];
 
-    /// Its name on the command line.
+    /// The mechanism's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::QueueLock => "queue-lock",
@@ -66,7 +66,7 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// A mechanism that is not known.
+/// An unknown mechanism.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unknown mechanism '{name}'; known are {}", Mechanism::ALL.map(Mechanism::name).join(", "))]
 pub struct UnknownMechanism {
@@ -96,7 +96,7 @@ impl Mechanisms {
         Mechanisms { off: 0 }
     }
 
-    /// The same without one of them.
+    /// These mechanisms without one of them.
     #[must_use]
     pub fn without(self, mechanism: Mechanism) -> Self {
         Mechanisms { off: self.off | 1 << mechanism as u16 }
@@ -109,7 +109,7 @@ impl Mechanisms {
 }
 
 impl FromIterator<Mechanism> for Mechanisms {
-    /// All but those that are named.
+    /// All mechanisms except the named ones.
     fn from_iter<I: IntoIterator<Item = Mechanism>>(off: I) -> Self {
         off.into_iter().fold(Mechanisms::all(), Mechanisms::without)
     }

@@ -1,4 +1,4 @@
-//! Where the CPUs' time goes, and what is done for it.
+//! The meter: where the CPUs' time goes, and how many I/Os are done.
 
 use terapage_event::Nanos;
 
@@ -9,20 +9,20 @@ pub enum Activity {
     User,
     /// The kernel's work.
     Kernel,
-    /// Waiting for lines that another core has.
+    /// Waiting for cache lines that another core has.
     Transfer,
     /// Spinning at the lock of a volume's queue.
     QueueSpin,
     /// Spinning at the lock of a host.
     HostSpin,
-    /// Spinning at another lock, or waiting for a line that many want.
+    /// Spinning at another lock, or waiting for a cache line that many want.
     OtherSpin,
-    /// Looking for completions, and there are none.
+    /// Looking for completions while there are none.
     Poll,
 }
 
 impl Activity {
-    /// All of them.
+    /// All activities.
     pub const ALL: [Activity; 7] = [
         Activity::User,
         Activity::Kernel,
@@ -33,7 +33,7 @@ impl Activity {
         Activity::Poll,
     ];
 
-    /// Its name.
+    /// The activity's name.
     pub fn name(self) -> &'static str {
         match self {
             Activity::User => "user",
@@ -47,7 +47,7 @@ impl Activity {
     }
 }
 
-/// Adds up what falls into the measured time.
+/// Adds up what happens in the measured time.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     from: Nanos,
@@ -63,13 +63,13 @@ impl Meter {
         Meter { from, to, busy_ns: [0; _], ios: 0, latencies_ns: Vec::new(), interrupts: 0 }
     }
 
-    /// A CPU did this from `start` to `end`.
+    /// Notes what a CPU did from `start` to `end`.
     pub fn busy(&mut self, activity: Activity, start: Nanos, end: Nanos) {
         let (start, end) = (start.max(self.from), end.min(self.to));
         self.busy_ns[activity as usize] += end.saturating_sub(start);
     }
 
-    /// A request for `ios` I/Os is done, `latency_ns` after the program wanted it.
+    /// Notes that a request for `ios` I/Os is done, `latency_ns` after the program wanted it.
     pub fn done(&mut self, now: Nanos, ios: u32, latency_ns: u64) {
         if (self.from..self.to).contains(&now) {
             self.ios += u64::from(ios);
@@ -77,7 +77,7 @@ impl Meter {
         }
     }
 
-    /// An interrupt came.
+    /// Notes an interrupt.
     pub fn interrupt(&mut self, now: Nanos) {
         self.interrupts += u64::from((self.from..self.to).contains(&now));
     }
@@ -103,17 +103,17 @@ impl Meter {
     }
 }
 
-/// What a run shows.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// I/Os done in a second.
+    /// I/Os per second.
     pub iops: f64,
     /// Time of logical CPUs for an I/O, us, by activity.
     pub busy_us: [f64; Activity::ALL.len()],
-    /// Mean time from the moment the program wanted an I/O (paced) or issued it until it is done,
-    /// us.
+    /// The mean time until an I/O is done, us, from the moment that the program wanted it (paced)
+    /// or issued it.
     pub latency_mean_us: f64,
-    /// The 99th percentile of it, us.
+    /// The 99th percentile of that time, us.
     pub latency_p99_us: f64,
     /// Interrupts for an I/O.
     pub interrupts_per_io: f64,
@@ -142,7 +142,7 @@ impl Outcome {
         self.total_us() * self.iops / 1e6 / f64::from(self.cpus)
     }
 
-    /// The same for the kernel alone.
+    /// The share of all logical CPUs' time that the kernel uses.
     pub fn kernel_use(&self) -> f64 {
         (self.total_us() - self.us(Activity::User)) * self.iops / 1e6 / f64::from(self.cpus)
     }

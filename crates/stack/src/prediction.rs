@@ -1,5 +1,5 @@
-//! What the report left open: the multi-queue stacks at the load of its figures, with the model's
-//! uncertainty.
+//! A prediction beyond the report: the multi-queue stacks at the load of its figures, with the
+//! model's uncertainty.
 
 use crate::costs::{Costs, Origin};
 use crate::findings::Experiment;
@@ -12,18 +12,18 @@ use rand_pcg::Pcg64Mcg;
 /// The stacks that are compared.
 pub const COMPARED: [Stack; 4] = [Stack::Scsi, Stack::Nvme, Stack::MqScsi, Stack::MqNvme];
 
-/// How far off an unpublished value may be: it is multiplied by 1 / `DOUBT` to `DOUBT`,
-/// logarithmically even.
+/// The uncertainty of an unpublished value: it is multiplied by a factor from 1 / `DOUBT` to
+/// `DOUBT`, logarithmically uniform.
 pub const DOUBT: f64 = 1.4;
 
-/// The rate at which the stacks are compared, IOPS: within figure 6's peak, and reached at
-/// multiplicity 1 by all.
+/// The rate at which the stacks are compared, IOPS: within figure 6's peak, and reached by all at
+/// multiplicity 1.
 pub const RATE_IOPS: f64 = 700e3;
 
 /// The published finding that a draw must show: SCSI takes about twice the CPU of NVMe.
 pub const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.7..=2.3;
 
-/// One draw of what is not known.
+/// One draw of the unknown values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
     /// Busy time for an I/O, us, of [`COMPARED`].
@@ -37,13 +37,13 @@ impl Draw {
         self.busy_us[place] / self.busy_us[1]
     }
 
-    /// Whether it shows what was published.
+    /// Whether the draw agrees with the published finding.
     pub fn is_plausible(&self) -> bool {
         PLAUSIBLE.contains(&self.over_nvme(Stack::Scsi))
     }
 }
 
-/// Simulates `count` draws of all costs and machine values that are not published.
+/// Simulates `count` draws of all unpublished costs and machine values.
 ///
 /// # Errors
 /// A setup that cannot be.
@@ -62,7 +62,7 @@ pub fn draws(experiment: &Experiment, count: u32, tick: &(dyn Fn() + Sync)) -> R
     Ok(draws.iter().map(|&busy_us| Draw { busy_us }).collect())
 }
 
-/// The experiment with other values for what is not published.
+/// The experiment with other unpublished values.
 fn draw(experiment: &Experiment, rng: &mut impl Rng) -> Experiment {
     let mut factor = || DOUBT.powf(rng.random_range(-1.0..1.0));
     let mut drawn = experiment.clone();
@@ -82,7 +82,7 @@ fn draw_costs(costs: &Costs, factor: &mut impl FnMut() -> f64) -> Costs {
     drawn
 }
 
-/// The value below which a share `p` (0 to 1) of `values` lie.
+/// The value below which a share `p` (0 to 1) of `values` lies.
 pub fn quantile(values: &[f64], p: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

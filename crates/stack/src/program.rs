@@ -1,10 +1,11 @@
-//! What a thread or an interrupt does, step by step.
+//! Programs: the steps of a thread or an interrupt.
 
 use crate::mechanism::Mechanism;
 use crate::meter::Activity;
 use crate::setup::Setup;
 
-/// A lock, or a line that many cores write; which one depends on the I/O's volume and on the CPU.
+/// A lock, or a cache line that many cores write. Which one it is depends on the I/O's volume and
+/// on the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The lock of the volume's request queue.
@@ -15,7 +16,7 @@ pub(crate) enum Place {
     Scheduler,
     /// The lock of the CPU's hardware queue at the volume's host.
     HardwareQueue,
-    /// The tags of that queue.
+    /// The tags of the CPU's hardware queue.
     Tags,
     /// The counter of the host.
     HostCounter,
@@ -24,7 +25,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// What a CPU does that waits there.
+    /// The activity of a CPU that waits at this place.
     pub fn activity(self) -> Activity {
         match self {
             Place::Queue => Activity::QueueSpin,
@@ -34,28 +35,28 @@ impl Place {
     }
 }
 
-/// One thing to do.
+/// An operation of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {
-    /// Computing, so many cycles.
+    /// Computing for this many cycles.
     Work { cycles: f64, user: bool },
-    /// Waiting for so many lines of the request, if another core submitted it.
+    /// Waiting for this many cache lines of the request, if another core submitted it.
     Fetch { lines: f64 },
     /// Taking a lock.
     Acquire(Place),
-    /// Giving it up.
+    /// Releasing a lock.
     Release(Place),
     /// Handing the request to the device.
     Issue,
 }
 
-/// One thing to do, for which I/O of the call.
+/// An operation, and the I/O of the call that it is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Step {
     pub op: Op,
     /// The I/O, from 0.
     pub io: u8,
-    /// Whether it is left out for an I/O that was merged into the request before.
+    /// Whether the step is skipped for an I/O that was merged into the request before.
     pub request: bool,
 }
 
@@ -65,7 +66,7 @@ const STEP_CYCLES_MAX: f64 = 1000.0;
 /// Steps in order.
 pub(crate) type Program = Vec<Step>;
 
-/// Builds a program for one setup: what is switched off or costs nothing is left out.
+/// Builds a program for one setup. Steps that are switched off or cost nothing are left out.
 pub(crate) struct Builder<'a> {
     setup: &'a Setup,
     steps: Program,
@@ -81,7 +82,7 @@ impl<'a> Builder<'a> {
         self.steps
     }
 
-    /// The next call is for a request: merged I/Os skip it.
+    /// Whether the next steps are for a request: merged I/Os skip them.
     pub fn request(&mut self) -> &mut Self {
         self.request = true;
         self
@@ -95,7 +96,7 @@ impl<'a> Builder<'a> {
         self.work(io, cycles, false);
     }
 
-    /// Work under a lock. Without work the lock is not taken.
+    /// Adds work under a lock. Without work the lock is not taken.
     pub fn locked(&mut self, io: u8, place: Place, cycles: f64) {
         let request = std::mem::take(&mut self.request);
         let steps = [Op::Acquire(place), Op::Work { cycles, user: false }, Op::Release(place)];
@@ -114,8 +115,8 @@ impl<'a> Builder<'a> {
         self.push(io, Op::Release(place));
     }
 
-    /// An atomic operation on a line that other cores write too. It is a lock that is held for the
-    /// operation.
+    /// Adds an atomic operation on a cache line that other cores also write: a lock that is held
+    /// for the operation.
     pub fn shared_line(&mut self, io: u8, place: Place) {
         let cycles = self.setup.costs.atomic;
         self.locked(io, place, cycles);
@@ -125,7 +126,7 @@ impl<'a> Builder<'a> {
         self.push(io, Op::Issue);
     }
 
-    /// The lines of a request come from the core that submitted it.
+    /// Adds the fetch of a request's cache lines from the core that submitted it.
     pub fn fetch_request(&mut self) {
         let lines = self.setup.costs.request_lines;
         self.push(0, Op::Fetch { lines });

@@ -1,4 +1,4 @@
-//! The same setup with several seeds, on all CPUs of this machine.
+//! Runs a setup with several seeds, on all CPUs of this machine.
 
 use crate::meter::Outcome;
 use crate::setup::{Error, Setup};
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub struct Spread {
     /// The mean.
     pub mean: f64,
-    /// Half the width of the 95 % interval of the mean (Student's t); unknown from one seed.
+    /// Half the width of the 95 % interval of the mean (Student's t); `None` for one seed.
     pub margin: Option<f64>,
 }
 
 impl Spread {
-    /// The mean and, if it is known, its margin, in units of `unit`.
+    /// The mean and, if known, its margin, in units of `unit`.
     pub fn shown(&self, unit: f64, digits: usize) -> String {
         let mean = format!("{:.digits$}", self.mean / unit);
         match self.margin {
@@ -26,10 +26,10 @@ impl Spread {
     }
 }
 
-/// The outcomes of a setup, one a seed.
+/// The outcomes of a setup, one for each seed.
 #[derive(Clone, Debug)]
 pub struct Repeated {
-    /// In the order of the seeds.
+    /// The outcomes in the order of the seeds.
     pub outcomes: Vec<Outcome>,
 }
 
@@ -57,7 +57,7 @@ impl Repeated {
 /// Simulates each setup with `seeds` seeds from `seed` on. Calls `tick` after each run.
 ///
 /// # Errors
-/// The first setup that cannot be.
+/// The first setup that is impossible.
 pub fn repeat(
     setups: &[Setup],
     seeds: u64,

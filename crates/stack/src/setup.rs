@@ -1,4 +1,4 @@
-//! What is simulated: a machine, a stack, a load.
+//! The setup of a simulation: a machine, a stack, a load.
 
 use crate::costs::Costs;
 use crate::lock::Kind;
@@ -6,7 +6,7 @@ use crate::mechanism::Mechanisms;
 use crate::stacks::Stack;
 use terapage_event::Nanos;
 
-/// A machine and what is attached to it.
+/// A machine and its storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// Cores.
@@ -25,15 +25,15 @@ pub struct Machine {
     pub transfer_far_ns: f64,
     /// Hosts (controllers); the volumes are dealt out to them.
     pub hosts: u32,
-    /// Hardware queues of a host; 0 for one a core.
+    /// Hardware queues of a host; 0 for one for each core.
     pub hw_queues: u32,
     /// I/Os per second that the front end lets through, all hosts together.
     pub front_end_iops: f64,
-    /// The part of an I/O's latency behind the front end that is always the same, ns.
+    /// The constant part of an I/O's latency behind the front end, ns.
     pub latency_fixed_ns: f64,
-    /// The mean of the part that is exponentially distributed, ns.
+    /// The mean of the exponentially distributed part of that latency, ns.
     pub latency_random_ns: f64,
-    /// Kind of its kernel's spinlocks.
+    /// The kind of the kernel's spinlocks.
     pub lock: Kind,
 }
 
@@ -48,7 +48,7 @@ impl Machine {
         cpu % self.cores
     }
 
-    /// What a line costs that core `from` wrote last and core `to` wants, ns.
+    /// The time that core `to` needs to fetch a cache line that core `from` wrote last, ns.
     pub(crate) fn transfer_ns(&self, from: u32, to: u32) -> f64 {
         let socket = |core: u32| core * self.sockets / self.cores;
         match () {
@@ -59,10 +59,10 @@ impl Machine {
     }
 }
 
-/// How the moments of a paced load lie.
+/// How the calls of a paced load are spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Each thread issues at even distances, the threads out of step.
+    /// Each thread issues at equal intervals; the threads are out of step.
     Regular,
     /// Each thread issues after exponentially distributed pauses.
     Poisson,
@@ -71,32 +71,32 @@ pub enum Arrivals {
 /// How the costs of a stage vary from one time to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variation {
-    /// They do not.
+    /// The costs do not vary.
     Fixed,
-    /// Evenly from half the cost to one and a half times.
+    /// Uniformly from half the cost to one and a half times.
     Uniform,
-    /// Exponentially.
+    /// Exponentially distributed.
     Exponential,
 }
 
-/// What the program asks for.
+/// The load of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Threads, each bound to a logical CPU, in turn.
     pub threads: u32,
-    /// System calls of a thread that may be under way at once.
+    /// System calls of a thread that may be under way at the same time.
     pub calls_in_flight: u32,
     /// I/Os of a system call.
     pub multiplicity: u32,
     /// Volumes; each call goes to one at random.
     pub volumes: u32,
-    /// I/Os per second over all threads; `None` for as many as can be.
+    /// I/Os per second of all threads together; `None` for as many as possible.
     pub rate_iops: Option<f64>,
     /// The chance that an I/O of a call continues the one before it.
     pub sequential: f64,
     /// Whether each I/O of a call goes to a volume of its own.
     pub spread: bool,
-    /// How much later than asked a timer may wake a thread, ns; it then issues all that is due.
+    /// How late a timer may wake a thread, ns. The thread then issues all calls that are due.
     pub timer_slack_ns: f64,
     /// When a paced thread issues.
     pub arrivals: Arrivals,
@@ -113,32 +113,32 @@ pub struct Setup {
     pub machine: Machine,
     /// The program.
     pub load: Load,
-    /// What the stages cost.
+    /// The costs of the stages.
     pub costs: Costs,
-    /// What is on.
+    /// The mechanisms that are on.
     pub mechanisms: Mechanisms,
     /// Simulated time that is not counted, at the start.
     pub warm_ns: Nanos,
-    /// Simulated time that is.
+    /// Simulated time that is measured, after that.
     pub measure_ns: Nanos,
 }
 
 /// A setup that cannot be simulated.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum Error {
-    /// A value that cannot be.
+    /// A value is out of range.
     #[error("{name} is {value}; it must lie between {low} and {high}")]
     Range {
-        /// What it is.
+        /// The name of the value.
         name: &'static str,
-        /// What was given.
+        /// The value given.
         value: f64,
-        /// The least that can be.
+        /// The least possible value.
         low: f64,
-        /// The most that can be.
+        /// The greatest possible value.
         high: f64,
     },
-    /// Cores that cannot be dealt out evenly.
+    /// The cores cannot be spread evenly over the sockets.
     #[error("{cores} cores cannot be spread evenly over {sockets} sockets; make one a multiple of the other")]
     Sockets {
         /// Cores.
@@ -146,7 +146,7 @@ pub enum Error {
         /// Sockets.
         sockets: u32,
     },
-    /// Threads that poll need a CPU each.
+    /// There are more polling threads than CPUs.
     #[error("{threads} threads that poll need as many logical CPUs, and there are {cpus}; use fewer threads")]
     Polling {
         /// Threads.
@@ -154,7 +154,7 @@ pub enum Error {
         /// Logical CPUs.
         cpus: u32,
     },
-    /// More volumes than there are can have no I/O.
+    /// There are more hosts than volumes.
     #[error("{hosts} hosts for {volumes} volumes; use at most one host a volume")]
     Hosts {
         /// Hosts.
@@ -162,7 +162,7 @@ pub enum Error {
         /// Volumes.
         volumes: u32,
     },
-    /// It would take too long.
+    /// The simulation would take too long.
     #[error("{ios} I/Os to simulate; at most {most} are, so use a lower rate or a shorter time")]
     Long {
         /// I/Os.
@@ -176,7 +176,7 @@ pub enum Error {
 pub(crate) const IOS_MAX: u64 = 50_000_000;
 
 impl Setup {
-    /// Looks for what cannot be simulated.
+    /// Checks whether the setup can be simulated.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -206,7 +206,7 @@ impl Setup {
         self.check_together()
     }
 
-    /// Values that are good alone and may not be together.
+    /// Checks values that are possible alone, but perhaps not together.
     fn check_together(&self) -> Result<(), Error> {
         let (machine, load) = (&self.machine, &self.load);
         if !machine.cores.is_multiple_of(machine.sockets) {

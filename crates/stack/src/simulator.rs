@@ -1,4 +1,4 @@
-//! The simulation: what happens at which time.
+//! The simulation: events in the order of time.
 //!
 //! A logical CPU runs one task at a time: the interrupt's, if completions wait and the thread holds
 //! no lock, or a thread. A task goes through the steps of its program. Each step of work is one
@@ -22,20 +22,20 @@ use rand_pcg::Pcg64Mcg;
 use terapage_event::{Nanos, Queue};
 use threads::Thread;
 
-/// What happens.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A task's work, or its wait for a lock, is over.
+    /// A task's work, or its wait for a lock, has ended.
     Go { task: u32 },
     /// It is time for a thread's next call.
     Due { thread: u32 },
-    /// The device is done with a request.
+    /// The device has done a request.
     Done { request: u32 },
-    /// Those who wait for an unfair lock see that it is free.
+    /// The waiters of an unfair lock see that it is free.
     Contest { lock: u32 },
 }
 
-/// Which program a task is in.
+/// The program that a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Idle,
@@ -53,19 +53,19 @@ struct Task {
     stage: Stage,
     next: usize,
     cpu: u32,
-    /// Locks that it holds.
+    /// The number of locks that the task holds.
     held: u32,
     /// The call that is submitted.
     call: u32,
     /// The request that is completed.
     request: u32,
-    /// Lines to fetch before the next work, ns.
+    /// The time to fetch cache lines before the next work, ns.
     fetch_ns: f64,
-    /// Where it waits, and since when.
+    /// The place at which it waits, and since when.
     waits: Option<(Place, Nanos)>,
 }
 
-/// A run under way.
+/// A simulation under way.
 struct Simulator<'a> {
     setup: &'a Setup,
     programs: Programs,
@@ -175,7 +175,7 @@ impl<'a> Simulator<'a> {
         task.next = usize::MAX;
     }
 
-    /// A task goes on with its program until it works, waits or has no more to do.
+    /// A task continues its program until it works, waits or has nothing more to do.
     fn go_on(&mut self, task: u32) {
         loop {
             if self.gives_way(task) {
@@ -205,7 +205,7 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// A program has come to its end. Returns whether the task has begun another one.
+    /// A program has ended. Whether the task has begun another one.
     fn ended(&mut self, task: u32) -> bool {
         if self.is_thread(task) { self.thread_ended(task) } else { self.interrupt_ended(task) }
     }
@@ -215,7 +215,7 @@ impl<'a> Simulator<'a> {
         task.stage == Stage::Submit && self.calls.get(task.call).merged & (1 << io) != 0
     }
 
-    /// A task computes. Returns whether that took no time.
+    /// A task computes. Whether that took no time.
     fn work(&mut self, task: u32, cycles: f64, user: bool) -> bool {
         let state = &mut self.tasks[task as usize];
         let (cpu, fetch_ns) = (state.cpu, std::mem::take(&mut state.fetch_ns));
@@ -264,8 +264,8 @@ impl<'a> Simulator<'a> {
         true
     }
 
-    /// A request is complete as far as the kernel goes. Returns the cycles for waking its thread,
-    /// if it sleeps.
+    /// The kernel's part of a request is complete. Returns the cycles for waking its thread, if
+    /// that sleeps.
     fn complete(&mut self, request: u32, cpu: u32) -> f64 {
         let Request { call: place, ios, .. } = *self.requests.get(request);
         self.requests.give_back(request);
@@ -274,7 +274,7 @@ impl<'a> Simulator<'a> {
         self.part_done(place, ios, cpu)
     }
 
-    /// So many parts of a call are done: its I/Os, and its submission. Returns the cycles for
+    /// Notes that parts of a call are done: its I/Os, or its submission. Returns the cycles for
     /// waking its thread.
     fn part_done(&mut self, place: u32, parts: u32, cpu: u32) -> f64 {
         let call = self.calls.get_mut(place);
@@ -287,7 +287,7 @@ impl<'a> Simulator<'a> {
         self.call_done(thread, cpu)
     }
 
-    /// Counts what is still going on at the end.
+    /// Counts activities that are still going on at the end.
     fn close(&mut self, end: Nanos) {
         for task in 0..self.tasks.len() {
             if let Some((place, since)) = self.tasks[task].waits {

@@ -18,18 +18,18 @@ pub enum Stack {
     MqNvme,
     /// io_uring that polls, on the multi-queue block layer.
     Uring,
-    /// A null device behind the scheduler mq-deadline, one lock a volume.
+    /// A null device behind the scheduler mq-deadline, with one lock for each volume.
     Deadline,
-    /// The same with BFQ.
+    /// A null device behind the scheduler BFQ, with one lock for each volume.
     Bfq,
 }
 
 impl Stack {
-    /// All of them.
+    /// All stacks.
     pub const ALL: [Stack; 7] =
         [Stack::Scsi, Stack::Nvme, Stack::MqScsi, Stack::MqNvme, Stack::Uring, Stack::Deadline, Stack::Bfq];
 
-    /// Its name on the command line.
+    /// The stack's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Stack::Scsi => "scsi",
@@ -42,7 +42,7 @@ impl Stack {
         }
     }
 
-    /// Its name in a report.
+    /// The stack's name in a report.
     pub fn title(self) -> &'static str {
         match self {
             Stack::Scsi => "SCSI, single queue",
@@ -60,13 +60,13 @@ impl Stack {
         matches!(self, Stack::Uring | Stack::Deadline | Stack::Bfq)
     }
 
-    /// Whether its completions interrupt any core, not the one that submitted.
+    /// Whether its completions interrupt any core, not only the one that submitted.
     pub(crate) fn completes_anywhere(self) -> bool {
         matches!(self, Stack::Scsi)
     }
 }
 
-/// A stack that is not known.
+/// An unknown stack.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unknown stack '{name}'; known are {}", Stack::ALL.map(Stack::name).join(", "))]
 pub struct UnknownStack {
@@ -82,7 +82,7 @@ impl FromStr for Stack {
     }
 }
 
-/// What the threads and the interrupts of a setup do.
+/// The programs of the threads and interrupts of a setup.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     /// A thread issues a system call.
@@ -126,7 +126,8 @@ impl Programs {
     }
 }
 
-/// Requests of one call that enter the block layer together: one group, or each by itself.
+/// The groups in which the requests of one call enter the block layer: one group, or each by
+/// itself.
 fn groups(setup: &Setup) -> Vec<std::ops::Range<u8>> {
     let ios = setup.load.multiplicity as u8;
     let together = setup.mechanisms.has(Mechanism::Plugging) && !setup.load.spread;
@@ -199,8 +200,8 @@ fn submit_nvme(builder: &mut Builder, setup: &Setup, group: std::ops::Range<u8>)
     }
 }
 
-/// The multi-queue block layer: a software queue a core, hardware queues, and for SCSI the counters
-/// of host and volume, which are atomic.
+/// The multi-queue block layer: a software queue for each core, hardware queues, and for SCSI the
+/// atomic counters of host and volume.
 fn submit_mq(builder: &mut Builder, setup: &Setup, group: std::ops::Range<u8>) {
     let costs = &setup.costs;
     let scsi = setup.stack == Stack::MqScsi;
@@ -231,8 +232,8 @@ fn submit_uring(builder: &mut Builder, setup: &Setup, group: std::ops::Range<u8>
     }
 }
 
-/// A scheduler with one lock a volume: a batch is inserted under it, each request dispatched under
-/// it.
+/// A scheduler with one lock for each volume, under which a batch is inserted and each request is
+/// dispatched.
 fn submit_scheduler(
     builder: &mut Builder,
     setup: &Setup,

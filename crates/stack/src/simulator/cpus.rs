@@ -1,4 +1,4 @@
-//! Logical CPUs: who runs, and what interrupts.
+//! Logical CPUs: which task runs, and which interrupts come.
 
 use super::{Event, Simulator, Stage};
 use crate::mechanism::Mechanism;
@@ -35,8 +35,7 @@ impl Simulator<'_> {
         self.threads.len() as u32 + cpu
     }
 
-    /// The device is done with a request: a CPU is interrupted, or the thread that polls will see
-    /// it.
+    /// The device has done a request: a CPU is interrupted, or a polling thread will see it.
     pub(super) fn done(&mut self, request: u32) {
         let state = *self.requests.get(request);
         if self.setup.stack.polls() {
@@ -53,8 +52,8 @@ impl Simulator<'_> {
         }
     }
 
-    /// A CPU for an interrupt that any may have. Those without a thread come first: the scheduler
-    /// keeps threads away from CPUs that interrupts keep busy.
+    /// Chooses a CPU for an interrupt that any CPU can handle. CPUs without a thread come first:
+    /// the scheduler keeps threads away from CPUs that are busy with interrupts.
     fn any_cpu(&mut self) -> u32 {
         let (threads, cpus) = (self.threads.len(), self.cpus.len());
         let first = if threads < cpus { threads } else { 0 };
@@ -70,7 +69,7 @@ impl Simulator<'_> {
         self.go_on(task);
     }
 
-    /// Whether a thread is interrupted here. One that holds a lock is not: interrupts are off.
+    /// Whether a thread is interrupted here. A thread that holds a lock is not: interrupts are off.
     pub(super) fn gives_way(&mut self, task: u32) -> bool {
         let state = &self.tasks[task as usize];
         if !self.is_thread(task) || state.held > 0 {
@@ -120,7 +119,7 @@ impl Simulator<'_> {
         true
     }
 
-    /// The CPU's task is over: what was interrupted goes on, or what is ready, or nothing.
+    /// The CPU's task has ended: the interrupted thread continues, or a ready one runs, or none.
     pub(super) fn leave(&mut self, cpu: u32) {
         let state = &mut self.cpus[cpu as usize];
         let next = state.interrupted.take().or_else(|| state.ready.pop_front());
@@ -130,7 +129,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// A thread can run. On a CPU that is idle it does at once.
+    /// A thread can run. If its CPU is idle, it runs at once.
     pub(super) fn make_ready(&mut self, thread: u32) {
         let cpu = self.tasks[thread as usize].cpu;
         let state = &mut self.cpus[cpu as usize];

@@ -1,4 +1,4 @@
-//! Locks and shared lines, in time.
+//! Locks and shared cache lines, with time.
 
 use super::{Event, Simulator, Stage};
 use crate::lock::{Kind, Lock, Released, Waiter};
@@ -27,7 +27,7 @@ pub(super) fn all(setup: &Setup) -> Vec<Lock> {
 }
 
 impl Simulator<'_> {
-    /// Which lock a place is for a task.
+    /// The lock that a place means for a task.
     fn lock_at(&self, task: u32, place: Place, io: u8) -> u32 {
         let state = &self.tasks[task as usize];
         let volume = match state.stage {
@@ -37,7 +37,7 @@ impl Simulator<'_> {
         let machine = &self.setup.machine;
         let (host, hosts_at) = (volume % machine.hosts, self.setup.load.volumes * 3);
         let queues = hw_queues(self.setup);
-        // A completion belongs to the queue that the request went through.
+        // A completion belongs to the queue through which the request went.
         let cpu = if state.stage == Stage::Submit { state.cpu } else { self.requests.get(state.request).cpu };
         let queue_at = hosts_at + machine.hosts * 2 + (host * queues + machine.core(cpu) % queues) * 2;
         match place {
@@ -51,13 +51,13 @@ impl Simulator<'_> {
         }
     }
 
-    /// What a line costs between two cores, ns.
+    /// The time to fetch a cache line from one core to another, ns.
     fn transfer_ns(&self, from: u32, to: u32) -> f64 {
         let on = self.setup.mechanisms.has(Mechanism::CacheTransfer);
         if on { self.setup.machine.transfer_ns(from, to) } else { 0.0 }
     }
 
-    /// Lines of data that the holder of a lock works on.
+    /// Cache lines of data that the holder of a lock uses.
     fn lines(&self, place: Place) -> f64 {
         match place {
             Place::Queue | Place::Scheduler => self.setup.costs.queue_lines,
@@ -67,7 +67,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// A task takes a lock. Returns whether it has it.
+    /// A task takes a lock, or waits. Whether it has the lock.
     pub(super) fn acquire(&mut self, task: u32, place: Place, io: u8) -> bool {
         let lock = self.lock_at(task, place, io);
         let state = &self.tasks[task as usize];
@@ -85,7 +85,7 @@ impl Simulator<'_> {
         false
     }
 
-    /// A task gives up a lock. It always goes on.
+    /// A task releases a lock. It always continues.
     pub(super) fn release(&mut self, task: u32, place: Place, io: u8) -> bool {
         let lock = self.lock_at(task, place, io);
         self.tasks[task as usize].held -= 1;
@@ -104,7 +104,7 @@ impl Simulator<'_> {
         true
     }
 
-    /// How much longer a line takes that `left` others watch as well.
+    /// How much longer a cache line takes if `left` others watch it, too.
     fn storm(&self, lock: u32, left: usize) -> f64 {
         let watched = self.locks[lock as usize].kind() != Kind::Queued;
         let on = watched && self.setup.mechanisms.has(Mechanism::WaiterStorm);
@@ -124,13 +124,13 @@ impl Simulator<'_> {
         self.queue.at(time, Event::Go { task: next.task });
     }
 
-    /// Those who wait for an unfair lock see that it is free.
+    /// The waiters of an unfair lock see that it is free.
     pub(super) fn contest(&mut self, lock: u32) {
         use rand::Rng;
         let pick: u32 = self.rng.random();
         let from = self.locks[lock as usize].last_core();
         if let Some(winner) = self.locks[lock as usize].contest(pick as usize) {
-            // The time until they saw it has passed: what is left is the data.
+            // The time until the waiters saw it has passed: only the data remain to be fetched.
             let task = &mut self.tasks[winner.task as usize];
             let (place, since) = task.waits.take().expect("it has waited");
             task.held += 1;

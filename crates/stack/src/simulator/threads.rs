@@ -9,7 +9,7 @@ use rand::Rng;
 use std::collections::VecDeque;
 use terapage_event::Nanos;
 
-/// A thread, apart from what it has in common with interrupts.
+/// The part of a thread's state that interrupts do not have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Thread {
     /// Calls under way, or done and not taken.
@@ -18,11 +18,11 @@ pub(super) struct Thread {
     results: u32,
     /// When its next call is due, ns.
     due_ns: f64,
-    /// It sleeps.
+    /// Whether it sleeps.
     sleeps: bool,
-    /// Its timer rings then.
+    /// When its timer rings, if it is set.
     timer: Option<Nanos>,
-    /// It looks for completions and has found none, since then.
+    /// Since when it has polled without finding a completion.
     pub polls_since: Option<Nanos>,
     /// Requests that it will find.
     found: VecDeque<u32>,
@@ -40,13 +40,13 @@ impl Simulator<'_> {
         }
     }
 
-    /// The mean time between two calls of a thread, ns; `None` for a load as high as can be.
+    /// The mean time between two calls of a thread, ns; `None` for a load as high as possible.
     fn pause_ns(&self) -> Option<f64> {
         let load = &self.setup.load;
         load.rate_iops.map(|rate| 1e9 * f64::from(load.multiplicity) * f64::from(load.threads) / rate)
     }
 
-    /// A thread has come to the end of a program. Returns whether it has begun another one.
+    /// A thread has ended a program. Whether it has begun another one.
     pub(super) fn thread_ended(&mut self, task: u32) -> bool {
         match self.tasks[task as usize].stage {
             Stage::Complete => {
@@ -177,14 +177,14 @@ impl Simulator<'_> {
         }
     }
 
-    /// A thread that sleeps can run, and begins with what waking up costs.
+    /// A sleeping thread can run again, and begins with the cost of waking up.
     fn wake(&mut self, thread: u32, stage: Stage) {
         self.threads[thread as usize].sleeps = false;
         self.begin(thread, stage);
         self.make_ready(thread);
     }
 
-    /// A thread's request is done, and it polls or will.
+    /// A request of a thread that polls, or will poll, is done.
     pub(super) fn found(&mut self, thread: u32, request: u32) {
         self.threads[thread as usize].found.push_back(request);
         self.stop_polling(thread);
