@@ -1,15 +1,16 @@
-//! What the program does to paged memory past the library, by system calls of its own: the kernel
-//! tells of it, and lets the call go on when that is read.
+//! Changes that the program makes to paged memory by direct system calls, past the library. The
+//! kernel reports each such call, and lets it continue once the report is read.
 //!
-//! Pages that are removed (`MADV_DONTNEED` and its like) go after that, at a time that nobody is
-//! told of, or stay until memory is short (`MADV_FREE`) and are written to. From when it is read on
-//! - what was out comes into the program as zeros, whoever brings it;
-//! - the pager's thread makes zeros of what is out, before it serves what came later;
-//! - what is in is the kernel's to remove. It does not leave the program for so long, or it would
-//!   come back as it was;
-//! - a page that is missing there has not vanished, but is zero, for good.
+//! Removed pages (`MADV_DONTNEED` and the like) vanish after that, at a time that is not reported.
+//! With `MADV_FREE` they stay until memory is short, and may be written to. From the moment the
+//! report is read:
+//! - blocks that were out come into the program as zeros, whichever thread brings them;
+//! - the pager's thread makes blocks that are out zero, before it serves later events;
+//! - the kernel removes the pages that are in the program. They do not leave until then, or they
+//!   would come back with old bytes;
+//! - a page that is missing there was not lost: it is zero from then on.
 //!
-//! What is unmapped or moved stops the program.
+//! If paged memory is unmapped or moved, the program is stopped.
 
 use crate::mover::{Lost, Mover};
 use crate::spans::Spans;
@@ -21,19 +22,19 @@ use terapage_sys::{PAGE, memory, thread};
 
 const EAGAIN: i32 = 11;
 
-/// For so long after a removal its pages may still go, ns, and twice as long at most.
+/// After a removal, its pages may still vanish for this long, ns; twice as long at most.
 const GOING_NS: u64 = 1_000_000_000;
 
 #[derive(Default)]
 struct Notes {
-    /// Removed, and what is out there may hold old bytes still.
+    /// Removed ranges whose blocks that are out may still have old bytes.
     waiting: Spans,
-    /// All that ever was removed.
+    /// All ranges that were ever removed.
     removed: Spans,
-    /// What was in when it was removed, and may still go: noted since `at_ns`, and in the time
-    /// before.
+    /// Pages that were in the program when they were removed, and may still vanish: those noted
+    /// since `at_ns`, and in the period before.
     going: [Spans; 2],
-    /// Where pages may still go, those that have come since, too.
+    /// Ranges in which pages may still vanish, including pages that have come since.
     emptied: [Spans; 2],
     at_ns: u64,
     faults: Vec<Fault>,
@@ -41,7 +42,7 @@ struct Notes {
 }
 
 impl Notes {
-    /// What has had the time to go, is gone or stays.
+    /// Forgets pages that have had the time to vanish: they are gone, or stay.
     fn pass_time(&mut self) {
         let now_ns = thread::now_ns();
         if now_ns < self.at_ns + GOING_NS {
@@ -61,29 +62,29 @@ impl Notes {
         self.going.iter().any(|spans| spans.meets(from, to))
     }
 
-    /// Pages have come in.
+    /// Notes that pages have come into the program.
     fn came(&mut self, from: usize, to: usize) {
         self.waiting.remove(from, to);
         self.going.iter_mut().for_each(|spans| spans.remove(from, to));
     }
 
-    /// Pages that were in have gone.
+    /// Notes that pages that were in the program are gone.
     fn has_gone(&mut self, from: usize, to: usize) {
         self.going.iter_mut().for_each(|spans| spans.remove(from, to));
         self.emptied.iter_mut().for_each(|spans| spans.remove(from, to));
     }
 }
 
-/// What was read from the program's userfaultfd and is not seen to.
+/// Events that were read from the program's userfaultfd and not yet handled.
 #[derive(Default)]
 pub(crate) struct Heard {
     notes: RwLock<Notes>,
-    /// There is something.
+    /// Whether there are any.
     some: AtomicBool,
 }
 
 impl Heard {
-    /// For the child of a fork: what was removed may be missing there, too.
+    /// A copy for the child of a fork, in which removed pages may be missing, too.
     pub fn inherited(&self) -> Heard {
         let notes = read(&self.notes);
         let mut removed = Spans::new();
@@ -94,7 +95,7 @@ impl Heard {
         Heard { notes: RwLock::new(Notes { waiting, removed, ..Notes::default() }), some }
     }
 
-    /// Whether anything was read and is not seen to.
+    /// Whether anything was read and not yet handled.
     pub fn has_some(&self) -> bool {
         self.some.load(SeqCst)
     }
@@ -104,7 +105,7 @@ impl Heard {
         read(&self.notes).removed.meets(at, at + len)
     }
 
-    /// Whether a page that is there will not go at any moment: to touch it then would be a fault.
+    /// Whether a present page cannot vanish at any moment: to touch a missing one would be a fault.
     pub fn may_be_touched(&self, page: usize) -> bool {
         let mut notes = write(&self.notes);
         notes.pass_time();

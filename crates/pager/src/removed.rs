@@ -1,8 +1,7 @@
-//! Blocks whose bytes the program does not want any more: it has said so to the library, or has
-//! removed them past it.
+//! Blocks whose bytes the program has dropped, through the library or by direct system calls.
 //!
-//! A call that removes pages of the program's waits until the pager's thread has read of it. So
-//! that thread, and who carries for it, makes no such call on what is watched.
+//! A call that removes pages of a registered range waits until the pager's thread has read the
+//! report. So neither that thread nor a carrier makes such a call on a registered range.
 
 use crate::Error;
 use crate::engine::Engine;
@@ -12,8 +11,8 @@ use terapage_sys::memory;
 use terapage_sys::userfaultfd::Fault;
 
 impl Engine {
-    /// Makes zeros of what direct calls have removed, and is not in the program. What is in is the
-    /// kernel's to remove, or has come since, as zeros.
+    /// Makes blocks zero that direct calls have removed and that are not in the program. The kernel
+    /// removes those that are in the program, or they have come since, as zeros.
     pub(crate) fn see_to_removed(&mut self) {
         while let Some((from, to)) = self.mover.heard.first_waiting() {
             let Some(block) = self.table.block_at(from) else {
@@ -35,7 +34,7 @@ impl Engine {
                         self.stop(&error.to_string());
                     }
                 }
-                // It comes in with zeros in that part.
+                // The block comes in with zeros in that part.
                 _ => {
                     self.fault(Fault { at: start, write: false, protected: false, thread: 0 });
                     continue;
@@ -45,17 +44,17 @@ impl Engine {
         }
     }
 
-    /// Gives the frames of blocks back that are in the program; they count as zero already.
+    /// Gives back the frames of blocks that are in the program; the blocks count as zero already.
     pub(crate) fn drop_mapped(&mut self, blocks: Range<u32>) -> Result<(), Error> {
         let at = self.table.address(blocks.start);
         if !self.mover.moves() {
-            // The kernel does not tell of this where pages are copied.
-            // SAFETY: the program has asked for it.
+            // If pages are copied, the kernel does not report this call. SAFETY: the program asks
+            // for the bytes to be dropped.
             unsafe { memory::discard(at, blocks.len() * self.block) }?;
             return Ok(());
         }
         let Err(error) = self.drop_unwatched(blocks.clone()) else { return Ok(()) };
-        // The process has as many mappings as it may.
+        // The process has all the mappings that it may have.
         let mut places = Vec::with_capacity(blocks.len());
         let mut all = true;
         let mut first = blocks.start;
@@ -70,15 +69,16 @@ impl Engine {
         if all { Ok(()) } else { Err(error) }
     }
 
-    /// The same while nobody watches them: what the program touches meanwhile is adopted.
+    /// Drops the bytes while the range is not registered. Blocks that the program touches meanwhile
+    /// are adopted.
     fn drop_unwatched(&mut self, blocks: Range<u32>) -> Result<(), Error> {
         let (at, len) = (self.table.address(blocks.start), blocks.len() * self.block);
         let unregistered = self.mover.program.unregister(at, len);
         if unregistered.is_ok() {
-            // SAFETY: the program has asked for it.
+            // SAFETY: the program asks for the bytes to be dropped.
             unsafe { memory::discard(at, len) }?;
         }
-        // It may have been done in part.
+        // The range may have been unregistered in part.
         if let Err(error) = self.mover.register(at, len) {
             self.stop(&error.to_string());
         }
