@@ -1,4 +1,4 @@
-//! A study as one HTML page that needs nothing else: no network, no other file.
+//! A study as one self-contained HTML page: it needs no network and no other file.
 
 mod data;
 mod points;
@@ -14,11 +14,12 @@ const ECHARTS: &str = include_str!("../assets/echarts/echarts.common.min.js");
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
 
-/// What the page may load: nothing. It runs its own scripts and saves what it drew itself.
+/// The page's content policy: it loads nothing, runs only its own scripts, and can save its own
+/// drawings.
 const POLICY: &str =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
 
-/// The study as one self-contained HTML page, of about 0.8 MB and the data.
+/// The study as one self-contained HTML page: about 0.8 MB, plus the data.
 pub fn render_html(study: &Study) -> String {
     let views: Vec<View> = study.plots.iter().map(View::new).collect();
     let page = html! {
@@ -73,7 +74,7 @@ fn body(study: &Study, views: &[View]) -> Markup {
     }
 }
 
-/// How the marks look, of those that there are.
+/// The legend of the marks that the study uses.
 fn marks(views: &[View]) -> Markup {
     let has = |mark: Mark| views.iter().flat_map(|view| &view.series).any(|series| series.mark == mark);
     let all = [
@@ -122,7 +123,7 @@ fn figure(at: usize, view: &View) -> Markup {
     }
 }
 
-/// What a plot is, for those who do not see it.
+/// A description of a plot for readers who cannot see it.
 fn description(view: &View) -> String {
     let Plot { title, kind, .. } = view.plot;
     let kind = match kind {

@@ -13,11 +13,10 @@ pub fn to_json(study: &Study) -> String {
     text + "\n"
 }
 
-/// Reads what [`to_json`] wrote; `null` in a point is not-a-number. Fields that are absent are
-/// empty.
+/// Reads the text of [`to_json`]. `null` in a point becomes not-a-number; missing fields are empty.
 ///
 /// # Errors
-/// Where the text is not JSON, or not a study.
+/// The text is not JSON, or not a study.
 pub fn from_json(text: &str) -> Result<Study, JsonError> {
     let study: Study = serde_json::from_str(text).map_err(JsonError)?;
     if study.title.is_empty() {
@@ -26,7 +25,7 @@ pub fn from_json(text: &str) -> Result<Study, JsonError> {
     Ok(study)
 }
 
-/// How points are written: JSON has no numbers that are not finite, so that these are `null`.
+/// The form of points: JSON has only finite numbers, so the others are `null`.
 pub(crate) mod points {
     use crate::study::X;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

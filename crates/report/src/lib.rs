@@ -1,5 +1,5 @@
-//! Studies: what was asked, with which parameters, and what came out; as one self-contained page,
-//! or in the terminal.
+//! Studies: a question, its parameters and its results, as one self-contained page or as text for
+//! the terminal.
 //!
 //! ```
 //! use terapage_report::{Axis, Mark, Plot, Series, Study, X, render_html, render_text, to_json};

@@ -1,8 +1,8 @@
-//! Numbers and units as people read them.
+//! Numbers and units in the form that people read.
 
 use serde::Serialize;
 
-/// One size of a unit: `(times, symbol)`, where `times` is in the unit that the values have.
+/// One size of a unit: `(times, symbol)`. `times` is in the unit of the values.
 type Step = (f64, &'static str);
 
 const BYTES: [(f64, &str); 6] = [
@@ -24,25 +24,26 @@ const BYTE_RATES: [(f64, &str); 6] = [
 const TIMES: [(f64, &str); 4] = [(1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")];
 const COUNTS: [(f64, &str); 5] = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")];
 
-/// From here on counts are written with a prefix: below, 2013 is more likely a year than 2 thousand
-/// of something.
+/// Counts from this value on are written with a prefix. Below it, 2013 is more likely a year than 2
+/// thousand of something.
 const COUNTS_FROM: f64 = 10_000.0;
 
 /// What is known about a unit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unit {
-    /// As it is written.
+    /// The unit as written.
     pub name: String,
-    /// Its sizes, from small to large; empty if it is written as it is.
+    /// The sizes of the unit, from small to large; empty if it has none.
     pub steps: Vec<Step>,
     /// Whether a step's symbol is only a prefix of `name`, as in `12 k IOPS`.
     pub prefix: bool,
-    /// Whether its powers are those of two.
+    /// Whether its sizes are powers of two.
     pub binary: bool,
 }
 
 impl Unit {
-    /// Knows bytes, bytes per second, times and counts. Other units are written as they are.
+    /// The unit called `name`. Bytes, bytes per second, times and counts are known; other units are
+    /// written as they are.
     pub fn named(name: &str) -> Unit {
         let name = name.trim();
         let (steps, prefix, binary) = match name {
@@ -59,14 +60,14 @@ impl Unit {
         Unit { name: name.to_owned(), steps, prefix, binary }
     }
 
-    /// The step in which values up to `largest` read best.
+    /// The size in which values up to `largest` are easiest to read.
     pub fn step(&self, largest: f64) -> Option<Step> {
         let size = largest.abs();
         if self.prefix && size < COUNTS_FROM {
             return None;
         }
         let first = *self.steps.first()?;
-        // A hair of tolerance: 1e3 times 1e-3 may come out just below 1.
+        // A little tolerance: 1e3 times 1e-3 may be just below 1.
         Some(self.steps.iter().rev().find(|(times, _)| size >= times * 0.999_999_9).copied().unwrap_or(first))
     }
 
@@ -80,7 +81,7 @@ impl Unit {
         }
     }
 
-    /// The same without what stands beside the axis anyway: `1.5 MiB`, `120 µs`, `12.5 k`, `5`.
+    /// A value without what stands beside the axis: `1.5 MiB`, `120 µs`, `12.5 k`, `5`.
     pub fn short(&self, value: f64) -> String {
         match self.step(value) {
             Some((1.0, "")) | None => number(value, 4),
@@ -90,7 +91,7 @@ impl Unit {
     }
 }
 
-/// The sizes of time, for values that count `second` seconds each.
+/// The sizes of time, for values in units of `second` seconds.
 fn times(second: f64) -> Vec<Step> {
     TIMES.iter().map(|(times, symbol)| ((times / second * 1e9).round() / 1e9, *symbol)).collect()
 }
@@ -103,7 +104,7 @@ fn is_count(name: &str) -> bool {
     name.is_empty() || plain || matches!(word, "IOPS" | "FLOPS" | "Hz" | "IO" | "I/Os" | "1")
 }
 
-/// A number rounded to so many significant digits, its thousands set apart: `1,234`, `0.012`,
+/// A number rounded to `digits` significant digits, with separated thousands: `1,234`, `0.012`,
 /// `1.5e-9`.
 pub fn number(value: f64, digits: usize) -> String {
     if value.is_nan() {
@@ -126,12 +127,12 @@ pub fn number(value: f64, digits: usize) -> String {
     grouped(trimmed(&format!("{rounded:.decimals$}")))
 }
 
-/// Without zeros after the point that say nothing.
+/// The number without trailing zeros after the point.
 fn trimmed(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
-/// With a comma before each three digits.
+/// The number with a comma before each three digits.
 fn grouped(number: &str) -> String {
     let (whole, rest) = number.find('.').map_or((number, ""), |at| number.split_at(at));
     let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("-", whole));
@@ -145,7 +146,7 @@ fn grouped(number: &str) -> String {
     text + rest
 }
 
-/// Units of sizes and times that stand behind a number in a table's cell.
+/// Units of sizes and times that may follow a number in a table's cell.
 const CELL_UNITS: [&str; 11] = ["KiB", "MiB", "GiB", "TiB", "B", "ns", "us", "µs", "ms", "s", "h"];
 
 /// Whether a table's cell is a number: `1,234`, `-0.5`, `+6.7%`, `1.5e-9`, `2.1x`, `883 ±15`,
@@ -164,8 +165,7 @@ pub fn is_number(cell: &str) -> bool {
     cell.starts_with(|first: char| first.is_ascii_digit()) && cell.replace(',', "").parse::<f64>().is_ok()
 }
 
-/// Which columns of a table hold numbers: those where at least half of the cells that say anything
-/// do.
+/// Which columns of a table have numbers: at least half of their cells that are not empty.
 pub fn number_columns(columns: usize, rows: &[Vec<String>]) -> Vec<bool> {
     let is_silent = |cell: &&String| matches!(cell.trim(), "" | "-" | "–" | "n/a");
     let holds = |column: usize| {

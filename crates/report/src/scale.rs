@@ -1,6 +1,6 @@
-//! The range of an axis, and where its ticks are.
+//! The range of an axis, and the places of its ticks.
 
-/// Values beyond this are not drawn, so that no sum of them overflows.
+/// Larger values are not drawn, so that no sum of values overflows.
 const LARGEST: f64 = 1e300;
 
 /// Whether a value has a place on an axis.
@@ -8,12 +8,12 @@ pub fn can_be_drawn(value: f64, log: bool) -> bool {
     value.is_finite() && value.abs() <= LARGEST && (!log || value >= 1.0 / LARGEST)
 }
 
-/// A range from `low` to `high`, that is larger.
+/// A range from `low` to `high`, which is larger.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// At the axis' beginning.
+    /// The value at the beginning of the axis.
     pub low: f64,
-    /// At its end.
+    /// The value at the end of the axis.
     pub high: f64,
     /// How values are spread between them.
     pub spread: Spread,
@@ -22,7 +22,7 @@ pub struct Scale {
 /// How values are spread over an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Evenly.
+    /// Linearly.
     Linear,
     /// By their logarithm, with ticks at powers of ten.
     Decimal,
@@ -31,15 +31,14 @@ pub enum Spread {
 }
 
 impl Scale {
-    /// A range that holds the values and ends on round numbers. Values that cannot be drawn do not
-    /// count. A linear one begins at zero where `from_zero`, and where the values reach more than
-    /// half way down to it.
+    /// A range that contains the values and ends on round numbers. Values that cannot be drawn are
+    /// ignored. A linear range begins at zero if `from_zero`, or if the values reach more than half
+    /// way down to zero.
     pub fn fit(values: impl IntoIterator<Item = f64>, spread: Spread, from_zero: bool) -> Scale {
         let log = spread != Spread::Linear;
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.into_iter().filter(|value| can_be_drawn(*value, log)) {
-            // What is next to nothing is nothing: steps between such values would not be numbers
-            // any more.
+            // Tiny values count as zero: steps between them could not be represented.
             let value = if value.abs() < 1.0 / LARGEST { 0.0 } else { value };
             low = low.min(value);
             high = high.max(value);
@@ -50,7 +49,7 @@ impl Scale {
         if log { around_log(low, high, spread) } else { around_linear(low, high, from_zero) }
     }
 
-    /// Where a value lies, from 0 at the beginning to 1 at the end; `None` if it cannot be drawn.
+    /// The place of a value, from 0 at the beginning to 1 at the end; `None` if it cannot be drawn.
     pub fn place(&self, value: f64) -> Option<f64> {
         let place = match self.spread {
             _ if !value.is_finite() => return None,
@@ -83,7 +82,7 @@ fn around_linear(mut low: f64, mut high: f64, from_zero: bool) -> Scale {
         (low, high) = if low == 0.0 { (0.0, more) } else { (low - more, high + more) };
     }
     let step = round_step((high - low) / 5.0);
-    // A hair of tolerance, lest 0.6 / 0.2 make a step of its own.
+    // A little tolerance, or 0.6 / 0.2 would make an additional step.
     let low = (low / step + 1e-9).floor() * step;
     let high = (high / step - 1e-9).ceil() * step;
     Scale { low, high, spread: Spread::Linear }
@@ -100,14 +99,14 @@ fn around_log(low: f64, high: f64, spread: Spread) -> Scale {
     Scale { low, high, spread }
 }
 
-/// The next of 1, 2, 5, 10 ... that is not less.
+/// The smallest of 1, 2, 5, 10 ... that is not less.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0];
     power * factors.into_iter().find(|factor| power * factor >= value * 0.999_999_9).unwrap_or(10.0)
 }
 
-/// The last of 1, 2, 5, 10 ... that is not more.
+/// The largest of 1, 2, 5, 10 ... that is not more.
 fn round_down(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let factors = [5.0, 2.0, 1.0];
@@ -138,7 +137,7 @@ fn decimal_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     if ticks.len() >= 3 { ticks } else { linear_ticks(low, high, count) }
 }
 
-/// Powers of a base, each or every second or third ..., so that there are at most `count + 1`.
+/// Powers of a base: each, or every second, third and so on, so that there are at most `count + 1`.
 fn powers(base: f64, low: f64, high: f64, count: usize) -> Vec<f64> {
     let first = (low.ln() / base.ln() - 1e-9).ceil() as i32;
     let last = (high.ln() / base.ln() + 1e-9).floor() as i32;

@@ -1,4 +1,4 @@
-//! What a report holds, apart from how it looks.
+//! The contents of a report, independent of its form.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Study {
-    /// Its name, as a heading.
+    /// The heading.
     pub title: String,
-    /// What was asked, what came out, what to be careful with; paragraphs.
+    /// Paragraphs: the question, the results, and what to be careful with.
     pub summary: Vec<String>,
     /// The command that makes this report again.
     pub command: String,
@@ -22,7 +22,7 @@ pub struct Study {
     pub tables: Vec<Table>,
 }
 
-/// A parameter and where its value is from.
+/// A parameter and the origin of its value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Parameter {
@@ -34,11 +34,11 @@ pub struct Parameter {
     pub unit: String,
     /// What kind of value it is.
     pub origin: Origin,
-    /// Who says so: a paper, a data sheet, a fit.
+    /// The source: a paper, a data sheet, a fit.
     pub source: String,
 }
 
-/// Where a value is from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -48,7 +48,7 @@ pub enum Origin {
     Measured,
     /// It was fitted to published results.
     Fitted,
-    /// Somebody's judgement.
+    /// It is estimated.
     #[default]
     Estimated,
     /// The user chose it.
@@ -61,13 +61,13 @@ pub enum Origin {
 pub struct Plot {
     /// What it shows.
     pub title: String,
-    /// How.
+    /// The kind of plot.
     pub kind: PlotKind,
-    /// The axis across.
+    /// The horizontal axis.
     pub x: Axis,
-    /// The axis upwards.
+    /// The vertical axis.
     pub y: Axis,
-    /// What is drawn.
+    /// The series that are drawn.
     pub series: Vec<Series>,
     /// A sentence below it; may be empty.
     pub note: String,
@@ -80,7 +80,7 @@ pub enum PlotKind {
     /// Points joined by lines.
     #[default]
     Line,
-    /// Groups of bars, one group an x value, one bar a series.
+    /// Groups of bars: one group for each x value, one bar for each series.
     Bar,
     /// Points.
     Scatter,
@@ -104,16 +104,16 @@ pub struct Axis {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Series {
-    /// What they are.
+    /// The name of the series.
     pub name: String,
-    /// Where they are from: published ones are drawn as ghosts beside the others.
+    /// How the points came about: published ones are drawn faintly beside the others.
     pub mark: Mark,
-    /// The points, in the order in which they are joined. One whose y is not finite is a gap.
+    /// The points, in the order in which they are joined. A point whose y is not finite is a gap.
     #[serde(with = "crate::json::points")]
     pub points: Vec<(X, f64)>,
 }
 
-/// How a series came about; each looks different, so that they are never taken for one another.
+/// How a series came about. Each kind looks different, so that none is taken for another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
@@ -128,7 +128,7 @@ pub enum Mark {
     Published,
 }
 
-/// A place on the axis across.
+/// A place on the horizontal axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum X {
@@ -144,9 +144,9 @@ pub enum X {
 pub struct Table {
     /// What it shows.
     pub title: String,
-    /// The heads of its columns.
+    /// The headings of the columns.
     pub columns: Vec<String>,
-    /// Its rows, each as long as `columns`. Cells that are numbers are set to the right.
+    /// The rows, each as long as `columns`. Numbers are aligned to the right.
     pub rows: Vec<Vec<String>>,
     /// A sentence below it; may be empty.
     pub note: String,

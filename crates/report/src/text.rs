@@ -1,4 +1,4 @@
-//! A study in the terminal.
+//! A study as text for the terminal.
 
 mod bars;
 mod canvas;
@@ -14,13 +14,13 @@ use paragraph::Page;
 /// How a study is shown in the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextOptions {
-    /// No line is wider than this many columns of the terminal; fewer than 40 are taken as 40.
+    /// The most columns of a line; fewer than 40 count as 40.
     pub columns: usize,
-    /// Only ASCII characters, for terminals and files that know no others.
+    /// Whether to use only ASCII characters, for terminals and files that have no others.
     pub ascii: bool,
-    /// Small charts of the plots.
+    /// Whether to draw small charts of the plots.
     pub charts: bool,
-    /// Parameters with their origins, the machine and the command, at the end.
+    /// Whether to list parameters with their origins, the machine and the command at the end.
     pub parameters: bool,
 }
 
@@ -30,12 +30,12 @@ impl Default for TextOptions {
     }
 }
 
-/// The study as text that is no wider than `columns` (at least 40), with all there is.
+/// The complete study as text of at most `columns` columns (at least 40).
 pub fn render_text(study: &Study, columns: usize) -> String {
     render_text_with(study, &TextOptions { columns, ..TextOptions::default() })
 }
 
-/// The study as text, as the options say.
+/// The study as text, with these options.
 pub fn render_text_with(study: &Study, options: &TextOptions) -> String {
     let mut page = Page::new(options.columns.max(40), options.ascii);
     page.heading(&study.title, '=');

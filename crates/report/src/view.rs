@@ -1,4 +1,4 @@
-//! What is drawn of a plot: the same for the page and for the terminal.
+//! The view of a plot: what is drawn, the same for the page and for the terminal.
 
 use crate::number::{Unit, number};
 use crate::scale::{Scale, Spread, can_be_drawn};
@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 /// A plot, ready to be drawn.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
-    /// What it is of.
+    /// The plot itself.
     pub plot: &'a Plot,
-    /// The places across where these are categories; a point's x counts them from 0.
+    /// The x values if they are categories; a point's x counts them from 0.
     pub categories: Option<Vec<String>>,
-    /// The axis across.
+    /// The horizontal axis.
     pub x: AxisView,
-    /// The axis upwards.
+    /// The vertical axis.
     pub y: AxisView,
-    /// What is drawn.
+    /// The series that are drawn.
     pub series: Vec<SeriesView>,
     /// A sentence about points that are not drawn; empty if all are.
     pub left_out: String,
@@ -27,26 +27,26 @@ pub struct View<'a> {
 pub struct AxisView {
     /// Its unit.
     pub unit: Unit,
-    /// Values are divided by this before they are drawn, so that ticks are round in the unit that
-    /// reads best.
+    /// Values are divided by this before they are drawn, so that ticks are round numbers in the
+    /// unit that is easiest to read.
     pub divisor: f64,
     /// Its name with the unit of its ticks: `latency (µs)`.
     pub title: String,
-    /// Its range, after the division.
+    /// The range of the axis, after the division.
     pub scale: Scale,
 }
 
 /// A series, ready to be drawn.
 #[derive(Clone, Debug)]
 pub struct SeriesView {
-    /// Its name, with a word about how it came about where that is not plain.
+    /// The name of the series, with a word on how it came about if that is not obvious.
     pub label: String,
     /// How it came about.
     pub mark: Mark,
-    /// Its colour and shape. Series of one name, such as simulated and published ones, have the
-    /// same.
+    /// The number of its colour and shape. Series with the same name, such as simulated and
+    /// published ones, share it.
     pub slot: usize,
-    /// Its points, as the axes divide them. The second is not-a-number at a gap.
+    /// The points, divided by the divisors of the axes. The second value is not-a-number at a gap.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -102,15 +102,14 @@ impl AxisView {
         AxisView { unit, divisor, title, scale }
     }
 
-    /// What stands beside a tick.
+    /// The label of a tick.
     pub fn tick(&self, tick: f64) -> String {
         let log = self.scale.spread != Spread::Linear;
         if log || self.unit.prefix { self.unit.short(tick) } else { number(tick, 6) }
     }
 }
 
-/// The categories across: all names, in the order in which they come; of bars the numbers too, by
-/// size.
+/// The categories: all names, in order of appearance; for bars also the numbers, by size.
 fn categories(plot: &Plot) -> Option<Vec<String>> {
     let across = || plot.series.iter().flat_map(|series| &series.points).map(|(x, _)| x);
     let has_names = across().any(|x| matches!(x, X::Name(_)));
@@ -131,7 +130,7 @@ fn categories(plot: &Plot) -> Option<Vec<String>> {
     Some(places.into_iter().map(|x| category(x, &plot.x)).collect())
 }
 
-/// A place across as a category's name.
+/// An x value as the name of a category.
 pub fn category(x: &X, axis: &Axis) -> String {
     match x {
         X::Name(name) => name.clone(),
@@ -142,9 +141,9 @@ pub fn category(x: &X, axis: &Axis) -> String {
 /// Points that are not drawn.
 #[derive(Default)]
 struct LeftOut {
-    /// Not finite, or too large.
+    /// Points whose value is not finite, or too large.
     without_value: usize,
-    /// At or below zero on an axis that is logarithmic.
+    /// Points at or below zero on a logarithmic axis.
     below_log: usize,
 }
 
@@ -167,8 +166,8 @@ impl LeftOut {
     }
 }
 
-/// A series' points, divided; a y that cannot be drawn is a gap, a point whose x cannot be is left
-/// out.
+/// The points of a series, divided. A y that cannot be drawn is a gap; a point whose x cannot be
+/// drawn is left out.
 fn drawn(
     series: &Series,
     categories: Option<&[String]>,
@@ -211,8 +210,8 @@ pub fn word(mark: Mark) -> &'static str {
     }
 }
 
-/// A series' name, and how it came about unless the name says so or all series of the plot are
-/// alike. Published and synthetic ones always say so.
+/// The name of a series, and how it came about unless the name says so or all series of the plot
+/// are alike. Published and synthetic series always say so.
 fn label(series: &Series, plot: &Plot) -> String {
     let alike =
         plot.series.iter().all(|other| matches!(other.mark, Mark::Published) || other.mark == series.mark);
@@ -225,7 +224,7 @@ fn label(series: &Series, plot: &Plot) -> String {
     }
 }
 
-/// A slot for each series: those of one name share it; published ones come last.
+/// A slot for each series: series with the same name share it; published ones come last.
 fn slots(series: &[Series]) -> Vec<usize> {
     let mut known: Vec<String> = Vec::new();
     let published = |series: &&Series| series.mark == Mark::Published;
@@ -241,7 +240,7 @@ fn slots(series: &[Series]) -> Vec<usize> {
     series.iter().map(place).collect()
 }
 
-/// A name without words about how it came about.
+/// A name without the words on how the series came about.
 fn stem(name: &str) -> String {
     let name = name.to_lowercase();
     let words = name.split(|letter: char| letter.is_whitespace() || "(),;:".contains(letter));

@@ -1,4 +1,4 @@
-//! The plots as the page's script reads them.
+//! The plots in the form that the page's script reads.
 
 use crate::number::Unit;
 use crate::scale::Spread;
@@ -18,14 +18,14 @@ struct PlotData<'a> {
 
 #[derive(Serialize)]
 struct AxisData<'a> {
-    /// As the study has it, for tables.
+    /// The name in the study, for tables.
     name: &'a str,
-    /// With the unit of the ticks.
+    /// The name with the unit of the ticks.
     title: &'a str,
     unit: &'a Unit,
-    /// Drawn values times this are in the study's unit.
+    /// A drawn value times this is in the study's unit.
     divisor: f64,
-    /// 0 where the axis is linear.
+    /// The base of the logarithm; 0 if the axis is linear.
     log_base: u32,
     low: f64,
     high: f64,
@@ -34,15 +34,15 @@ struct AxisData<'a> {
 
 #[derive(Serialize)]
 struct SeriesData<'a> {
-    /// As the study has it, for tables.
+    /// The name in the study, for tables.
     name: &'a str,
     label: &'a str,
     mark: Mark,
     slot: usize,
-    /// What the study has: the script divides it and leaves out what cannot be drawn.
+    /// The points of the study: the script divides them, and leaves out those that cannot be drawn.
     #[serde(with = "crate::json::points")]
     points: &'a [(X, f64)],
-    /// Where the places across are categories: what is drawn instead, `null` at a gap.
+    /// If the x values are categories: the points that are drawn instead; `null` at a gap.
     drawn: Option<&'a [(f64, f64)]>,
 }
 

@@ -5,11 +5,11 @@ use crate::study::{Axis, Plot, Series, X};
 use crate::view::{View, category, word};
 use maud::{Markup, html};
 
-/// A longer table is cut: all data are in the CSV.
+/// A longer table is cut. The CSV has all data.
 const MOST_ROWS: usize = 400;
 
-/// A plot's data, in the study's units: a column for each series where all have the same places,
-/// else a row for each point.
+/// A plot's data in the study's units: a column for each series if all have the same x values, else
+/// a row for each point.
 pub fn table(view: &View) -> Markup {
     let plot = view.plot;
     let (heads, rows) = if places_are_shared(&plot.series) { beside(view) } else { below(view) };
@@ -41,7 +41,7 @@ fn across(x: &X, plot: &Plot) -> String {
     }
 }
 
-/// Whether all series have the same places in the same order.
+/// Whether all series have the same x values in the same order.
 fn places_are_shared(series: &[Series]) -> bool {
     let [first, rest @ ..] = series else { return true };
     rest.iter().all(|other| {

@@ -1,10 +1,10 @@
-//! Bars in the terminal: they lie, each with its value.
+//! Bars in the terminal: horizontal, each with its value.
 
 use super::paragraph::{Page, padded, width};
 use crate::study::Mark;
 use crate::view::{SeriesView, View};
 
-/// More bars than these are not drawn one by one.
+/// If there are more bars, they are not drawn one by one.
 const MOST: usize = 60;
 /// Eighths of a character, filled from the left.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
@@ -16,7 +16,7 @@ struct Bar {
     mark: Mark,
 }
 
-/// Draws bars in groups, a group for each category; without groups where there is one series.
+/// Draws bars in groups, one for each category; without groups if there is one series.
 pub fn draw(page: &mut Page, view: &View) {
     let names = view.categories.as_deref().unwrap_or_default();
     let alone = view.series.len() == 1;
@@ -46,7 +46,7 @@ pub fn draw(page: &mut Page, view: &View) {
     }
 }
 
-/// The bars of each category, under its name unless the bars themselves bear it.
+/// The bars of each category, under its name unless the bars themselves have it.
 fn groups<'a>(view: &View, names: &'a [String], alone: bool) -> Vec<(Option<&'a str>, Vec<Bar>)> {
     let bar = |at: usize, series: &SeriesView| {
         let (_, value) = *series.points.iter().rev().find(|(x, _)| *x == at as f64)?;
@@ -60,12 +60,13 @@ fn groups<'a>(view: &View, names: &'a [String], alone: bool) -> Vec<(Option<&'a 
     names.iter().enumerate().map(group).collect()
 }
 
-/// How wide things are.
+/// The widths of the parts of a line.
 struct Room {
     labels: usize,
     bars: usize,
-    /// The least and the largest value that has room.
+    /// The least value that has room.
     low: f64,
+    /// The greatest value that has room.
     high: f64,
     log: bool,
 }
@@ -80,12 +81,12 @@ impl Room {
         let finite = drawn().filter(|y| y.is_finite());
         let (low, high) = finite.fold((0f64, 0f64), |(low, high), y| (low.min(y), high.max(y)));
         let (low, high) = if log { (scale.low, scale.high) } else { (low, high) };
-        // Zero takes a column where it is a line within.
+        // If zero is a line among the bars, it takes a column.
         let bars = columns - labels - values - if low < 0.0 { 4 } else { 3 };
         Room { labels, bars, low, high, log }
     }
 
-    /// Where a value lies, in columns from the left.
+    /// The place of a value, in columns from the left.
     fn place(&self, value: f64) -> f64 {
         let span = self.high - self.low;
         let place = match self.log {
@@ -108,7 +109,7 @@ impl Room {
         page.line(&format!("{} {side}{drawn} {value}", padded(&label, self.labels, false)));
     }
 
-    /// The bar itself. Where there are negative values, zero is a line within.
+    /// The bar itself. If there are negative values, zero is a line among the bars.
     fn bar(&self, bar: &Bar, ascii: bool) -> String {
         let full = match (bar.mark, ascii) {
             (Mark::Published, false) => '░',

@@ -7,7 +7,7 @@ use crate::study::{Mark, PlotKind};
 use crate::view::{SeriesView, View};
 
 const ROWS: usize = 14;
-/// Signs of measured, simulated and synthetic series, by slot; letters after these.
+/// Signs of measured, simulated and synthetic series, by slot; then letters.
 const FILLED: [char; 6] = ['●', '■', '▲', '◆', '▼', '★'];
 /// Signs of published series.
 const HOLLOW: [char; 6] = ['○', '□', '△', '◇', '▽', '☆'];
@@ -65,7 +65,7 @@ fn line(canvas: &mut Canvas, kind: PlotKind, series: &SeriesView, (across, up): 
     }
 }
 
-/// Puts signs on a series' points: on all of them if these are few, else here and there.
+/// Puts signs on the points of a series: on all if there are few, else on some.
 fn signs(
     canvas: &mut Canvas,
     kind: PlotKind,
@@ -100,7 +100,7 @@ fn sign(series: &SeriesView, ascii: bool) -> char {
     }
 }
 
-/// The axis across: a rule with ticks, their labels where these do not touch, and its title.
+/// The horizontal axis: a line with ticks, labels that do not touch, and the title.
 fn foot(page: &mut Page, view: &View, across: &Scale, canvas: &Canvas, indent: usize) {
     let columns = canvas.column(1.0) + 1;
     let ticks: Vec<(f64, String)> = match &view.categories {

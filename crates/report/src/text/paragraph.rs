@@ -1,4 +1,4 @@
-//! Lines that are never too wide, of characters that a terminal only shows.
+//! Lines that are never too wide, of characters that a terminal only displays.
 
 use textwrap::{Options, wrap};
 use unicode_width::UnicodeWidthChar;
@@ -23,20 +23,20 @@ impl Page {
         self.ascii
     }
 
-    /// A line that is known to fit, and to hold nothing but what is shown.
+    /// Adds a line that fits, and has only displayed characters.
     pub fn line(&mut self, line: &str) {
         debug_assert!(width(line) <= self.columns, "{line}");
         self.lines.push(line.trim_end().to_owned());
     }
 
-    /// An empty line, unless there is one.
+    /// Adds an empty line, unless the last one is empty.
     pub fn gap(&mut self) {
         if self.lines.last().is_some_and(|line| !line.is_empty()) {
             self.lines.push(String::new());
         }
     }
 
-    /// A heading with a rule below it; nothing but a gap where it is empty.
+    /// Adds a heading with a line below it; only a gap if it is empty.
     pub fn heading(&mut self, text: &str, rule: char) {
         self.gap();
         if text.trim().is_empty() {
@@ -50,7 +50,7 @@ impl Page {
         }
     }
 
-    /// A text, wrapped; nothing where it is empty. Lines but the first begin with `indent`.
+    /// Adds a wrapped text; nothing if it is empty. All lines but the first begin with `indent`.
     pub fn paragraph(&mut self, text: &str, indent: &str) {
         for part in text.lines() {
             let part = self.clean(part);
@@ -59,12 +59,12 @@ impl Page {
         }
     }
 
-    /// A name and its value.
+    /// Adds a name and its value.
     pub fn pair(&mut self, name: &str, value: &str) {
         self.paragraph(&format!("{}: {}", name.replace('\n', " "), value.replace('\n', " ")), "    ");
     }
 
-    /// A command: words are not taken apart unless they do not fit.
+    /// Adds a command: words are split only if they do not fit.
     pub fn verbatim(&mut self, text: &str) {
         for part in text.lines() {
             let part = self.clean(part);
@@ -73,14 +73,14 @@ impl Page {
         }
     }
 
-    /// A text as lines of so many columns, at least one.
+    /// A text as lines of at most this many columns; at least one line.
     pub fn wrapped(&self, text: &str, columns: usize) -> Vec<String> {
         let text = self.clean(text);
         wrap(text.trim(), columns.max(2)).into_iter().map(|line| line.into_owned()).collect()
     }
 
-    /// A text in one line of at most so many columns, with a sign in its middle where it was cut:
-    /// its end may tell it apart.
+    /// A text in one line of at most this many columns. If it is too long, it is cut in the middle,
+    /// with a sign there, since its end may distinguish it.
     pub fn cut(&self, text: &str, columns: usize) -> String {
         let text = self.clean(text);
         let text = text.trim();
@@ -95,7 +95,8 @@ impl Page {
         begin.chars().chain(sign).chain(end.into_iter().rev()).collect()
     }
 
-    /// Without what would move the cursor, change the order of letters or have no certain width.
+    /// The text without characters that move the cursor, change the order of letters or have no
+    /// certain width.
     pub fn clean(&self, text: &str) -> String {
         let shown = |letter: char| if letter.width().is_none() { ' ' } else { letter };
         let moves = |letter: char| matches!(letter, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}');
@@ -111,7 +112,7 @@ impl Page {
     }
 }
 
-/// As many characters as so many columns have room for.
+/// As many characters as fit into this many columns.
 fn first(text: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
     text.scan(0, |taken, letter| {
         *taken += letter.width().unwrap_or(0);
@@ -126,13 +127,13 @@ pub fn width(text: &str) -> usize {
     text.chars().map(|letter| letter.width().unwrap_or(0)).sum()
 }
 
-/// A text and spaces, so that it takes so many columns.
+/// A text, filled with spaces to this many columns.
 pub fn padded(text: &str, columns: usize, right: bool) -> String {
     let spaces = " ".repeat(columns.saturating_sub(width(text)));
     if right { spaces + text } else { text.to_owned() + &spaces }
 }
 
-/// The nearest that ASCII has; always one column for one.
+/// The nearest ASCII character, always one column for one.
 fn ascii(letter: char) -> char {
     match letter {
         letter if letter.is_ascii() => letter,

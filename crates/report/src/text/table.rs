@@ -2,12 +2,12 @@
 
 use super::paragraph::{Page, padded, width};
 
-/// Between two columns.
+/// The space between two columns.
 const BETWEEN: usize = 2;
-/// A column of words is not made narrower than this, if it is wider at all.
+/// A column of words that is wider than this is not made narrower than this.
 const NARROW: usize = 10;
 
-/// Draws a table with aligned columns; where these do not fit, each row as a list.
+/// Draws a table with aligned columns; if these do not fit, each row as a list.
 pub fn draw(page: &mut Page, heads: &[String], rows: &[Vec<String>], right: &[bool]) {
     if heads.is_empty() {
         return;
@@ -18,7 +18,8 @@ pub fn draw(page: &mut Page, heads: &[String], rows: &[Vec<String>], right: &[bo
     }
 }
 
-/// A width for each column, or none if they do not fit: the widest column of words gives way first.
+/// A width for each column; `None` if they do not fit. The widest column of words is narrowed
+/// first.
 fn fit(page: &Page, heads: &[String], rows: &[Vec<String>], right: &[bool]) -> Option<Vec<usize>> {
     let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
     let widest = |column: usize| cells(column).map(|cell| width(page.clean(cell).trim())).max().unwrap_or(0);
@@ -54,7 +55,7 @@ fn aligned(page: &mut Page, heads: &[String], rows: &[Vec<String>], right: &[boo
     rows.iter().for_each(|cells| row(page, cells, right, widths));
 }
 
-/// One row, of as many lines as its highest cell.
+/// One row, with as many lines as its highest cell.
 fn row(page: &mut Page, cells: &[String], right: &[bool], widths: &[usize]) {
     let cell = |(column, width): (usize, &usize)| {
         let text = cells.get(column).map_or("", String::as_str);
