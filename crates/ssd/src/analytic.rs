@@ -1,5 +1,5 @@
-//! What theory says of an SSD: the closed forms that the model is held against, and the steady
-//! state that it starts in.
+//! Theory: the closed forms against which the model is checked, and the steady state in which it
+//! starts.
 
 /// The principal branch of Lambert's W for -1/e <= `x` < 0: the w in -1..0 with w e^w = x.
 fn lambert_w(x: f64) -> f64 {
@@ -22,8 +22,8 @@ fn lambert_w(x: f64) -> f64 {
     w
 }
 
-/// Write amplification of uniform random writes when large blocks are collected, for an
-/// over-provisioning of `over_provisioning` (flash beyond the data, as a share of the data).
+/// The write amplification of uniform random writes with large blocks, for an over-provisioning of
+/// `over_provisioning` (flash beyond the data, as a share of the data).
 ///
 /// With a = 1 + `over_provisioning`: a / (a + W(-a e^-a)). Xiang, Kurkoski, "An Improved Analytic
 /// Expression for Write Amplification in NAND Flash" (2011); the same as Desnoyers, "Analytic
@@ -34,20 +34,20 @@ pub fn write_amplification(over_provisioning: f64) -> f64 {
     a / (a + lambert_w(-a * (-a).exp()))
 }
 
-/// Mean time that a request waits before it is served, in units of the service time, when requests
-/// come at random (Poisson) and keep one server of constant service time busy for the share `load`
-/// of time: M/D/1, load / (2 (1 - load)) (Pollaczek, Khinchine).
+/// The mean time that a request waits before it is served, in units of the service time. Requests
+/// come at random (Poisson) and keep one server with constant service time busy for the share
+/// `load` of the time: M/D/1, load / (2 (1 - load)) (Pollaczek, Khinchine).
 pub fn md1_waiting(load: f64) -> f64 {
     load / (2.0 * (1.0 - load))
 }
 
-/// How full the blocks are, in the end, under uniform random writes and greedy collection.
+/// How full the blocks are in the steady state of uniform random writes and greedy collection.
 ///
 /// The mean-field limit for many blocks (Desnoyers 2012; Van Houdt 2013): a block with i valid
 /// slots loses one at a rate proportional to i, and is collected as soon as it has as few as the
 /// emptiest. So as many blocks go from i to i - 1 as from i - 1 to i - 2, and the number of blocks
-/// with i valid slots is proportional to 1/i. Those collected have `floor` or, a share `mixed` of
-/// them, `floor + 1`. For large blocks this becomes [`write_amplification`].
+/// with i valid slots is proportional to 1/i. Collected blocks have `floor` valid slots or, for a
+/// share `mixed` of them, `floor + 1`. For large blocks this becomes [`write_amplification`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
     slots: u32,
@@ -56,8 +56,8 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// For blocks of `slots` slots, and `blocks` times that many slots for each `slots` units of
-    /// data; `blocks` is over 1.
+    /// The steady state for blocks of `slots` slots, with `blocks` (over 1) such blocks for each
+    /// `slots` units of data.
     pub fn new(slots: u32, blocks: f64) -> Steady {
         // Blocks for a block's worth of data: the sum of the shares from `floor + 1` on, over the
         // gain of a collection.
@@ -77,18 +77,18 @@ impl Steady {
         Steady { slots, floor: 0, mixed: 0.0 }
     }
 
-    /// Mean valid slots of a block when it is collected.
+    /// The mean number of valid slots of a block that is collected.
     pub fn moved(&self) -> f64 {
         f64::from(self.floor) + self.mixed
     }
 
-    /// Units programmed for each one of the host.
+    /// Units programmed for each unit that the host writes.
     pub fn write_amplification(&self) -> f64 {
         f64::from(self.slots) / (f64::from(self.slots) - self.moved())
     }
 
-    /// The valid slots of `count` blocks, the emptiest first, as evenly drawn from the distribution
-    /// as can be.
+    /// The valid slots of `count` blocks, the emptiest first, drawn as evenly as possible from the
+    /// distribution.
     pub fn fill(&self, count: u32) -> Vec<u32> {
         let share = |valid: u32| {
             let part = if valid == self.floor + 1 { 1.0 - self.mixed } else { 1.0 };
@@ -110,7 +110,7 @@ impl Steady {
     }
 }
 
-/// The zero in 0..1 of a function that falls from not below 0.
+/// The zero in 0..1 of a falling function that is not below 0 at 0.
 fn bisect(function: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {

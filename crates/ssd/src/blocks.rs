@@ -1,4 +1,4 @@
-//! Blocks: how much of each is valid, which are free, which one is collected next.
+//! Blocks: how much of each is valid, which are free, and which one is collected next.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,14 +11,14 @@ use crate::geometry::Geometry;
 
 const NONE: u32 = u32::MAX;
 
-/// What a block is there for.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Erased.
     Free,
     /// Being filled.
     Open,
-    /// Full. In the list of its number of valid slots.
+    /// Full, and in the list for its number of valid slots.
     Closed,
     /// Being collected.
     Victim,
@@ -33,7 +33,7 @@ struct Block {
     previous: u32,
     erases: u32,
     state: State,
-    /// The clock when it was closed.
+    /// The value of the clock when the block was closed.
     closed: u64,
 }
 
@@ -45,18 +45,18 @@ pub(crate) struct Blocks {
     /// For each die and number of valid slots, the first closed block.
     heads: Vec<u32>,
     buckets: u32,
-    /// For each die, a number of valid slots that no closed block is below.
+    /// For each die, a lower bound of the valid slots of its closed blocks.
     lowest: Vec<u32>,
-    /// For each die its free blocks, the least worn first.
+    /// The free blocks of each die, the least worn first.
     free: Vec<BinaryHeap<Reverse<(u32, u32)>>>,
-    /// Units that the host has had programmed: the time in which data ages.
+    /// Units programmed for the host: the clock by which data ages.
     clock: u64,
-    /// For each die, the erases of its most worn block.
+    /// The erases of the most worn block of each die.
     most_erases: Vec<u32>,
 }
 
 impl Blocks {
-    /// All erased, but for the bad ones, which are drawn with `random`.
+    /// Blocks that are all erased, except the bad ones, which are drawn with `random`.
     pub(crate) fn new(geometry: &Geometry, random: &mut impl Rng) -> Blocks {
         let (dies, per_die, buckets) = (geometry.dies, geometry.blocks_per_die, geometry.block_slots + 1);
         let block = Block { valid: 0, next: NONE, previous: NONE, erases: 0, state: State::Free, closed: 0 };
@@ -101,7 +101,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// A slot of an open block has got a unit.
+    /// Notes that a slot of an open block has got a unit.
     pub(crate) fn gain(&mut self, block: u32) {
         self.blocks[block as usize].valid += 1;
     }
@@ -111,7 +111,7 @@ impl Blocks {
         self.blocks[block as usize].valid = valid;
     }
 
-    /// A slot of the block has lost its unit.
+    /// Notes that a slot of the block has lost its unit.
     pub(crate) fn lose(&mut self, block: u32) {
         let closed = self.blocks[block as usize].state == State::Closed;
         if closed {
@@ -123,21 +123,21 @@ impl Blocks {
         }
     }
 
-    /// Looks at the block and its neighbours in the list; what comes back means nothing.
+    /// Loads the block and its neighbours in the list into the cache; the result means nothing.
     pub(crate) fn look_up_neighbours(&self, block: u32) -> u32 {
         let at = |block: u32| self.blocks.get(block as usize).map_or(0, |block| block.valid);
         let Block { next, previous, valid, .. } = self.blocks[block as usize];
         at(next).wrapping_add(at(previous)).wrapping_add(valid)
     }
 
-    /// So many slots of a block that is being collected have lost their units.
+    /// Notes that slots of a block that is being collected have lost their units.
     pub(crate) fn lose_of_victim(&mut self, block: u32, units: u32) {
         let at = &mut self.blocks[block as usize];
         debug_assert_eq!(at.state, State::Victim);
         at.valid -= units;
     }
 
-    /// An open block is full.
+    /// Closes an open block that is full.
     pub(crate) fn close(&mut self, block: u32) {
         let clock = self.clock;
         let at = &mut self.blocks[block as usize];
@@ -145,12 +145,13 @@ impl Blocks {
         self.link(block);
     }
 
-    /// The host has had `units` programmed.
+    /// Notes that `units` units were programmed for the host.
     pub(crate) fn age(&mut self, units: u64) {
         self.clock += units;
     }
 
-    /// Takes the closed block of `die` that is best collected now; none if that would gain nothing.
+    /// Takes the closed block of `die` that is best to collect now; `None` if that would gain
+    /// nothing.
     pub(crate) fn take_victim(&mut self, die: u32, policy: GcPolicy) -> Option<u32> {
         let block = match policy {
             GcPolicy::Greedy => self.emptiest(die)?,
@@ -161,7 +162,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// The victim is erased.
+    /// Notes that the victim is erased.
     pub(crate) fn erased(&mut self, block: u32) {
         let at = &mut self.blocks[block as usize];
         debug_assert_eq!((at.valid, at.state), (0, State::Victim));
@@ -172,14 +173,14 @@ impl Blocks {
         self.most_erases[die] = self.most_erases[die].max(erases);
     }
 
-    /// The victim is never used again.
+    /// Notes that the victim is bad and never used again.
     pub(crate) fn retire(&mut self, block: u32) {
         let at = &mut self.blocks[block as usize];
         debug_assert_eq!((at.valid, at.state), (0, State::Victim));
         at.state = State::Bad;
     }
 
-    /// Erases of all blocks that are not bad.
+    /// The erases of all blocks that are not bad.
     pub(crate) fn wear(&self) -> impl Iterator<Item = u32> {
         self.blocks.iter().filter(|block| block.state != State::Bad).map(|block| block.erases)
     }
@@ -201,7 +202,7 @@ impl Blocks {
     fn emptiest(&mut self, die: u32) -> Option<u32> {
         let lowest = &mut self.lowest[die as usize];
         let heads = &self.heads[(die * self.buckets) as usize..][..self.buckets as usize];
-        // A block in the last bucket is wholly valid: nothing is gained there.
+        // A block in the last bucket is completely valid: to collect it gains nothing.
         while *lowest < self.buckets - 1 {
             match heads[*lowest as usize] {
                 NONE => *lowest += 1,
@@ -211,7 +212,8 @@ impl Blocks {
         None
     }
 
-    /// Looks at all blocks of the die: once for each block that is collected.
+    /// The best victim by cost and benefit. Looks at all blocks of the die, once for each collected
+    /// block.
     fn best_by_cost(&self, die: u32) -> Option<u32> {
         let slots = f64::from(self.buckets - 1);
         let first = die * self.per_die;
@@ -263,8 +265,8 @@ impl Blocks {
         }
     }
 
-    /// Says that an open block was closed so long ago: for preconditioning. Such a block is younger
-    /// than `clock`.
+    /// Closes an open block as of `age` units ago, for preconditioning. The block is younger than
+    /// `clock`.
     pub(crate) fn set_closed(&mut self, block: u32, closed: u64) {
         self.blocks[block as usize].closed = closed;
     }

@@ -6,20 +6,20 @@ use terapage_event::Nanos;
 
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What an entry is doing.
+/// The stage of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It waits for the rest of its bytes, which are read from the flash.
+    /// The entry waits for the rest of its bytes, which are read from the flash.
     Filling,
-    /// It waits in the list of the host's entries.
+    /// The entry waits in the list of the host's entries.
     Waiting,
-    /// It waits in the list of the garbage collection of this die.
+    /// The entry waits in the list of a die's garbage collection.
     Moving {
         /// The die.
         die: u32,
     },
-    /// It is being programmed, or waits to be forgotten. A newer entry, or a trim, can take the
-    /// unit from it.
+    /// The entry is being programmed, or waits to be removed. A newer entry, or a trim, can take
+    /// the unit from it.
     Leaving,
 }
 
@@ -30,16 +30,16 @@ pub(crate) struct Entry {
     pub stage: Stage,
     pub next: u32,
     pub previous: u32,
-    /// When it came.
+    /// When the entry came.
     pub arrived: Nanos,
-    /// First of the commands that end when it is programmed.
+    /// The first of the commands that end when the entry is programmed.
     pub waiters: u32,
-    /// Which write of the host it holds.
+    /// The write of the host that the entry has.
     #[cfg(test)]
     pub version: u64,
 }
 
-/// Entries in a row.
+/// A list of entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
     pub head: u32,
@@ -118,7 +118,7 @@ impl Buffer {
         list.len -= 1;
     }
 
-    /// Splits the first `count` entries off `list`; they are [`Stage::Leaving`] from now on.
+    /// Splits the first `count` entries off `list`; they are [`Stage::Leaving`] from then on.
     pub(crate) fn take(&mut self, list: &mut List, count: u32) -> List {
         debug_assert!(count > 0 && count <= list.len);
         let mut taken = List { head: list.head, tail: list.head, len: count };
@@ -137,7 +137,7 @@ impl Buffer {
         taken
     }
 
-    /// Lets `command` end no earlier than `entry` is programmed.
+    /// Lets `command` end only after `entry` is programmed.
     pub(crate) fn wait(&mut self, entry: u32, command: u32) {
         let next = self.entries[entry as usize].waiters;
         self.entries[entry as usize].waiters = self.waiters.insert(Waiter { command, next }) as u32;

@@ -1,4 +1,4 @@
-//! The collection of blocks that makes room for programs.
+//! Garbage collection, which makes room for programs.
 
 use rand::Rng;
 use terapage_event::Nanos;
@@ -8,11 +8,11 @@ use crate::die::{Collection, Phase};
 use crate::program::FREE_BLOCKS;
 use crate::ssd::Ssd;
 
-/// So many pages of the block that is collected are looked up ahead; a power of two.
+/// Pages of the collected block that are looked up ahead; a power of two.
 const AHEAD_PAGES: u32 = 32;
 
 impl Ssd {
-    /// Whether a block of the die is being collected; begins with one when blocks get few.
+    /// Whether a block of the die is being collected; begins with one if there are few free blocks.
     pub(crate) fn collection_is_due(&mut self, die: u32) -> bool {
         if self.dies[die as usize].collection.is_some() {
             return true;
@@ -23,9 +23,9 @@ impl Ssd {
         self.begin_collection(die)
     }
 
-    /// Begins to collect a block, if there is one that is worth it.
+    /// Begins to collect a block, if one is worth it.
     pub(crate) fn begin_collection(&mut self, die: u32) -> bool {
-        // One in two blocks at most: that of little wear may be full, and gain nothing.
+        // At most every second block: a little worn block may be full, and gain nothing.
         let gap = self.config.wear_gap.filter(|_| !self.dies[die as usize].levelled);
         let little_worn = gap.and_then(|gap| self.blocks.take_least_worn(die, gap));
         self.dies[die as usize].levelled = little_worn.is_some();
@@ -37,8 +37,8 @@ impl Ssd {
         true
     }
 
-    /// Whether the collection has moved a smaller part of its block than the host has used of the
-    /// room that it will give.
+    /// Whether the collection lags behind: it has moved a smaller part of its block than the host
+    /// has used of the room that it will give.
     pub(crate) fn collection_is_behind(&self, die: u32) -> bool {
         let Some(collection) = self.dies[die as usize].collection else { return false };
         let gain = u64::from(self.geometry.block_slots - collection.valid);
@@ -86,21 +86,21 @@ impl Ssd {
         true
     }
 
-    /// Loads what the next pages of a victim will need into the processor's caches, all at once:
-    /// taken page by page, each unit would be waited for.
+    /// Loads the data for the next pages of a victim into the processor's caches, all at once: page
+    /// by page, the processor would wait for each unit.
     fn look_ahead_in_victim(&self, block: u32, page: u32) {
         let geometry = &self.geometry;
         let slots = AHEAD_PAGES * geometry.page_units * geometry.planes;
-        // In the order of slots, page by page of all planes; where write units have several pages,
-        // nearly so.
+        // In the order of slots, page by page of all planes; nearly so if write units have several
+        // pages.
         let first = page * geometry.page_units * geometry.planes;
         let end = (first + slots).min(geometry.block_slots);
         let block = geometry.first_slot(block);
         self.map.look_up_units(block + first, block + end);
     }
 
-    /// Planes in which the page whose first slot is `first` has valid units, and how many units
-    /// these are.
+    /// The planes in which the page with the first slot `first` has valid units, and the number of
+    /// these units.
     fn valid_in_page(&self, first: u32) -> (u32, u32) {
         let geometry = &self.geometry;
         let (mut planes, mut units) = (0, 0);
@@ -120,7 +120,7 @@ impl Ssd {
         self.occupy(now, die, Phase::GcSending, end);
     }
 
-    /// What is still valid of the page that was read is in the controller's memory now, to be
+    /// Puts the units of a read page that are still valid into the controller's memory, to be
     /// programmed elsewhere.
     pub(crate) fn gc_sent(&mut self, now: Nanos, die: u32) {
         let state = &mut self.dies[die as usize];
@@ -163,8 +163,8 @@ impl Ssd {
         self.blocks.erased(collection.victim);
     }
 
-    /// Whether a die without the block that was just erased is one that works: it has a free block
-    /// in reserve, holds no more than it may, and may hold its share of the capacity.
+    /// Whether a die would still work without the block that was just erased: with a free block in
+    /// reserve, no more units than allowed, and room for its share of the capacity.
     fn can_do_without_a_block(&self, die: u32) -> bool {
         let state = &self.dies[die as usize];
         let Some(units_max) = state.units_max.checked_sub(self.geometry.block_slots) else { return false };

@@ -1,18 +1,18 @@
-//! What an SSD is made of.
+//! The configuration of an SSD.
 
 use serde::{Deserialize, Serialize};
 use terapage_event::{MICROSECOND, MILLISECOND, Nanos};
 
 use crate::profile::{Profile, ProfileError};
 
-/// How the block that is cleaned next is chosen.
+/// How the next block to collect is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GcPolicy {
-    /// The one with the fewest valid pages.
+    /// The block with the fewest valid pages.
     Greedy,
-    /// The one with the most free space gained by page moved, times the age of its data: (1 - u) /
-    /// 2u * age, as Kawaguchi, Nishioka, Motoda (1995).
+    /// The block with the most free space gained for each page moved, times the age of its data: (1
+    /// - u) / 2u * age, after Kawaguchi, Nishioka, Motoda (1995).
     CostBenefit,
 }
 
@@ -22,7 +22,7 @@ pub enum GcPolicy {
 pub enum Acknowledge {
     /// When it is in the write buffer: the buffer survives a loss of power.
     Buffered,
-    /// When it is programmed: the buffer does not.
+    /// When it is programmed: the buffer does not survive a loss of power.
     Programmed,
 }
 
@@ -32,9 +32,9 @@ pub enum Acknowledge {
 pub enum Front {
     /// One queue, and a link that carries one direction at a time.
     Sata {
-        /// Commands in the device at once.
+        /// The most commands in the device.
         depth: u32,
-        /// Bandwidth of the link for data.
+        /// The bandwidth of the link for data.
         bytes_per_second: u64,
         /// Time of the controller for a command.
         latency_ns: Nanos,
@@ -43,7 +43,7 @@ pub enum Front {
     Nvme {
         /// Queues; a command goes to queue `tag % queues`.
         queues: u32,
-        /// Commands in the device at once, from all queues.
+        /// The most commands in the device, from all queues.
         depth: u32,
         /// Bandwidth of the link, each direction.
         bytes_per_second: u64,
@@ -65,25 +65,25 @@ impl Front {
         Front::Nvme { queues: 8, depth: 256, bytes_per_second, latency_ns }
     }
 
-    /// A front that costs no time and has no limits: what is left is the flash.
+    /// A front that costs no time and has no limits: only the flash remains.
     pub fn instant() -> Front {
         Front::Nvme { queues: 1, depth: u32::MAX, bytes_per_second: u64::MAX, latency_ns: 0 }
     }
 }
 
-/// What the SSD holds before the first command.
+/// The contents of the SSD before the first command.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
-    /// Nothing: all blocks are erased. A read of a page that was never written gives zeros without
-    /// touching the flash.
+    /// Nothing: all blocks are erased. To read a page that was never written gives zeros, without
+    /// use of the flash.
     None,
     /// The first share of the pages, written once in order.
     Sequential {
         /// Of the capacity, 0 to 1.
         filled: f64,
     },
-    /// The first share of the pages, as uniform random writes leave them in the end.
+    /// The first share of the pages, in the steady state of uniform random writes.
     Steady {
         /// Of the capacity, 0 to 1.
         filled: f64,
@@ -93,66 +93,66 @@ pub enum Precondition {
 /// Collection in idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleCollection {
-    /// A die that has done nothing for so long begins.
+    /// A die begins after it has done nothing for this long.
     pub after_ns: Nanos,
-    /// It goes on until it has so many free blocks, or nothing is gained; at least 2.
+    /// A die collects until it has this many free blocks (at least 2), or nothing is gained.
     pub free_blocks: u32,
 }
 
-/// What an SSD is made of.
+/// The configuration of an SSD.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
-    /// Its chips, and the bus to them.
+    /// The chips, and the bus to them.
     pub nand: Profile,
     /// Buses.
     pub channels: u32,
     /// Dies on each bus.
     pub dies_per_channel: u32,
-    /// What the host sees; rounded up to whole mapping units.
+    /// The bytes that the host sees, rounded up to whole mapping units.
     pub capacity_bytes: u64,
-    /// Flash beyond the capacity, as a share of it. Each die has two blocks more than that, for the
-    /// reserve and for what is not yet written of the two open ones.
+    /// Flash beyond the capacity, as a share of the capacity. Each die has two blocks more: one in
+    /// reserve, and one for the parts of the two open blocks that are not yet written.
     pub over_provisioning: f64,
-    /// The grain of the mapping: a divisor of the page. `None`: the page.
+    /// The bytes of a mapping unit: a divisor of the page. `None` is the page.
     pub mapping_bytes: Option<u32>,
-    /// What the error correction works on: reads of less than a page move whole codewords over the
-    /// bus.
+    /// The bytes of a codeword of the error correction: reads of less than a page move whole
+    /// codewords over the bus.
     pub codeword_bytes: u32,
-    /// Which block is cleaned next.
+    /// How the next block to collect is chosen.
     pub gc: GcPolicy,
     /// Data bytes of the write buffer. `None`: two programs of all planes for each die.
     pub buffer_bytes: Option<u64>,
     /// When a write is acknowledged.
     pub acknowledge: Acknowledge,
-    /// How long a page waits in the buffer for others of its write unit, before it is programmed
-    /// with padding. `None`: as long as it takes, which needs [`Acknowledge::Buffered`].
+    /// How long a page waits in the buffer for others of its write unit before it is programmed
+    /// with padding. `None`: for ever, which needs [`Acknowledge::Buffered`].
     pub flush_after_ns: Option<Nanos>,
     /// Whether reads suspend a program or an erase.
     pub suspend: bool,
-    /// Reads come before programs and erases; but after so many in a row one of those gets its
-    /// turn.
+    /// Reads come before programs and erases. After this many reads in a row, a program or erase
+    /// gets its turn.
     pub read_burst: u32,
-    /// Collection in idle time. `None`: only writes have blocks collected.
+    /// Collection in idle time. `None`: blocks are collected only because of writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_collection: Option<IdleCollection>,
-    /// Static wear levelling: when the most worn block of a die has been erased more often than its
-    /// least worn one by more than this, the latter is collected, whatever it holds. `None`: only
-    /// the choice of free blocks levels.
+    /// Static wear levelling: if the most worn block of a die was erased over this many times more
+    /// often than the least worn one, the least worn one is collected, however full it is. `None`:
+    /// wear is levelled only by the choice of free blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear_gap: Option<u32>,
     /// Share of the blocks of each die that are bad from the beginning. They come out of the
     /// over-provisioning.
     #[serde(skip_serializing_if = "is_zero")]
     pub bad_blocks: f64,
-    /// Probability that an erase fails. The block is retired, which comes out of the
-    /// over-provisioning as well, unless the die cannot do without it.
+    /// The probability that an erase fails. The block is then retired, which also comes out of the
+    /// over-provisioning, unless the die cannot do without it.
     #[serde(skip_serializing_if = "is_zero")]
     pub erase_failures: f64,
     /// How commands come in.
     pub front: Front,
-    /// What it holds in the beginning.
+    /// The contents in the beginning.
     pub preconditioning: Precondition,
-    /// Of the preconditioning.
+    /// The seed of the preconditioning.
     pub seed: u64,
 }
 
@@ -184,17 +184,17 @@ impl Config {
         }
     }
 
-    /// Dies of the drive.
+    /// The number of dies.
     pub fn dies(&self) -> u32 {
         self.channels.saturating_mul(self.dies_per_channel)
     }
 
-    /// The grain of the mapping.
+    /// The bytes of a mapping unit.
     pub fn unit_bytes(&self) -> u32 {
         self.mapping_bytes.unwrap_or(self.nand.page_bytes)
     }
 
-    /// Says whether such an SSD can be built.
+    /// Checks that such an SSD can be built.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.nand.check()?;
         let wrong = |field, problem: String| Err(ConfigError::Field { field, problem });
@@ -272,13 +272,13 @@ fn is_zero(share: &f64) -> bool {
 /// Why an SSD cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Its chips cannot be.
+    /// The chips are impossible.
     #[error(transparent)]
     Nand(#[from] ProfileError),
-    /// A value that cannot be.
+    /// A value is impossible.
     #[error("SSD: {field}: {problem}")]
     Field {
-        /// Which one.
+        /// The name of the value.
         field: &'static str,
         /// What is wrong and what is right.
         problem: String,

@@ -1,9 +1,9 @@
-//! What an SSD has done.
+//! Counters of an SSD.
 
 use serde::Serialize;
 use terapage_event::Nanos;
 
-/// What an SSD has done since it was built; [`Counters::since`] takes a part of its life.
+/// What an SSD has done since it was built. [`Counters::since`] gives a part of that.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counters {
     /// Read commands that have ended.
@@ -16,14 +16,14 @@ pub struct Counters {
     pub host_read_bytes: u64,
     /// Bytes of the write commands.
     pub host_write_bytes: u64,
-    /// Mapping units that the host wrote, whole or in part; one that is overwritten while it waits
-    /// in the buffer counts.
+    /// Mapping units that the host wrote, whole or in part, including those that were overwritten
+    /// while they waited in the buffer.
     pub host_units: u64,
     /// Mapping units that the host wrote and that were programmed.
     pub host_units_programmed: u64,
-    /// Of the reads, mapping units that came out of the controller's memory.
+    /// Mapping units that were read from the controller's memory.
     pub buffer_hits: u64,
-    /// Of the reads, mapping units that were never written or that were trimmed.
+    /// Mapping units read that were never written, or were trimmed.
     pub unmapped_reads: u64,
     /// Pages read because a command wants them.
     pub nand_host_reads: u64,
@@ -31,17 +31,17 @@ pub struct Counters {
     pub nand_fill_reads: u64,
     /// Pages read by the garbage collection.
     pub nand_gc_reads: u64,
-    /// Pages programmed, padding and all.
+    /// Pages programmed, including padding.
     pub nand_programs: u64,
-    /// Of them, by the garbage collection.
+    /// Pages programmed by the garbage collection.
     pub nand_gc_programs: u64,
-    /// Of the mapping units programmed, those that held nothing.
+    /// Mapping units programmed as padding.
     pub padded_units: u64,
     /// Mapping units that the garbage collection moved and programmed.
     pub gc_moved_units: u64,
-    /// Blocks erased, of all planes: an erase of two planes is two.
+    /// Blocks erased, in all planes: an erase of two planes counts as two.
     pub nand_erases: u64,
-    /// Of them, those of blocks that were collected to level the wear.
+    /// Blocks erased that were collected to level the wear.
     #[serde(skip_serializing_if = "is_zero")]
     pub levelling_erases: u64,
     /// Erases that failed.
@@ -50,16 +50,16 @@ pub struct Counters {
     /// Pages that were read by a collection in idle time.
     #[serde(skip_serializing_if = "is_zero")]
     pub nand_idle_reads: u64,
-    /// Blocks of all planes that are bad now. Those of one number go bad together.
+    /// Blocks that are bad now, in all planes. Blocks of the same number go bad together.
     #[serde(skip_serializing_if = "is_none")]
     pub bad_blocks: u32,
     /// Programs and erases that were suspended for a read.
     pub suspensions: u64,
-    /// Fewest erases of a block.
+    /// The fewest erases of a block.
     pub wear_min: u32,
-    /// Mean erases of a block.
+    /// The mean erases of a block.
     pub wear_mean: f64,
-    /// Most erases of a block.
+    /// The most erases of a block.
     pub wear_max: u32,
     /// Time in which each channel moved data or commands.
     pub channel_busy_ns: Vec<Nanos>,
@@ -76,8 +76,8 @@ fn is_none(count: &u32) -> bool {
 }
 
 impl Counters {
-    /// Mapping units programmed for each one of the host: 1 when there is nothing to collect.
-    /// Padding counts. 0 before the first program.
+    /// Mapping units programmed for each unit of the host: 1 if nothing is collected. Padding
+    /// counts. 0 before the first program.
     pub fn write_amplification(&self) -> f64 {
         if self.host_units_programmed == 0 {
             return 0.0;
@@ -91,7 +91,7 @@ impl Counters {
         self.nand_host_reads + self.nand_fill_reads + self.nand_gc_reads
     }
 
-    /// What was done after `earlier`. Wear stays what it is.
+    /// What was done since `earlier`. Wear is not a difference.
     #[must_use]
     pub fn since(&self, earlier: &Counters) -> Counters {
         let minus = |now: &[Nanos], then: &[Nanos]| {

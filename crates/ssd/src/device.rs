@@ -1,28 +1,28 @@
-//! What every simulated device does: it takes commands and finishes them later.
+//! Simulated devices: they take commands and finish them later.
 //!
 //! A device is a state machine that owns its pending events. Its user asks for the time of the next
-//! one, and lets it happen when nothing else comes earlier. So devices stack: a cache is a device
-//! over a device.
+//! event, and lets it happen if nothing else comes earlier. So devices can be stacked: a cache is a
+//! device over a device.
 
 use terapage_event::Nanos;
 
 /// What a command does with its sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Gives their bytes.
+    /// Returns the bytes of the sectors.
     Read,
-    /// Takes bytes for them.
+    /// Writes bytes to the sectors.
     Write,
-    /// Forgets them.
+    /// Drops the bytes of the sectors.
     Trim,
 }
 
 /// A command to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What the sender calls it; comes back in [`Done`].
+    /// The sender's tag, which comes back in [`Done`].
     pub tag: u64,
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
     /// The first sector of 512 bytes.
     pub sector: u64,
@@ -41,25 +41,24 @@ pub struct Done {
 
 /// A simulated device.
 pub trait Device {
-    /// Sectors of 512 bytes that it offers.
+    /// The device's sectors, of 512 bytes.
     fn sectors(&self) -> u64;
 
-    /// Gives it `command` at time `now`, which is not before any time given or taken so far. A
-    /// device has room for any number of commands: to limit them is the sender's part (queue
-    /// depth).
+    /// Submits `command` at time `now`, which must not be before any earlier time. A device has
+    /// room for any number of commands: the sender limits them (queue depth).
     ///
     /// # Panics
     ///
-    /// If the command goes beyond the device: senders check that first, with an error of their own.
+    /// If the command goes beyond the device: senders check that first, and report their own error.
     fn submit(&mut self, now: Nanos, command: Command, done: &mut Vec<Done>);
 
-    /// These commands will come soon. A device may look up what they will need, all at once, so
-    /// that it is in the processor's caches by then; nothing that can be seen changes.
+    /// Announces commands. A device may look up their data, all at once, so that these are in the
+    /// processor's caches when the commands come. Results do not change.
     fn foresee(&self, _commands: &[Command]) {}
 
-    /// When its next event is due; `None` when it is idle.
+    /// The time of the next event; `None` if the device is idle.
     fn next_time(&self) -> Option<Nanos>;
 
-    /// Lets the next event happen. Commands that end with it are appended to `done`.
+    /// Lets the next event happen. Commands that it ends are appended to `done`.
     fn step(&mut self, done: &mut Vec<Done>);
 }

@@ -1,21 +1,21 @@
-//! A die: what it does now, and what waits for it.
+//! A die: its present work, and the work that waits for it.
 
 use terapage_event::Nanos;
 
 use crate::buffer::{List, NONE};
 
-/// What a die does.
+/// The phase of a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
     /// Takes pages from the array into its registers, for reads.
     Sensing,
-    /// Gives the first of the pages read to the channel.
+    /// Sends the first of the pages read over the channel.
     Sending,
     /// Takes the data of a program and programs it.
     Programming,
     Erasing,
-    /// The same as the first two, for the garbage collection.
+    /// Takes pages from the array into its registers, for the garbage collection.
     GcSensing,
     GcSending,
     /// Stops a program or an erase so that reads can go first.
@@ -29,22 +29,22 @@ pub(crate) struct Read {
     pub slot: u32,
     /// Bytes that go over the channel.
     pub channel_bytes: u32,
-    /// Bytes that the host wants.
+    /// Bytes for the host.
     pub host_bytes: u32,
-    /// Who wants it.
+    /// The reader of the page.
     pub reader: Reader,
     pub next: u32,
 }
 
-/// Who wants a page.
+/// The reader of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     Command(u32),
-    /// An entry of the buffer, to be filled up.
+    /// An entry of the buffer, which is filled up.
     Entry(u32),
 }
 
-/// Reads in a row.
+/// A list of reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reads {
     pub head: u32,
@@ -55,11 +55,11 @@ pub(crate) struct Reads {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     pub block: u32,
-    /// The next of its slots.
+    /// The next slot of the block.
     pub used: u32,
 }
 
-/// What is being programmed.
+/// A program under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Program {
     pub first_slot: u32,
@@ -78,11 +78,11 @@ pub(crate) struct Collection {
     pub slot: u32,
     /// Valid units of that page when it was read.
     pub units: u32,
-    /// Valid slots when it began.
+    /// The valid slots of the block when its collection began.
     pub valid: u32,
     /// Units moved so far.
     pub moved: u32,
-    /// Slots that the host has used of this die meanwhile.
+    /// Slots of this die that the host has used meanwhile.
     pub host_slots: u32,
 }
 
@@ -97,13 +97,13 @@ pub(crate) struct Suspended {
 #[derive(Clone, Debug)]
 pub(crate) struct Die {
     pub phase: Phase,
-    /// The events of an earlier number are void: what they stood for was suspended.
+    /// Events with an earlier number are void: their operation was suspended.
     pub generation: u16,
     pub busy_since: Nanos,
     pub busy_ns: Nanos,
     /// When the array begins to program or erase, and when it ends.
     pub array: (Nanos, Nanos),
-    /// How often the operation that runs or is suspended was suspended.
+    /// How often the present operation, running or suspended, was suspended.
     pub suspensions: u32,
     pub suspended: Option<Suspended>,
     pub waiting: Reads,
@@ -115,15 +115,15 @@ pub(crate) struct Die {
     pub collection: Option<Collection>,
     /// Units that were moved out of victims and are not yet programmed.
     pub moving: List,
-    /// Units in its slots.
+    /// Valid units in the die's slots.
     pub valid: u32,
-    /// Units that it may hold there.
+    /// The most valid units that the die may have.
     pub units_max: u32,
     /// Whether the block that was collected last was taken for its wear.
     pub levelled: bool,
-    /// Since when it is idle, if it is.
+    /// Since when the die is idle, if it is.
     pub idle_since: Nanos,
-    /// Whether an event will tell that it has been idle for long.
+    /// Whether an event is pending that checks how long the die has been idle.
     pub idle_armed: bool,
     /// Whether it collects because it has been idle.
     pub idle_collects: bool,

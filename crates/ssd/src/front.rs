@@ -1,5 +1,4 @@
-//! How commands come in: queues, the limit on commands in the device, and the link that carries
-//! their data.
+//! The front: queues, the limit on commands in the device, and the link that carries their data.
 
 use std::collections::VecDeque;
 
@@ -17,7 +16,8 @@ pub(crate) fn transfer_ns(bytes: u64, bytes_per_second: u64) -> Nanos {
     u64::try_from(exact).unwrap_or(u64::MAX / 4)
 }
 
-/// What [`transfer_ns`] says at one bandwidth, in a table for whole sectors: divisions are slow.
+/// The results of [`transfer_ns`] for one bandwidth, in a table for whole sectors: divisions are
+/// slow.
 #[derive(Clone, Debug)]
 pub(crate) struct TransferTimes {
     bytes_per_second: u64,
@@ -25,7 +25,7 @@ pub(crate) struct TransferTimes {
 }
 
 impl TransferTimes {
-    /// With a table up to `bytes`.
+    /// A table up to `bytes`.
     pub(crate) fn new(bytes_per_second: u64, bytes: u64) -> TransferTimes {
         let time = |sectors| transfer_ns(sectors * SECTOR_BYTES, bytes_per_second);
         TransferTimes { bytes_per_second, by_sectors: (0..=bytes / SECTOR_BYTES).map(time).collect() }
@@ -39,19 +39,19 @@ impl TransferTimes {
     }
 }
 
-/// The largest transfer to or from the host whose time is in a table.
+/// The largest transfer between host and device whose time is in the table.
 const FRONT_TABLE_BYTES: u64 = 256 << 10;
 
-/// A thing that serves one after the other, in the order in which they ask.
+/// A resource that serves one request after the other, in the order in which they come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
     free_at: Nanos,
-    /// Time in which it was busy, up to the end of what it has promised.
+    /// The time in which it was busy, up to the end of all that was promised.
     pub busy_ns: Nanos,
 }
 
 impl Line {
-    /// Keeps the line busy for `time` from when it is free; gives the end.
+    /// Keeps the line busy for `time`, from the moment that it is free. Returns the end.
     pub(crate) fn reserve(&mut self, now: Nanos, time: Nanos) -> Nanos {
         self.free_at = self.free_at.max(now) + time;
         self.busy_ns += time;
@@ -59,9 +59,10 @@ impl Line {
     }
 }
 
-/// The bus of a channel. Data go in the order in which they ask. Commands are short and go before
-/// data that wait, but not before what is on the bus: otherwise dies would get their commands all
-/// at once, when the last of their data has gone, and the bus would be idle while they work.
+/// The bus of a channel. Data are transferred in the order of their requests. Commands are short
+/// and go before waiting data, but not before the transfer under way. Otherwise dies would get
+/// their commands all at once, after the last of their data, and the bus would be idle while they
+/// work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bus {
     data: Line,
@@ -70,8 +71,8 @@ pub(crate) struct Bus {
 }
 
 impl Bus {
-    /// When `commands` and, after them, data have gone. Data that were promised an end keep it;
-    /// later ones wait for the commands as well.
+    /// Returns when commands of length `commands`, and then data, have been transferred. Data that
+    /// were promised an end keep it; later data also wait for the commands.
     pub(crate) fn reserve(&mut self, now: Nanos, commands: Nanos, data: Nanos) -> Nanos {
         while self.ends.front().is_some_and(|&end| end <= now) {
             self.ends.pop_front();
@@ -136,7 +137,7 @@ impl Entrance {
         self.waiting += 1;
     }
 
-    /// Takes in the next command, from the queues in turn, if there is room for it.
+    /// Admits the next command, from the queues in turn, if there is room.
     pub(crate) fn admit(&mut self) -> Option<u32> {
         if self.inside == self.depth || self.waiting == 0 {
             return None;
@@ -156,13 +157,14 @@ impl Entrance {
         self.inside -= 1;
     }
 
-    /// When the controller begins to work on a command that is admitted `now` and brings `bytes`.
+    /// When the controller begins to work on a command that is admitted at `now` and has `bytes` of
+    /// data.
     pub(crate) fn begin(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let there = if bytes == 0 { now } else { self.to_device.reserve(now, self.times.of(bytes)) };
         there + self.latency_ns
     }
 
-    /// When `bytes` that are there `now` have reached the host.
+    /// When `bytes` that are ready at `now` have reached the host.
     pub(crate) fn deliver(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let line = if self.duplex { &mut self.to_host } else { &mut self.to_device };
         line.reserve(now, self.times.of(bytes))

@@ -1,7 +1,7 @@
-//! Where things are.
+//! The geometry of an SSD: units, slots and blocks.
 //!
-//! A *unit* is the grain of the mapping: a page or a part of one. A *slot* is a place for a unit in
-//! the flash. A *block* here is the blocks of one number in all planes of a die: they are written,
+//! A *unit* is a mapping unit: a page or a part of one. A *slot* is a place for a unit in the
+//! flash. A *block* here is the blocks of one number in all planes of a die: they are written,
 //! collected and erased together. Its slots are numbered in the order in which they are programmed:
 //! row by row, in a row plane by plane, in a plane the pages of one write unit.
 
@@ -29,7 +29,7 @@ pub(crate) struct Geometry {
     /// Slots of one write unit of all planes.
     pub row_slots: u32,
     pub block_slots: u32,
-    /// Blocks of a die, the bad ones and all.
+    /// Blocks of a die, including the bad ones.
     pub blocks_per_die: u32,
     /// Blocks of a die that are bad from the beginning.
     pub bad_per_die: u32,
@@ -116,13 +116,13 @@ impl Geometry {
         block * self.block_slots
     }
 
-    /// The number of a slot's page in its block and plane: it decides the page's type.
+    /// The number of a slot's page in its block and plane, which decides the type of the page.
     pub(crate) fn page_of(&self, slot: u32) -> u32 {
         let within = slot % self.block_slots;
         within / self.row_slots * self.write_unit + within % self.program_slots / self.page_units
     }
 
-    /// The first slot of the page `page` in plane 0; those of the other planes follow at steps of
+    /// The first slot of page `page` in plane 0. Those of the other planes follow at intervals of
     /// `program_slots`.
     pub(crate) fn slot_of_page(&self, block: u32, page: u32) -> u32 {
         let (row, within) = (page / self.write_unit, page % self.write_unit);

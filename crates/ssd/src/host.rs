@@ -1,4 +1,4 @@
-//! What commands do: reads, writes into the buffer, trims.
+//! The work of commands: reads, writes into the buffer, trims.
 
 use std::hint::black_box;
 
@@ -18,7 +18,7 @@ impl Ssd {
         let (from, to) = self.active[command as usize].bytes;
         let unit_bytes = u64::from(self.geometry.unit_bytes);
         let mut at_once = 0;
-        // The read that was made last, and its page: neighbouring units of one page are one read.
+        // The last read, and its page: neighbouring units of one page are one read.
         let mut last = (NONE, NONE);
         let mut die = NONE;
         for unit in from / unit_bytes..to.div_ceil(unit_bytes) {
@@ -26,7 +26,7 @@ impl Ssd {
             let (low, high) = (from.max(start) - start, to.min(start + unit_bytes) - start);
             let slot = match self.map.place(unit as u32) {
                 Place::Slot(slot) => slot,
-                // A page that is still being filled up counts as there.
+                // A page that is still being filled up counts as present.
                 Place::Entry(_) => {
                     self.counters.buffer_hits += 1;
                     at_once += high - low;
@@ -49,7 +49,7 @@ impl Ssd {
             }
             let of = self.geometry.die_of(self.geometry.block_of(slot));
             if die != of {
-                // What waits for the die before is complete: its planes can work together.
+                // All reads for the previous die are known now, so its planes can work together.
                 self.wake(now, die);
                 die = of;
             }
@@ -66,8 +66,8 @@ impl Ssd {
         self.piece_ended(now, command);
     }
 
-    /// Loads what `commands` will need of the mapping into the processor's caches: units, their
-    /// slots, and the blocks and the neighbours of these, each for all commands together.
+    /// Loads the parts of the mapping that `commands` will need into the processor's caches: units,
+    /// their slots, and their blocks with neighbours, each for all commands together.
     pub(crate) fn look_ahead(&self, commands: &[Command]) {
         let unit =
             |command: &Command| (command.sector * SECTOR_BYTES / u64::from(self.geometry.unit_bytes)) as u32;
@@ -94,7 +94,7 @@ impl Ssd {
         self.pump(now);
     }
 
-    /// Lets writes go on that waited for room in the buffer.
+    /// Lets writes continue that waited for room in the buffer.
     pub(crate) fn continue_stalled(&mut self, now: Nanos) {
         while let Some(&command) = self.stalled.front() {
             if self.buffer_room == 0 || !self.continue_write(now, command) {
@@ -104,7 +104,7 @@ impl Ssd {
         }
     }
 
-    /// Puts units of a write into the buffer while there is room. Says whether that was the last.
+    /// Puts units of a write into the buffer while there is room. Whether all are in.
     fn continue_write(&mut self, now: Nanos, command: u32) -> bool {
         let unit_bytes = u64::from(self.geometry.unit_bytes);
         loop {
@@ -128,7 +128,7 @@ impl Ssd {
     }
 
     /// Gives `unit` an entry in the buffer, if there is room. If only a part is written (not
-    /// `whole`) and the rest is in the flash, that is read first.
+    /// `whole`) and the rest is in the flash, the rest is read first.
     fn buffer_unit(&mut self, now: Nanos, unit: u32, whole: bool) -> Option<u32> {
         let place = self.map.place(unit);
         if let Place::Entry(entry) = place
@@ -190,7 +190,7 @@ impl Ssd {
         self.piece_ended(now, command);
     }
 
-    /// What the mapping says of `unit` is no longer so; the caller maps it anew.
+    /// Invalidates the present place of `unit`; the caller maps it anew.
     fn forget(&mut self, now: Nanos, unit: u32) {
         match self.map.place(unit) {
             Place::Nowhere => {}
@@ -218,7 +218,7 @@ impl Ssd {
         self.dies[self.geometry.die_of(block) as usize].valid -= 1;
     }
 
-    /// Removes an entry that is in no list, and lets the commands go on that wait for it.
+    /// Removes an entry that is in no list, and lets the commands continue that wait for it.
     pub(crate) fn drop_entry(&mut self, now: Nanos, entry: u32) {
         let mut next = self.buffer.remove(entry).waiters;
         while next != NONE {
@@ -233,7 +233,7 @@ impl Ssd {
         self.pump(now);
     }
 
-    /// Whether the unit that waits first has waited so long that it is programmed with padding.
+    /// Whether the first waiting unit has waited so long that it is programmed with padding.
     pub(crate) fn flush_is_due(&self, now: Nanos) -> bool {
         self.flush_at().is_some_and(|time| time <= now)
     }

@@ -4,7 +4,7 @@
 const NOWHERE: u32 = u32::MAX;
 const BUFFERED: u32 = 1 << 31;
 
-/// Where a unit is.
+/// The place of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// It was never written, or it was trimmed.
@@ -15,7 +15,7 @@ pub(crate) enum Place {
     Entry(u32),
 }
 
-/// Both directions. A slot has a unit if and only if the unit is in that slot.
+/// The mapping in both directions. A slot has a unit if and only if the unit is in that slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     units: Vec<u32>,
@@ -35,7 +35,8 @@ impl Map {
         }
     }
 
-    /// The slot of a unit, if it has one; none for a unit that does not exist. For looking ahead.
+    /// The slot of a unit, if it has one; `None` also for a unit that does not exist. For lookups
+    /// ahead.
     pub(crate) fn guess_slot(&self, unit: u32) -> Option<u32> {
         self.units.get(unit as usize).copied().filter(|&word| word & BUFFERED == 0)
     }
@@ -77,7 +78,7 @@ impl Map {
         self.slots[slot as usize] = NOWHERE;
     }
 
-    /// Both arrays, for a preconditioning that fills them at once.
+    /// Both arrays, for preconditioning, which fills them at once.
     pub(crate) fn arrays(&mut self) -> (&mut [u32], &mut [u32]) {
         (&mut self.units, &mut self.slots)
     }

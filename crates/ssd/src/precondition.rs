@@ -1,5 +1,5 @@
-//! Fills an SSD without writing: the state that much writing would have led to, in one pass over
-//! the mapping.
+//! Preconditioning: brings an SSD, in one pass over the mapping, into the state to which long
+//! writing would lead.
 
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -22,7 +22,7 @@ fn share(ssd: &Ssd, filled: f64) -> u32 {
     (f64::from(ssd.geometry.units) * filled).round() as u32
 }
 
-/// Units in order, striped over the dies as programs of all planes are.
+/// Places units in order, striped over the dies in programs of all planes.
 fn sequential(ssd: &mut Ssd, units: u32) {
     let geometry = ssd.geometry;
     for unit in 0..units {
@@ -42,7 +42,7 @@ fn sequential(ssd: &mut Ssd, units: u32) {
             ssd.blocks.close(open.block);
         }
     }
-    // A program that was begun is over.
+    // Programs that were begun count as ended.
     for die in &mut ssd.dies {
         if let Some(open) = &mut die.host {
             open.used = open.used.next_multiple_of(geometry.program_slots);
@@ -65,8 +65,8 @@ fn put(ssd: &mut Ssd, unit: u32, slot: u32) {
     ssd.ledger.programmed(slot, 0);
 }
 
-/// Units at random over all valid slots, and in each die blocks as full as [`Steady`] says, one
-/// free block, and two open ones that were written to some point.
+/// Places units at random over all valid slots. Each die gets blocks as full as in [`Steady`], one
+/// free block, and two open ones that are partly written.
 fn steady(ssd: &mut Ssd, units: u32) {
     let mut random = SmallRng::seed_from_u64(ssd.config.seed);
     let geometry = ssd.geometry;
@@ -78,13 +78,13 @@ fn steady(ssd: &mut Ssd, units: u32) {
     shuffle(ssd, units, &mut random);
 }
 
-/// Gives `units` units, from number `unit` on, slots of `die`; gives the next number.
+/// Gives slots of `die` to `units` units, from number `unit` on. Returns the next number.
 fn steady_die(ssd: &mut Ssd, die: u32, mut unit: u32, units: u32, random: &mut SmallRng) -> u32 {
     let geometry = ssd.geometry;
     let slots = geometry.block_slots;
     let rows = slots / geometry.row_slots;
     let mut left = units;
-    // The open blocks: young, so that all of what is written is still valid. Together they are as
+    // The open blocks are young, so all that was written there is still valid. Together they are as
     // full as one block.
     let host = random.random_range(0..rows) * geometry.row_slots;
     for (collected, used) in [(false, host), (true, slots - geometry.row_slots - host)] {
@@ -116,7 +116,7 @@ fn steady_die(ssd: &mut Ssd, die: u32, mut unit: u32, units: u32, random: &mut S
     unit
 }
 
-/// What the clock of the drive shows in the beginning, in units programmed.
+/// The clock of the drive in the beginning, in units programmed.
 const AGE_OF_THE_DRIVE: u64 = 1 << 40;
 
 /// The valid slots of `count` blocks of `slots` slots that together hold `units`, and how long ago
@@ -130,8 +130,9 @@ fn fills(slots: u32, count: u32, units: u32) -> Vec<(u32, f64)> {
     }
     let mut fill = Steady::new(slots, held / f64::from(units)).fill(count);
     let mut sum: u64 = fill.iter().map(|&valid| u64::from(valid)).sum();
-    // Rounding left some over or too few: the fullest blocks take them, one each. If there is so
-    // much room that blocks lose all they hold before they are collected, the emptiest lose it.
+    // Rounding may leave too many units or too few: the fullest blocks take one more each. If there
+    // is so much room that blocks lose all their units before they are collected, the emptiest
+    // blocks lose theirs.
     let mut at = 0;
     while sum > u64::from(units) {
         let surplus = (sum - u64::from(units)) as u32;
@@ -151,14 +152,14 @@ fn fills(slots: u32, count: u32, units: u32) -> Vec<(u32, f64)> {
     fill.into_iter().map(|valid| (valid, (f64::from(slots) / f64::from(valid.max(1))).ln())).collect()
 }
 
-/// Gives `valid` of the block's slots units, from number `unit` on; each choice of slots is as
-/// likely.
+/// Gives units, from number `unit` on, to `valid` of the block's slots; each choice of slots is
+/// equally likely.
 fn put_at_random(ssd: &mut Ssd, block: u32, mut unit: u32, valid: u32, random: &mut SmallRng) {
     let (first, slots) = (ssd.geometry.first_slot(block), ssd.geometry.block_slots);
     let (units_of, slots_of) = ssd.map.arrays();
     let mut wanted = valid;
     for at in 0..slots {
-        // This slot is among the `wanted` of the `slots - at` that are left with that probability.
+        // With this probability, the slot is among the `wanted` of the `slots - at` that are left.
         let chosen = (u64::from(random.random::<u32>()) * u64::from(slots - at)) >> 32;
         if chosen < u64::from(wanted) {
             units_of[unit as usize] = first + at;
@@ -171,8 +172,7 @@ fn put_at_random(ssd: &mut Ssd, block: u32, mut unit: u32, valid: u32, random: &
     ssd.dies[ssd.geometry.die_of(block) as usize].valid += valid;
 }
 
-/// Exchanges the slots of units at random: until here the numbers of the units follow those of the
-/// slots.
+/// Exchanges the slots of units at random: before this, the units are in the order of their slots.
 fn shuffle(ssd: &mut Ssd, units: u32, random: &mut SmallRng) {
     let (units_of, slots_of) = ssd.map.arrays();
     units_of[..units as usize].shuffle(random);

@@ -1,4 +1,4 @@
-//! What is known of a NAND chip: its times and shape, each with where it comes from.
+//! Profiles of NAND chips: their times and shape, each with its origin.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,15 +22,15 @@ const BUILT_IN: [(&str, &str); 12] = [
     ("3d-ssdsim", include_str!("../profiles/3d-ssdsim.toml")),
 ];
 
-/// Where a figure comes from.
+/// The origin of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// Somebody measured or guarantees it, and says so in public.
+    /// Measured or guaranteed, and published.
     Published,
-    /// Chosen so that a model gives a published result.
+    /// Chosen so that a model reproduces a published result.
     Fitted,
-    /// What such chips usually have.
+    /// The usual value of such chips.
     Estimated,
 }
 
@@ -38,31 +38,31 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// One for all.
+    /// One value for all page types.
     One(f64),
-    /// By page type, the lower page first.
+    /// A value for each page type, the lower page first.
     Many(Vec<f64>),
 }
 
-/// A value of a chip and where it comes from.
+/// A value of a chip and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// In `unit`.
+    /// The value, in `unit`.
     pub value: Value,
     /// ns, us, ms, bytes, KiB, MB/s (10^6 bytes a second); none for a count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// How far it can be trusted.
+    /// The origin, which says how far the value can be trusted.
     pub origin: Origin,
-    /// Who says so.
+    /// The source.
     pub source: String,
 }
 
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// No such name.
+    /// There is no profile with this name.
     #[error("no NAND profile is called {name:?}: there are {}; or give the path of a .toml file", Profile::names().collect::<Vec<_>>().join(", "))]
     Unknown {
         /// What was asked for.
@@ -73,7 +73,7 @@ pub enum ProfileError {
     Read {
         /// Its path.
         file: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// It is not a profile.
@@ -84,7 +84,7 @@ pub enum ProfileError {
         /// Where and what.
         error: Box<toml::de::Error>,
     },
-    /// A value that no chip has.
+    /// A value is impossible.
     #[error("{file}: {field}: {problem}")]
     Field {
         /// The file's path or the profile's name.
@@ -96,15 +96,15 @@ pub enum ProfileError {
     },
 }
 
-/// A NAND chip. The fields can be changed, to ask "what if"; [`Profile::check`] says whether that
-/// can be a chip.
+/// A NAND chip. The fields can be changed, to ask "what if". [`Profile::check`] says whether the
+/// result is possible.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {
-    /// What the command line calls it.
+    /// The name on the command line.
     pub name: String,
-    /// What tables call it.
+    /// The name in tables.
     pub title: String,
-    /// What else a reader should know.
+    /// A note for the reader.
     pub note: String,
     /// Array time of a read, by page type: page `p` of a block has `read_ns[p % len]`.
     pub read_ns: Vec<Nanos>,
@@ -129,7 +129,7 @@ pub struct Profile {
     pub program_suspend_ns: Nanos,
     /// How long it takes to suspend an erase.
     pub erase_suspend_ns: Nanos,
-    /// The values as the file gives them, with their origins.
+    /// The values as in the file, with their origins.
     pub figures: BTreeMap<&'static str, Figure>,
 }
 
@@ -163,7 +163,7 @@ impl Profile {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// One that comes with the crate.
+    /// A profile that comes with the crate.
     pub fn by_name(name: &str) -> Result<Profile, ProfileError> {
         let (_, text) = BUILT_IN
             .iter()
@@ -172,7 +172,7 @@ impl Profile {
         Profile::parse(name, text)
     }
 
-    /// Reads a file.
+    /// Reads a profile from a file.
     pub fn load(path: &Path) -> Result<Profile, ProfileError> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -181,13 +181,13 @@ impl Profile {
         }
     }
 
-    /// A name of [`Profile::names`], or else the path of a file: anything that has a dot or a
+    /// The profile with a name of [`Profile::names`], or from a file, if `name` has a dot or a
     /// slash.
     pub fn find(name: &str) -> Result<Profile, ProfileError> {
         if name.contains(['.', '/']) { Profile::load(Path::new(name)) } else { Profile::by_name(name) }
     }
 
-    /// Reads `text`, which errors say is in `file`.
+    /// Reads a profile from `text`; `file` is its name for errors.
     pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
         let raw: File = toml::from_str(text)
             .map_err(|error| ProfileError::Syntax { file: file.to_owned(), error: Box::new(error) })?;
@@ -225,7 +225,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Says whether a chip can have these values.
+    /// Checks that a chip can have these values.
     pub fn check(&self) -> Result<(), ProfileError> {
         self.check_as(&self.name)
     }
@@ -236,7 +236,7 @@ impl Profile {
         sum / self.program_ns.len() as f64 / f64::from(self.write_unit)
     }
 
-    /// Gives it another write unit, with the same mean time for a page.
+    /// The profile with another write unit, and the same mean time for a page.
     pub fn set_write_unit(&mut self, pages: u32) {
         let time = (self.program_ns_per_page() * f64::from(pages)).round() as Nanos;
         self.write_unit = pages;

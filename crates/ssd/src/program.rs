@@ -1,4 +1,4 @@
-//! Programs.
+//! Programs: writing units from the buffer to the flash.
 
 use terapage_event::Nanos;
 
@@ -7,13 +7,14 @@ use crate::die::{Open, Phase, Program};
 use crate::map::Place;
 use crate::ssd::Ssd;
 
-/// Fewer free blocks than this, and one is collected. The last one is not the host's.
+/// If there are fewer free blocks than this, a block is collected. The last free block is not for
+/// the host.
 pub(crate) const FREE_BLOCKS: u32 = 2;
 
 impl Ssd {
-    /// Begins a program or an erase on an idle die, or a read of the garbage collection. Says
-    /// whether there was something to do. The collection keeps step with the host's programs, and
-    /// goes ahead only when they wait for it.
+    /// Begins a program or an erase on an idle die, or a read of the garbage collection. Whether
+    /// there was anything to do. The collection keeps pace with the host's programs, and goes ahead
+    /// of them only if they wait for it.
     pub(crate) fn program_or_collect(&mut self, now: Nanos, die: u32) -> bool {
         let collecting = self.collection_is_due(die);
         if collecting && self.collection_is_behind(die) {
@@ -29,7 +30,7 @@ impl Ssd {
         let state = &self.dies[die as usize];
         let in_row = self.left_in_row(state.host);
         let whole = self.waiting.len - self.waiting.len % self.geometry.program_slots;
-        // Less than a write unit: it is due, or this would not have been called.
+        // Less than a write unit waits: it is due, or this would not have been called.
         let count = if whole == 0 { self.waiting.len } else { whole.min(in_row) };
         if state.valid + state.moving.len + count > state.units_max {
             return false;
@@ -58,7 +59,7 @@ impl Ssd {
         self.blocks.open(die).map(|block| Open { block, used: 0 })
     }
 
-    /// Programs `entries` into the next slots of `open`; gives how many slots that takes.
+    /// Programs `entries` into the next slots of `open`. Returns how many slots that takes.
     pub(crate) fn program(
         &mut self,
         now: Nanos,

@@ -1,4 +1,4 @@
-//! What a die does next, and how long that takes.
+//! Scheduling: what a die does next, and how long that takes.
 //!
 //! The end of a transfer over a channel is known when it is asked for, so it needs no event of its
 //! own unless the die waits for it.
@@ -9,9 +9,9 @@ use crate::buffer::NONE;
 use crate::die::{Phase, Read, Reader, Suspended};
 use crate::ssd::{Event, Ssd};
 
-/// So many waiting reads are looked at for one that another plane can do at the same time.
+/// This many waiting reads are searched for one that another plane can do at the same time.
 const PARTNERS_WITHIN: usize = 16;
-/// A program or an erase is suspended so many times at most.
+/// A program or an erase is suspended at most this many times.
 const SUSPENSIONS_MAX: u32 = 8;
 
 impl Ssd {
@@ -43,7 +43,7 @@ impl Ssd {
         }
     }
 
-    /// Lets idle dies program what waits in the buffer, in turn.
+    /// Lets idle dies program units that wait in the buffer, in turn.
     pub(crate) fn pump(&mut self, now: Nanos) {
         let mut tried = 0;
         while self.idle_dies > 0 && tried < self.geometry.dies && self.has_program(now) {
@@ -63,8 +63,8 @@ impl Ssd {
         self.waiting.len >= self.geometry.program_slots || self.flush_is_due(now)
     }
 
-    /// The die is idle: gives it something to do. Reads come first, then what was suspended, then
-    /// programs and erases; after so many reads in a row the others come first once.
+    /// Gives an idle die something to do. Reads come first, then suspended operations, then
+    /// programs and erases. After `read_burst` reads in a row, the others come first once.
     pub(crate) fn next_operation(&mut self, now: Nanos, die: u32) {
         let state = &mut self.dies[die as usize];
         let reads = state.waiting.head != NONE;
@@ -111,7 +111,7 @@ impl Ssd {
         }
     }
 
-    /// The die begins `phase`, which ends or goes over into another at `end`.
+    /// The die begins `phase`, which ends, or turns into another phase, at `end`.
     pub(crate) fn occupy(&mut self, now: Nanos, die: u32, phase: Phase, end: Nanos) {
         let state = &mut self.dies[die as usize];
         if state.phase == Phase::Idle {
@@ -123,7 +123,7 @@ impl Ssd {
         self.events.at(end, Event::Die { die: die as u16, generation });
     }
 
-    /// The die has ended what it did.
+    /// The die has ended its phase.
     fn rest(&mut self, now: Nanos, die: u32) {
         let state = &mut self.dies[die as usize];
         state.phase = Phase::Idle;
@@ -134,7 +134,7 @@ impl Ssd {
         }
     }
 
-    /// What ended may have given this die or another one work already.
+    /// The end may already have given work to this die or another one.
     fn go_on(&mut self, now: Nanos, die: u32) {
         if self.dies[die as usize].phase == Phase::Idle {
             self.next_operation(now, die);
@@ -142,7 +142,7 @@ impl Ssd {
         self.pump(now);
     }
 
-    /// Keeps the channel of `die` busy for commands to `planes` planes and `bytes` of data; gives
+    /// Keeps the channel of `die` busy for commands to `planes` planes and `bytes` of data. Returns
     /// the end.
     pub(crate) fn transfer(&mut self, now: Nanos, die: u32, planes: u32, bytes: u64) -> Nanos {
         let command = self.config.nand.command_ns * u64::from(planes);
@@ -154,12 +154,12 @@ impl Ssd {
         self.by_page_type(&self.config.nand.read_ns, slot)
     }
 
-    /// Of `times`, that of the page which has `slot`.
+    /// The entry of `times` for the page that has `slot`.
     pub(crate) fn by_page_type(&self, times: &[Nanos], slot: u32) -> Nanos {
         if times.len() == 1 { times[0] } else { times[self.geometry.page_of(slot) as usize % times.len()] }
     }
 
-    /// Begins the read that waits first, and with it those of the same page in other planes.
+    /// Begins the first waiting read, and with it reads of the same page in other planes.
     fn sense(&mut self, now: Nanos, die: u32) {
         let state = &mut self.dies[die as usize];
         let first = state.waiting.head;
@@ -175,7 +175,8 @@ impl Ssd {
         self.occupy(now, die, Phase::Sensing, sensing + self.read_ns(slot));
     }
 
-    /// Moves waiting reads that other planes can do with that of `slot` to those that are done now.
+    /// Moves waiting reads that other planes can do together with that of `slot` to those that are
+    /// done now.
     fn take_partners(&mut self, die: u32, slot: u32) -> u32 {
         let geometry = self.geometry;
         let row = slot / geometry.row_slots;
@@ -212,7 +213,7 @@ impl Ssd {
         planes.count_ones() - 1
     }
 
-    /// The first page of those in the registers goes over the channel.
+    /// Sends the first page in the registers over the channel.
     fn send(&mut self, now: Nanos, die: u32) {
         let read = self.dies[die as usize].current.head;
         let end = self.transfer(now, die, 0, u64::from(self.reads[read as usize].channel_bytes));

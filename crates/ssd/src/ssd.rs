@@ -1,4 +1,4 @@
-//! The SSD as a device: commands in, commands out, and the events between.
+//! The SSD as a device: commands come in and go out, with events in between.
 
 use std::collections::VecDeque;
 
@@ -20,25 +20,25 @@ use crate::precondition;
 
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// What is random in blocks going bad does not depend on what is random in the preconditioning.
+/// The random choice of bad blocks does not depend on that of the preconditioning.
 const SEED_OF_BLOCKS: u64 = 0x6261_6462_6c6f_636b;
 
-/// Lanes of events that seldom overtake one another: commands that come in, and commands that end.
+/// Lanes of events that seldom overtake one another: the beginnings and the ends of commands.
 const BEGINS: usize = 0;
 const ENDS: usize = 1;
 
-/// What happens. 8 bytes: the queue of events is a good part of the work.
+/// An event. It has 8 bytes: the event queue is a large part of the work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// The controller begins to work on a command.
     Begin(u32),
     /// A command ends.
     End(u32),
-    /// A die ends what it does, if it still is at this generation.
+    /// A die ends its phase, if its generation is still this one.
     Die { die: u16, generation: u16 },
     /// A die may have been idle long enough to collect.
     Idle { die: u16 },
-    /// Somebody may have waited long enough in the buffer.
+    /// An entry may have waited long enough in the buffer.
     Flush,
 }
 
@@ -49,17 +49,17 @@ const _: () = assert!(size_of::<Event>() == 8);
 pub(crate) struct Active {
     pub tag: u64,
     pub operation: Operation,
-    /// Its first byte and the one after its last.
+    /// The first byte and the end of the command.
     pub bytes: (u64, u64),
     /// The next unit of a write that is not yet in the buffer.
     pub unit: u32,
-    /// Pieces that have not ended.
+    /// Parts of the command that have not ended.
     pub remaining: u32,
-    /// When what has ended so far has reached the host.
+    /// When the parts that have ended so far have reached the host.
     pub delivered: Nanos,
 }
 
-/// A simulated flash SSD. See [`Config`] for what it is made of.
+/// A simulated flash SSD. [`Config`] describes its parts.
 #[derive(Clone, Debug)]
 pub struct Ssd {
     pub(crate) config: Config,
@@ -74,9 +74,9 @@ pub struct Ssd {
     pub(crate) channels: Vec<Bus>,
     pub(crate) bus_times: TransferTimes,
     pub(crate) buffer: Buffer,
-    /// Entries of the host that can be programmed.
+    /// The host's entries that can be programmed.
     pub(crate) waiting: List,
-    /// Units that the buffer still has room for.
+    /// The number of units for which the buffer still has room.
     pub(crate) buffer_room: u32,
     /// Writes that wait for room in the buffer.
     pub(crate) stalled: VecDeque<u32>,
@@ -84,7 +84,7 @@ pub struct Ssd {
     pub(crate) idle_dies: u32,
     pub(crate) next_die: u32,
     pub(crate) counters: Counters,
-    /// For what goes wrong with blocks.
+    /// The random numbers for failures of blocks.
     pub(crate) random: SmallRng,
     #[cfg(test)]
     pub(crate) ledger: crate::tests::Ledger,
@@ -127,12 +127,12 @@ impl Ssd {
         Ok(ssd)
     }
 
-    /// What it was built from.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it has done so far. Looks at each block, for the wear.
+    /// The counters. Looks at each block, for the wear.
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
         let (mut least, mut most, mut sum, mut good) = (u32::MAX, 0, 0u64, 0u32);
@@ -149,15 +149,15 @@ impl Ssd {
         counters
     }
 
-    /// Flash beyond the capacity as a share of it, as it is after rounding to whole blocks; without
-    /// the blocks that each die has for the ones being written.
+    /// Flash beyond the capacity, as a share of the capacity, after rounding to whole blocks and
+    /// without the additional blocks of each die.
     pub fn over_provisioning(&self) -> f64 {
         let slots: f64 = self.dies.iter().map(|die| f64::from(die.units_max)).sum();
         slots / f64::from(self.geometry.units) - 1.0
     }
 
-    /// Units that are programmed together in all planes of a die, in bytes: writes of that size,
-    /// aligned to it, suit it best.
+    /// The bytes that are programmed together in all planes of a die: aligned writes of that size
+    /// suit the SSD best.
     pub fn program_bytes(&self) -> u64 {
         u64::from(self.geometry.row_slots) * u64::from(self.geometry.unit_bytes)
     }
@@ -182,7 +182,7 @@ impl Ssd {
         }
     }
 
-    /// One piece of a command has ended.
+    /// A part of a command has ended.
     pub(crate) fn piece_ended(&mut self, now: Nanos, command: u32) {
         let active = &mut self.active[command as usize];
         active.remaining -= 1;

@@ -1,12 +1,12 @@
-//! The SSD against a naive map: where the bytes of each write are.
+//! The SSD is compared with a naive map, which knows where the bytes of each write are.
 
 use crate::buffer::Buffer;
 use crate::geometry::Geometry;
 
-/// Which write each place holds: what no real SSD knows.
+/// The write that each place has, which no real SSD knows.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    /// Of each unit, its last write; `None` when trimmed. 0 is what it was preconditioned with.
+    /// The last write of each unit; `None` if it was trimmed. 0 is the preconditioning.
     pub units: Vec<Option<u64>>,
     pub slots: Vec<u64>,
     writes: u64,
@@ -88,7 +88,7 @@ fn configs() -> impl Strategy<Value = Config> {
     })
 }
 
-/// Operation, where it begins as a share, sectors, time to the next.
+/// An operation, its beginning as a share of the device, its sectors, and the time to the next one.
 fn commands() -> impl Strategy<Value = Vec<(u8, f64, u32, u64)>> {
     prop::collection::vec((0..10u8, 0.0..1.0, 1..60u32, 0..900u64), 1..500)
 }
@@ -130,7 +130,7 @@ fn check(ssd: &Ssd) {
     }
 }
 
-/// Nothing is under way any more.
+/// Checks that nothing is under way any more.
 fn check_idle(ssd: &Ssd, room: u32) {
     check(ssd);
     assert!(ssd.active.is_empty() && ssd.reads.is_empty() && ssd.stalled.is_empty());
