@@ -1,12 +1,12 @@
 //! A cache of storage-class memory or DRAM over a slower device.
 //!
-//! What is in the cache is decided when a command comes, in the order of commands; only then does
-//! time pass. So hits depend on that order alone, not on how fast anything is, and two SSDs below
-//! the same cache see the same commands.
+//! The contents of the cache are decided when a command comes, in the order of commands; only then
+//! does time pass. So hits depend only on that order, not on speeds, and two SSDs below the same
+//! cache see the same commands.
 //!
-//! Commands reach the device below in an order in which they may take effect: cache and flash
-//! translation are one controller, so a later read of sectors whose write is still under way gives
-//! what was written.
+//! Commands take effect in the order in which they reach the device below: cache and flash
+//! translation are one controller, so a later read of sectors whose write is still under way
+//! returns the written bytes.
 
 mod below;
 mod counters;
@@ -27,34 +27,34 @@ use crate::error::Error;
 use crate::memory::Memory;
 use runs::{Run, append, cover, pieces};
 
-/// The lane of events at which accesses to the memory end: one bank serves them in order.
+/// The lane of events for the ends of accesses to the memory: one bank serves them in order.
 const ACCESSES: usize = 0;
 
-/// A device with a cache over it. It offers the sectors of the device below.
+/// A device with a cache over it. It has the sectors of the device below.
 pub struct Cache<D> {
     below: D,
-    /// When the next event below is due.
+    /// The time of the next event below.
     below_time: Option<Nanos>,
     options: CacheOptions,
     marks: Marks,
-    /// Sectors of a line are 2 to the power of this.
+    /// The sectors of a line, as an exponent of two.
     shift: u32,
     directory: Directory,
-    /// Lines that have left the directory, and whose bytes are still here until they are written
-    /// below.
+    /// Lines that have left the directory, and whose bytes stay until they are written below.
     leaving: usize,
     memory: Memory,
     events: Queue<Event>,
-    /// Commands that take more than one step.
+    /// Commands that need more than one step.
     commands: Slab<Parts>,
     flights: Slab<Flight>,
-    /// The flight that brings sectors of a line; only lines marked so are looked up.
+    /// The flight that brings sectors of a line. Only lines that are marked as fetching are looked
+    /// up.
     fetches: HashMap<u32, usize>,
     waiting: VecDeque<Waiting>,
-    /// Lines by the time at which they became dirty; for volatile caches.
+    /// Lines by the time when they became dirty; for volatile caches.
     aging: VecDeque<(Nanos, u32)>,
     counters: CacheCounters,
-    /// Scratch: ends of commands below, runs to write, runs to fetch, flights to wait for.
+    /// Scratch space: ends of commands below, runs to write, runs to fetch, flights to wait for.
     ended: Vec<Done>,
     runs: Vec<Run>,
     missing: Vec<Run>,
@@ -64,10 +64,10 @@ pub struct Cache<D> {
 /// Sizes and marks in lines.
 struct Marks {
     capacity: usize,
-    /// Room is made at or under this many free lines, until there are more, and at least `high`.
+    /// If at most this many lines are free, room is made until more are free, and at least `high`.
     low: usize,
     high: usize,
-    /// Reads are copied while more than this many are free.
+    /// Reads are copied while more than this many lines are free.
     copy_above: usize,
 }
 
@@ -77,13 +77,13 @@ enum Event {
     Done(u64),
     /// A part of a command ends.
     Part(usize),
-    /// A command below ended; it was known before its time.
+    /// A command below ended; its end was known before.
     Below(u64),
-    /// The line that has been dirty longest is due.
+    /// The line that has been dirty longest must be written.
     Flush,
 }
 
-/// A command that ends when all its parts have.
+/// A command that ends when all its parts have ended.
 struct Parts {
     tag: u64,
     left: usize,
@@ -91,7 +91,7 @@ struct Parts {
 
 /// Commands to the device below.
 enum Flight {
-    /// Reads a run for a command; others may wait for it.
+    /// A flight: reads a run for a command; other commands may wait for it.
     Fetch { command: usize, run: Run, copy: bool, waiters: Vec<usize> },
     /// Writes dirty runs.
     Write { left: usize, lines: usize, dirty: u64 },
@@ -99,17 +99,17 @@ enum Flight {
     Trim { tag: u64 },
 }
 
-/// What waits for room.
+/// A command that waits for room.
 enum Waiting {
     Write { command: usize, sectors: u32 },
     Fetch { flight: usize },
 }
 
 impl<D: Device> Cache<D> {
-    /// A cache over `below`, empty.
+    /// An empty cache over `below`.
     ///
     /// # Errors
-    /// If an option is impossible.
+    /// An option is impossible.
     pub fn new(below: D, options: &CacheOptions) -> Result<Self, Error> {
         options.check(below.sectors())?;
         let capacity = options.lines() as usize;
@@ -151,35 +151,35 @@ impl<D: Device> Cache<D> {
         &self.below
     }
 
-    /// What has happened so far.
+    /// The counters.
     pub fn counters(&self) -> CacheCounters {
         CacheCounters { lines: self.directory.len() as u64, ..self.counters }
     }
 
-    /// Nanoseconds that the memory's banks have worked, all added up.
+    /// The time that all banks of the memory have worked, together, ns.
     pub fn memory_busy_ns(&self) -> u64 {
         self.memory.busy_ns()
     }
 
-    /// Bytes that its directory takes.
+    /// Bytes of the directory.
     pub fn directory_bytes(&self) -> usize {
         self.directory.bytes()
     }
 
-    /// Lines that have room, by the cache's own account: those on their way out take none.
+    /// Free lines, by the cache's own count: lines on their way out take no room.
     pub fn free_lines(&self) -> usize {
         self.marks.capacity - self.directory.len()
     }
 
-    /// Where the bytes of `sector` are: `Some(true)` here and newer than below, `Some(false)` here
-    /// and below, `None` below alone.
+    /// The place of `sector`'s bytes: `Some(true)`: here, and newer than below; `Some(false)`: here
+    /// and below; `None`: only below.
     pub fn dirty(&self, sector: u64) -> Option<bool> {
         let slot = self.directory.find((sector >> self.shift) as u32)?;
         let bit = 1 << (sector & ((1 << self.shift) - 1));
         (self.directory.valid(slot) & bit != 0).then(|| self.directory.dirty(slot) & bit != 0)
     }
 
-    /// Whether what is read now is copied.
+    /// Whether bytes that are read now are copied.
     fn copies(&self) -> bool {
         match self.options.kind {
             CacheKind::NvWb | CacheKind::Dram => true,
@@ -188,7 +188,7 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Whether lines that are in, and lines on their way out, are more than there is room for.
+    /// Whether there are more lines, in the cache or on their way out, than there is room for.
     fn is_over_full(&self) -> bool {
         self.directory.len() + self.leaving > self.marks.capacity
     }
@@ -274,7 +274,7 @@ impl<D: Device> Cache<D> {
         self.begin_read(now, command.tag, here, copy, inserted);
     }
 
-    /// A read that hits in sectors which are still on their way waits for them.
+    /// A read that hits sectors that are still on their way waits for them.
     fn await_fetch(&mut self, line: u32, slot: Option<u32>) {
         if slot.is_some_and(|slot| self.directory.is_fetching(slot))
             && let Some(&flight) = self.fetches.get(&line)
@@ -284,8 +284,8 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Begins the parts of a read: `here` sectors out of the cache, what is missing from below, and
-    /// waits.
+    /// Begins the parts of a read: `here` sectors from the cache, the missing ones from below, and
+    /// waits for flights.
     fn begin_read(&mut self, now: Nanos, tag: u64, here: u32, copy: bool, inserted: bool) {
         if self.missing.is_empty() && self.awaited.is_empty() {
             self.events.in_order(ACCESSES, self.memory.access(now, here), Event::Done(tag));
@@ -374,7 +374,8 @@ impl<D: Device> Device for Cache<D> {
         let mut lines = [0; Directory::FORESEEN];
         let mut count = 0;
         for command in commands {
-            // The first line of a command and its last: most have no more, and many but one.
+            // The first and the last line of a command: most commands have no more, and many have
+            // one.
             let end = command.sector + u64::from(command.sectors.max(1)) - 1;
             let (first, last) = ((command.sector >> self.shift) as u32, (end >> self.shift) as u32);
             if count + 2 > lines.len() {

@@ -1,7 +1,7 @@
-//! Which lines a cache holds, and in which order they leave.
+//! The directory: which lines a cache has, and in which order they leave.
 //!
-//! All is in two flat arrays: slots of 24 bytes, linked by their numbers, and a table of 8 bytes an
-//! entry that is three quarters full. So a cached line costs 35 bytes, whatever its size.
+//! It consists of two flat arrays: slots of 24 bytes, linked by number, and a table of 8-byte
+//! entries that is three quarters full. So a cached line costs 35 bytes, whatever its size.
 
 use terapage_policy::replacement::{self, Replacement};
 
@@ -9,7 +9,7 @@ use crate::table::{NONE, Table};
 
 /// The line is in the cache (a slot can outlive it, see [`Order::Policy`]).
 const PRESENT: u8 = 1;
-/// Sectors of it are on their way from below.
+/// Sectors of the line are on their way from below.
 const FETCHING: u8 = 2;
 
 /// A line that is, or was, in the cache. Sectors are bits, the first the lowest.
@@ -31,18 +31,18 @@ pub(crate) struct Left {
     pub(crate) dirty: u32,
 }
 
-/// In which order lines leave.
+/// The order in which lines leave.
 enum Order {
-    /// The least recently used first: the slots themselves are the list. A slot is used again when
+    /// Least recently used first: the slots themselves form the list. A slot is used again after
     /// its line has left.
     Lru { oldest: u32, newest: u32, free: u32 },
-    /// By a policy of the pager. Its block numbers are the slots, and since it may remember blocks
-    /// that are gone, a line keeps its slot for ever: memory grows with the lines that were ever
-    /// in.
+    /// By a policy of the pager, whose block numbers are the slots. The policy may remember blocks
+    /// that are gone, so a line keeps its slot for ever, and memory grows with the lines that were
+    /// ever in.
     Policy(Box<dyn Replacement>),
 }
 
-/// The lines in a cache.
+/// The directory of the lines in a cache.
 pub(crate) struct Directory {
     table: Table,
     slots: Vec<Slot>,
@@ -54,8 +54,8 @@ impl Directory {
     /// The most lines that [`foresee`](Self::foresee) looks at.
     pub(crate) const FORESEEN: usize = 16;
 
-    /// For up to `lines` lines that leave as `policy` has it; `None` when it is not known. `lru` is
-    /// an own one that costs nothing beyond the slot's links.
+    /// A directory for up to `lines` lines that leave by `policy`; `None` if the policy is unknown.
+    /// `lru` is done here and costs nothing beyond the links of the slots.
     pub(crate) fn new(policy: &str, lines: usize) -> Option<Self> {
         let order = match policy {
             "lru" => Order::Lru { oldest: NONE, newest: NONE, free: NONE },
@@ -75,20 +75,20 @@ impl Directory {
         self.len
     }
 
-    /// Bytes of its arrays, without what a policy of the pager keeps for itself.
+    /// Bytes of the arrays, without those of a policy of the pager.
     pub(crate) fn bytes(&self) -> usize {
         self.table.bytes() + self.slots.capacity() * size_of::<Slot>()
     }
 
-    /// The slot of `line` if it is in.
+    /// The slot of `line`, if it is in the cache.
     #[inline]
     pub(crate) fn find(&self, line: u32) -> Option<u32> {
         let slot = self.table.get(line);
         (slot != NONE && self.slots[slot as usize].state & PRESENT != 0).then_some(slot)
     }
 
-    /// Loads what lookups of `lines` will need into the processor's caches. One lookup is three
-    /// loads that wait for one another; here those of all lines are under way together.
+    /// Loads the data for lookups of `lines` into the processor's caches. One lookup has three
+    /// loads that depend on one another; here the loads of all lines are under way together.
     pub(crate) fn foresee(&self, lines: &[u32]) {
         debug_assert!(lines.len() <= Self::FORESEEN);
         let mut slots = [NONE; Self::FORESEEN];
@@ -106,7 +106,7 @@ impl Directory {
         std::hint::black_box(sum);
     }
 
-    /// The line in `slot` was used.
+    /// Notes that the line in `slot` was used.
     #[inline]
     pub(crate) fn touch(&mut self, slot: u32) {
         match &mut self.order {
@@ -119,7 +119,7 @@ impl Directory {
         }
     }
 
-    /// Takes in `line`, which is not in, with no valid sector.
+    /// Adds `line`, which is not in the cache, without valid sectors.
     pub(crate) fn insert(&mut self, line: u32) -> u32 {
         let new = Slot { line, older: NONE, newer: NONE, valid: 0, dirty: 0, state: PRESENT };
         let slot = self.slot_for(line, new);
@@ -153,7 +153,7 @@ impl Directory {
         slot
     }
 
-    /// Takes out the line that leaves next.
+    /// Removes the line that leaves next.
     pub(crate) fn pop(&mut self) -> Option<Left> {
         let slot = match &mut self.order {
             Order::Lru { oldest, .. } => Some(*oldest).filter(|&slot| slot != NONE)?,
@@ -166,7 +166,7 @@ impl Directory {
         Some(self.take(slot))
     }
 
-    /// Takes out the line in `slot`: its bytes are no longer wanted.
+    /// Removes the line in `slot`: its bytes are no longer needed.
     pub(crate) fn remove(&mut self, slot: u32) -> Left {
         if let Order::Policy(policy) = &mut self.order {
             policy.remove(slot);
@@ -215,37 +215,38 @@ impl Directory {
         (entry.older, entry.newer) = (before, NONE);
     }
 
-    /// Its valid sectors.
+    /// The valid sectors of a line.
     #[inline]
     pub(crate) fn valid(&self, slot: u32) -> u32 {
         self.slots[slot as usize].valid
     }
 
-    /// Its dirty sectors.
+    /// The dirty sectors of a line.
     #[inline]
     pub(crate) fn dirty(&self, slot: u32) -> u32 {
         self.slots[slot as usize].dirty
     }
 
-    /// Whether sectors of it are on their way from below.
+    /// Whether sectors of a line are on their way from below.
     #[inline]
     pub(crate) fn is_fetching(&self, slot: u32) -> bool {
         self.slots[slot as usize].state & FETCHING != 0
     }
 
-    /// Sets or clears what [`is_fetching`](Self::is_fetching) says.
+    /// Sets whether [`is_fetching`](Self::is_fetching).
     pub(crate) fn set_fetching(&mut self, slot: u32, fetching: bool) {
         let state = &mut self.slots[slot as usize].state;
         *state = if fetching { *state | FETCHING } else { *state & !FETCHING };
     }
 
-    /// More sectors are valid.
+    /// Notes that more sectors are valid.
     #[inline]
     pub(crate) fn add_valid(&mut self, slot: u32, sectors: u32) {
         self.slots[slot as usize].valid |= sectors;
     }
 
-    /// Sectors were written: they are valid and dirty. Returns how many were clean before.
+    /// Notes that sectors were written: they are valid and dirty. Returns how many were clean
+    /// before.
     #[inline]
     pub(crate) fn add_dirty(&mut self, slot: u32, sectors: u32) -> u32 {
         let entry = &mut self.slots[slot as usize];
@@ -255,12 +256,12 @@ impl Directory {
         (entry.dirty & !before).count_ones()
     }
 
-    /// Its sectors are all clean from now on.
+    /// Notes that all sectors of a line are clean.
     pub(crate) fn clean(&mut self, slot: u32) {
         self.slots[slot as usize].dirty = 0;
     }
 
-    /// Sectors are neither valid nor dirty any more. Returns how many were dirty.
+    /// Notes that sectors are neither valid nor dirty any more. Returns how many were dirty.
     pub(crate) fn forget(&mut self, slot: u32, sectors: u32) -> u32 {
         let entry = &mut self.slots[slot as usize];
         let dirty = (entry.dirty & sectors).count_ones();
@@ -295,7 +296,7 @@ mod tests {
     }
 
     proptest! {
-        /// The own LRU and the pager's both behave as a queue, to the line.
+        /// The LRU here and the pager's both behave exactly like a queue.
         #[test]
         fn behaves_as_a_queue(steps in prop::collection::vec((0_u8..10, 0_u32..30), 0..400)) {
             let mut own = Directory::new("lru", 10).expect("lru");

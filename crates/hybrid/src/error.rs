@@ -1,28 +1,28 @@
-//! What can be wrong with a simulation.
+//! The errors of a simulation.
 
 use thiserror::Error as ThisError;
 
-/// What is wrong, and what to do about it.
+/// An error: what is wrong, and what to do.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// No such policy.
+    /// The policy is unknown.
     #[error("no policy is called {0}; there are {list}", list = terapage_policy::replacement::NAMES.join(", "))]
     Policy(String),
-    /// A cache that is empty, or too large to number its lines.
+    /// The cache is empty, or has more lines than there are numbers.
     #[error("a cache of {0} lines: it must have between 1 and 2^31; change its size or that of its lines")]
     Lines(u64),
-    /// An impossible size of a line.
+    /// The size of a line is impossible.
     #[error("lines of {0} bytes: they must be a power of two from 512 to 16384 bytes")]
     LineBytes(u32),
-    /// The volume has more lines than numbers for them.
+    /// The volume has more lines than there are numbers.
     #[error("offset {offset} is beyond 2^32 lines of {line_bytes} bytes; use larger lines")]
     FarLine {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
         /// The size of a line.
         line_bytes: u32,
     },
-    /// An eviction unit that lines do not fill.
+    /// The eviction unit is not a multiple of the line.
     #[error(
         "an eviction unit of {unit} bytes: it must be a multiple of the line's {line} bytes, at most 2 MiB"
     )]
@@ -32,27 +32,27 @@ pub enum Error {
         /// The line's bytes.
         line: u64,
     },
-    /// Water marks that cannot be kept.
+    /// The water marks are impossible.
     #[error(
         "water marks {low} and {high}: 0 <= low <= high < 1 must hold (shares of the cache that are free)"
     )]
     Marks {
-        /// Eviction begins.
+        /// The mark at which eviction begins.
         low: f64,
-        /// Eviction ends.
+        /// The mark at which eviction ends.
         high: f64,
     },
-    /// A number that must not be 0, or not that large.
+    /// A number is 0, or too large.
     #[error("{name} is {value}; {rule}")]
     Value {
-        /// Which.
+        /// The name of the number.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it must be.
+        /// The values that are possible.
         rule: &'static str,
     },
-    /// A request that the device has no room for.
+    /// A request reaches beyond the device.
     #[error(
         "request {number} is for {bytes} bytes at offset {offset}, beyond the device's {capacity} bytes; \
          make the device larger (--capacity) or let requests wrap (--wrap)"
@@ -60,9 +60,9 @@ pub enum Error {
     Beyond {
         /// The request's number, from 1.
         number: u64,
-        /// Where it begins, in bytes.
+        /// The offset of the request, in bytes.
         offset: u64,
-        /// How long it is.
+        /// The length of the request, in bytes.
         bytes: u32,
         /// The device's bytes.
         capacity: u64,
@@ -73,7 +73,7 @@ pub enum Error {
     /// The source of requests failed.
     #[error("{0}")]
     Trace(Box<dyn std::error::Error + Send + Sync>),
-    /// No request was left to measure, out of so many.
+    /// None of this many requests was left to measure.
     #[error("there is nothing to measure: {0} requests came, and all of them were warm-up")]
     Empty(u64),
 }

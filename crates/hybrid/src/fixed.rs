@@ -1,4 +1,4 @@
-//! A device whose commands all take the same time: what closed forms are checked against.
+//! A device whose commands all take the same time, for checks against closed forms.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,8 @@ pub struct FixedLatency {
 }
 
 impl FixedLatency {
-    /// A device of `sectors` sectors. `servers` of 0 are as many as are needed: no command waits.
+    /// A device of `sectors` sectors. If `servers` is 0, there are as many as needed: no command
+    /// waits.
     pub fn new(sectors: u64, latency_ns: Nanos, servers: usize) -> Self {
         let pending = VecDeque::new();
         FixedLatency { sectors, latency_ns, servers, ends: VecDeque::with_capacity(servers), pending }
@@ -42,7 +43,7 @@ impl Device for FixedLatency {
             }
             self.ends.push_back(begin + self.latency_ns);
         }
-        // All take the same time, so they end in the order in which they came.
+        // All commands take the same time, so they end in the order in which they came.
         self.pending.push_back(Done { tag: command.tag, time: begin + self.latency_ns });
     }
 

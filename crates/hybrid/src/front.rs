@@ -1,8 +1,8 @@
 //! The host's side of a hybrid SSD: queues, the limit on commands inside, and the link.
 //!
-//! The flash simulator has such a front of its own, for an SSD without a cache. In a hybrid the
-//! link is before the cache, not between cache and flash, so the flash is built without one, and
-//! this is put over the whole. It is the same model.
+//! The flash simulator has a front of its own, for an SSD without a cache. In a hybrid SSD the link
+//! is in front of the cache, not between cache and flash. So the flash is built without a front,
+//! and this one, which is the same model, is put over the whole.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,12 @@ use terapage_ssd::{Command, Device, Done, Front, Operation};
 
 use crate::memory::SECTOR;
 
-/// A link that carries one thing after the other.
+/// A link that carries one transfer after the other.
 #[derive(Default)]
 struct Link {
     free_at: Nanos,
-    /// The sectors that were carried last, and their time: most are of few sizes.
+    /// The size of the last transfer, in sectors, and its time: most transfers have one of few
+    /// sizes.
     last: (u32, Nanos),
 }
 
@@ -50,14 +51,14 @@ pub struct Fronted<D> {
     inside: Slab<Command>,
     to_device: Link,
     to_host: Link,
-    /// Commands that are on their way in. Those with data, and those without, come in as they were
-    /// sent.
+    /// Commands on their way in. Those with data come in the order in which they were sent, and so
+    /// do those without.
     with_data: VecDeque<(Nanos, usize)>,
     without_data: VecDeque<(Nanos, usize)>,
-    /// Reads whose data are on their way out.
+    /// Reads whose data are on their way to the host.
     leaving: VecDeque<(Nanos, usize)>,
     ended: Vec<Done>,
-    /// When the next event of the front is due, and that of the device.
+    /// The times of the next event of the front, and of the device.
     own_time: Option<Nanos>,
     inner_time: Option<Nanos>,
 }
@@ -69,7 +70,7 @@ fn pop_due(queue: &mut VecDeque<(Nanos, usize)>, now: Nanos) -> Option<usize> {
 }
 
 impl<D: Device> Fronted<D> {
-    /// Puts `front` before `inner`.
+    /// Puts `front` in front of `inner`.
     pub fn new(inner: D, front: &Front) -> Self {
         let (queues, depth, bytes_per_second, latency_ns, duplex) = match *front {
             Front::Sata { depth, bytes_per_second, latency_ns } => {
@@ -100,12 +101,12 @@ impl<D: Device> Fronted<D> {
         }
     }
 
-    /// What is behind the front.
+    /// The device behind the front.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Takes in what waits, while there is room inside.
+    /// Admits waiting commands, while there is room inside.
     fn admit(&mut self, now: Nanos) {
         while self.waiting > 0 && self.inside.len() < self.depth {
             let queue = self.turn;
@@ -127,7 +128,7 @@ impl<D: Device> Fronted<D> {
         }
     }
 
-    /// Hands what has arrived by `now` to the device, and to the host.
+    /// Passes what has arrived by `now` to the device, and to the host.
     #[inline]
     fn arrive(&mut self, now: Nanos, done: &mut Vec<Done>) {
         while let Some(key) = pop_due(&mut self.without_data, now) {
@@ -144,7 +145,7 @@ impl<D: Device> Fronted<D> {
         self.inner.submit(now, command, &mut self.ended);
     }
 
-    /// Deals with what has ended inside, and with what has reached the host.
+    /// Handles commands that have ended inside, and data that have reached the host.
     #[inline]
     fn settle(&mut self, now: Nanos, done: &mut Vec<Done>) {
         for at in 0..self.ended.len() {
@@ -165,7 +166,7 @@ impl<D: Device> Fronted<D> {
         self.admit(now);
     }
 
-    /// Looks when the next events are due: once for all that ask.
+    /// Updates the times of the next events, once for all later questions.
     #[inline]
     fn look(&mut self) {
         let queues = [&self.without_data, &self.with_data, &self.leaving];

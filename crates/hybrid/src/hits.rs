@@ -1,4 +1,4 @@
-//! Hit ratios of a policy, without time: as fast as the policy itself.
+//! Hit ratios of a policy, without time: nearly as fast as the policy itself.
 
 use serde::{Deserialize, Serialize};
 use terapage_blocktrace::{Kind, Request};
@@ -6,36 +6,36 @@ use terapage_blocktrace::{Kind, Request};
 use crate::directory::Directory;
 use crate::error::Error;
 
-/// What a cache was asked for, and what it had.
+/// Requests of a cache, and its hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HitCounts {
-    /// Requests, trims left out.
+    /// Requests, without trims.
     pub requests: u64,
     /// Requests all of whose lines were in the cache.
     pub request_hits: u64,
     /// Lines that requests touched.
     pub lines: u64,
-    /// Lines of them that were in the cache.
+    /// Touched lines that were in the cache.
     pub line_hits: u64,
 }
 
 impl HitCounts {
-    /// Hits over lines; 0 when there were none.
+    /// Hits over lines; 0 without lines.
     pub fn line_hit_ratio(&self) -> f64 {
         self.line_hits as f64 / self.lines.max(1) as f64
     }
 
-    /// Hits over requests; 0 when there were none.
+    /// Hits over requests; 0 without requests.
     pub fn request_hit_ratio(&self) -> f64 {
         self.request_hits as f64 / self.requests.max(1) as f64
     }
 }
 
-/// A cache of whole lines that takes in whatever is read or written, under one policy, without
+/// A cache of whole lines that takes in all that is read or written, under one policy, without
 /// time.
 ///
-/// It is what other cache simulators run. [`Cache`](crate::Cache) knows more: which sectors of a
-/// line are valid, that room is kept free, and how long all this takes.
+/// It is like other cache simulators. [`Cache`](crate::Cache) also models which sectors of a line
+/// are valid, that room is kept free, and how long everything takes.
 pub struct HitSimulator {
     directory: Directory,
     lines: usize,
@@ -44,11 +44,11 @@ pub struct HitSimulator {
 }
 
 impl HitSimulator {
-    /// A cache of `lines` lines of `line_bytes`, which is a power of two. `policy` is a name out of
+    /// A cache of `lines` lines of `line_bytes`, which is a power of two. `policy` is a name of
     /// [`terapage_policy::replacement::NAMES`].
     ///
     /// # Errors
-    /// If the policy is not known, there is not one line, or the size of a line is no power of two.
+    /// The policy is unknown, there is no line, or the size of a line is not a power of two.
     pub fn new(policy: &str, lines: usize, line_bytes: u32) -> Result<Self, Error> {
         if lines == 0 || lines > u32::MAX as usize / 2 {
             return Err(Error::Lines(lines as u64));
@@ -65,11 +65,11 @@ impl HitSimulator {
         })
     }
 
-    /// Lets `request` happen; returns whether all its lines were in. A trim takes whole lines out,
-    /// and counts as nothing.
+    /// Does `request`. Whether all its lines were in the cache. A trim removes whole lines, and is
+    /// not counted.
     ///
     /// # Errors
-    /// [`Error::FarLine`] if its lines are beyond number 2^32.
+    /// [`Error::FarLine`] if a line's number is 2^32 or more.
     pub fn request(&mut self, request: &Request) -> Result<bool, Error> {
         let (first, last) = (request.offset >> self.shift, (request.end() - 1) >> self.shift);
         if last >= u64::from(u32::MAX) {
@@ -113,12 +113,12 @@ impl HitSimulator {
         }
     }
 
-    /// What was asked for so far, and what was in.
+    /// The requests so far, and the hits.
     pub fn counts(&self) -> HitCounts {
         self.counts
     }
 
-    /// Bytes of memory that the directory takes.
+    /// Bytes of the directory.
     pub fn bytes(&self) -> usize {
         self.directory.bytes()
     }

@@ -1,4 +1,4 @@
-//! Latencies in figures.
+//! Figures of latencies.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 /// A distribution of latencies, in nanoseconds; percentiles are exact to 0.1 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// How many there are. All else is 0 when there are none.
+    /// The number of latencies. If it is 0, all else is 0.
     pub count: u64,
-    /// Their mean.
+    /// The mean.
     pub mean_ns: f64,
-    /// Half are at most this.
+    /// The median.
     pub p50_ns: u64,
-    /// 90 in 100 are.
+    /// 90 in 100 are at most this.
     pub p90_ns: u64,
-    /// 99 in 100 are.
+    /// 99 in 100 are at most this.
     pub p99_ns: u64,
-    /// 999 in 1000 are.
+    /// 999 in 1000 are at most this.
     pub p999_ns: u64,
-    /// 9999 in 10,000 are.
+    /// 9999 in 10,000 are at most this.
     pub p9999_ns: u64,
     /// The longest.
     pub max_ns: u64,
@@ -43,8 +43,8 @@ impl Latencies {
     }
 }
 
-/// Points of the distribution function, for plots: shares of requests, and the latency that they
-/// are within.
+/// Points of the distribution function, for plots: each a share of requests, and the latency that
+/// they do not exceed.
 pub(crate) fn distribution(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
     const SHARES: [f64; 17] =
         [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];

@@ -1,9 +1,9 @@
 //! Simulated SSDs with a cache of storage-class memory (SCM) or DRAM in front, and the replay of
 //! requests.
 //!
-//! [`simulate`] takes a [`Setup`] and requests, and gives an [`Outcome`]. It is made of parts that
-//! can be used alone: [`Cache`] is a device over a device, [`Fronted`] a device behind a link,
-//! [`replay`] sends requests to any device, and [`HitSimulator`] counts hits without time.
+//! [`simulate`] takes a [`Setup`] and requests, and returns an [`Outcome`]. Its parts can be used
+//! alone: [`Cache`] is a device over a device, [`Fronted`] a device behind a link, [`replay`] sends
+//! requests to any device, and [`HitSimulator`] counts hits without time.
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -1,4 +1,4 @@
-//! The device that is simulated, whatever it is made of.
+//! The device that is simulated.
 
 use terapage_event::Nanos;
 use terapage_ssd::{Command, Device, Done};

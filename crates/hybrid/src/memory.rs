@@ -1,4 +1,4 @@
-//! Storage-class memory or DRAM: how long its accesses take, and a device made of it alone.
+//! Storage-class memory or DRAM: the times of accesses, and a device that consists only of it.
 
 use serde::{Deserialize, Serialize};
 use terapage_event::{Nanos, Queue};
@@ -8,17 +8,17 @@ use crate::error::Error;
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;
-/// Sectors that one bank serves in one go; longer accesses are spread over the banks.
+/// The most sectors that one bank serves at once; longer accesses are spread over the banks.
 const PIECE_SECTORS: u32 = 8;
 
-/// How fast a memory is.
+/// The speed of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryTiming {
-    /// Nanoseconds that a bank takes for 512 bytes, read or written. The papers on NV-WB have 100.
+    /// Nanoseconds that a bank takes to read or write 512 bytes. The papers on NV-WB use 100.
     pub latency_ns: u64,
-    /// Banks that work side by side. An access is spread over them in pieces of 4 KiB.
+    /// Banks that work in parallel. An access is spread over them in pieces of 4 KiB.
     pub banks: u32,
-    /// Bytes a second that pass to and from all banks together; 0 is without limit.
+    /// The bandwidth to all banks together, bytes per second; 0 is without limit.
     pub bandwidth: u64,
 }
 
@@ -29,7 +29,7 @@ impl Default for MemoryTiming {
 }
 
 /// The banks of a memory and the bus to them. Accesses are served in the order in which they are
-/// asked for.
+/// requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     latency_ns: u64,
@@ -57,7 +57,7 @@ impl Memory {
         Ok(Memory { latency_ns: timing.latency_ns, bandwidth: timing.bandwidth, banks, bus: 0, busy_ns: 0 })
     }
 
-    /// Accesses `sectors` from `now` on; returns when that ends.
+    /// Accesses `sectors` sectors from `now` on. Returns the end.
     #[inline]
     pub(crate) fn access(&mut self, now: Nanos, sectors: u32) -> Nanos {
         let end = match self.banks.as_mut_slice() {
@@ -85,19 +85,19 @@ impl Memory {
         }
     }
 
-    /// Nanoseconds that banks have worked, all added up.
+    /// The time that all banks have worked, together, ns.
     pub(crate) fn busy_ns(&self) -> u64 {
         self.busy_ns
     }
 }
 
-/// Takes a server for `work_ns` as soon as it is free; returns when that ends.
+/// Uses a server for `work_ns` as soon as it is free. Returns the end.
 fn occupy(free: &mut Nanos, now: Nanos, work_ns: u64) -> Nanos {
     *free = (*free).max(now) + work_ns;
     *free
 }
 
-/// A device that is memory alone: what storage would be if all of it were SCM.
+/// A device that consists only of memory: storage that is all SCM.
 pub struct MemoryOnly {
     sectors: u64,
     memory: Memory,
@@ -108,12 +108,12 @@ impl MemoryOnly {
     /// A device of `sectors` sectors.
     ///
     /// # Errors
-    /// If the timing is impossible.
+    /// The timing is impossible.
     pub fn new(sectors: u64, timing: &MemoryTiming) -> Result<Self, Error> {
         Ok(MemoryOnly { sectors, memory: Memory::new(timing)?, events: Queue::default() })
     }
 
-    /// Nanoseconds that its banks have worked, all added up.
+    /// The time that all its banks have worked, together, ns.
     pub fn busy_ns(&self) -> u64 {
         self.memory.busy_ns()
     }

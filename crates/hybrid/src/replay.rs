@@ -1,4 +1,4 @@
-//! Requests against a device: closed loop and open loop, streaming.
+//! The replay of requests against a device: closed loop or open loop, streaming.
 
 use hdrhistogram::Histogram;
 use slab::Slab;
@@ -13,12 +13,13 @@ use crate::memory::SECTOR;
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// So many are kept under way; time stamps mean nothing. One ends, the next is sent.
+    /// A fixed number of requests is kept under way: if one ends, the next is sent. Time stamps are
+    /// ignored.
     Closed {
-        /// How many.
+        /// The number of requests under way.
         depth: u32,
     },
-    /// At their time stamps.
+    /// Requests are sent at their time stamps.
     Open {
         /// Time stamps are divided by this: 2 sends twice as fast.
         speed: f64,
@@ -28,23 +29,23 @@ pub enum Load {
 /// How requests are replayed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// When they are sent.
+    /// When requests are sent.
     pub load: Load,
-    /// The first so many are sent and not measured.
+    /// This many requests, the first ones, are sent and not measured.
     pub warm_up: u64,
-    /// Requests beyond the device go round to its beginning; else they are an error.
+    /// Whether requests beyond the device wrap to its beginning; else they are an error.
     pub wrap: bool,
 }
 
-/// What a replay measured, without the warm-up.
+/// The measurements of a replay, without the warm-up.
 pub struct Replayed {
-    /// Requests, reads and writes and trims.
+    /// Requests: reads, writes and trims.
     pub requests: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// From the first request that is measured to the last end, in nanoseconds.
+    /// The time from the first measured request to the last end, in nanoseconds.
     pub elapsed_ns: Nanos,
     /// Latencies of reads, in nanoseconds.
     pub reads: Histogram<u64>,
@@ -56,18 +57,18 @@ pub struct Replayed {
     pub queue_mean: f64,
     /// The most requests that were under way.
     pub queue_max: u64,
-    /// Requests that were under way when one was sent, itself left out.
+    /// Requests that were under way when another one was sent.
     pub queue_seen: Histogram<u64>,
 }
 
 /// Latencies are kept to 3 digits: an error of at most 0.1 %.
 const DIGITS: u8 = 3;
 
-/// Larger values, more than two hours, are taken as this: a histogram's memory grows with the
-/// logarithm of its values.
+/// Larger values (over two hours) count as this: a histogram's memory grows with the logarithm of
+/// its values.
 const VALUE_MAX: u64 = 1 << 43;
 
-/// Requests that are read at once, and that the device is told of.
+/// Requests that are read together and announced to the device.
 const AHEAD: usize = 16;
 
 fn histogram() -> Histogram<u64> {
@@ -76,7 +77,7 @@ fn histogram() -> Histogram<u64> {
     histogram
 }
 
-/// The command for `request`, whose sectors it covers.
+/// The command that covers the sectors of `request`.
 fn command(tag: u64, request: &Request) -> Command {
     let operation = match request.kind {
         Kind::Read => Operation::Read,
@@ -99,13 +100,13 @@ struct Sent {
     measured: bool,
 }
 
-/// Replays `requests` against `device`. `measured` is called once, when the first request that is
-/// measured is about to be sent: the place to note counters.
+/// Replays `requests` against `device`. `measured` is called once, before the first measured
+/// request is sent, so that counters can be noted.
 ///
-/// Memory is bounded by the requests under way, not by how many there are.
+/// Memory depends on the requests under way, not on their total number.
 ///
 /// # Errors
-/// Those of `requests`; a request beyond the device; no request at all.
+/// An error of `requests`; a request beyond the device; no requests.
 pub fn replay<D, I, E>(
     device: &mut D,
     plan: &Plan,
@@ -133,15 +134,15 @@ struct Replay<'a, D, F> {
     measured: F,
     now: Nanos,
     number: u64,
-    /// Requests that were read and not sent, from number `taken` on, and what came instead of the
-    /// one after them.
+    /// Requests that were read and not yet sent, from number `taken` on, and the error or end that
+    /// followed them.
     ahead: Vec<Request>,
     taken: usize,
     failed: Option<Error>,
     commands: Vec<Command>,
     sent: Slab<Sent>,
     done: Vec<Done>,
-    /// When measuring began, and up to when `queue_area` is summed.
+    /// When measuring began, and the time up to which `queue_area` is summed.
     begin: Nanos,
     queue_time: Nanos,
     queue_area: u128,
@@ -223,7 +224,7 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
         Ok(())
     }
 
-    /// The next request. They are taken in batches, of which the device is told.
+    /// The next request. Requests are taken in batches, which are announced to the device.
     fn next<I, E>(&mut self, requests: &mut I) -> Result<Option<Request>, Error>
     where
         I: Iterator<Item = Result<Request, E>>,
@@ -254,7 +255,7 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
         }
     }
 
-    /// Waits for what is under way.
+    /// Waits for the requests under way.
     fn drain(&mut self) {
         while !self.sent.is_empty() && self.device.next_time().is_some() {
             self.step();
@@ -338,7 +339,7 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
         self.done.clear();
     }
 
-    /// Adds up how long the queue has had its present length.
+    /// Adds the time during which the queue has had its present length.
     fn count_queue(&mut self) {
         self.queue_area += u128::from(self.now - self.queue_time) * self.sent.len() as u128;
         self.queue_time = self.now;

@@ -1,4 +1,4 @@
-//! From a description of a hybrid SSD, and requests, to figures.
+//! The simulation of a hybrid SSD: from its description and requests to figures.
 
 use serde::Serialize;
 use terapage_blocktrace::Request;
@@ -12,43 +12,43 @@ use crate::machine::Machine;
 use crate::memory::{MemoryOnly, MemoryTiming, SECTOR};
 use crate::replay::{Load, Plan, Replayed, replay};
 
-/// Where data live.
+/// The kind of storage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Storage {
-    /// In NAND flash alone.
+    /// NAND flash alone.
     Nand,
-    /// In NAND flash with a cache of SCM or DRAM before it.
+    /// NAND flash with a cache of SCM or DRAM in front.
     Cached(CacheOptions),
-    /// In SCM alone, of the SSD's capacity.
+    /// SCM alone, with the capacity of the SSD.
     Scm(MemoryTiming),
 }
 
-/// All that a result depends on, but for the requests.
+/// All that a result depends on, apart from the requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setup {
-    /// The flash, and the front, which is put before the cache. Of an SSD without flash only the
-    /// capacity and the front count.
+    /// The flash, and the front, which is put in front of the cache. Without flash, only the
+    /// capacity and the front matter.
     pub ssd: Config,
-    /// What there is besides flash.
+    /// The kind of storage: what there is besides flash.
     pub storage: Storage,
     /// When requests are sent.
     pub load: Load,
-    /// The first so many requests are not measured.
+    /// This many requests, the first ones, are not measured.
     pub warm_up: u64,
-    /// Whether requests beyond the capacity go round to its beginning; else they are an error.
+    /// Whether requests beyond the capacity wrap to the beginning; else they are an error.
     pub wrap: bool,
 }
 
 impl Setup {
-    /// `ssd` behind a cache, one request at a time, everything measured.
+    /// `ssd` behind a cache, with one request at a time, all measured.
     pub fn new(ssd: Config, cache: CacheOptions) -> Self {
         let load = Load::Closed { depth: 1 };
         Setup { ssd, storage: Storage::Cached(cache), load, warm_up: 0, wrap: false }
     }
 }
 
-/// What came out. Whatever is counted is counted after the warm-up.
+/// The outcome of a simulation. All counts are without the warm-up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Requests measured.
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Simulated time, in nanoseconds, from the first request that is measured to the last end.
+    /// Simulated time from the first measured request to the last end, in nanoseconds.
     pub elapsed_ns: u64,
     /// Requests a second.
     pub iops: f64,
@@ -71,21 +71,21 @@ pub struct Outcome {
     pub read_latency: Latencies,
     /// Latencies of writes.
     pub write_latency: Latencies,
-    /// Shares of requests, and the latency in nanoseconds that they are within.
+    /// Shares of requests, and the latency in nanoseconds that they do not exceed.
     pub distribution: Vec<(f64, u64)>,
     /// Requests under way, averaged over time.
     pub queue_mean: f64,
     /// The most requests under way.
     pub queue_max: u64,
-    /// Requests that 99 in 100 arrivals found under way, or fewer; 0 in a closed loop.
+    /// The 99th percentile of the requests under way at an arrival; 0 in a closed loop.
     pub queue_p99: u64,
-    /// What the cache did; `None` without one.
+    /// The counters of the cache; `None` without a cache.
     pub cache: Option<CacheCounters>,
-    /// Lines that the cache has room for, those kept free and all; 0 without a cache.
+    /// The lines for which the cache has room, including those kept free; 0 without a cache.
     pub cache_lines: u64,
     /// Bytes of the cache's directory on the machine that simulates.
     pub directory_bytes: u64,
-    /// What the flash did; `None` without flash.
+    /// The counters of the flash; `None` without flash.
     pub nand: Option<Counters>,
 }
 
@@ -100,8 +100,8 @@ impl Outcome {
         }
     }
 
-    /// Bytes written to flash by the cache for each byte that the host wrote; 1 without a cache, 0
-    /// without flash or writes. What garbage collection writes is not in it.
+    /// Bytes written to flash by the cache for each byte that the host wrote, without those of
+    /// garbage collection; 1 without a cache, 0 without flash or writes.
     pub fn nand_write_share(&self) -> f64 {
         match (&self.cache, &self.nand) {
             (Some(cache), _) => ratio(cache.below_written_sectors, cache.host_written_sectors),
@@ -110,25 +110,25 @@ impl Outcome {
         }
     }
 
-    /// Of the lines that reads touched, those whose wanted sectors were in the cache; 0 without a
+    /// The share of lines touched by reads whose wanted sectors were in the cache; 0 without a
     /// cache.
     pub fn read_hit_ratio(&self) -> f64 {
         self.cache.as_ref().map_or(0.0, |cache| ratio(cache.read_line_hits, cache.read_lines))
     }
 
-    /// Of the lines that writes touched, those that were in the cache; 0 without a cache.
+    /// The share of lines touched by writes that were in the cache; 0 without a cache.
     pub fn write_hit_ratio(&self) -> f64 {
         self.cache.as_ref().map_or(0.0, |cache| ratio(cache.write_line_hits, cache.write_lines))
     }
 
-    /// Of the lines that requests touched, those that were in the cache; 0 without a cache.
+    /// The share of lines touched by requests that were in the cache; 0 without a cache.
     pub fn hit_ratio(&self) -> f64 {
         self.cache.as_ref().map_or(0.0, |cache| {
             ratio(cache.read_line_hits + cache.write_line_hits, cache.read_lines + cache.write_lines)
         })
     }
 
-    /// Programmed over written in the flash, see [`Counters::write_amplification`]; 0 without
+    /// The write amplification of the flash, see [`Counters::write_amplification`]; 0 without
     /// flash.
     pub fn write_amplification(&self) -> f64 {
         self.nand.as_ref().map_or(0.0, Counters::write_amplification)
@@ -143,7 +143,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 /// depends on the SSD and its cache, not on how many requests there are. The same setup and
 /// requests give the same outcome, to the bit.
 ///
-/// A progress bar, or a limit, goes around the iterator.
+/// Wrap the iterator for a progress bar or a limit.
 ///
 /// # Errors
 /// If the setup is impossible; those of `requests`; a request beyond the device; nothing to

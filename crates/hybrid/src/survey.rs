@@ -1,35 +1,35 @@
-//! What must be known of requests before they can be replayed: how many there are, how much they
-//! touch, and where that is to be on a device.
+//! The survey of requests before a replay: how many there are, how much they touch, and where that
+//! is placed on a device.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use terapage_blocktrace::{Kind, Request};
 
-/// The pieces of volumes that are placed as a whole.
+/// The size of the pieces of volumes that are placed as a whole.
 const PIECE: u64 = 1 << 20;
 
-/// Where the volumes of a trace lie on the device.
+/// The layout of a trace's volumes on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
-    /// One volume after the other, each piece of 1 MiB that a request touches, in the order of
-    /// addresses; what is never touched takes no room. What lay side by side still does.
+    /// One volume after the other, with only the pieces of 1 MiB that requests touch, in the order
+    /// of addresses. Neighbouring pieces stay neighbours.
     Packed,
-    /// One volume after the other, as far as requests reach.
+    /// One volume after the other, each as far as requests reach.
     AsIs,
 }
 
-/// What requests are like.
+/// The results of a survey.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
     /// Requests.
     pub requests: u64,
-    /// Reads of them.
+    /// Reads.
     pub reads: u64,
-    /// Writes of them.
+    /// Writes.
     pub writes: u64,
-    /// The byte after the last one that is touched, by volume.
+    /// The end of the touched bytes of each volume.
     pub extents: Vec<u64>,
     /// Bytes of the pieces of 1 MiB that are touched.
     pub pieces_bytes: u64,
@@ -39,10 +39,10 @@ pub struct Survey {
     pub last_ns: u64,
 }
 
-/// Volume and number of a piece.
+/// The volume and number of a piece.
 type Piece = (u16, u64);
 
-/// Takes a survey, request by request. Its memory grows with the footprint.
+/// Makes a survey, request by request. Its memory grows with the footprint.
 #[derive(Debug)]
 pub struct Surveyor {
     survey: Survey,
@@ -55,7 +55,7 @@ pub struct Surveyor {
 }
 
 impl Surveyor {
-    /// For a footprint in lines of `line_bytes`, a power of two up to 1 MiB.
+    /// A surveyor that counts the footprint in lines of `line_bytes`, a power of two up to 1 MiB.
     pub fn new(line_bytes: u32) -> Self {
         let shift = line_bytes.clamp(512, 1 << 20).ilog2();
         Surveyor {
@@ -68,7 +68,7 @@ impl Surveyor {
         }
     }
 
-    /// Looks at the next request.
+    /// Adds the next request.
     pub fn add(&mut self, request: &Request) {
         let survey = &mut self.survey;
         survey.requests += 1;
@@ -116,7 +116,7 @@ impl Surveyor {
         self.last.1
     }
 
-    /// What there was, and where it lies on a device by `layout`.
+    /// The survey, and the placement on a device by `layout`.
     pub fn finish(self, layout: Layout) -> (Survey, Placement) {
         let placement = match layout {
             Layout::Packed => Placement::packed(self.pieces),
@@ -126,7 +126,7 @@ impl Surveyor {
     }
 }
 
-/// Where volumes, or their pieces, begin on a device.
+/// The placement: where volumes, or their pieces, begin on a device.
 #[derive(Clone, Debug)]
 pub struct Placement {
     how: How,
@@ -158,12 +158,12 @@ impl Placement {
         Placement { how: How::Volumes(bases), bytes }
     }
 
-    /// Bytes of a device that holds everything.
+    /// Bytes of a device that has room for everything.
     pub fn device_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// `request` at its place on the device. One that was not surveyed stays where it is.
+    /// `request` at its place on the device. A request that was not surveyed stays where it is.
     pub fn place(&self, mut request: Request) -> Request {
         match &self.how {
             How::Pieces(places) => {
@@ -217,8 +217,8 @@ mod tests {
             prop_assert_eq!(survey.requests, requests.len() as u64);
         }
 
-        /// Bytes of the volumes that differ lie in different places, within the device, and in the
-        /// same order.
+        /// Different bytes of the volumes get different places, within the device and in the same
+        /// order.
         #[test]
         fn placing_keeps_bytes_apart_and_in_order(requests in requests(), packed in any::<bool>()) {
             let layout = if packed { Layout::Packed } else { Layout::AsIs };
@@ -227,7 +227,7 @@ mod tests {
             for &request in &requests {
                 let placed = placement.place(request);
                 prop_assert!(placed.end() <= placement.device_bytes());
-                // The first and the last byte of each.
+                // The first and the last byte of each request.
                 places.push(((request.volume, request.offset), placed.offset));
                 places.push(((request.volume, request.end() - 1), placed.end() - 1));
             }

@@ -1,29 +1,30 @@
-//! An open-addressing table from line numbers to slots: 8 bytes an entry.
+//! An open-addressing table from line numbers to slots, with entries of 8 bytes.
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Entries are probed one after another from the home of their line; a removal moves later ones
-/// back, so that no tombstones are needed. An entry is the line in the upper half and the slot + 1
-/// in the lower; 0 is empty.
+/// Entries are probed one after another from the home of their line. A removal moves later entries
+/// back, so no tombstones are needed. An entry has the line in the upper half and one more than the
+/// slot in the lower half; 0 is empty.
 pub(crate) struct Table {
     entries: Vec<u64>,
     len: usize,
 }
 
 impl Table {
-    /// With room for `lines` entries at a load of three quarters. Memory is touched as it is used.
+    /// A table for `lines` entries at a load of three quarters. Its memory is touched only as it is
+    /// used.
     pub(crate) fn with_capacity(lines: usize) -> Self {
         let entries = (lines + lines / 3 + 8).min(u32::MAX as usize);
         Table { entries: vec![0; entries], len: 0 }
     }
 
-    /// Bytes of its array.
+    /// Bytes of the array.
     pub(crate) fn bytes(&self) -> usize {
         self.entries.len() * size_of::<u64>()
     }
 
-    /// Where `line` is looked for first: its hash, scaled to the array.
+    /// The home of `line`, where it is looked for first: its hash, scaled to the array.
     fn home(&self, line: u32) -> usize {
         let hash = u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         ((hash * self.entries.len() as u64) >> 32) as usize
@@ -33,7 +34,7 @@ impl Table {
         if at + 1 == self.entries.len() { 0 } else { at + 1 }
     }
 
-    /// Where `line` is, or the empty place where it would be.
+    /// The place of `line`, or the empty place where it would be.
     fn place(&self, line: u32) -> usize {
         let mut at = self.home(line);
         while self.entries[at] != 0 && (self.entries[at] >> 32) as u32 != line {
@@ -48,13 +49,13 @@ impl Table {
         (self.entries[self.place(line)] as u32).wrapping_sub(1)
     }
 
-    /// What is at the home of `line`: most often its slot. For looking ahead: it may be another's,
+    /// The slot at the home of `line`, mostly its own. For lookups ahead: it may be another line's,
     /// or [`NONE`].
     pub(crate) fn guess(&self, line: u32) -> u32 {
         (self.entries[self.home(line)] as u32).wrapping_sub(1)
     }
 
-    /// Puts `line`, which is not in the table, at `slot`.
+    /// Adds `line`, which is not in the table, with `slot`.
     pub(crate) fn insert(&mut self, line: u32, slot: u32) {
         if (self.len + 1) * 16 > self.entries.len() * 13 {
             self.grow();
@@ -75,7 +76,7 @@ impl Table {
         }
     }
 
-    /// Takes `line` out, if it is there.
+    /// Removes `line`, if it is in the table.
     pub(crate) fn remove(&mut self, line: u32) {
         let mut hole = self.place(line);
         if self.entries[hole] == 0 {
@@ -89,7 +90,8 @@ impl Table {
             if entry == 0 {
                 break;
             }
-            // An entry may move into the hole unless its home lies after the hole, going round.
+            // An entry may move into the hole unless its home lies behind the hole, counted around
+            // the array.
             let home = self.home((entry >> 32) as u32);
             let stays = if hole < at { hole < home && home <= at } else { hole < home || home <= at };
             if !stays {

@@ -1,4 +1,4 @@
-//! What a cache asks of the device below it.
+//! The commands of a cache to the device below.
 
 use terapage_event::Nanos;
 use terapage_ssd::{Command, Device, Done, Operation};
@@ -7,8 +7,8 @@ use super::{ACCESSES, Cache, Event, Flight, Run, Waiting, append};
 use crate::directory::Left;
 
 impl<D: Device> Cache<D> {
-    /// Lets lines leave while the free ones are at or under the low-water mark, until the
-    /// high-water mark is reached.
+    /// If free lines are at or below the low-water mark, lets lines leave until the high-water mark
+    /// is reached.
     pub(super) fn make_room(&mut self, now: Nanos) {
         if self.free_lines() > self.marks.low {
             return;
@@ -23,9 +23,9 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Writes what is dirty in the unit of `line` below. Its neighbours stay, and are clean.
-    /// `lines` is 1 if the line has left the directory and its room is free when this ends, 0 if it
-    /// stays.
+    /// Writes the dirty sectors in the unit of `line` below. The neighbours stay, and are clean.
+    /// `lines` is 1 if the line has left the directory, so its room is free at the end of the
+    /// write, and 0 if it stays.
     fn write_back(&mut self, now: Nanos, line: Left, lines: usize) {
         self.collect(line);
         let (mut sectors, mut dirty) = (0, 0);
@@ -36,7 +36,7 @@ impl<D: Device> Cache<D> {
         self.counters.below_written_sectors += u64::from(sectors);
         self.counters.below_writes += self.runs.len() as u64;
         self.counters.padded_sectors += u64::from(sectors - dirty);
-        // The memory is read while the bytes go below.
+        // The memory is read during the write below.
         self.memory.access(now, sectors);
         self.leaving += lines;
         let flight = Flight::Write { left: self.runs.len(), lines, dirty: u64::from(dirty) };
@@ -47,7 +47,7 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Puts what is to be written with `line` into `runs`.
+    /// Puts the sectors that are to be written with `line` into `runs`.
     fn collect(&mut self, line: Left) {
         self.runs.clear();
         let unit_lines = self.options.evict_bytes / self.options.line_bytes;
@@ -97,7 +97,7 @@ impl<D: Device> Cache<D> {
         self.below_time = self.below.next_time();
     }
 
-    /// Deals with what has ended below.
+    /// Handles the commands that have ended below.
     #[inline]
     pub(super) fn settle(&mut self, now: Nanos, done: &mut Vec<Done>) {
         let mut at = 0;
@@ -149,7 +149,7 @@ impl<D: Device> Cache<D> {
         }
     }
 
-    /// Lets commands that waited for room go on, while there is some.
+    /// Lets commands continue that waited for room, while there is any.
     fn admit(&mut self, now: Nanos) {
         while !self.is_over_full() {
             match self.waiting.pop_front() {
@@ -170,7 +170,7 @@ impl<D: Device> Cache<D> {
         self.aging.push_back((now, line));
     }
 
-    /// Writes the lines below that have been dirty long enough.
+    /// Writes lines below that have been dirty for long enough.
     pub(super) fn flush(&mut self, now: Nanos) {
         while let Some(&(since, line)) = self.aging.front() {
             let due = since + self.options.flush_after_ns;

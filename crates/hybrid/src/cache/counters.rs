@@ -1,8 +1,8 @@
-//! What a cache has done.
+//! Counters of a cache.
 
 use serde::{Deserialize, Serialize};
 
-/// Counters of a cache; all grow, but for those that say otherwise.
+/// Counters of a cache. All grow, except those that say otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheCounters {
     /// Read commands.
@@ -11,15 +11,15 @@ pub struct CacheCounters {
     pub read_hits: u64,
     /// Write commands.
     pub writes: u64,
-    /// Write commands all of whose lines were in.
+    /// Write commands all of whose lines were in the cache.
     pub write_hits: u64,
     /// Lines that reads touched.
     pub read_lines: u64,
-    /// Lines of them all of whose wanted sectors were valid.
+    /// Lines that reads touched and all of whose wanted sectors were valid.
     pub read_line_hits: u64,
     /// Lines that writes touched.
     pub write_lines: u64,
-    /// Lines of them that were in.
+    /// Lines that writes touched and that were in the cache.
     pub write_line_hits: u64,
     /// Sectors that the host read.
     pub host_read_sectors: u64,
@@ -33,7 +33,7 @@ pub struct CacheCounters {
     pub below_written_sectors: u64,
     /// Commands that wrote below.
     pub below_writes: u64,
-    /// Sectors written below though they were clean, to fill gaps.
+    /// Clean sectors that were written below, to fill gaps.
     pub padded_sectors: u64,
     /// Lines that left.
     pub evicted: u64,
@@ -44,17 +44,17 @@ pub struct CacheCounters {
     pub cleaned: u64,
     /// Commands that waited for room.
     pub waited: u64,
-    /// Dirty sectors, here or on their way below, now. In a volatile cache these are lost with the
-    /// power.
+    /// Sectors that are dirty now, in the cache or on their way below. A volatile cache loses these
+    /// with the power.
     pub unsafe_sectors: u64,
-    /// The most there were.
+    /// The most dirty sectors that there were.
     pub unsafe_sectors_max: u64,
-    /// Lines that are in now.
+    /// Lines that are in the cache now.
     pub lines: u64,
 }
 
 impl CacheCounters {
-    /// What has happened since `earlier`; what is a state, not a count, stays as it is.
+    /// The counts since `earlier`. States, which are no counts, stay as they are.
     pub fn since(&self, earlier: &Self) -> Self {
         CacheCounters {
             reads: self.reads - earlier.reads,

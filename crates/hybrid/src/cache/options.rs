@@ -1,22 +1,23 @@
-//! What a cache is like.
+//! The options of a cache.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::memory::{MemoryTiming, SECTOR};
 
-/// What a cache does with reads, and whether it forgets when the power fails.
+/// The kind of a cache: what it does with reads, and whether it survives a loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
-    /// Non-volatile write-back: all writes go to it, and what is read from below is copied to it.
+    /// Non-volatile write-back: all writes go to the cache, and bytes that are read from below are
+    /// copied to it.
     NvWb,
-    /// Only writes go to it; reads find what was written.
+    /// Only writes go to the cache; reads find the written bytes.
     WriteOnly,
-    /// As [`NvWb`](Self::NvWb), but what is read is copied only while more than
+    /// As [`NvWb`](Self::NvWb), except that bytes that are read are copied only while more than
     /// [`CacheOptions::copy_above`] is free.
     Space,
-    /// As [`NvWb`](Self::NvWb), but volatile: what is dirty goes below after
+    /// As [`NvWb`](Self::NvWb), but volatile: dirty lines are written below after
     /// [`CacheOptions::flush_after_ns`].
     Dram,
 }
@@ -24,30 +25,30 @@ pub enum CacheKind {
 /// A cache over a slower device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheOptions {
-    /// What it does with reads and writes.
+    /// The kind of the cache.
     pub kind: CacheKind,
-    /// Its size; rounded down to whole lines.
+    /// The size of the cache, rounded down to whole lines.
     pub bytes: u64,
     /// Bytes of a line, a power of two from 512 to 16384. Lines are found, and leave, as a whole;
-    /// which of their sectors are valid and dirty is known for each.
+    /// each sector of a line is valid or not, and dirty or not.
     pub line_bytes: u32,
-    /// Dirty lines of one aligned unit of this many bytes go below together; a multiple of
+    /// Dirty lines of one aligned unit of this many bytes are written below together; a multiple of
     /// `line_bytes`.
     pub evict_bytes: u32,
-    /// Whether clean sectors that the cache holds are written with dirty neighbours of the same
-    /// unit, so that fewer pages are written in part.
+    /// Whether clean sectors in the cache are written with dirty neighbours of the same unit, so
+    /// that fewer pages are written in part.
     pub pad: bool,
-    /// Whether a read that misses brings the whole line, not only the sectors that are asked for.
+    /// Whether a read that misses brings the whole line, not only the requested sectors.
     pub whole_lines: bool,
-    /// Room is made when this share of the cache, or less, is free.
+    /// Room is made if at most this share of the cache is free.
     pub low_water: f64,
     /// Room is made until at least this share is free.
     pub high_water: f64,
     /// The share that must be free for [`CacheKind::Space`] to copy what is read.
     pub copy_above: f64,
-    /// A policy's name, see [`terapage_policy::replacement::NAMES`].
+    /// The name of the replacement policy, see [`terapage_policy::replacement::NAMES`].
     pub policy: String,
-    /// How fast it is.
+    /// The speed of the memory.
     pub memory: MemoryTiming,
     /// How long a line may be dirty in a [`CacheKind::Dram`].
     pub flush_after_ns: u64,
@@ -73,12 +74,12 @@ impl Default for CacheOptions {
 }
 
 impl CacheOptions {
-    /// Lines that it has room for.
+    /// The lines for which the cache has room.
     pub fn lines(&self) -> u64 {
         self.bytes / u64::from(self.line_bytes.max(1))
     }
 
-    /// Checks what can be checked without the device.
+    /// Checks the options, as far as possible without the device.
     pub(crate) fn check(&self, device_sectors: u64) -> Result<(), Error> {
         if !self.line_bytes.is_power_of_two() || !(512..=16384).contains(&self.line_bytes) {
             return Err(Error::LineBytes(self.line_bytes));

@@ -1,11 +1,11 @@
 //! Sectors, lines, and runs of sectors.
 
-/// Sectors next to one another.
+/// A run of neighbouring sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) sector: u64,
     pub(crate) sectors: u32,
-    /// How many of them are dirty.
+    /// How many of its sectors are dirty.
     pub(crate) dirty: u32,
 }
 
@@ -20,8 +20,8 @@ fn mask(first: u32, count: u32) -> u32 {
     (u32::MAX >> (32 - count)) << first
 }
 
-/// The lines of 2^`shift` sectors that a command touches, each with the sectors of it that are
-/// meant, as bits.
+/// The lines, of 2^`shift` sectors, that a command touches, each with the sectors of the command as
+/// bits.
 pub(crate) fn pieces(sector: u64, sectors: u32, shift: u32) -> impl Iterator<Item = (u32, u32)> {
     let end = sector + u64::from(sectors);
     let mut at = sector;
@@ -43,8 +43,8 @@ pub(crate) fn cover(bits: u32) -> u32 {
     mask(first, 32 - bits.leading_zeros() - first)
 }
 
-/// Appends the runs of `bits`, sectors from `first` on, of which `dirty` are dirty. Neighbours are
-/// joined.
+/// Appends the runs of `bits` (sectors from `first` on), of which `dirty` are dirty. Neighbouring
+/// runs are joined.
 pub(crate) fn append(runs: &mut Vec<Run>, first: u64, bits: u32, dirty: u32) {
     let mut left = bits;
     while left != 0 {
