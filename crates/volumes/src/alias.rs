@@ -2,10 +2,12 @@
 
 use crate::random::Random;
 
-/// Walker's alias table as Vose builds it (IEEE Transactions on Software Engineering 17(9), 1991).
+/// Walker's alias table, built by Vose's method (IEEE Transactions on Software Engineering 17(9),
+/// 1991).
 #[derive(Clone, Debug)]
 pub(crate) struct Alias {
-    /// For each slot: below the first number the slot itself, else the second.
+    /// For each slot, a bound and another slot: a random number below the bound means the slot
+    /// itself, else the other.
     slots: Vec<(u32, u32)>,
 }
 
@@ -26,7 +28,7 @@ impl Alias {
                 small.push(high);
             }
         }
-        // What rounding leaves in either list is 1, but for that rounding.
+        // Slots that rounding leaves in either list have the weight 1, apart from that rounding.
         for slot in small.into_iter().chain(large) {
             slots[slot as usize] = (u32::MAX, slot);
         }

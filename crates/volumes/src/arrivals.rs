@@ -1,4 +1,4 @@
-//! When requests come.
+//! The times at which requests come.
 
 use crate::random::{Random, threshold};
 
@@ -8,7 +8,7 @@ use crate::random::{Random, threshold};
 /// Evaluation 142, 2020).
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
-    /// How likely the short phase is, for 32 random bits.
+    /// The probability of the short phase, for 32 random bits.
     short: u64,
     /// Mean times of the short and of the long phase, in nanoseconds.
     means_ns: [f64; 2],
@@ -16,7 +16,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// A mean time between requests and its coefficient of variation, which is at least 1.
+    /// Arrivals with a mean time between requests and its coefficient of variation, which is at
+    /// least 1.
     pub(crate) fn new(mean_ns: f64, variation: f64) -> Self {
         let square = variation * variation;
         let probability = 0.5 * (1.0 + ((square - 1.0) / (square + 1.0)).sqrt());
@@ -24,7 +25,7 @@ impl Arrivals {
         Arrivals { short: threshold(probability), means_ns, now_ns: 0.0 }
     }
 
-    /// The time of a request, in nanoseconds; the next call gives a later one, or the same.
+    /// The time of the next request, in nanoseconds; never before the last one.
     pub(crate) fn next_ns(&mut self, random: &mut Random) -> u64 {
         let now_ns = self.now_ns as u64;
         let long = u64::from(random.next() as u32) >= self.short;

@@ -1,30 +1,31 @@
-//! One simulation: a hybrid SSD described apart from the requests, so that it fits any volume.
+//! A case: a simulation of a hybrid SSD, described independently of the requests, so that it fits
+//! any volume.
 
 use crate::workload::Workload;
 use serde::Serialize;
 use terapage_hybrid::{CacheOptions, Load, MemoryTiming, Outcome, Setup, Storage, simulate};
 use terapage_ssd::{Config, Front, Precondition, Profile, ProfileError};
 
-/// The flash is at least as large: blocks have megabytes, and each die needs several of them.
+/// The least bytes of the flash: blocks have megabytes, and each die needs several blocks.
 const CAPACITY_BYTES_MIN: u64 = 256 << 20;
 
 /// Why a simulation did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
-    /// The requests cannot be had.
+    /// The requests cannot be read or generated.
     #[error(transparent)]
     Trace(#[from] terapage_blocktrace::Error),
     /// The setup is impossible, or the requests are.
     #[error("{workload}: {error}")]
     Simulation {
-        /// Which requests.
+        /// The name of the workload.
         workload: String,
         /// What is wrong.
         error: terapage_hybrid::Error,
     },
 }
 
-/// So many bytes, or such a share of the flash.
+/// A size: bytes, or a share of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Amount {
@@ -34,7 +35,7 @@ pub enum Amount {
     Share(f64),
 }
 
-/// What data live on.
+/// The kind of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layers {
@@ -46,46 +47,45 @@ pub enum Layers {
     Scm,
 }
 
-/// A simulation, but for its workload. [`Case::default`] is what the paper is taken to have
-/// simulated: each of its values is a parameter, see [`settings`](crate::settings).
+/// A simulation without its workload. [`Case::default`] is what the paper presumably simulated.
+/// Each of its values is a parameter, see [`settings`](crate::settings).
 #[derive(Clone, Debug, Serialize)]
 pub struct Case {
-    /// The flash; its capacity is that of the workload, unless [`Case::capacity_bytes`] says
-    /// otherwise.
+    /// The flash. Its capacity is that of the workload, unless [`Case::capacity_bytes`] is set.
     pub ssd: Config,
-    /// The capacity of the flash; `None` is what the workload reaches, at least 256 MiB.
+    /// The capacity of the flash. `None` is as much as the workload reaches, at least 256 MiB.
     pub capacity_bytes: Option<u64>,
-    /// What there is.
+    /// The kind of storage.
     pub layers: Layers,
-    /// The cache; its size comes from [`Case::scm`].
+    /// The cache. Its size comes from [`Case::scm`].
     pub cache: CacheOptions,
     /// The size of the SCM.
     pub scm: Amount,
     /// When requests are sent.
     pub load: Load,
-    /// Bytes that a generator's requests read and write together, those of the warm-up too. SCM
-    /// fills with bytes: so each volume comes as far, whatever the size of its requests. Traces are
-    /// simulated as a whole.
+    /// Bytes that a generator's requests read and write together, including the warm-up. SCM is
+    /// filled by bytes, so each volume comes equally far, whatever the size of its requests. Traces
+    /// are simulated completely.
     pub traffic_bytes: u64,
-    /// Simulate exactly so many requests of any workload; a shorter one gives what it has.
+    /// Simulate exactly this many requests of any workload, or all that it has.
     pub requests: Option<u64>,
-    /// The share of them that are not measured.
+    /// The share of requests that are not measured.
     pub warm_up: f64,
-    /// The seed of generators.
+    /// The seed of the generators.
     pub seed: u64,
-    /// The scale of generators, see [`Generator::new`](crate::Generator::new).
+    /// The scale of the generators, see [`Generator::new`](crate::Generator::new).
     pub scale: f64,
 }
 
 impl Case {
-    /// A hybrid SSD with such chips.
+    /// A hybrid SSD with these chips.
     pub fn new(nand: Profile) -> Case {
         let mut ssd = Config::new(nand, CAPACITY_BYTES_MIN);
         // The paper compares SSDs, not links: the time of requests is that of SCM and flash.
         ssd.front = Front::instant();
         ssd.over_provisioning = 0.25;
-        // Every page was written once, in order: reads find what they look for, and there is room
-        // before blocks must be cleaned. What the paper's simulation began with is not known.
+        // Every page was written once, in order: reads find data, and there is room before blocks
+        // must be collected. The initial state of the paper's simulation is not known.
         ssd.preconditioning = Precondition::Sequential { filled: 1.0 };
         Case {
             ssd,
@@ -102,10 +102,10 @@ impl Case {
         }
     }
 
-    /// The same with other chips.
+    /// The case with other chips.
     ///
     /// # Errors
-    /// If there are none of that name.
+    /// There are no chips of that name.
     pub fn with_nand(&self, name: &str) -> Result<Case, ProfileError> {
         let mut case = self.clone();
         case.ssd.nand = Profile::find(name)?;
@@ -115,7 +115,7 @@ impl Case {
     /// Simulates `workload`.
     ///
     /// # Errors
-    /// If the setup is impossible or the requests cannot be had.
+    /// The setup is impossible, or the requests cannot be read or generated.
     pub fn run(&self, workload: &Workload) -> Result<Outcome, CaseError> {
         let (requests, span_bytes) = workload.requests(self.seed, self.scale)?;
         let requests_max = self.requests.unwrap_or_else(|| workload.requests_for(self.traffic_bytes));
@@ -126,7 +126,7 @@ impl Case {
             .map_err(|error| CaseError::Simulation { workload: workload.name.clone(), error })
     }
 
-    /// The whole setup, for requests that reach `span_bytes`.
+    /// The complete setup, for requests that reach up to `span_bytes`.
     pub fn setup(&self, span_bytes: u64, requests: u64) -> Setup {
         let mut ssd = self.ssd.clone();
         ssd.capacity_bytes = self.capacity_bytes.unwrap_or(span_bytes.max(CAPACITY_BYTES_MIN));
@@ -143,11 +143,11 @@ impl Case {
         Setup { ssd, storage, load: self.load, warm_up, wrap: self.capacity_bytes.is_some() }
     }
 
-    /// About how many bytes of this machine's memory a simulation with `workload` takes: tables of
+    /// Roughly the bytes of this machine's memory that a simulation of `workload` takes: tables of
     /// pages, blocks and lines, and the generator's objects.
     ///
     /// # Errors
-    /// If the workload cannot be had.
+    /// The workload cannot be read or generated.
     pub fn memory_bytes(&self, workload: &Workload) -> Result<u64, CaseError> {
         let (_, span_bytes) = workload.requests(self.seed, self.scale)?;
         let setup = self.setup(span_bytes, 0);

@@ -1,12 +1,11 @@
-//! How well data determine the parameters that were fitted to them.
+//! Estimates: how well data determine the parameters that were fitted to them.
 
-/// What is known of a fitted parameter.
+/// The uncertainty of a fitted parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uncertainty {
-    /// Its standard error; infinite if the data say nothing of it.
+    /// The standard error; infinite if the data say nothing about the parameter.
     pub standard_error: f64,
-    /// Half of the interval that holds the true value with a probability of 95 %, if the model is
-    /// right and near enough to a linear one.
+    /// Half of the 95 % confidence interval, if the model is right and nearly linear.
     pub half_interval: f64,
 }
 
@@ -32,9 +31,8 @@ pub fn uncertainties(
     Some((uncertainties.collect(), correlations.collect()))
 }
 
-/// The change of the parameters that takes the residuals (model less data) to their least sum of
-/// squares, if the model is linear: a step of Gauss and Newton. `None` if the data cannot tell the
-/// parameters apart.
+/// The change of the parameters that minimises the sum of squared residuals (model less data) if
+/// the model is linear: a Gauss-Newton step. `None` if the data cannot tell the parameters apart.
 pub fn least_squares_step(jacobian: &[Vec<f64>], residuals: &[f64]) -> Option<Vec<f64>> {
     let (inverse, lengths) = inverse_normal(jacobian)?;
     let downhill: Vec<f64> = (0..lengths.len())
@@ -46,8 +44,8 @@ pub fn least_squares_step(jacobian: &[Vec<f64>], residuals: &[f64]) -> Option<Ve
     Some((0..lengths.len()).map(step).collect())
 }
 
-/// The inverse of the normal matrix of a Jacobian whose columns are brought to length 1 first,
-/// since parameters differ in size, and those lengths.
+/// The inverse of the normal matrix of a Jacobian, and the lengths of its columns. The columns are
+/// scaled to length 1 first, since parameters differ in size.
 fn inverse_normal(jacobian: &[Vec<f64>]) -> Option<(Vec<Vec<f64>>, Vec<f64>)> {
     let parameters = jacobian.first()?.len();
     let lengths: Vec<f64> =
@@ -68,7 +66,7 @@ fn student(freedom: usize) -> f64 {
     TABLE.get(freedom - 1).copied().unwrap_or(1.96)
 }
 
-/// The inverse of a symmetric matrix, by Gauss and Jordan; `None` if it has none to speak of.
+/// The inverse of a symmetric matrix, by Gauss and Jordan; `None` if the matrix is nearly singular.
 fn inverse(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     let n = matrix.len();
     let mut inverse: Vec<Vec<f64>> =

@@ -1,4 +1,4 @@
-//! The unknown parameters of the paper's simulation, fitted to its seven gains.
+//! The fit of the unknown parameters of the paper's simulation to its seven gains.
 
 use crate::case::{Case, CaseError};
 use crate::estimate::{Uncertainty, least_squares_step, uncertainties};
@@ -19,12 +19,12 @@ pub struct Unknown {
     pub unit: &'static str,
     /// The least and the greatest value that the fit tries.
     pub bounds: (f64, f64),
-    /// Where it begins.
+    /// The value at which the fit begins.
     pub start: f64,
 }
 
-/// The unknowns: the size of the SCM, and three properties of 3D CT TLC. The others of that chip
-/// are its profile's, and 2D FG MLC is its profile.
+/// The unknowns: the size of the SCM, and three properties of 3D CT TLC. That chip's other
+/// properties come from its profile, and all of 2D FG MLC's.
 pub const UNKNOWNS: [Unknown; 4] = [
     Unknown { name: "SCM / NAND", setting: "scm", unit: "%", bounds: (1.0, 10.0), start: 5.0 },
     Unknown {
@@ -38,41 +38,41 @@ pub const UNKNOWNS: [Unknown; 4] = [
     Unknown { name: "3D CT TLC bus", setting: "bus", unit: "MB/s", bounds: (330.0, 600.0), start: 430.0 },
 ];
 
-/// Whole numbers that are fitted beside [`UNKNOWNS`]: those of a [`Structure`].
+/// The number of whole numbers that are fitted besides [`UNKNOWNS`]: those of a [`Structure`].
 pub const WHOLE_NUMBERS: usize = 3;
 
-/// Degrees of freedom that are left: gains less fitted values, whole numbers too.
+/// The remaining degrees of freedom: gains less fitted values, including the whole numbers.
 pub const FREEDOM: usize = GAINS.len().saturating_sub(UNKNOWNS.len() + WHOLE_NUMBERS);
 
-/// A parameter of the fit that is one of few: each is tried.
+/// The whole numbers of the fit. All combinations are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Structure {
     /// Channels of the SSD.
     pub channels: u32,
     /// Dies of a channel.
     pub dies: u32,
-    /// Pages that 3D CT TLC programs at once.
+    /// Pages that 3D CT TLC programs at the same time.
     pub write_unit: u32,
 }
 
-/// How a fit is done.
+/// The options of a fit.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Everything that is not fitted.
     pub base: Case,
-    /// What is tried.
+    /// The structures that are tried.
     pub structures: Vec<Structure>,
-    /// Calls for each structure at first.
+    /// The calls for each structure in the first search.
     pub calls_first: usize,
-    /// Seeds for the best one: its gains are means over them, since single ones jump by tenths of a
-    /// percentage point.
+    /// The seeds for the best structure. Its gains are means over these, since single gains jump by
+    /// tenths of a percentage point.
     pub seeds: u64,
-    /// Threads that simulate.
+    /// The number of threads that simulate.
     pub threads: usize,
 }
 
 impl Plan {
-    /// The usual one.
+    /// The usual fit.
     pub fn new(base: Case, threads: usize) -> Plan {
         let shapes = [(1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 1), (4, 2, 1), (1, 2, 3)];
         let structures =
@@ -80,7 +80,7 @@ impl Plan {
         Plan { base, structures, calls_first: 9, seeds: 3, threads }
     }
 
-    /// Simulations that it takes, about.
+    /// Roughly the number of simulations that the fit takes.
     pub fn simulations(&self) -> u64 {
         let steps = STEPS_MAX * (2 * UNKNOWNS.len() + 2);
         let calls = self.structures.len() * (self.calls_first + 2) + steps * self.seeds as usize;
@@ -88,29 +88,29 @@ impl Plan {
     }
 }
 
-/// What a fit found.
+/// The result of a fit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fit {
-    /// Each structure with the sum of the squared residuals, in squared percentage points, at
-    /// first; gains of the wrong sign count more.
+    /// Each structure with its sum of squared residuals in the first search, in squared percentage
+    /// points; gains of the wrong sign count more.
     pub structures: Vec<(Structure, f64)>,
-    /// The best of them.
+    /// The best structure.
     pub structure: Structure,
     /// The value of each of [`UNKNOWNS`].
     pub values: Vec<f64>,
-    /// How well each would be determined if the structure were given; `None` if the data cannot
-    /// tell them apart.
+    /// How well each unknown would be determined if the structure were given; `None` if the data
+    /// cannot tell them apart.
     #[serde(skip)]
     pub uncertainties: Option<Vec<Uncertainty>>,
-    /// Their correlations.
+    /// The correlations of the unknowns.
     pub correlations: Vec<Vec<f64>>,
     /// The gains, in percent, in the order of [`GAINS`].
     pub gains: Vec<f64>,
-    /// Their standard deviations over seeds, in percentage points.
+    /// The standard deviations of the gains over seeds, in percentage points.
     pub spreads: Vec<f64>,
-    /// Change of each gain in percentage points when an unknown grows by one unit.
+    /// The change of each gain, in percentage points, if an unknown grows by one unit.
     pub jacobian: Vec<Vec<f64>>,
-    /// Sum of the squared residuals, in squared percentage points.
+    /// The sum of squared residuals, in squared percentage points.
     pub squares: f64,
     /// Both readings of the paper's 54 %.
     pub readings: Vec<Reading>,
@@ -119,11 +119,12 @@ pub struct Fit {
 /// A reading of "up to 54 %" for 3D FG TLC.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reading {
-    /// What it says.
+    /// The text of the reading.
     pub text: &'static str,
     /// The gain of the volume that falls most, in percent.
     pub percent: f64,
-    /// The program time of a page that gives it, in microseconds; `None` if none in the range does.
+    /// The program time of a page that gives this gain, in microseconds; `None` if none in the
+    /// range does.
     pub program_us: Option<f64>,
     /// The volume that falls most.
     pub volume: String,
@@ -131,11 +132,11 @@ pub struct Reading {
 
 /// Steps of the search for a reading's program time.
 const READING_STEPS: usize = 9;
-/// Where that search looks, in microseconds.
+/// The range of that search, in microseconds.
 const READING_US: (f64, f64) = (700.0, 6000.0);
 
-/// Fits [`UNKNOWNS`] and a [`Structure`] to [`GAINS`]. `workloads` are its volumes, in its order.
-/// `progress` is called after each simulation.
+/// Fits [`UNKNOWNS`] and a [`Structure`] to [`GAINS`]. `workloads` are the volumes of the gains, in
+/// the same order. `progress` is called after each simulation.
 ///
 /// # Errors
 /// The first simulation that fails.
@@ -183,7 +184,7 @@ pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> R
     })
 }
 
-/// Steps of Gauss and Newton after the search.
+/// Gauss-Newton steps after the search.
 const STEPS_MAX: usize = 3;
 
 fn means(gains: &[MeanGain]) -> Vec<f64> {
@@ -198,7 +199,7 @@ fn total_cost(gains: &[f64]) -> f64 {
     gains.iter().zip(GAINS).map(|(gain, target)| cost(*gain, target.percent)).sum()
 }
 
-/// The squared residual. Signs are published as well: a gain of the wrong sign costs half a squared
+/// The squared residual. Signs are published, too: a gain of the wrong sign costs half a squared
 /// percentage point more, and its square counts twenty times.
 fn cost(gain: f64, published: f64) -> f64 {
     let square = (gain - published).powi(2);
@@ -210,7 +211,7 @@ const ROUNDING: f64 = 0.029;
 
 impl Fit {
     /// Whether the data would determine an unknown if the structure were given: its interval is
-    /// less than half of the range that was searched, and its value is not at the end of that.
+    /// less than half of the searched range, and its value is not at an end of the range.
     pub fn is_determined(&self, unknown: usize) -> bool {
         let (low, high) = UNKNOWNS[unknown].bounds;
         let value = self.values[unknown];
@@ -235,7 +236,7 @@ impl Model<'_> {
         })
     }
 
-    /// The seven gains over so many seeds; after an error, which is kept, they are meaningless.
+    /// The seven gains over several seeds. After an error, which is kept, they are meaningless.
     fn gains(&mut self, structure: Structure, point: &[f64], seeds: u64) -> Vec<MeanGain> {
         let first = self.plan.base.seed;
         let cases: Vec<Case> = (first..first + seeds)
@@ -273,8 +274,7 @@ impl Model<'_> {
         case
     }
 
-    /// A better point and its gains, towards where the least sum of squares would be if the gains
-    /// were linear.
+    /// A better point and its gains, in the direction of the least sum of squares for linear gains.
     fn step(
         &mut self,
         structure: Structure,
@@ -287,7 +287,7 @@ impl Model<'_> {
             let moved = point.iter().zip(&step).zip(UNKNOWNS);
             let next: Vec<f64> = moved
                 .map(|((at, step), Unknown { bounds: (low, high), .. })| {
-                    // The gains are linear only nearby.
+                    // The gains are linear only for small steps.
                     let far = 0.12 * (high - low);
                     (at + part * step.clamp(-far, far)).clamp(low, high)
                 })
@@ -300,8 +300,8 @@ impl Model<'_> {
         None
     }
 
-    /// By central differences, over an eighth of each range: less is lost in what the gains jump
-    /// when a request comes before another.
+    /// By central differences over an eighth of each range: smaller steps would be lost in the
+    /// jumps of the gains when two requests change their order.
     fn jacobian(&mut self, structure: Structure, point: &[f64]) -> Vec<Vec<f64>> {
         let mut columns = Vec::new();
         for (number, unknown) in UNKNOWNS.iter().enumerate() {
@@ -319,8 +319,8 @@ impl Model<'_> {
         (0..columns[0].len()).map(|row| columns.iter().map(|column| column[row]).collect()).collect()
     }
 
-    /// The program times of 3D FG TLC that both readings ask for, by bisection: slower programs,
-    /// fewer IOPS.
+    /// The program times of 3D FG TLC for both readings, by bisection: slower programs give fewer
+    /// IOPS.
     fn readings(&mut self, structure: Structure, point: &[f64]) -> Vec<Reading> {
         let texts =
             [("falls by 54 % at most", -FG_TLC_PERCENT), ("falls to 54 % at most", FG_TLC_PERCENT - 100.0)];

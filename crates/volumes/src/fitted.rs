@@ -1,4 +1,4 @@
-//! What a fit found, as settings: kept in a file, and applied to cases.
+//! The result of a fit as settings, which are kept in a file and applied to cases.
 
 use crate::case::Case;
 use crate::settings::{self, SettingError};
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use terapage_ssd::ProfileError;
 
-/// The one that is built in.
+/// The built-in result.
 const BUILT_IN: &str = include_str!("../fitted.toml");
 
 /// Why a fit cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FittedError {
-    /// The file is not one.
+    /// The file is not a fit.
     #[error("{file}: {}", message.trim().replace('\n', " "))]
     Format {
         /// Its name.
         file: String,
-        /// What the parser says.
+        /// The parser's error.
         message: String,
     },
-    /// A setting is not taken.
+    /// A setting is refused.
     #[error("{file}: {error}")]
     Setting {
         /// The file's name.
@@ -28,7 +28,7 @@ pub enum FittedError {
         /// What is wrong.
         error: SettingError,
     },
-    /// The chips are not known.
+    /// The chips are unknown.
     #[error(transparent)]
     Chips(#[from] ProfileError),
 }
@@ -39,11 +39,11 @@ pub enum FittedError {
 pub struct Fitted {
     /// How they came about.
     pub source: String,
-    /// For all chips, by parameter.
+    /// Values for all chips, by parameter.
     pub common: BTreeMap<String, String>,
-    /// For one kind of chips: by profile, then by parameter.
+    /// Values for one kind of chips, by profile, then by parameter.
     pub chips: BTreeMap<String, BTreeMap<String, String>>,
-    /// Where it was read.
+    /// The file from which it was read.
     #[serde(skip)]
     file: String,
 }
@@ -58,21 +58,21 @@ impl Fitted {
         Fitted { source, common, chips, file: String::new() }
     }
 
-    /// The one that is built in: what `terapage sim fit` found.
+    /// The built-in result of `terapage sim fit`.
     pub fn built_in() -> Fitted {
         Fitted::parse(BUILT_IN, "fitted.toml").expect("a test reads it")
     }
 
-    /// From the text of a file; `file` is what errors call it.
+    /// Reads the text of a file; `file` is its name for errors.
     ///
     /// # Errors
-    /// If it is not one, or a setting is wrong.
+    /// The text is not a fit, or a setting is wrong.
     pub fn parse(text: &str, file: &str) -> Result<Fitted, FittedError> {
         let parsed = toml::from_str::<Fitted>(text);
         let mut fitted = parsed
             .map_err(|error| FittedError::Format { file: file.to_owned(), message: error.to_string() })?;
         fitted.file = file.to_owned();
-        // Values for all chips are tried with chips that have none of their own.
+        // Values for all chips are checked with chips that have no values of their own.
         fitted.case(&Case::default(), "2d-fg-mlc")?;
         for nand in fitted.chips.keys() {
             fitted.case(&Case::default(), nand)?;
@@ -85,10 +85,10 @@ impl Fitted {
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// `base` with such chips and the fitted values.
+    /// `base` with these chips and the fitted values.
     ///
     /// # Errors
-    /// If the chips are not known or a setting is wrong.
+    /// The chips are unknown, or a setting is wrong.
     pub fn case(&self, base: &Case, nand: &str) -> Result<Case, FittedError> {
         let mut case = base.with_nand(nand)?;
         let chips = self.chips.get(nand).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Gains: the IOPS of one kind of NAND over those of another, volume by volume.
+//! Gains: the IOPS of one kind of NAND compared with another, volume by volume.
 
 use crate::case::{Case, CaseError};
 use crate::parallel::in_parallel;
@@ -6,11 +6,11 @@ use crate::workload::Workload;
 use terapage_hybrid::Outcome;
 
 /// Simulates each case with each workload on `threads` threads: outcomes by workload, then by case.
-/// Traces have no seeds: cases with a seed other than the first one's are left out for them.
-/// `progress` is called after each.
+/// Traces have no seeds: for them, cases with another seed than the first case's are left out.
+/// `progress` is called after each simulation.
 ///
 /// # Errors
-/// The first that fails.
+/// The first simulation that fails.
 pub fn simulate_all(
     cases: &[Case],
     workloads: &[Workload],
@@ -42,7 +42,7 @@ pub fn simulate_all(
     Ok(by_workload)
 }
 
-/// What `outcome` has more IOPS than `base`, in percent.
+/// By how much the IOPS of `outcome` exceed those of `base`, in percent.
 pub fn gain_percent(base: &Outcome, outcome: &Outcome) -> f64 {
     (outcome.iops / base.iops - 1.0) * 100.0
 }
@@ -57,7 +57,8 @@ pub struct MeanGain {
 }
 
 impl MeanGain {
-    /// Of outcomes in pairs, one a seed: first what is compared with, then what is compared.
+    /// The gain of pairs of outcomes, one pair for each seed: first the base, then the one compared
+    /// with it.
     pub fn of(outcomes: &[Outcome]) -> MeanGain {
         let gains: Vec<f64> = outcomes.chunks_exact(2).map(|both| gain_percent(&both[0], &both[1])).collect();
         let n = gains.len().max(1) as f64;
@@ -67,7 +68,7 @@ impl MeanGain {
     }
 }
 
-/// What share of the bytes that pass between cache and flash are read from it, 0..1.
+/// The share of reads in the bytes that pass between cache and flash, 0..1.
 pub fn flash_read_share(outcome: &Outcome) -> f64 {
     outcome.cache.as_ref().map_or(0.0, |cache| {
         let (read, written) = (cache.below_read_sectors as f64, cache.below_written_sectors as f64);
@@ -75,8 +76,8 @@ pub fn flash_read_share(outcome: &Outcome) -> f64 {
     })
 }
 
-/// Of all pairs of values, how many are in the same order in both lists, and how many pairs there
-/// are. Pairs that are equal in `published` are left out.
+/// How many pairs of values are in the same order in both lists, and how many pairs there are.
+/// Pairs that are equal in `published` are left out.
 pub fn pairs_in_order(published: &[f64], simulated: &[f64]) -> (usize, usize) {
     let (mut agree, mut all) = (0, 0);
     for first in 0..published.len() {
@@ -92,7 +93,7 @@ pub fn pairs_in_order(published: &[f64], simulated: &[f64]) -> (usize, usize) {
     (agree, all)
 }
 
-/// Pearson's correlation of pairs; 0 for fewer than two, or where nothing varies.
+/// Pearson's correlation of pairs; 0 for fewer than two pairs, or if nothing varies.
 pub fn correlation(pairs: &[(f64, f64)]) -> f64 {
     let n = pairs.len() as f64;
     let mean = |pick: fn(&(f64, f64)) -> f64| pairs.iter().map(pick).sum::<f64>() / n;

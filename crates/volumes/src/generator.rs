@@ -1,4 +1,4 @@
-//! The requests of a volume, without end.
+//! The generator of a volume's requests, without end.
 
 use crate::arrivals::Arrivals;
 use crate::layout::{Layout, Run};
@@ -7,11 +7,11 @@ use crate::sizes::Sizes;
 use crate::volume::Volume;
 use terapage_blocktrace::{Kind, Request};
 
-/// The smallest number of objects of a stream, however small the scale.
+/// The least number of objects of a stream, however small the scale.
 const OBJECTS_MIN: u64 = 8;
 
 /// Synthetic requests of a volume. The same volume, seed and scale give the same requests on every
-/// machine. It needs about 16 bytes an object, whatever the number of requests.
+/// machine. It needs about 16 bytes for each object, whatever the number of requests.
 ///
 /// It never ends: take as many requests as you want. A trace that is shorter than the volume's has
 /// touched fewer of its objects.
@@ -21,21 +21,21 @@ pub struct Generator {
     arrivals: Arrivals,
     writes: Layout,
     reads: Layout,
-    /// How likely the next run is of writes, for 32 random bits.
+    /// The probability that the next run is of writes, for 32 random bits.
     write: u64,
-    /// How likely a run of reads is one that was written, for 32 random bits.
+    /// The probability that a run of reads is one that was written, for 32 random bits.
     read_written: u64,
     kind: Kind,
     run: Run,
-    /// How many objects of `run` have been asked for.
+    /// The number of objects of `run` that were requested.
     done: u16,
     span_sectors: u64,
 }
 
 impl Generator {
-    /// Requests of `volume`; other seeds give others of the same kind. `scale` (more than 0)
-    /// multiplies the number of objects, for short runs with caches that are as much smaller; 1 is
-    /// the volume as it is.
+    /// Requests of `volume`; other seeds give other requests of the same kind. `scale` (more than
+    /// 0) multiplies the number of objects, for short runs with caches that are scaled in the same
+    /// way; 1 is the volume itself.
     pub fn new(volume: &Volume, seed: u64, scale: f64) -> Generator {
         let mut random = Random::new(seed);
         let objects = |share: f64| ((volume.objects.value as f64 * scale * share) as u64).max(OBJECTS_MIN);
@@ -46,8 +46,8 @@ impl Generator {
         let (writes, end) = Layout::new(&volume.writes, &write_sizes, objects_written, 0, &mut random);
         let written = writes.expected_popular(volume.writes.zipf_exponent.value);
         let read_written = volume.reads_of_written.value;
-        // Reads of what was written have the sizes of writes; the others make up for it, as far as
-        // their sizes allow.
+        // Reads of written objects have the sizes of writes. The other reads compensate for that,
+        // as far as their sizes allow.
         let mean = volume.reads.mean_bytes.value;
         let own = (mean - read_written * written.bytes / written.requests) / (1.0 - read_written);
         let shape = &volume.reads.sizes.value;
@@ -56,7 +56,7 @@ impl Generator {
         let (reads, end) = Layout::new(&volume.reads, &read_sizes, objects_read, end, &mut random);
         let per_write = writes.expected(volume.writes.zipf_exponent.value).requests;
         let own = reads.expected(volume.reads.zipf_exponent.value).requests;
-        // By requests `read_written` of the reads are of written runs: by runs, more or less.
+        // `read_written` is a share of requests; as a share of runs it is more or less.
         let by_run =
             read_written / written.requests / (read_written / written.requests + (1.0 - read_written) / own);
         let per_read = by_run * written.requests + (1.0 - by_run) * own;
@@ -77,7 +77,7 @@ impl Generator {
         }
     }
 
-    /// The byte behind the last one that any request can ask for.
+    /// The end of the bytes that any request can touch.
     pub fn span_bytes(&self) -> u64 {
         self.span_sectors * 512
     }

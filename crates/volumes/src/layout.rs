@@ -1,4 +1,4 @@
-//! Where the objects of a stream lie, and which are popular.
+//! The layout of a stream: where its objects lie, and which are popular.
 
 use crate::alias::Alias;
 use crate::random::{Random, threshold};
@@ -6,47 +6,47 @@ use crate::sizes::Sizes;
 use crate::volume::Stream;
 use std::sync::Arc;
 
-/// Objects of a run at most.
+/// The most objects of a run.
 const RUN_OBJECTS_MAX: f64 = 64.0;
-/// Runs begin at multiples of this, and one such block lies unused between two of them, so that the
-/// end of one is not the beginning of the next.
+/// Runs begin at multiples of this, and one such block between two runs is unused, so that no run
+/// begins where another ends.
 const BLOCK_SECTORS: u64 = 8;
-/// So many popular runs decide about the mean size: the others are many, and even out.
+/// This many popular runs decide about the mean size: the others are many, and average out.
 const WEIGHED_RUNS: usize = 2048;
-/// Low-discrepancy steps for sizes and for lengths of runs: the golden ratio's and that of the
+/// Low-discrepancy steps for sizes and for lengths of runs: from the golden ratio and from the
 /// square root of 2.
 const STEPS: [f64; 2] = [0.618_033_988_749_895, 0.414_213_562_373_095_1];
 
-/// Objects that are asked for one after the other.
+/// A run: objects that are requested one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// The first sector of the first object.
     pub(crate) sector: u32,
     /// Sectors of each object.
     pub(crate) sectors: u16,
-    /// How many objects.
+    /// The number of objects.
     pub(crate) objects: u16,
 }
 
-/// A stream's objects. Copies share them, and each has a scan of its own.
+/// The objects of a stream. Copies share them, and each copy has a scan of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     runs: Arc<[Run]>,
     /// Popular runs, the most popular one first.
     popular: Arc<[u32]>,
     alias: Arc<Alias>,
-    /// How likely a run is taken by the scan, for 32 random bits.
+    /// The probability that a run is taken by the scan, for 32 random bits.
     scan: u64,
     /// The run at which the scan is.
     cursor: usize,
 }
 
-/// What one draw of a run gives in the mean.
+/// The mean of one draw of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Expected {
     /// Requests.
     pub(crate) requests: f64,
-    /// Bytes of all of them.
+    /// Bytes of all requests.
     pub(crate) bytes: f64,
 }
 
@@ -65,7 +65,7 @@ impl Layout {
         let weights: Vec<f64> =
             (0..popular_runs).map(|rank| ((rank + 1) as f64).powf(-stream.zipf_exponent.value)).collect();
         let phase = best_phase(sizes, &lengths, &weights, random);
-        // `order` is by place; each entry is a rank of popularity.
+        // `order` has, for each place, a rank of popularity.
         let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
         random.shuffle(&mut order);
         let mut next = sector;
@@ -86,7 +86,7 @@ impl Layout {
         (Layout { runs: runs.into(), popular: popular.into(), alias, scan, cursor }, next)
     }
 
-    /// Draws a run: of the scan, or a popular one.
+    /// Draws a run: the next one of the scan, or a popular one.
     pub(crate) fn draw(&mut self, random: &mut Random) -> Run {
         if u64::from(random.next() as u32) >= self.scan {
             return self.draw_popular(random);
@@ -104,7 +104,7 @@ impl Layout {
         self.runs[self.popular[self.alias.draw(random) as usize] as usize]
     }
 
-    /// What a draw gives in the mean.
+    /// The mean of a draw.
     pub(crate) fn expected(&self, exponent: f64) -> Expected {
         let (popular, all) =
             (self.expected_popular(exponent), self.expected_of(|_| 1.0, 0..self.runs.len() as u32));
@@ -115,7 +115,7 @@ impl Layout {
         }
     }
 
-    /// What a draw of a popular run gives in the mean.
+    /// The mean of a draw of a popular run.
     pub(crate) fn expected_popular(&self, exponent: f64) -> Expected {
         self.expected_of(|rank| ((rank + 1) as f64).powf(-exponent), self.popular.iter().copied())
     }
@@ -146,12 +146,13 @@ fn lengths(objects: u64, mean: f64) -> Vec<u16> {
     lengths
 }
 
-/// The size of the objects of the run of that rank.
+/// The size of the objects in the run with this rank.
 fn size(sizes: &Sizes, phase: f64, rank: usize) -> u32 {
     sizes.at((phase + rank as f64 * STEPS[0]) % 1.0)
 }
 
-/// Where to begin in the sizes, so that the few runs that most requests go to have the mean size.
+/// The offset in the sequence of sizes for which the few runs with most requests have the mean
+/// size.
 fn best_phase(sizes: &Sizes, lengths: &[u16], weights: &[f64], random: &mut Random) -> f64 {
     let mean: f64 =
         (0..1000).map(|i| f64::from(sizes.at((f64::from(i) + 0.5) / 1000.0))).sum::<f64>() / 1000.0;

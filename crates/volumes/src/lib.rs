@@ -1,6 +1,6 @@
-//! Synthetic stand-ins for the MSR Cambridge volumes, for those who do not have the traces.
+//! Synthetic replacements for the MSR Cambridge volumes, for users who do not have the traces.
 //!
-//! What comes out of them is synthetic, and must be called so wherever it is shown.
+//! Their results are synthetic, and must be called so wherever they are shown.
 #![forbid(unsafe_code)]
 
 mod alias;

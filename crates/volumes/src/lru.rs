@@ -5,15 +5,15 @@ use hashbrown::HashTable;
 
 const NONE: u32 = u32::MAX;
 
-/// Counts the hits of an LRU cache whose unit is the object: what begins at one byte, with the size
-/// it was last asked for. Objects that it has evicted are remembered, so that first touches can be
-/// told from other misses: about 40 bytes an object.
+/// Counts the hits of an LRU cache of objects: an object begins at one byte and has the size of its
+/// last request. Evicted objects are remembered, so that first touches can be told from other
+/// misses: about 40 bytes for each object.
 #[derive(Debug)]
 pub struct ObjectLru {
     size: CacheSize,
     table: HashTable<u32>,
     objects: Vec<Object>,
-    /// The one used last, and the one used longest ago.
+    /// The object used last, and the one used longest ago.
     newest: u32,
     oldest: u32,
     held_bytes: u64,
@@ -29,14 +29,14 @@ struct Object {
     held: bool,
 }
 
-/// What a request found.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The object.
+    /// The object was in the cache.
     Hit,
-    /// It had been there, and has been evicted.
+    /// The object was evicted.
     Miss,
-    /// Nobody has asked for it before.
+    /// The object was never requested before.
     First,
 }
 
@@ -47,7 +47,7 @@ impl ObjectLru {
         ObjectLru { size, table, objects, newest: NONE, oldest: NONE, held_bytes: 0, held_objects: 0 }
     }
 
-    /// Asks for the object at `offset`. One that is larger than the cache is not kept.
+    /// Requests the object at `offset`. An object that is larger than the cache is not kept.
     pub fn access(&mut self, offset: u64, bytes: u32) -> Found {
         let (entry, first) = self.entry(offset, bytes);
         let found = match (first, self.objects[entry as usize].held) {
@@ -64,13 +64,12 @@ impl ObjectLru {
         found
     }
 
-    /// Objects that have ever been asked for.
+    /// The objects that were ever requested.
     pub fn known_objects(&self) -> u64 {
         self.objects.len() as u64
     }
 
-    /// Bytes of all objects that have ever been asked for, each with the size that it was last
-    /// asked for with.
+    /// Bytes of all objects that were ever requested, each with the size of its last request.
     pub fn known_bytes(&self) -> u64 {
         self.objects.iter().map(|object| u64::from(object.bytes)).sum()
     }
@@ -127,7 +126,7 @@ impl ObjectLru {
 }
 
 fn hash(offset: u64) -> u64 {
-    // Offsets are multiples of 512: the product's high half mixes all of their bits.
+    // Offsets are multiples of 512: the high half of the product mixes all their bits.
     let product = u128::from(offset) * 0x9e37_79b9_7f4a_7c15_u128;
     (product as u64)
         ^ ((product >> 64) as u64).rotate_left(32)
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same, as a list that is searched.
+    /// A naive LRU: a list that is searched.
     fn naive(size: CacheSize, accesses: &[(u64, u32)]) -> Vec<Found> {
         let (mut list, mut known): (Vec<(u64, u32)>, Vec<u64>) = (Vec::new(), Vec::new());
         let one = |&(offset, bytes): &(u64, u32)| {

@@ -1,18 +1,18 @@
-//! What a sequence of requests is like.
+//! Measures properties of a sequence of requests.
 
 use crate::lru::{Found, ObjectLru};
 use crate::volume::CacheSize;
 use serde::Serialize;
 use terapage_blocktrace::{Kind, Request};
 
-/// Properties of a sequence of requests. Shares are 0..1, and 0 where there is nothing to share.
+/// Properties of a sequence of requests. Shares are 0..1, and 0 if there is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Properties {
-    /// How many there are.
+    /// The number of requests.
     pub requests: u64,
-    /// Which part are writes.
+    /// The share of writes.
     pub write_share: f64,
-    /// Their mean bytes.
+    /// Mean bytes of all requests.
     pub mean_bytes: f64,
     /// Mean bytes of reads.
     pub read_bytes: f64,
@@ -20,22 +20,22 @@ pub struct Properties {
     pub write_bytes: f64,
     /// Different first bytes.
     pub objects: u64,
-    /// Bytes of these, each with the size it was last asked for with.
+    /// Bytes of the objects, each with the size of its last request.
     pub footprint_bytes: u64,
-    /// Which part begin where the one before ended.
+    /// The share of requests that begin where the one before ended.
     pub sequential_share: f64,
     /// Requests a second.
     pub rate: f64,
-    /// Coefficient of variation of the times between them.
+    /// The coefficient of variation of the times between requests.
     pub inter_arrival_cv: f64,
-    /// For each cache that was asked for: hits among all requests, among reads, among writes.
+    /// For each cache: the hits among all requests, among reads, and among writes.
     pub hit_ratios: Vec<[f64; 3]>,
-    /// First touches among all requests: no cache hits more than the rest.
+    /// The share of first touches: no cache can hit these.
     pub first_share: f64,
 }
 
-/// Measures `requests`; `caches` are filled by them from empty, and counted after the first
-/// `warm_up` ones (the rest of the properties are of all of them). Trims count as neither reads nor
+/// Measures `requests`. `caches` are empty at first, and their hits are counted after the first
+/// `warm_up` requests; all other properties are of all requests. Trims count as neither reads nor
 /// writes.
 pub fn measure(requests: impl Iterator<Item = Request>, caches: &[CacheSize], warm_up: u64) -> Properties {
     let mut lrus: Vec<ObjectLru> = caches.iter().map(|&size| ObjectLru::new(size)).collect();

@@ -9,7 +9,8 @@ pub struct Minimum {
     pub value: f64,
     /// How often the function was called.
     pub calls: usize,
-    /// Whether it ended because the simplex had shrunk, and not for want of calls.
+    /// Whether the search ended because the simplex had shrunk, and not because the calls were used
+    /// up.
     pub converged: bool,
 }
 

@@ -1,23 +1,23 @@
-//! Values that say where they are from.
+//! Values with their origins.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a value is from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// It is printed in a paper or in the description of the traces.
     Published,
-    /// Several people repeat it, computed from the traces; the source names one of them.
+    /// It was computed from the traces, and several publications repeat it; the source names one.
     Cited,
-    /// It was chosen so that the generator meets a published or cited value.
+    /// It was chosen so that the generator reproduces a published or cited value.
     Calibrated,
-    /// Somebody's judgement.
+    /// It is estimated.
     Estimated,
 }
 
 impl Origin {
-    /// Its name, as in the profiles.
+    /// The name of the origin, as in the profiles.
     pub fn name(self) -> &'static str {
         match self {
             Origin::Published => "published",
@@ -28,14 +28,14 @@ impl Origin {
     }
 }
 
-/// A value and where it is from.
+/// A value and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sourced<T> {
-    /// The value, in the unit that its name says.
+    /// The value, in the unit that the field's name says.
     pub value: T,
     /// What kind of value it is.
     pub origin: Origin,
-    /// Who says so.
+    /// The source.
     pub source: String,
 }

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Does `work` on each of `jobs`, on as many threads as `threads` says (at least 1), and gives each
-/// result to `done` as it comes, with the number of its job. It ends early, with that error, when
-/// `done` fails; work under way is finished.
+/// Does `work` on each of `jobs`, on `threads` threads (at least 1), and passes each result to
+/// `done` as it comes, with the number of its job. If `done` fails, it ends early with that error;
+/// work under way is finished.
 ///
 /// # Errors
-/// The first of `done`.
+/// The first error of `done`.
 pub fn in_parallel<J: Sync, R: Send, E>(
     jobs: &[J],
     threads: usize,
@@ -32,14 +32,14 @@ pub fn in_parallel<J: Sync, R: Send, E>(
             });
         }
         drop(sender);
-        // Moved in, so that it is gone when this ends early: threads see that, and take no further
-        // job.
+        // Moved in, so that it is dropped if this ends early: then the threads take no further
+        // jobs.
         let receiver = receiver;
         receiver.iter().try_for_each(|(number, result)| done(number, result))
     })
 }
 
-/// How many threads this machine runs at once.
+/// The number of threads that this machine runs at the same time.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }

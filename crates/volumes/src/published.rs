@@ -1,5 +1,5 @@
-//! What Fukuchi, Sakaki, Matsui and Takeuchi printed (performance of SCM/NAND hybrid SSDs with four
-//! kinds of NAND).
+//! Published results of Fukuchi, Sakaki, Matsui and Takeuchi (performance of SCM/NAND hybrid SSDs
+//! with four kinds of NAND).
 
 /// One volume of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,10 +27,10 @@ pub const GAINS: [Gain; 7] = [
     gain("src2_1", 3.6, false),
 ];
 
-/// The four kinds of NAND of Figure 3, the one that the others are compared with first.
+/// The four kinds of NAND of Figure 3. The others are compared with the first one.
 pub const NANDS: [&str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
 
-/// The text on Figure 5: at most so many percent of IOPS are lost or won by the latency.
+/// The text on Figure 5: the latency changes IOPS by at most this many percent.
 pub const LATENCY_PERCENT_MAX: f64 = 6.0;
 
 /// The text on Figure 3: 3D FG TLC falls "最大54%まで", which can be read as by 54 %, or to 54 %, at

@@ -17,17 +17,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `bound`, which is not 0; the bias is under `bound` / 2^32.
+    /// A number below `bound`, which is not 0; the bias is under `bound` / 2^32.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(self.next() as u32) * u64::from(bound)) >> 32) as u32
     }
 
-    /// In 0..1.
+    /// A number in 0..1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Exponential, of mean 1.
+    /// An exponentially distributed number with mean 1.
     pub(crate) fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use terapage_hybrid::{CacheKind, Load};
 use terapage_ssd::{Acknowledge, Front, GcPolicy, Precondition, Profile};
 
-/// Why a setting was not taken.
+/// Why a setting was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
     /// There is no such parameter.
@@ -15,14 +15,14 @@ pub enum SettingError {
         /// What was given.
         name: String,
     },
-    /// The value is not one.
+    /// The value is not valid.
     #[error("{name}={value}: {problem}")]
     Value {
         /// The parameter.
         name: String,
         /// What was given.
         value: String,
-        /// What it should be.
+        /// The values that are valid.
         problem: String,
     },
 }
@@ -31,13 +31,13 @@ pub enum SettingError {
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it is, with its unit.
+    /// Its description, with the unit.
     pub about: &'static str,
     apply: fn(&mut Case, &str) -> Result<(), String>,
 }
 
-/// All parameters. They take effect in this order, whatever the order in which they are given: a
-/// chip's name comes before the changes to that chip.
+/// All parameters. They take effect in this order, in whatever order they are given: a chip's name
+/// comes before changes to that chip.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "nand",
@@ -375,11 +375,11 @@ pub fn known() -> Vec<&'static str> {
     PARAMETERS.iter().map(|parameter| parameter.name).collect()
 }
 
-/// Gives `case` the values of `settings`, pairs of name and text.
+/// Applies `settings`, pairs of name and text, to `case`.
 ///
 /// # Errors
-/// Names the parameter, the value and what it should be; for a name that is not known, those that
-/// are.
+/// The error names the parameter, the value and the valid values; for an unknown name, the known
+/// ones.
 pub fn apply(case: &mut Case, settings: &[(String, String)]) -> Result<(), SettingError> {
     let unknown = settings.iter().find(|(name, _)| !known().contains(&name.as_str()));
     if let Some((name, _)) = unknown {
@@ -411,7 +411,7 @@ fn set<T: FromStr>(target: &mut T, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// 5% or 0.05.
+/// A share: 5% or 0.05.
 fn share(text: &str) -> Result<f64, String> {
     let (digits, unit) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits, 0.01));
     let share: f64 = digits.trim().parse().map_err(|_| "a share, as 5% or 0.05".to_owned())?;
@@ -423,7 +423,7 @@ fn set_share(target: &mut f64, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The number before a unit, times what the unit is worth.
+/// The number in front of a unit, times the value of the unit.
 fn scaled(text: &str, units: &[(&str, f64)], expected: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = text[digits.len()..].trim();

@@ -1,9 +1,9 @@
-//! The sizes of requests: a shape, tilted to the mean that is known.
+//! The sizes of requests: a shape, tilted to the known mean.
 
 /// A distribution of request sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sizes {
-    /// Bytes, and the probability that a size is at most that; rising in both.
+    /// Bytes, and the probability that a size is at most that; both ascending.
     cumulative: Vec<(u32, f64)>,
 }
 
@@ -33,7 +33,7 @@ impl Sizes {
         Some(Sizes { cumulative: cumulative.collect() })
     }
 
-    /// The size that a part `quantile` (0..1) of all sizes does not exceed.
+    /// The size that a share `quantile` (0..1) of all sizes does not exceed.
     pub(crate) fn at(&self, quantile: f64) -> u32 {
         let index = self.cumulative.partition_point(|&(_, sum)| sum <= quantile);
         self.cumulative[index.min(self.cumulative.len() - 1)].0

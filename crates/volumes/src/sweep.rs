@@ -1,16 +1,16 @@
-//! Sweeps: every combination of values, each simulated once, however often the sweep is begun.
+//! Sweeps: all combinations of values. Each is simulated once, however often the sweep is begun.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use terapage_hybrid::Outcome;
 
-/// Why a sweep's file is not gone on with.
+/// Why a sweep's file cannot be continued.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// A line is no result.
+    /// A line is not a result.
     #[error("line {line} is not a result of a sweep: {problem}; give another file")]
     Line {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
         /// What is wrong with it.
         problem: String,
@@ -23,14 +23,14 @@ pub enum SweepError {
     Empty(String),
 }
 
-/// One combination.
+/// A point of a sweep: one combination.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point {
     /// The workload's name.
     pub volume: String,
-    /// Values by parameter, as they were given.
+    /// The values by parameter, as given.
     pub settings: BTreeMap<String, String>,
-    /// Whether values that are not given are those of the fit.
+    /// Whether other values are those of the fit.
     pub fitted: bool,
     /// The trace's path; `None` for a generator.
     pub trace: Option<String>,
@@ -39,29 +39,29 @@ pub struct Point {
 /// One line of a sweep's file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row<'a> {
-    /// What was simulated.
+    /// The point that was simulated.
     #[serde(flatten)]
     pub point: &'a Point,
-    /// Whether the requests were made up.
+    /// Whether the requests were synthetic.
     pub synthetic: bool,
     /// Bytes read from flash for each byte that the host read.
     pub nand_read_share: f64,
     /// Bytes written to flash by the cache for each byte that the host wrote.
     pub nand_write_share: f64,
-    /// Lines found in the SCM, of those that requests touched.
+    /// The share of lines touched by requests that were in the SCM.
     pub hit_ratio: f64,
-    /// Pages programmed for each that was written to the flash.
+    /// Pages programmed for each page that was written to the flash.
     pub write_amplification: f64,
-    /// Everything else.
+    /// All other results.
     #[serde(flatten)]
     pub outcome: &'a Outcome,
 }
 
-/// The combinations of all axes (names and their values), the last axis varying first. `workloads`
+/// The combinations of all axes (names and their values); the last axis varies first. `workloads`
 /// are names and paths.
 ///
 /// # Errors
-/// If an axis is there twice or is empty.
+/// An axis is given twice, or is empty.
 pub fn points(
     axes: &[(String, Vec<String>)],
     workloads: &[(String, Option<String>)],
@@ -91,12 +91,12 @@ pub fn points(
     Ok(workloads.iter().flat_map(|workload| all.iter().map(|settings| point(workload, settings))).collect())
 }
 
-/// What a sweep's file holds already.
+/// The present contents of a sweep's file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Before {
-    /// The points that are there.
+    /// The points in the file.
     pub points: Vec<Point>,
-    /// How much of the file is whole lines.
+    /// The bytes of the file that are whole lines.
     pub whole_bytes: usize,
     /// Bytes of a last line that was cut short.
     pub cut_bytes: usize,
@@ -105,7 +105,7 @@ pub struct Before {
 /// Reads a sweep's file. Its last line may have been cut short; every other must be whole.
 ///
 /// # Errors
-/// The first whole line that is no result.
+/// The first whole line that is not a result.
 pub fn before(text: &[u8]) -> Result<Before, SweepError> {
     let whole_bytes = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     let (whole, cut) = text.split_at(whole_bytes);

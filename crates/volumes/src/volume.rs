@@ -1,9 +1,9 @@
-//! What is known of a volume, and what is assumed.
+//! Volumes: what is known about them, and what is assumed.
 
 use crate::origin::Sourced;
 use serde::{Deserialize, Serialize};
 
-/// The volumes that are built in, with their profiles.
+/// The built-in volumes, with their profiles.
 const BUILT_IN: [(&str, &str); 7] = [
     ("prxy_0", include_str!("../profiles/prxy_0.toml")),
     ("proj_0", include_str!("../profiles/proj_0.toml")),
@@ -14,7 +14,7 @@ const BUILT_IN: [(&str, &str); 7] = [
     ("src2_1", include_str!("../profiles/src2_1.toml")),
 ];
 
-/// Why a volume cannot be had.
+/// Why a volume cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     /// There is no volume of that name.
@@ -28,7 +28,7 @@ pub enum VolumeError {
     Format {
         /// The profile's name.
         file: String,
-        /// What the parser says.
+        /// The parser's error.
         message: String,
     },
     /// A value is impossible.
@@ -40,7 +40,7 @@ pub enum VolumeError {
         field: String,
         /// What it is.
         value: String,
-        /// What it should be.
+        /// The values that are possible.
         expected: &'static str,
     },
 }
@@ -48,8 +48,8 @@ pub enum VolumeError {
 /// A volume of the MSR Cambridge traces (Narayanan, Donnelly, Rowstron: Write Off-Loading, FAST
 /// 2008) as the generator imitates it.
 ///
-/// Its unit of locality is the object: the bytes from one first byte on, always asked for whole.
-/// Objects that lie one after the other form a run; a run is asked for in order.
+/// Its unit of locality is the object: bytes from one first byte on, which are always requested
+/// together. Objects that follow one another form a run, which is requested in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Volume {
@@ -59,28 +59,28 @@ pub struct Volume {
     pub description: String,
     /// Requests of the whole trace.
     pub requests: Sourced<u64>,
-    /// Which part of the requests are writes, 0..1.
+    /// The share of writes in the requests, 0..1.
     pub write_share: Sourced<f64>,
     /// Objects of the whole trace, that is, different first bytes of requests.
     pub objects: Sourced<u64>,
-    /// How long the trace is, in seconds.
+    /// The length of the trace, in seconds.
     pub duration_s: Sourced<f64>,
     /// Coefficient of variation of the times between requests; at least 1.
     pub inter_arrival_cv: Sourced<f64>,
-    /// Mean bytes of all requests, where that is what is known; else it follows from reads and
+    /// The mean bytes of all requests, if only that is known; else it follows from reads and
     /// writes.
     pub mean_bytes: Option<Sourced<f64>>,
-    /// Which part of the reads ask for what the popular writes wrote, 0..1.
+    /// The share of reads that request objects of the popular writes, 0..1.
     pub reads_of_written: Sourced<f64>,
-    /// How it writes.
+    /// The writes.
     pub writes: Stream,
-    /// How it reads.
+    /// The reads.
     pub reads: Stream,
     /// Hit ratios that an LRU cache of whole objects should have.
     pub hit_ratios: Vec<HitRatio>,
 }
 
-/// How a volume reads, or writes.
+/// The reads, or the writes, of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
@@ -88,26 +88,26 @@ pub struct Stream {
     pub mean_bytes: Sourced<f64>,
     /// Sizes in bytes and their weights; the weights are tilted until the mean is met.
     pub sizes: Sourced<Vec<(u32, f64)>>,
-    /// Which part of the volume's objects are its own, 0..1; that of reads and that of writes add
-    /// up to 1.
+    /// The share of the volume's objects that belong to this stream, 0..1; those of reads and
+    /// writes add up to 1.
     pub object_share: Sourced<f64>,
-    /// Which part of its objects are popular, 0..1.
+    /// The share of its objects that are popular, 0..1.
     pub popular_share: Sourced<f64>,
-    /// How much the popular ones differ: the exponent of Zipf's law.
+    /// How much the popular objects differ: the exponent of Zipf's law.
     pub zipf_exponent: Sourced<f64>,
-    /// Which part of its requests pass over all of its objects, run by run, again and again, 0..1.
+    /// The share of its requests that scan all its objects, run by run, again and again, 0..1.
     pub scan_share: Sourced<f64>,
     /// Mean objects of a run; at least 1.
     pub run_objects: Sourced<f64>,
 }
 
-/// What a cache should hit.
+/// The hits that a cache should have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HitRatio {
-    /// How large the cache is.
+    /// The size of the cache.
     pub cache: CacheSize,
-    /// Hits by requests, first touches counted as misses.
+    /// The hit ratio of requests; first touches count as misses.
     pub ratio: Sourced<f64>,
 }
 
@@ -115,32 +115,32 @@ pub struct HitRatio {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheSize {
-    /// So many bytes of objects.
+    /// This many bytes of objects.
     Bytes(u64),
-    /// So many objects, whatever their sizes.
+    /// This many objects, of any size.
     Objects(u64),
 }
 
-/// The names of the volumes that are built in: write-heavy ones first, as in the paper's Table 2.
+/// The names of the built-in volumes: write-heavy ones first, as in the paper's Table 2.
 pub fn names() -> Vec<&'static str> {
     BUILT_IN.iter().map(|(name, _)| *name).collect()
 }
 
 impl Volume {
-    /// A volume that is built in.
+    /// A built-in volume.
     ///
     /// # Errors
-    /// [`VolumeError::Unknown`] names those that there are.
+    /// [`VolumeError::Unknown`] names the built-in volumes.
     pub fn by_name(name: &str) -> Result<Volume, VolumeError> {
         let found = BUILT_IN.iter().find(|(known, _)| *known == name);
         let (_, text) = found.ok_or_else(|| VolumeError::Unknown { name: name.to_owned() })?;
         Volume::parse(text, &format!("{name}.toml"))
     }
 
-    /// A volume from the TOML text of a profile; `file` is what errors call it.
+    /// A volume from the TOML text of a profile; `file` is its name for errors.
     ///
     /// # Errors
-    /// Names the file, the field, and what it should be.
+    /// The error names the file, the field, and the possible values.
     pub fn parse(text: &str, file: &str) -> Result<Volume, VolumeError> {
         let parsed = toml::from_str::<Volume>(text);
         let volume = parsed

@@ -1,4 +1,4 @@
-//! Requests to simulate: made up, or from a trace.
+//! Workloads: requests to simulate, synthetic or from a trace.
 
 use crate::generator::Generator;
 use crate::volume::{Volume, VolumeError};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use terapage_blocktrace::{Error, Options, Request, open};
 use terapage_hybrid::{Layout, Placement, Surveyor};
 
-/// Where requests come from.
+/// The source of the requests.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// What it is called: a volume's name.
+    /// The name: that of a volume.
     pub name: String,
     source: Source,
 }
@@ -22,30 +22,30 @@ enum Source {
     Trace { path: PathBuf, requests: u64, placement: Arc<Placement>, synthetic: bool },
 }
 
-/// The generators that were made last, with their seeds and scales: to lay out objects takes longer
-/// than a short simulation.
+/// The generators that were made last, with their seeds and scales. They are kept, since to lay out
+/// objects takes longer than a short simulation.
 type Made = Arc<Mutex<VecDeque<(u64, f64, Generator)>>>;
-/// How many of them are kept.
+/// The most generators that are kept.
 const MADE_MAX: usize = 4;
 
 /// Requests, one after the other.
 pub type Requests = Box<dyn Iterator<Item = Result<Request, Error>> + Send>;
 
 impl Workload {
-    /// The generator of a volume that is built in.
+    /// The generator of a built-in volume.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// There is no volume of that name.
     pub fn synthetic(name: &str) -> Result<Workload, VolumeError> {
         let volume = Box::new(Volume::by_name(name)?);
         Ok(Workload { name: name.to_owned(), source: Source::Synthetic { volume, made: Made::default() } })
     }
 
-    /// A trace, called `name`. It is read once, to see what it touches: pieces of 1 MiB that
-    /// nothing touches take no room.
+    /// A trace, called `name`. It is read once, to find out what it touches: pieces of 1 MiB that
+    /// are not touched take no room.
     ///
     /// # Errors
-    /// What is wrong with the trace.
+    /// The trace cannot be read.
     pub fn trace(name: &str, path: &Path) -> Result<Workload, Error> {
         let reader = open(path, &Options::default())?;
         let synthetic = reader.meta().synthetic;
@@ -59,7 +59,7 @@ impl Workload {
         Ok(Workload { name: name.to_owned(), source })
     }
 
-    /// Whether its requests are made up: a generator's, or a trace's that says so.
+    /// Whether its requests are synthetic: from a generator, or from a trace that says so.
     pub fn is_synthetic(&self) -> bool {
         match &self.source {
             Source::Synthetic { .. } => true,
@@ -93,8 +93,8 @@ impl Workload {
         }
     }
 
-    /// The requests with which a generator reads and writes `bytes` in the mean, at most those of
-    /// its volume. A trace has as many as it has.
+    /// The number of requests with which a generator reads and writes `bytes` in the mean, at most
+    /// that of its volume. For a trace, all its requests.
     pub fn requests_for(&self, bytes: u64) -> u64 {
         match &self.source {
             Source::Synthetic { volume, .. } => {
@@ -104,7 +104,7 @@ impl Workload {
         }
     }
 
-    /// The trace's path; a generator has none.
+    /// The path of the trace; `None` for a generator.
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
             Source::Synthetic { .. } => None,
@@ -112,11 +112,12 @@ impl Workload {
         }
     }
 
-    /// Its requests from the first one on, and the bytes of a device that holds them. A generator
-    /// takes its `seed` and `scale` (see [`Generator::new`]) and never ends; a trace takes neither.
+    /// The requests from the first one on, and the bytes of a device with room for them. A
+    /// generator uses `seed` and `scale` (see [`Generator::new`]) and never ends; a trace uses
+    /// neither.
     ///
     /// # Errors
-    /// If the trace cannot be opened any more.
+    /// The trace cannot be opened any more.
     pub fn requests(&self, seed: u64, scale: f64) -> Result<(Requests, u64), Error> {
         match &self.source {
             Source::Synthetic { volume, made } => {
