@@ -265,8 +265,8 @@ impl Blocks {
         }
     }
 
-    /// Closes an open block as of `age` units ago, for preconditioning. The block is younger than
-    /// `clock`.
+    /// Sets when a block was closed, for preconditioning: a value of the clock, not after its
+    /// present one.
     pub(crate) fn set_closed(&mut self, block: u32, closed: u64) {
         self.blocks[block as usize].closed = closed;
     }
