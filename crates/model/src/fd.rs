@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 #[derive(Debug)]
 pub struct Fd {
     raw: i32,
-    /// The reading end, for which closing this one is the end.
+    /// The reading end, which sees the end if this one is closed.
     reader: Option<i32>,
 }
 
@@ -22,7 +22,7 @@ impl Fd {
         Fd { raw, reader: None }
     }
 
-    /// Takes a file over, to read blocks from.
+    /// Takes a file over, for reading blocks.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -38,7 +38,7 @@ impl Fd {
         Ok(Fd::open(Open::Event { set: false }))
     }
 
-    /// A timer, which no run is long enough for.
+    /// A timer that never fires: no run is long enough.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -80,7 +80,7 @@ impl Fd {
 }
 
 impl Fd {
-    /// Closes the writing end of a pipe: the reader learns it.
+    /// Closes the writing end of a pipe: the reader sees it.
     pub fn close(self) {
         drop(self);
         bells().ends.ring();

@@ -1,23 +1,26 @@
-//! A machine that the pager's own code runs on under a model checker: memory, userfaultfd, io_uring
-//! and a store, all simulated, with the names of `terapage-sys` and `terapage-store`.
+//! A simulated machine on which the pager's own code runs under a model checker: memory,
+//! userfaultfd, io_uring and a store, with the names of `terapage-sys` and `terapage-store`.
 //!
-//! Every choice (who runs next, what fails) is shuttle's, so a seed repeats a run.
+//! Shuttle makes every choice (which thread runs next, what fails), so a seed repeats a run.
 //!
 //! # What may go wrong here, and what may not
-//! - `UFFDIO_MOVE` stops part way, says EBUSY for a page for a while or for long, says EAGAIN, and
-//!   counts one page too few. It says that a page went which did not only where a test wants that.
-//! - `UFFDIO_COPY` stops part way and says EAGAIN, or that there is no memory for more than one
-//!   page.
-//! - A call that removes pages is told before they go, which they do at any time after that.
-//! - Faults are told late, told though the page has come meanwhile, and a thread wakes by itself.
-//! - Polls of the ring merge, end by themselves; entering it does nothing now and then.
-//! - There is no memory for a huge page, or the kernel holds one of its pages when it is to move.
-//! - The store answers in any order, fails, transfers too little or gives wrong bytes, three
-//!   times in a row at most.
-//! - Or, where there are two disks, the first does so without end.
-//! - A mapped file's reads fail and transfer too little likewise; wrong bytes of it no pager could
-//!   tell.
-//! - A page that is given up is filled with rubbish at once, and touching it through [`memory`]
+//! - `UFFDIO_MOVE` stops part way, fails with EBUSY for a page for a short or long time, fails with
+//!   EAGAIN, and counts one page too few. Only if a test wants that, it counts a page as moved that
+//!   was not.
+//! - `UFFDIO_COPY` stops part way and fails with EAGAIN, or has no memory for more than one page.
+//! - A call that removes pages is reported before they vanish, which they do at any time after
+//!   that.
+//! - Faults are reported late, or although the page has come meanwhile, and threads wake by
+//!   themselves.
+//! - Polls of the ring merge and end by themselves, and to enter the ring sometimes does nothing.
+//! - There is no memory for a huge page, or the kernel holds one of its pages when that is to be
+//!   moved.
+//! - The store answers in any order, fails, transfers too little or returns wrong bytes, at most
+//!   three times in a row.
+//! - If there are two disks, the first does so without end.
+//! - Reads of a mapped file fail and transfer too little in the same way, but return no wrong
+//!   bytes: no pager could detect those.
+//! - A page that is given up is filled with rubbish at once, and to touch it through [`memory`]
 //!   panics.
 
 pub mod fd;
@@ -32,16 +35,16 @@ pub mod sync;
 pub mod thread;
 pub mod userfaultfd;
 
-/// Bytes of a page: few, so that a run is short.
+/// Bytes of a page: few, so that runs are short.
 pub const PAGE: usize = 64;
 
-/// An error of the operating system, with the call that met it.
+/// An error of the operating system, with the call that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {source}")]
 pub struct Error {
     /// The system call.
     pub call: &'static str,
-    /// What it answered.
+    /// The error that it returned.
     pub source: std::io::Error,
 }
 
@@ -52,5 +55,5 @@ impl Error {
     }
 }
 
-/// What a call of this crate gives.
+/// The result of a call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,7 +1,7 @@
-//! The machine's state: which pages are where, who waits, what is on its way.
+//! The state of the machine: which pages are where, which threads wait, and what is under way.
 //!
-//! One machine for each run, reached through [`with`]; nothing inside `with` is interrupted.
-//! [`point`] is where another thread may come in between.
+//! Each run has one machine, which is used through [`with`]. Nothing inside `with` is interrupted.
+//! At a [`point`] another thread may run.
 
 use crate::PAGE;
 use crate::ring::{Done, Operation, Poll};
@@ -14,46 +14,47 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-/// A fault, of the pager's or the kernel's, made through the machine, that a checker must find.
+/// A bug of the pager or the kernel, made by the machine, that the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
     /// The pager believes the kernel's count of pages moved, not the page map.
     TrustsTheCount,
-    /// The kernel's fault: it counts a page as moved that was not.
+    /// The kernel counts a page as moved that was not.
     CountsTooMany,
     /// A wake-up is forgotten.
     ForgetsToWake,
-    /// A call that removes pages is not told of.
+    /// A call that removes pages is not reported.
     HearsNothing,
-    /// A write says that it ended before it has happened, and does not happen.
+    /// A write reports its end without ever being done.
     LosesWrites,
 }
 
 /// How the machine behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
-    /// `UFFDIO_MOVE` exists.
+    /// Whether `UFFDIO_MOVE` exists.
     pub moves: bool,
-    /// One operation in so many does not go as hoped; 0: all do.
+    /// One operation in this many has trouble; 0 for none.
     pub trouble: u32,
-    /// Pages that may be there at once, in the pool and in the program.
+    /// The most pages that may be present, in the pool and in the program together.
     pub pages_max: usize,
-    /// The first disk fails often and without end, the others never: another has all that it has.
+    /// The first disk fails often and without end, the others never; another disk has all its
+    /// bytes.
     pub mirrored: bool,
-    /// A fault to be found.
+    /// The bug that is to be found.
     pub canary: Option<Canary>,
 }
 
-/// A page of a range that is watched.
+/// A page of a registered range.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Page {
     pub present: bool,
     pub protected: bool,
-    /// Shared since a fork: it does not move.
+    /// Whether it is shared since a fork: then it cannot be moved.
     pub shared: bool,
-    /// Moves that will be refused.
+    /// How many moves will be refused.
     pub busy: u32,
-    /// It has gone, uncounted.
+    /// Whether it was moved, uncounted.
     pub uncounted: bool,
 }
 
@@ -72,15 +73,15 @@ pub(crate) struct Waiter {
     pub at: usize,
 }
 
-/// What a descriptor is.
+/// The kind of a descriptor.
 pub(crate) enum Open {
     Userfaultfd {
         strict: bool,
-        /// Calls that remove pages wait until they are read.
+        /// Whether calls that remove pages wait until their report is read.
         hears: bool,
         messages: VecDeque<(u64, Fault)>,
         changes: VecDeque<(u64, Changed)>,
-        /// Such calls that have not gone on yet.
+        /// The number of such calls that have not continued yet.
         changing: u32,
     },
     Event {
@@ -89,7 +90,7 @@ pub(crate) enum Open {
     Pipe {
         hung_up: bool,
     },
-    /// A real file, only read here.
+    /// A real file, which is only read here.
     File(std::fs::File),
 }
 
@@ -103,11 +104,11 @@ pub(crate) struct Machine {
     pub ends: VecDeque<Done>,
     /// Slots of stores, by the store's number.
     pub slots: Vec<Vec<u8>>,
-    /// Times in a row that an operation has failed, by its tag.
+    /// How many times in a row an operation has failed, by its tag.
     pub failures: HashMap<u64, u32>,
-    /// Pages of the pool whose bytes are in the program too.
+    /// Pages of the pool whose bytes are also in the program.
     pub copied: HashSet<usize>,
-    /// Ranges that are no frames: what is in them is always somewhere else too.
+    /// Ranges that are not frames: their bytes are always in another place, too.
     pub buffers: Vec<std::ops::Range<usize>>,
     /// Ranges that the program is discarding.
     pub discarding: Vec<std::ops::Range<usize>>,
@@ -119,13 +120,13 @@ pub(crate) struct Machine {
     pub bells: Rc<Bells>,
 }
 
-/// Who waits for what: threads for pages, the pager for ends, the disk for operations.
+/// Bells for waiters: threads wait for pages, the pager for ends, the disk for operations.
 #[derive(Default)]
 pub(crate) struct Bells {
     pub pages: Bell,
     pub ends: Bell,
     pub operations: Bell,
-    /// Calls that change what is watched, for being read.
+    /// The bell for calls that change a registered range and wait until their report is read.
     pub changes: Bell,
     turns: AtomicU32,
 }
@@ -137,7 +138,8 @@ thread_local! {
 impl Drop for Machine {
     fn drop(&mut self) {
         for &(at, layout) in &self.memory {
-            // SAFETY: allocated by `reserve` with this layout; the run that used it has ended.
+            // SAFETY: `reserve` allocated the memory with this layout, and the run that used it has
+            // ended.
             unsafe { dealloc(at as *mut u8, layout) };
         }
     }
@@ -168,7 +170,8 @@ pub fn start(behaviour: Behaviour) {
     MACHINE.with_borrow_mut(|here| *here = Some(machine));
 }
 
-/// The program has ended: the pager's thread and the disk's end when they have nothing to do.
+/// Notes that the program has ended: the threads of the pager and the disk end when they have
+/// nothing to do.
 pub fn end() {
     with(|machine| machine.ending = true);
     let bells = bells();
@@ -176,12 +179,12 @@ pub fn end() {
     bells.operations.ring();
 }
 
-/// Uses the machine. Nobody comes in between.
+/// Uses the machine, without interruption by another thread.
 pub(crate) fn with<R>(use_it: impl FnOnce(&mut Machine) -> R) -> R {
     MACHINE.with_borrow_mut(|machine| use_it(machine.as_mut().expect("a machine was started")))
 }
 
-/// The same where the machine may be gone or in use.
+/// Uses the machine, unless it is gone or in use.
 pub(crate) fn try_with(use_it: impl FnOnce(&mut Machine)) {
     MACHINE.with(|machine| {
         if let Ok(mut machine) = machine.try_borrow_mut()
@@ -196,37 +199,38 @@ pub(crate) fn bells() -> Rc<Bells> {
     with(|machine| machine.bells.clone())
 }
 
-/// Bytes of a mapped file at most.
+/// The most bytes of a mapped file.
 pub const FILE_MAX: usize = 4096;
 
-/// Turns after which a run has no end.
+/// After this many turns a run counts as endless.
 const TURNS_MAX: u32 = 200_000;
 
-/// Another thread may come in here.
+/// A point at which another thread may run.
 ///
 /// # Panics
-/// The run has no end: threads take turns, but none gets on.
+/// The run is endless: threads take turns, but none makes progress.
 pub fn point() {
     let turns = bells().turns.fetch_add(1, SeqCst);
     assert!(turns < TURNS_MAX, "a run without end: threads take turns, but none gets on");
 }
 
-/// A number below `end`, of shuttle's choice.
+/// A number below `end`, chosen by shuttle.
 pub fn choose(end: usize) -> usize {
     shuttle::rand::thread_rng().gen_range(0..end)
 }
 
-/// True once in so many times, and never for 0.
+/// True once in this many times; never for 0.
 pub(crate) fn one_in(times: u32) -> bool {
     times > 0 && choose(times as usize) == 0
 }
 
-/// True once in a while, if the machine makes trouble; `rarity` times as rarely as most of it.
+/// True once in a while, if the machine makes trouble; `rarity` times more rarely than most
+/// trouble.
 pub(crate) fn trouble(rarity: u32) -> bool {
     one_in(with(|machine| machine.behaviour.trouble) * rarity)
 }
 
-/// Whether the machine has this fault.
+/// Whether the machine has this bug.
 pub(crate) fn has(canary: Canary) -> bool {
     with(|machine| machine.behaviour.canary) == Some(canary)
 }
@@ -256,12 +260,12 @@ impl Machine {
         Some(&mut area.pages[index])
     }
 
-    /// The page at an address that must be watched.
+    /// The page at an address, which must be registered.
     pub fn watched(&mut self, at: usize) -> &mut Page {
         self.page(at).unwrap_or_else(|| panic!("{at:#x} is not registered"))
     }
 
-    /// A page comes.
+    /// Makes a page present.
     pub fn bring(&mut self, at: usize, page: Page) {
         *self.watched(at) = Page { present: true, ..page };
         self.copied.remove(&at);
@@ -270,20 +274,20 @@ impl Machine {
         assert!(self.present <= most, "{} pages are more than the budget, {most}", self.present);
     }
 
-    /// A page goes.
+    /// Makes a page missing.
     pub fn remove(&mut self, at: usize) -> Page {
         let page = std::mem::take(self.watched(at));
         self.copied.remove(&at);
         if page.present {
             self.present -= 1;
-            // SAFETY: the page is the machine's memory, and nobody has a reference to it while
-            // `with` lasts.
+            // SAFETY: the page is memory of the machine, and nobody has a reference to it during
+            // `with`.
             unsafe { std::slice::from_raw_parts_mut(at as *mut u8, PAGE) }.fill(0xee);
         }
         page
     }
 
-    /// Wakes who waits in a range.
+    /// Wakes the waiters of a range.
     pub fn wake(&mut self, at: usize, len: usize) {
         let range = at..at + len;
         let woken: Vec<u64> =
@@ -294,7 +298,7 @@ impl Machine {
         }
     }
 
-    /// A thread waits no more: what it told is still read, or not.
+    /// Notes that a thread waits no more: its fault may still be read, or not.
     pub fn forget_message(&mut self, id: u64) {
         if choose(2) == 0 {
             return;
@@ -306,8 +310,8 @@ impl Machine {
         }
     }
 
-    /// A page of a frame gets other bytes: those of its block, if they are what the program has
-    /// now, must be in a store, or in the program.
+    /// Checks a page of a frame that gets other bytes: its block's bytes, if they are the program's
+    /// present ones, must be in a store or in the program.
     pub fn assert_clean(&mut self, at: usize, old: &[u8]) {
         if self.buffers.iter().any(|range| range.contains(&at)) {
             return;
@@ -332,14 +336,14 @@ impl Machine {
         }
     }
 
-    /// Something happened to a descriptor that may be polled.
+    /// Notes an event of a descriptor that may be polled.
     pub fn notify(&mut self, fd: i32) {
         for poll in self.polls.iter_mut().filter(|poll| poll.fd == fd) {
             poll.pending = true;
         }
     }
 
-    /// Whether an operation or a poll has something to tell.
+    /// Whether an operation or a poll has something to report.
     pub fn has_ended(&self) -> bool {
         !self.ends.is_empty() || self.polls.iter().any(|poll| poll.pending)
     }
@@ -353,7 +357,7 @@ impl Machine {
         }
     }
 
-    /// Reads from a file as far as it goes; how many bytes.
+    /// Reads from a file up to its end. Returns the bytes read.
     pub fn read_file(&self, fd: i32, bytes: &mut [u8], offset: u64) -> usize {
         use std::os::unix::fs::FileExt;
         let Some(Open::File(file)) = self.open.get(&fd) else { panic!("{fd} is no open file") };
@@ -367,7 +371,7 @@ impl Machine {
         done
     }
 
-    /// Whether a file that is open has these bytes as one of its blocks, zeros after its end.
+    /// Whether an open file has these bytes as one of its blocks, with zeros behind its end.
     fn in_a_file(&self, block: &[u8]) -> bool {
         self.open.iter().filter(|(_, open)| matches!(open, Open::File(_))).any(|(&fd, _)| {
             let mut bytes = vec![0; FILE_MAX];
@@ -377,8 +381,8 @@ impl Machine {
     }
 }
 
-/// Pages that a range holds before it is paged: one in two, of its first `len` bytes; the first
-/// word of each has been written. A block that holds none stays so.
+/// Makes pages in a range before it is paged: every second page of its first `len` bytes, on
+/// average, with its first word written. Some blocks get none.
 pub fn hold_some(start: usize, len: usize) {
     with(|machine| {
         let pages = vec![Page::default(); len / PAGE];
@@ -388,7 +392,8 @@ pub fn hold_some(start: usize, len: usize) {
         with(|machine| {
             machine.bring(at, Page::default());
             let value = machine.number().to_le_bytes();
-            // SAFETY: the page is the machine's memory, zeros until now; nobody comes in between.
+            // SAFETY: the page is memory of the machine, zeros until now; no other thread runs in
+            // between.
             unsafe { *(at as *mut [u8; 8]) = value };
             machine.areas.last_mut().expect("pushed just now").truth[at - start..][..8]
                 .copy_from_slice(&value);
@@ -396,7 +401,7 @@ pub fn hold_some(start: usize, len: usize) {
     }
 }
 
-/// After a fork every page that is there is shared with the child.
+/// After a fork, every present page is shared with the child.
 pub fn share_pages() {
     with(|machine| {
         for page in machine.areas.iter_mut().flat_map(|area| &mut area.pages) {

@@ -6,7 +6,7 @@ use crate::{PAGE, Result};
 /// Bytes of a huge page: a few blocks.
 pub const HUGE: usize = 1024;
 
-/// Advice, which is not taken: but frames never get it.
+/// Advice, which is not taken; frames never get it.
 pub const MADV_HUGEPAGE: i32 = 14;
 /// Advice, which is not taken.
 pub const MADV_NOHUGEPAGE: i32 = 15;
@@ -27,10 +27,10 @@ pub fn reserve_huge(len: usize) -> Result<usize> {
     Ok((reserve(len + HUGE)? as usize).next_multiple_of(HUGE))
 }
 
-/// The pages of a range are gone.
+/// Drops the pages of a range.
 ///
 /// # Safety
-/// Nobody may rely on the bytes.
+/// Nobody relies on the bytes.
 pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
     point();
     with(|machine| {
@@ -43,15 +43,15 @@ pub unsafe fn discard(at: usize, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The same, of several ranges.
+/// Drops the pages of several ranges.
 ///
 /// # Errors
 /// None; the real one has some.
 ///
 /// # Safety
-/// Nobody may rely on the bytes.
+/// Nobody relies on the bytes.
 pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: nobody relies on the bytes, as the caller promises.
     ranges.iter().try_for_each(|&(at, len)| unsafe { discard(at, len) })
 }
 
@@ -66,13 +66,13 @@ pub fn advise(at: usize, len: usize, advice: i32) -> bool {
 /// There are no huge pages.
 pub fn part(_at: usize) {}
 
-/// Puts fresh memory at exactly `at`, watched from now on, over whatever is there.
+/// Puts fresh memory at exactly `at`, over whatever is there, and registers it.
 ///
 /// # Errors
-/// ENOMEM now and then, but not where pages are given back.
+/// ENOMEM now and then, but not if pages are given back.
 ///
 /// # Safety
-/// Nobody may rely on what was there.
+/// Nobody relies on what was there.
 pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     let at = at as usize;
     point();
@@ -89,8 +89,8 @@ pub unsafe fn replace(at: *mut u8, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Every page of a watched range comes, zero; the kernel may hold one for a moment. Memory that is
-/// not watched is there already.
+/// Makes every page of a registered range present and zero; the kernel may hold one for a moment.
+/// Other memory is present already.
 ///
 /// # Errors
 /// ENOMEM now and then, with no page.
@@ -104,7 +104,7 @@ pub fn populate(at: usize, len: usize) -> Result<()> {
         if machine.page(at).is_some() {
             for page in (at..at + len).step_by(PAGE) {
                 machine.bring(page, Page { busy: u32::from(page == held), ..Page::default() });
-                // SAFETY: the page is the machine's memory; nobody comes in between.
+                // SAFETY: the page is memory of the machine; no other thread runs in between.
                 unsafe { std::slice::from_raw_parts_mut(page as *mut u8, PAGE) }.fill(0);
             }
         }
@@ -116,7 +116,7 @@ fn no_memory(call: &'static str) -> crate::Error {
     crate::Error { call, source: std::io::Error::from_raw_os_error(12) }
 }
 
-/// The page at `at` is shared with no child any more.
+/// Makes the page at `at` shared with no child any more.
 ///
 /// # Safety
 /// `at` is the address of a present page.
@@ -129,7 +129,7 @@ pub unsafe fn make_exclusive(at: usize) {
     });
 }
 
-/// The bytes of a range, to read and write. Touching a page that is not there is a bus error.
+/// The bytes of a range, to read and write. To touch a missing page is a bus error.
 ///
 /// # Safety
 /// The range is mapped, and nobody else touches it while the slice lives.
@@ -141,6 +141,6 @@ pub unsafe fn bytes<'a>(at: usize, len: usize) -> &'a mut [u8] {
             }
         }
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a mapped range that nobody else touches.
     unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) }
 }

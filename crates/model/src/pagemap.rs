@@ -1,4 +1,4 @@
-//! Which pages are there: the kernel's own answer.
+//! The page map: which pages are present, as the kernel knows.
 
 use crate::machine::{Canary, has, with};
 use crate::{PAGE, Result};
@@ -9,7 +9,7 @@ use std::ops::Range;
 pub struct Pagemap(());
 
 impl Pagemap {
-    /// Opens it.
+    /// Opens the page map.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -17,7 +17,7 @@ impl Pagemap {
         Ok(Pagemap(()))
     }
 
-    /// Calls `each` with every page of a range that is there. Whether the kernel can tell.
+    /// Calls `each` with every present page of a range. Whether the kernel can tell.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -30,7 +30,7 @@ impl Pagemap {
         Ok(true)
     }
 
-    /// For each page from `at` on, whether it is there.
+    /// For each page from `at` on, whether it is present.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -45,7 +45,7 @@ impl Pagemap {
         Ok(())
     }
 
-    /// For each page from `at` on, whether it is there, and a child's too.
+    /// For each page from `at` on, whether it is present and shared with a child.
     ///
     /// # Errors
     /// None; the real one has some.

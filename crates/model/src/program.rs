@@ -4,29 +4,29 @@ use crate::machine::{Canary, Open, Waiter, bells, has, point, trouble, with};
 use crate::userfaultfd::{Change, Changed, Fault};
 use crate::{PAGE, thread};
 
-/// Bytes of what the program reads and writes at once.
+/// Bytes of a word, which the program reads and writes at once.
 pub const WORD: usize = 8;
 
-/// Reads the word at a multiple of [`WORD`], and checks that it is what was last written there.
+/// Reads the word at a multiple of [`WORD`], and checks that it is the one last written there.
 ///
 /// # Panics
-/// It is another: the pager has failed.
+/// It is another word: the pager has failed.
 pub fn read(at: usize) {
     word(at);
 }
 
-/// The same by a thread that forks, while the pager stands still.
+/// [`read`] by a thread that forks, while the pager is parked.
 ///
 /// # Panics
-/// As [`read`].
+/// As for [`read`].
 pub fn read_forking(at: usize) {
     touch(at, false, thread::id(), |word, truth| assert_eq!(word, truth, "wrong bytes at {at:#x}"));
 }
 
-/// The same; gives the word.
+/// [`read`] that returns the word.
 ///
 /// # Panics
-/// As [`read`].
+/// As for [`read`].
 pub fn word(at: usize) -> [u8; WORD] {
     touch(at, false, 0, |word, truth| {
         assert_eq!(word, truth, "wrong bytes at {at:#x}");
@@ -34,7 +34,7 @@ pub fn word(at: usize) -> [u8; WORD] {
     })
 }
 
-/// By `ask` the program maps a file over a range of zeros, which holds these bytes from now on.
+/// The program maps a file, by `ask`, over a range of zeros, which has these bytes from now on.
 pub fn map(at: usize, bytes: &[u8], ask: impl FnOnce()) {
     ask();
     with(|machine| {
@@ -62,7 +62,7 @@ fn put(at: usize, value: [u8; WORD]) {
     });
 }
 
-/// I/O of the program's holds a page, if it is there, while it is refused so many moves.
+/// I/O of the program holds a page, if it is present, for this many refused moves.
 pub fn pin(at: usize, moves: u32) {
     point();
     with(|machine| {
@@ -73,8 +73,7 @@ pub fn pin(at: usize, moves: u32) {
     });
 }
 
-/// The program says, by `ask`, that a range reads as zeros from now on; nobody touches it
-/// meanwhile.
+/// The program drops the bytes of a range, by `ask`; nobody touches the range meanwhile.
 pub fn discard(at: usize, len: usize, ask: impl FnOnce()) {
     with(|machine| machine.discarding.push(at..at + len));
     ask();
@@ -86,8 +85,8 @@ pub fn discard(at: usize, len: usize, ask: impl FnOnce()) {
     });
 }
 
-/// By a direct call the program removes the pages of a range, which nobody touches meanwhile. Who
-/// watches hears of it before they go.
+/// The program removes the pages of a range by a direct call; nobody touches the range meanwhile.
+/// The pager reads the report before they vanish.
 pub fn remove(at: usize, len: usize) {
     point();
     let changed = Changed { change: Change::Removed, from: at, to: at + len };
@@ -132,7 +131,7 @@ pub fn is_discarding(at: usize) -> bool {
     with(|machine| machine.discarding.iter().any(|range| range.contains(&at)))
 }
 
-/// What the program last wrote to a range.
+/// The bytes that the program last wrote to a range.
 pub fn truth(at: usize, len: usize) -> Vec<u8> {
     with(|machine| {
         let area = machine.area(at).expect("a registered range");
@@ -155,12 +154,12 @@ fn touch<R>(
             if !state.present || write && state.protected {
                 return None;
             }
-            // A write to a page shared with a child gets the program its own.
+            // A write to a page that is shared with a child gives the program its own page.
             state.shared &= !write;
             let area = machine.area(at).expect("watched");
             let from = at - area.start;
             let truth = (&mut area.truth[from..from + WORD]).try_into().expect("a word");
-            // SAFETY: the page is there; nobody comes in between.
+            // SAFETY: the page is present; no other thread runs in between.
             Some(use_it(unsafe { &mut *(at as *mut [u8; WORD]) }, truth))
         });
         match got {
@@ -170,8 +169,8 @@ fn touch<R>(
     }
 }
 
-/// Tells of a fault and sleeps, unless the page has come meanwhile; wakes by itself now and then,
-/// but for a `thread` that forks, which no signal reaches.
+/// Reports a fault and sleeps, unless the page has come meanwhile. A thread wakes by itself now and
+/// then, except a `thread` that forks, which no signal reaches.
 fn fault(page: usize, write: bool, thread: u32) {
     point();
     let startled = thread == 0 && trouble(8);
@@ -185,7 +184,7 @@ fn fault(page: usize, write: bool, thread: u32) {
         assert!(!*strict, "the program touches the pool");
         messages.push_back((id, Fault { at: page, write, protected: state.present, thread }));
         machine.notify(uffd);
-        // The kernel looks again once the fault can be read.
+        // The kernel checks the page again once the fault can be read.
         let sleeps = !state.present || write && state.protected;
         if sleeps && !startled {
             machine.waiters.push(Waiter { id, at: page });

@@ -17,17 +17,17 @@ impl Piece {
         Piece { at, len }
     }
 
-    /// Bytes in it.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its address.
+    /// The address.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -36,31 +36,31 @@ impl Piece {
 /// The end of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// What it was called when it began.
+    /// The tag that the operation was given when it began.
     pub tag: u64,
     /// Bytes transferred or events, or a negative error number.
     pub result: i32,
-    /// A poll that goes on.
+    /// Whether this is an event of a poll that continues.
     pub more: bool,
     /// The completion's flags: none here.
     pub flags: u32,
 }
 
 impl Done {
-    /// Whether a poll of a pipe's reading end found that nobody holds the other end any more.
+    /// Whether a poll of a pipe's reading end found that nobody has the other end open any more.
     pub fn is_hang_up(&self) -> bool {
         self.result >= 0
     }
 }
 
-/// What an operation reads or writes.
+/// The target of an operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Medium {
     /// A simulated disk.
     Store(usize),
     /// A real file, by its simulated number; only read.
     File(i32),
-    /// None: a timeout.
+    /// No target: a timeout.
     Time,
 }
 
@@ -78,17 +78,17 @@ pub(crate) struct Poll {
     pub fd: i32,
     pub tag: u64,
     pub again: bool,
-    /// Something has happened that it has not told.
+    /// Whether there is an event that the poll has not reported.
     pub pending: bool,
 }
 
-/// What the pager's thread ends by, when the program has ended.
+/// The panic by which the pager's thread ends after the program has ended.
 struct Ended;
 
-/// Where a socket connects to: there are none here.
+/// The address of a socket: there are none here.
 pub struct Address;
 
-/// What goes to a socket: there are none here.
+/// A message to a socket: there are none here.
 pub struct Message;
 
 /// A submission and a completion queue.
@@ -208,7 +208,7 @@ impl Ring {
         unreachable!("there are no sockets here")
     }
 
-    /// Ends some time: when the disk's thread comes to it.
+    /// Ends at some time, when the disk's thread comes to it.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -217,7 +217,7 @@ impl Ring {
         Ok(())
     }
 
-    /// There is nothing here that is cancelled.
+    /// Nothing is cancelled here.
     ///
     /// # Errors
     /// None.
@@ -228,7 +228,7 @@ impl Ring {
         unreachable!("nothing is cancelled here")
     }
 
-    /// Tells when `fd` becomes readable or hangs up: once or, `again`, each time.
+    /// Polls `fd` until it becomes readable or hangs up: once, or, if `again`, each time.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -237,7 +237,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Hands over what was pushed and waits until `wanted` operations have ended, or does nothing.
+    /// Submits what was pushed, and waits until `wanted` operations have ended; or does nothing.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -265,18 +265,18 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether something was pushed that the kernel has not been told of.
+    /// Whether something was pushed that was not yet submitted.
     pub fn has_unsubmitted(&self) -> bool {
         !self.operations.is_empty() || !self.polls.is_empty()
     }
 
-    /// Whether something has ended that was not taken.
+    /// Whether a completion waits to be taken.
     pub fn has_done(&mut self) -> bool {
         point();
         with(|machine| machine.has_ended())
     }
 
-    /// Takes the end of an operation, if one has ended.
+    /// Takes a completion, if there is one.
     pub fn done(&mut self) -> Option<Done> {
         point();
         let stays = !trouble(1);
@@ -327,7 +327,7 @@ pub fn disk() {
     }
 }
 
-/// Does one operation, or fails it, three times in a row at most; its result.
+/// Does one operation, or fails it, at most three times in a row. Returns its result.
 fn transfer(operation: &Operation) -> i32 {
     const EIO: i32 = 5;
     const ETIME: i32 = 62;
@@ -343,7 +343,7 @@ fn transfer(operation: &Operation) -> i32 {
     };
     let (mut done, mut result) = (0, 0);
     for piece in &operation.pieces {
-        // SAFETY: the pager keeps the pieces for this operation alone until its end.
+        // SAFETY: the pager keeps the pieces for only this operation until its end.
         let bytes = unsafe { memory::bytes(piece.at, piece.len) };
         with(|machine| {
             if !operation.write {
@@ -375,13 +375,13 @@ fn transfer(operation: &Operation) -> i32 {
         });
         done += piece.len;
         if trouble(1) {
-            // The kernel lets go of a page some time after the end.
+            // The kernel releases a page some time after the end.
             let page = piece.at + choose(piece.len / PAGE) * PAGE;
             let moves = 1 + choose(40) as u32;
             with(|machine| machine.page(page).map(|page| page.busy = moves));
         }
     }
-    // A read of wrong bytes says that all went well. Those of a file have no hash that would tell.
+    // A read of wrong bytes reports success. A file's bytes have no hash that would show it.
     let kinds = match operation.medium {
         Medium::Store(_) if !operation.write => 3,
         _ => 2,

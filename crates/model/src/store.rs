@@ -6,14 +6,14 @@ use crate::ring::{Medium, Operation, Piece, Ring};
 /// The most that one operation moves: few blocks, so that runs of slots end often.
 pub const EXTENT: usize = 512;
 
-/// A disk of the machine's.
+/// A disk of the machine.
 pub struct Disk {
     number: usize,
     block: usize,
 }
 
 impl Disk {
-    /// An empty one, for blocks of `block` bytes.
+    /// An empty disk, for blocks of `block` bytes.
     pub fn new(block: usize) -> Disk {
         let number = with(|machine| {
             machine.slots.push(Vec::new());
@@ -22,7 +22,7 @@ impl Disk {
         Disk { number, block }
     }
 
-    /// The bytes in a slot of the store with this number, 0 for the first.
+    /// The bytes in a slot of the store with this number; the first is 0.
     pub fn slot(number: usize, block: usize, slot: u32) -> Vec<u8> {
         with(|machine| machine.slots[number][slot as usize * block..][..block].to_vec())
     }
@@ -48,7 +48,7 @@ impl Disk {
 
     /// Whether `slot`, the first of an extent, lies right behind the slot before it.
     pub fn joins(&self, slot: u32) -> bool {
-        // Of two: so that some operations go across an edge, and some end there.
+        // Extents of two slots, so that some operations cross an edge, and some end there.
         (slot as usize * self.block / EXTENT).is_multiple_of(2)
     }
 }

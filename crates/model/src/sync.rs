@@ -1,4 +1,4 @@
-//! The names that the pager's shared structures stand on, shuttle's.
+//! The primitives of the pager's shared structures, made of shuttle's types.
 
 use shuttle::sync::Condvar;
 pub use shuttle::sync::atomic::{AtomicU64, AtomicUsize};
@@ -44,17 +44,17 @@ pub fn recover<T>(locked: LockResult<Guard<'_, T>>) -> Guard<'_, T> {
     locked.expect("no thread has panicked")
 }
 
-/// Locks for those that do not change what is guarded.
+/// Locks for reading.
 pub fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().expect("no thread has panicked")
 }
 
-/// Locks for one that does.
+/// Locks for writing.
 pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().expect("no thread has panicked")
 }
 
-/// A value that changes hands by an atomic beside it.
+/// A value whose owner is decided by an atomic beside it.
 pub struct Cell<T>(std::cell::UnsafeCell<T>);
 
 impl<T> Cell<T> {
@@ -63,13 +63,13 @@ impl<T> Cell<T> {
         Cell(std::cell::UnsafeCell::new(value))
     }
 
-    /// Gives `use_it` the value's address.
+    /// Calls `use_it` with the address of the value.
     pub fn with_mut<R>(&self, use_it: impl FnOnce(*mut T) -> R) -> R {
         use_it(self.0.get())
     }
 }
 
-/// Where threads wait for something of the machine's to become so.
+/// A bell, at which threads wait for a condition of the machine.
 #[derive(Default)]
 pub struct Bell {
     lock: Mutex<()>,
@@ -77,7 +77,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// Waits until `so`; whoever makes it so rings afterwards.
+    /// Waits until `so` is true; the thread that makes it true rings afterwards.
     pub fn wait_until(&self, so: impl Fn() -> bool) {
         let mut held = recover(self.lock.lock());
         while !so() {
@@ -85,7 +85,7 @@ impl Bell {
         }
     }
 
-    /// Lets all who wait look again.
+    /// Lets all waiters check their conditions again.
     pub fn ring(&self) {
         let _held = recover(self.lock.lock());
         self.rung.notify_all();

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::machine::{point, with};
 
-/// The signals that were blocked: none, there are none here.
+/// The signals that were blocked: there are none here.
 pub struct Signals;
 
 /// Blocks nothing.
@@ -14,12 +14,13 @@ pub fn block_signals() -> Signals {
 /// Restores nothing.
 pub fn restore_signals(_old: &Signals) {}
 
-/// The number of the thread that forks: there is one at a time.
+/// The id of the thread that forks; there is one at a time.
 pub fn id() -> u32 {
     1
 }
 
-/// Nanoseconds; each look takes 200, so that whoever looks for a microsecond looks five times.
+/// The time, ns. Each call takes 200 ns, so a thread that spins for a microsecond calls it five
+/// times.
 pub fn now_ns() -> u64 {
     with(|machine| {
         machine.now_ns += 200;
@@ -27,7 +28,7 @@ pub fn now_ns() -> u64 {
     })
 }
 
-/// Nanoseconds of processor time that a thread has used: all that there were.
+/// The processor time that a thread has used, ns: all time that has passed.
 pub fn used_by(_thread: u32) -> Option<u64> {
     Some(now_ns())
 }

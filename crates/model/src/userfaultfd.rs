@@ -1,4 +1,4 @@
-//! userfaultfd: faults of a range are told to a descriptor and resolved by its calls.
+//! userfaultfd: a descriptor reports the page faults of a range, and its calls resolve them.
 
 use crate::fd::Fd;
 use crate::machine::{Area, Canary, Open, Page, bells, choose, has, point, trouble, with};
@@ -16,51 +16,51 @@ const ENOMEM: i32 = 12;
 pub enum Kind {
     /// Faults wait until they are resolved.
     Waiting,
-    /// So do calls that change the range.
+    /// Faults wait, and so do calls that change the range.
     Hearing {
-        /// The pages will be copied, not moved: calls that remove pages do not wait.
+        /// Whether pages will be copied, not moved: then calls that remove pages do not wait.
         copies: bool,
     },
-    /// Touching what is not there is a bus error.
+    /// To touch a missing page is a bus error.
     Strict,
 }
 
-/// What a call does to a range past who watches it.
+/// What a direct system call does to a registered range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Pages go, once this has been read: the range is to read as zeros.
+    /// The pages go once this has been read: the range is to read as zeros.
     Removed,
-    /// The range is no more: not simulated.
+    /// The range is unmapped: not simulated.
     Unmapped,
-    /// Its pages are elsewhere: not simulated.
+    /// The pages were moved elsewhere: not simulated.
     Moved,
 }
 
-/// A change of a range, as the kernel tells it. The call goes on when it has been read.
+/// A change of a range, as the kernel reports it. The call continues once this has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// What is done.
+    /// What the call does.
     pub change: Change,
-    /// Where the range begins.
+    /// The start of the range.
     pub from: usize,
-    /// Where it ends.
+    /// The end of the range.
     pub to: usize,
 }
 
-/// A fault, as the kernel tells it.
+/// A fault, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The page's address.
+    /// The address of the page.
     pub at: usize,
-    /// The touch was a write.
+    /// Whether the touch was a write.
     pub write: bool,
-    /// The page is there but protected against writes.
+    /// Whether the page is present but write-protected.
     pub protected: bool,
-    /// The thread that waits, or 0: only that of a thread that forks is told here.
+    /// The id of the thread that waits, or 0: only a thread that forks is named here.
     pub thread: u32,
 }
 
-/// Why a transfer stopped, and how far it had come by the kernel's own count.
+/// Why a transfer stopped, and how far it had come by the kernel's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// Bytes done.
@@ -75,7 +75,7 @@ pub struct Userfaultfd {
     fd: Fd,
 }
 
-/// Wakes nobody: the pager does that itself.
+/// A waker that wakes nobody: the pager does that itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Waker;
 
@@ -102,7 +102,7 @@ impl Userfaultfd {
         self.fd.raw()
     }
 
-    /// From now on the range is watched; it has no pages but those that it held.
+    /// Registers a range; it has only the pages that it had before.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -117,7 +117,7 @@ impl Userfaultfd {
         Ok(())
     }
 
-    /// Wakes who waits, and no more: nobody touches a range that is not watched for a moment.
+    /// Wakes the waiters, and no more: nobody touches a range while it is not registered.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -125,12 +125,12 @@ impl Userfaultfd {
         self.wake(at, len)
     }
 
-    /// For other threads, of which there are none here.
+    /// A [`Waker`] for other threads, of which there are none here.
     pub fn waker(&self) -> Waker {
         Waker
     }
 
-    /// Wakes all threads that wait on the range.
+    /// Wakes all threads that wait for the range.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -143,7 +143,7 @@ impl Userfaultfd {
         Ok(())
     }
 
-    /// Protects the range against writes, or ends that and wakes.
+    /// Write-protects the range; or ends that, and wakes the waiters.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -155,7 +155,7 @@ impl Userfaultfd {
         if on { Ok(()) } else { self.wake(at, len) }
     }
 
-    /// Moves the pages at `from` to `to`, which has none, and wakes who waits on `to`.
+    /// Moves the pages at `from` to `to`, which must have none, and wakes the waiters of `to`.
     ///
     /// # Errors
     /// Where and why it stopped, by the kernel's count.
@@ -175,7 +175,7 @@ impl Userfaultfd {
         })
     }
 
-    /// Moves what is there of the pages at `from`, waking nobody.
+    /// Moves the pages at `from` that are present, and wakes nobody.
     ///
     /// # Errors
     /// As for [`shift`](Self::shift).
@@ -191,7 +191,8 @@ impl Userfaultfd {
         self.patiently(len, false, to, 100, |done, len| self.shift_once(to + done, from + done, len, true))
     }
 
-    /// Copies `len` bytes at `from` into fresh pages at `to`, which has none, and wakes.
+    /// Copies `len` bytes at `from` into fresh pages at `to`, which must have none, and wakes the
+    /// waiters.
     ///
     /// # Errors
     /// Where and why it stopped.
@@ -209,7 +210,7 @@ impl Userfaultfd {
         self.patiently(len, wake, to, patience, |done, len| self.copy_once(to + done, from + done, len))
     }
 
-    /// Goes on after the part that was done, as the real one does.
+    /// Continues after the part that was done, like the real one.
     fn patiently(
         &self,
         len: usize,
@@ -236,7 +237,7 @@ impl Userfaultfd {
         Ok(())
     }
 
-    /// One call: the bytes that it counts, and why it stopped.
+    /// One call. Returns the bytes that it counts, and why it stopped.
     fn shift_once(&self, to: usize, from: usize, len: usize, holes: bool) -> (usize, i32) {
         if self.is_changing() {
             return (0, EAGAIN);
@@ -275,7 +276,7 @@ impl Userfaultfd {
             if trouble(1) {
                 return (offset, EAGAIN);
             }
-            // A single page is tried when there is no other way.
+            // A single page is tried as the last way.
             let is_frame = with(|machine| machine.page(from).is_some());
             if is_frame && len > PAGE && trouble(2) {
                 return (offset, ENOMEM);
@@ -309,7 +310,8 @@ impl Userfaultfd {
         Ok(())
     }
 
-    /// Whether a call that changes a range waits to be read, or has not gone on yet.
+    /// Whether a call that changes a range waits for its report to be read, or has not continued
+    /// yet.
     pub fn is_changing(&self) -> bool {
         with(|machine| match machine.open.get(&self.raw()) {
             Some(Open::Userfaultfd { changing, .. }) => *changing > 0,
@@ -325,7 +327,7 @@ impl Userfaultfd {
         })
     }
 
-    /// Takes what has come, `most` at most, faults first. How much it was.
+    /// Takes the events that have come, up to `most`, faults first. Returns how many.
     ///
     /// # Errors
     /// None; the real one has some.
@@ -346,13 +348,13 @@ impl Userfaultfd {
     }
 }
 
-/// The bytes of one page to another.
+/// Copies the bytes of one page to another.
 fn put(to: usize, from: usize) {
-    // SAFETY: both are the machine's memory; nobody comes in between.
+    // SAFETY: both pages are memory of the machine; no other thread runs in between.
     unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, PAGE) };
 }
 
-/// Moves one page; 0 or the error number.
+/// Moves one page. Returns 0 or the error number.
 fn shift_page(to: usize, from: usize) -> i32 {
     if trouble(2) {
         return EAGAIN;
@@ -369,7 +371,7 @@ fn shift_page(to: usize, from: usize) -> i32 {
         if machine.watched(to).present {
             return EEXIST;
         }
-        // The bytes first: what is left behind becomes rubbish.
+        // The bytes are copied first: the old page becomes rubbish.
         put(to, from);
         let page = machine.remove(from);
         machine.bring(to, Page { protected: false, uncounted: false, ..page });

@@ -1,5 +1,6 @@
 //! The pager's real engine on a simulated machine, under shuttle: program threads that read, write,
-//! discard and fork, a disk and a kernel that misbehave as real ones do, in thousands of orders.
+//! discard and fork, with a disk and a kernel that misbehave like real ones, in thousands of
+//! orders.
 //!
 //! Checked: a file that is mapped is, once synced, what was written; a read gives what was written
 //! last; every thread ends; the pages that are there never exceed the budget; a page is touched
@@ -104,13 +105,13 @@ pub(crate) use shelf::{Ended, Error as StoreError, Failure, Notes, Op, OpKind, S
 pub(crate) use terapage_model::store::EXTENT;
 pub(crate) use terapage_model::sync;
 
-/// What asks: the program's side of the pager.
+/// The program's side of the pager, which makes requests.
 struct Pager {
     mailbox: &'static Mailbox,
     block: usize,
 }
 
-/// The pager's thread makes huge pages by itself: the other one is for more than there are here.
+/// The pager's thread makes huge pages itself: there are too few here for the other thread.
 mod maker {
     use terapage_model::memory::{self, HUGE};
     use terapage_model::{PAGE, Result};
@@ -195,7 +196,7 @@ mod awake {
     }
 }
 
-/// No trace here: the ring that carries it is checked by itself.
+/// There is no trace here: its ring is checked separately.
 mod recorder {
     #[derive(Clone, Copy)]
     pub enum Kind {
@@ -233,13 +234,13 @@ const FRAMES: usize = 8;
 /// Threads of the pager.
 const THREADS_MAX: usize = 3;
 const BLOCKS: usize = 14;
-/// Blocks of a range that is paged with what it holds.
+/// Blocks of a range that is paged with the bytes that it has.
 const HELD: usize = 3;
 /// Blocks of a range that a file is mapped at, which ends in the last of them.
 const MAPPED: usize = 3;
 const FILE_BYTES: usize = MAPPED * BLOCK - 100;
 
-/// What one run does.
+/// The plan of a run.
 #[derive(Clone, Copy)]
 struct Plan {
     threads: usize,
@@ -284,7 +285,7 @@ thread_local! {
     static COUNTERS: &'static terapage_stats::Shared = Box::leak(Box::default());
 }
 
-/// Whether the runs have met what they are about: a plan that never faults shows nothing.
+/// Whether the runs met the events that they test: a plan that never faults shows nothing.
 fn assert_met() {
     let met = COUNTERS.with(|shared| shared.counters.snapshot());
     eprintln!("{}", met.to_json().unwrap_or_default());
@@ -303,7 +304,7 @@ fn assert_met() {
     assert!(all.iter().all(|count| *count > 0), "something was never met: {all:?}");
 }
 
-/// The pager's store: a disk of the machine's.
+/// The pager's store: a disk of the machine.
 struct DiskStore {
     disk: Disk,
     under_way: Notes<usize>,
@@ -345,7 +346,7 @@ impl Store for DiskStore {
     }
 }
 
-/// A disk; or two, the first of which flips bits, too, and is late.
+/// A disk; or two, of which the first also flips bits and is late.
 fn store(mirrored: bool) -> Box<dyn Store> {
     if !mirrored {
         return Box::new(DiskStore::new());
@@ -385,7 +386,7 @@ fn run(plan: Plan) {
     let engine = Engine::new(options, store(mirrored), COUNTERS.with(|shared| *shared), mailbox).unwrap();
     let engine = Shared(Box::into_raw(Box::new(engine)));
     let pager = shuttle::thread::spawn(move || {
-        // SAFETY: this thread's, but for a fork, which parks it.
+        // SAFETY: only this thread uses the engine, apart from a fork, which parks it.
         ring::until_the_end(|| unsafe {
             (*engine.get()).prepare();
             (*engine.get()).run();
@@ -446,7 +447,7 @@ impl DataFile {
         mapped
     }
 
-    /// What `Pager::sync_file` does, touching memory as the machine's programs do.
+    /// Like `Pager::sync_file`, but touches memory like the machine's programs.
     fn sync(&self) {
         let (start, len) = (self.at, MAPPED * BLOCK);
         let mut marks = [false; MAPPED];
@@ -464,8 +465,8 @@ impl DataFile {
         self.mailbox.ask(Request::Written { start, len, hashes: hashes.as_ptr() }).unwrap();
     }
 
-    /// Nobody else uses it any more: the file holds what the program wrote, and then the range
-    /// holds zeros.
+    /// Ends the mapping, which nobody else uses any more: the file must have the program's bytes,
+    /// and then the range zeros.
     fn unmap(self) {
         let (at, len) = (self.at, MAPPED * BLOCK);
         self.sync();
@@ -478,8 +479,8 @@ impl DataFile {
     }
 }
 
-/// One thread of the program: all blocks are everybody's, but each thread discards one of its own,
-/// and the first alone brings the file up to date.
+/// A thread of the program. All threads use all blocks, but each discards only a block of its own,
+/// and only the first syncs the file.
 fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engine: Shared, file: &DataFile) {
     let own = base + number * BLOCK;
     let pager = Pager { mailbox, block: BLOCK };
@@ -524,7 +525,7 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
             }
             5 => pager.done_with(base + choose(BLOCKS - 2) * BLOCK, 2 * BLOCK).unwrap(),
             6 if number == 0 => file.sync(),
-            // Where pages are copied nobody hears of it.
+            // If pages are copied, the call is not reported.
             7 if plan.moves => {
                 let first = choose(PAGES_A_BLOCK);
                 let (from, len) = (own + first * PAGE, (1 + choose(PAGES_A_BLOCK - first)) * PAGE);
@@ -541,15 +542,16 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
     }
 }
 
-/// The child of a fork: what it finds in its parent's store, and the pipe that says that it lives.
+/// The child of a fork: the bytes that it must find in its parent's store, and the pipe that says
+/// that it lives.
 struct Child {
-    /// The number of a disk that has it.
+    /// The number of a disk that has the bytes.
     disk: usize,
     stored: Vec<(u32, Vec<u8>)>,
     hold: Fd,
 }
 
-/// Nothing is on its way, and each frame is a block's or free.
+/// Checks that nothing is under way, and that each frame belongs to a block or is free.
 fn assert_settled(engine: &Engine) {
     assert_eq!(engine.io.transfers.count(), [0; 3], "something is on its way");
     let blocks = engine.table.regions().iter().flat_map(|region| region.first..region.first + region.blocks);
@@ -567,7 +569,7 @@ fn assert_settled(engine: &Engine) {
 }
 
 impl Child {
-    /// Forks, the pager's thread parked.
+    /// Forks, while the pager's thread is parked.
     fn fork(base: usize, mailbox: &Mailbox, engine: Shared, disk: usize) -> Child {
         if choose(2) == 0 {
             mailbox.ask(Request::Hold).unwrap();
@@ -578,7 +580,7 @@ impl Child {
         let engine = unsafe { &mut *engine.get() };
         assert_settled(engine);
         let hold = engine.freeze().unwrap();
-        // As the C library does on its way into a fork.
+        // As the C library does during a fork.
         for _ in 0..choose(4) {
             let at = base + choose(BLOCKS) * BLOCK;
             if !program::is_discarding(at) {
@@ -606,7 +608,7 @@ impl Child {
         Child { disk, stored, hold }
     }
 
-    /// What the child reads is still as it was.
+    /// Checks that the child still reads the old bytes.
     fn look(&self) {
         for (slot, bytes) in &self.stored {
             assert_eq!(Disk::slot(self.disk, BLOCK, *slot), *bytes, "slot {slot} has changed under a child");
@@ -625,7 +627,7 @@ fn explore(plan: Plan, runs: usize) {
     explore_from(20_261_121, plan, runs);
 }
 
-/// The same from a seed, unless another is given.
+/// Runs the plan from a seed, unless another is given.
 fn explore_from(seed: u64, plan: Plan, runs: usize) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let seed = number("TERAPAGE_SEED").unwrap_or(seed);
@@ -643,7 +645,7 @@ fn explore_by(scheduler: impl Scheduler + 'static, plan: Plan) {
     shuttle::Runner::new(scheduler, config).run(move || run(plan));
 }
 
-/// The checker finds a fault, starting from this seed, and says one of these.
+/// Checks that the checker finds a bug from this seed, with one of these messages.
 fn must_find(seed: u64, plan: Plan, says: &[&str]) {
     let found =
         std::panic::catch_unwind(|| explore_from(seed, plan, 1000)).expect_err("the fault was not found");
@@ -687,7 +689,7 @@ fn a_kernel_without_move_too() {
     assert_met();
 }
 
-/// Of two copies one gives errors, wrong bytes, and loses what is written, without end.
+/// One of two copies gives errors and wrong bytes and loses writes, without end.
 #[test]
 fn one_good_copy_of_a_mirror_is_enough() {
     explore(Plan { mirrored: true, ..PLAN }, 600);

@@ -1,9 +1,9 @@
-//! What the pager's thread shares with others, under loom: the mailbox, the trace's ring of words,
-//! the lock that a fork holds across. The files are the real ones; loom's atomics stand behind
-//! their names.
+//! The structures that the pager's thread shares with others, under loom: the mailbox, the trace's
+//! ring of words, and the lock that is held across a fork. The files are the real ones, compiled
+//! with loom's atomics.
 //!
-//! Loom tries every order of steps with up to so many preemptions, and every value that a
-//! relaxed load may see. A canary with a fault of its own shows that each kind of error is found.
+//! Loom tries every order of steps up to a number of preemptions, and every value that a relaxed
+//! load may see. Canaries with bugs of their own show that each kind of error is found.
 
 extern crate self as terapage_sys;
 
@@ -25,17 +25,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use words::{Put, Take, Words};
 
-/// What a request is answered with here: its own first address.
+/// The answer to a request here: its own first address.
 #[derive(Debug, PartialEq, Eq)]
 struct Error(usize);
 
-/// What a request carries that no test here asks for.
+/// A part of requests that no test here uses.
 mod files {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Part;
 }
 
-/// The names that the shared files stand on, loom's.
+/// The primitives of the shared files, made of loom's types.
 mod sync {
     use loom::sync::Condvar;
     pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize};
@@ -76,7 +76,7 @@ mod sync {
         }
     }
 
-    /// The kernel compares the word and begins to sleep in one step.
+    /// The kernel compares the word and begins the sleep in one step.
     pub(crate) fn wait(word: &Word, value: u32) {
         let sleepers = word.sleepers.lock().unwrap();
         if word.word.load(Ordering::SeqCst) == value {
@@ -127,7 +127,7 @@ mod fd {
             self.changed.notify_one();
         }
 
-        /// What the pager does while it is parked: waits until the event is set.
+        /// Waits until the event is set, as the pager does while it is parked.
         pub fn wait(&self) {
             let mut set = self.set.lock().unwrap();
             while !*set {
@@ -135,7 +135,7 @@ mod fd {
             }
         }
 
-        /// What the pager does: waits until the event is set, and clears it.
+        /// Waits until the event is set, and clears it, as the pager does.
         pub fn wait_and_clear(&self) {
             let mut set = self.set.lock().unwrap();
             while !*set {
@@ -176,7 +176,7 @@ mod thread {
     pub fn wake(_: &AtomicU32) {}
 }
 
-/// Runs `test` in every order with up to so many preemptions.
+/// Runs `test` in every order with up to `preemptions` preemptions.
 fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -187,10 +187,10 @@ fn discard(start: usize) -> Request {
     Request::Discard { start, len: 0 }
 }
 
-/// What the pager's thread has, and who forks while that is parked.
+/// The state of the pager's thread, which the forking thread uses while that is parked.
 struct Engine(loom::cell::UnsafeCell<u32>);
 
-// SAFETY: not safe by itself: loom fails the test when two threads use it at once.
+// SAFETY: it is not safe by itself; loom fails the test if two threads use it at the same time.
 unsafe impl Sync for Engine {}
 
 impl Engine {
@@ -199,7 +199,7 @@ impl Engine {
     }
 
     fn touch(&self) -> u32 {
-        // SAFETY: loom sees to it that nobody else has it now.
+        // SAFETY: loom checks that no other thread uses it now.
         self.0.with_mut(|touches| unsafe {
             *touches += 1;
             *touches
@@ -207,7 +207,7 @@ impl Engine {
     }
 }
 
-/// The pager's thread: serves so many requests, touching its own state each time.
+/// The pager's thread: serves this many requests, and touches its own state each time.
 fn serve(mailbox: &Mailbox, engine: &Engine, requests: usize) {
     let mut served = 0;
     while served < requests {
@@ -288,7 +288,8 @@ fn through_a_ring(count: u64, greedy: bool) {
     let mut at = Take::default();
     let mut next = 1;
     loop {
-        // The state first: what is in the ring then is all that there will be.
+        // The state is read before the ring: if it is final, the ring has all words that there will
+        // be.
         let finishing = state.load(Acquire) == FINISHING;
         let head = words.head();
         while at.tail() < head {
@@ -357,7 +358,7 @@ impl lock::Word for Futex {
     }
 }
 
-/// So many threads take the lock, one of them as a fork does, and change what it guards.
+/// Several threads take the lock, one of them as in a fork, and change the guarded value.
 fn take_turns(threads: u32, orders: bool, wakes: bool) {
     let futex = Futex { word: sync::Word::new(0), orders, wakes };
     let lock = Arc::new(Lock::on(futex, 1, loom::cell::UnsafeCell::new(0)));
