@@ -58,7 +58,7 @@ impl Store for Watched {
             let why = Why::Text("the server does not answer".to_owned());
             return ended.push(Ended::badly(op.id, Failure::passing(why)));
         }
-        // SAFETY: the caller's promise is the one that the inner store asks for.
+        // SAFETY: the caller promises what the inner store asks for.
         unsafe { self.inner.begin(ring, op, ended) }
     }
 

@@ -527,7 +527,7 @@ family! {
     /// Hook of the C library's function.
     fn reallocarray(old: *mut u8, count: usize, size: usize) -> *mut u8 {
         match count.checked_mul(size) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller passes null or an object that is not freed.
             Some(bytes) => unsafe { realloc_for(old, bytes, 0) },
             None => {
                 set_errno(libc::ENOMEM);
@@ -547,7 +547,7 @@ family! {
 
     /// Hook of the C library's function.
     fn cfree(old: *mut u8) -> () {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes null or an object that is not freed.
         unsafe { free(old) }
     }
 
@@ -556,7 +556,7 @@ family! {
         if at.is_null() {
             return 0;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes an object that is not freed.
         unsafe { usable(at) }
     }
 
@@ -572,7 +572,7 @@ family! {
         if at.is_null() {
             return libc::ENOMEM;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes a valid place for the address.
         unsafe { *out = at };
         0
     }
