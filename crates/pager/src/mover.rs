@@ -155,7 +155,7 @@ impl Mover {
         self.pagemap.present(at, pages)
     }
 
-    /// Which pages are present and shared with another process.
+    /// Which pages are present and shared, with another process or as the kernel's page of zeros.
     pub fn shared(&self, at: usize, pages: &mut [bool]) -> Result<()> {
         self.pagemap.shared(at, pages)
     }
@@ -312,13 +312,14 @@ impl Mover {
     fn copy_in(&self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<(), Stuck> {
         let bytes = (place != self.zeros).then_some(place);
         self.bring(to, bytes, len, COPY_PATIENCE, |done| {
-            // SAFETY: nobody writes to the place meanwhile; the zeros are ours and never written.
+            // SAFETY: nobody writes to the place meanwhile, and the mover's zeros are never
+            // written.
             unsafe { self.program.copy(to + done, place + done, len - done, wake, 0) }
         })
     }
 
-    /// Takes what is there of the frames of `len` bytes out of the program into the pool. Whether
-    /// all went; the rest is where it was.
+    /// Takes those of the frames of `len` bytes that are present out of the program into the pool.
+    /// Whether all were taken; the others stay where they were.
     pub fn take_what_is_there(&self, place: usize, from: usize, len: usize) -> bool {
         // SAFETY: the program does not want its bytes any more.
         unsafe { self.pool.shift_what_is_there(place, from, len) }.is_ok()
@@ -334,7 +335,7 @@ impl Mover {
         for offset in (0..len).step_by(PAGE) {
             let (to, from) = (to + offset, place + offset);
             if !self.page_present(from) {
-                // Or it came, and a direct call has removed it.
+                // Or the page came, and a direct call has removed it.
                 if self.page_present(to) || self.heard.is_missed(to) {
                     continue;
                 }

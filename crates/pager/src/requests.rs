@@ -121,9 +121,10 @@ impl Engine {
         self.table.reserved = untouched.end;
         loose.for_each(|(from, to)| self.note_loose(from, to));
         for (at, to) in self.table.parts(first, end, false) {
-            // Before it is registered: this thread would have to hear of it then.
+            // This comes before the range is registered: afterwards this thread would have to read
+            // the report of it.
             self.forget(at.max(untouched.start), to.min(untouched.end))?;
-            // Once it is registered no page appears but by this thread.
+            // After the range is registered, only this thread makes pages appear in it.
             self.mover.register(self.table.address(at), (to - at) as usize * block)?;
             self.adopt(at, to.min(untouched.start))?;
             self.adopt(at.max(untouched.end), to)?;

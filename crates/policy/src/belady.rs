@@ -24,9 +24,9 @@ pub struct Cost {
 /// What a program does to a block, for a simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Use {
-    /// It touches the block.
+    /// The program touches the block.
     Touch(u32),
-    /// It gives the block up: the frame is free, and the next touch reads nothing.
+    /// The program gives the block up: the frame is free, and the next touch reads nothing.
     Free(u32),
 }
 

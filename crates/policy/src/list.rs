@@ -28,9 +28,9 @@ impl Default for Link {
 /// object with a size of its own: see [`weigh`](Lists::weigh).
 pub struct Lists<const N: usize> {
     links: Sparse<Link>,
-    /// By block: its weight; absent while all are 1.
+    /// The weight of each block; absent while all are 1.
     weights: Option<Sparse<u32>>,
-    /// Weight of each list.
+    /// The weight of each list.
     size: [usize; N],
     oldest: [u32; N],
     newest: [u32; N],
@@ -61,12 +61,12 @@ impl<const N: usize> Lists<N> {
         self.len[usize::from(list) - 1]
     }
 
-    /// What the blocks in `list` weigh: their number, unless some were given another weight than 1.
+    /// The weight of all blocks in `list`: their number, unless some have another weight than 1.
     pub fn size(&self, list: u8) -> usize {
         self.size[usize::from(list) - 1]
     }
 
-    /// The weight of `block`: 1 unless it was given another.
+    /// The weight of `block`: 1 unless it was set.
     pub fn weight(&self, block: u32) -> usize {
         self.weights.as_ref().map_or(1, |weights| weights[block].max(1) as usize)
     }

@@ -1,39 +1,38 @@
-//! A plain cache: objects with sizes of their own, a capacity, a policy that is told of each
-//! request.
+//! A plain cache: objects with sizes of their own, a capacity, and a policy that sees each request.
 
 use crate::replacement::Replacement;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// For an object of so many bytes, at least 1.
+    /// A request for an object of this many bytes, at least 1.
     Get(u32, u32),
-    /// The object is no more.
+    /// The object is deleted.
     Delete(u32),
 }
 
-/// What came of the requests.
+/// The results of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Requests for objects.
     pub requests: u64,
-    /// Those that did not find theirs.
+    /// Requests that missed.
     pub misses: u64,
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub bytes: u64,
-    /// Those that were not found.
+    /// Bytes that were missed.
     pub missed_bytes: u64,
     /// Requests for objects larger than the cache, which are missed and not kept.
     pub too_large: u64,
 }
 
 impl Outcome {
-    /// Misses to a request.
+    /// Misses for each request.
     pub fn object_miss_ratio(&self) -> f64 {
         self.misses as f64 / self.requests.max(1) as f64
     }
 
-    /// Bytes missed to a byte asked for.
+    /// Bytes missed for each byte requested.
     pub fn byte_miss_ratio(&self) -> f64 {
         self.missed_bytes as f64 / self.bytes.max(1) as f64
     }
@@ -41,18 +40,18 @@ impl Outcome {
 
 /// Runs `policy` over requests for objects numbered from 0, in a cache of `capacity` bytes.
 ///
-/// An object keeps the size that it came in with for as long as it is in; what is asked for, and
-/// missed, counts with the size of the request. Objects leave until the newcomer fits.
+/// While an object is in the cache, it keeps the size with which it came in; requests and misses
+/// count with the size of the request. Objects leave until the newcomer fits.
 ///
 /// # Panics
-/// If the policy gives no victim, or one that is not in.
+/// If the policy chooses no victim, or one that is not in the cache.
 pub fn simulate(
     policy: &mut dyn Replacement,
     requests: impl IntoIterator<Item = Request>,
     capacity: usize,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    // By object: its bytes while it is in.
+    // The bytes of each object while it is in the cache.
     let mut inside: Vec<u32> = Vec::new();
     let mut used = 0;
     for request in requests {

@@ -63,16 +63,17 @@ pub trait Replacement: Send {
     /// no block is in memory.
     fn victim(&mut self) -> Option<u32>;
 
-    /// As [`victim`](Replacement::victim), where it is known that `newcomer`, which is not in,
-    /// comes in its place: as the papers have it. The newcomer is to be inserted next, after the
-    /// victim was said to be [`gone`](Replacement::gone); until then it is not remembered as gone.
-    /// A pager chooses ahead of need and knows no newcomer.
+    /// Like [`victim`](Replacement::victim), if it is known that `newcomer`, which is not in
+    /// memory, takes the victim's place, as the papers assume. The newcomer must be inserted next,
+    /// after the victim is [`gone`](Replacement::gone); until then the victim is not remembered as
+    /// gone. A pager chooses ahead of need and knows no newcomer.
     fn victim_for(&mut self, _newcomer: u32) -> Option<u32> {
         self.victim()
     }
 
-    /// `block`, which comes in next, is an object of this size, in the unit of the memory's; to be
-    /// called before [`victim_for`](Replacement::victim_for). Only for those of [`SIZED`].
+    /// Says that `block`, which comes in next, is an object of this size, in the unit of the
+    /// memory's size. Call it before [`victim_for`](Replacement::victim_for), and only for policies
+    /// of [`SIZED`].
     fn weigh(&mut self, _block: u32, _size: u32) {}
 
     /// `block`, chosen as a victim before, has left memory. A policy with a history remembers it.
@@ -93,7 +94,8 @@ pub trait Replacement: Send {
 /// The names that [`by_name`] knows, the default first.
 pub const NAMES: &[&str] = &["auto", "lru", "fifo", "clock", "s3fifo", "2q", "arc"];
 
-/// Those of them that take objects with sizes of their own, and a memory of so many bytes.
+/// The names of policies that take objects with sizes of their own, and a memory of a number of
+/// bytes.
 pub const SIZED: &[&str] = &["lru", "fifo", "clock", "s3fifo", "2q", "arc"];
 
 /// The policy called `name`, for `frames` blocks in memory.

@@ -1,8 +1,8 @@
 //! The hook of `syscall()`: calls that the program makes by their numbers.
 //!
 //! Calls of mmap's family that concern memory that may be paged are served by the library, like the
-//! functions. All others are passed on, at the price of a comparison. A call that the program makes
-//! by an instruction of its own is the pager's to hear of.
+//! functions. All others are passed on, at the price of a comparison. Calls that the program makes
+//! by an instruction of its own are not seen here; the kernel reports them to the pager.
 
 use crate::{arena, maps, remap, shm};
 use libc::{c_int, c_long, c_uint, c_void};
