@@ -65,8 +65,8 @@ pub trait Replacement: Send {
 
     /// Like [`victim`](Replacement::victim), if it is known that `newcomer`, which is not in
     /// memory, takes the victim's place, as the papers assume. The newcomer must be inserted next,
-    /// after the victim is [`gone`](Replacement::gone); until then the victim is not remembered as
-    /// gone. A pager chooses ahead of need and knows no newcomer.
+    /// after the victim is [`gone`](Replacement::gone); from this call until then the newcomer is
+    /// not remembered as gone. A pager chooses ahead of need and knows no newcomer.
     fn victim_for(&mut self, _newcomer: u32) -> Option<u32> {
         self.victim()
     }
