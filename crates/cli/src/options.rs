@@ -14,14 +14,17 @@ pub struct Options {
     /// Memory that the program's data may take: 4G, 500M, or 50% of the machine or container
     #[arg(short, long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     memory: Option<OsString>,
-    /// Where the rest lives: a directory, an empty file, a block device, whose content is lost, or
-    /// a memory server, as in valkey://HOST:6379; repeat it for several
-    #[arg(short, long, value_name = "PATH|URL", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
+    /// Where the rest lives: a directory, an empty file, a block device, whose content is lost, a
+    /// memory server, as in valkey://HOST:6379; mirror:A+B, encrypt:STORE; repeat it for several
+    #[arg(short, long, value_name = "STORE", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
     store: Vec<OsString>,
     /// How blocks spread over several stores: simple (fill one, then the next), round-robin, or
     /// mirror (each has all)
     #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
     placement: Option<OsString>,
+    /// Encrypt what goes to the stores, with a key that only the program's process has
+    #[arg(long)]
+    encrypt: bool,
     /// Bytes that the store may take, or auto: as much as is needed
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     store_size: Option<OsString>,
@@ -111,7 +114,11 @@ impl Options {
         for store in &self.store {
             flags.add_store(store).map_err(|why| anyhow!("--store: {why}"))?;
         }
-        for (name, on, value) in [("verify", self.no_verify, "false"), ("verbose", self.verbose, "true")] {
+        for (name, on, value) in [
+            ("encrypt", self.encrypt, "true"),
+            ("verify", self.no_verify, "false"),
+            ("verbose", self.verbose, "true"),
+        ] {
             if on {
                 flags.set(name, OsStr::new(value)).map_err(|why| anyhow!("--{name}: {why}"))?;
             }

@@ -75,8 +75,10 @@ fn set(partial: &mut Partial, name: &str, value: &Value) -> Result<(), String> {
             let path = path.as_str().ok_or("it holds something else than paths")?;
             partial.add_store(OsStr::new(path))
         }),
-        ("verify" | "verbose", Value::Boolean(on)) => partial.set(name, OsStr::new(&on.to_string())),
-        ("verify" | "verbose", _) => Err("it is not true or false".to_owned()),
+        ("encrypt" | "verify" | "verbose", Value::Boolean(on)) => {
+            partial.set(name, OsStr::new(&on.to_string()))
+        }
+        ("encrypt" | "verify" | "verbose", _) => Err("it is not true or false".to_owned()),
         ("memory" | "block" | "threads" | "store-size", Value::Integer(n)) => partial.set(name, &number(n)),
         (_, Value::String(text)) => partial.set(name, OsStr::new(text)),
         _ => Err(format!("it cannot be of type {}", value.type_str())),
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn every_setting_can_stand_in_the_file() {
         let partial = read(
-            "memory = '25%'\nstore = ['/a', 'file:/b']\nplacement = 'round-robin'\nstore-size = '1G'\n\
+            "memory = '25%'\nstore = ['/a', 'file:/b']\nplacement = 'round-robin'\nencrypt = true\nstore-size = '1G'\n\
              block = 65536\npolicy = 'lru'\nprefetch = 'off'\nthreads = 3\nheap = 'large'\nverify = false\n\
              stats = 's.json'\ntrace = 't'\nverbose = true\n",
         )
@@ -106,6 +108,7 @@ mod tests {
                 memory: Some(Memory::Percent(25.0)),
                 stores: Some(vec![StoreSpec::File("/a".into()), StoreSpec::File("/b".into())]),
                 placement: Some(Placement::RoundRobin),
+                encrypt: Some(true),
                 store_size: Some(Some(Size(1 << 30))),
                 block: Some(Some(Size(65536))),
                 policy: Some("lru".into()),

@@ -35,6 +35,7 @@ keys! {
     "memory" "TERAPAGE_MEMORY",
     "store" "TERAPAGE_STORE",
     "placement" "TERAPAGE_PLACEMENT",
+    "encrypt" "TERAPAGE_ENCRYPT",
     "store-size" "TERAPAGE_STORE_SIZE",
     "block" "TERAPAGE_BLOCK",
     "policy" "TERAPAGE_POLICY",
@@ -65,6 +66,8 @@ pub struct Partial {
     pub stores: Option<Vec<StoreSpec>>,
     /// How blocks are spread over the stores.
     pub placement: Option<Placement>,
+    /// Whether stores get only ciphertext.
+    pub encrypt: Option<bool>,
     /// Bytes that the store may take; `Some(None)` is `auto`.
     pub store_size: Option<Option<Size>>,
     /// Bytes of a block; `Some(None)` is `auto`.
@@ -120,6 +123,7 @@ impl Partial {
                     "prefetch" => self.prefetch = Some(text.to_owned()),
                     "threads" => self.threads = Some(threads(text)?),
                     "heap" => self.heap = Some(heap(text)?),
+                    "encrypt" => self.encrypt = Some(boolean(text)?),
                     "verify" => self.verify = Some(boolean(text)?),
                     "verbose" => self.verbose = Some(boolean(text)?),
                     _ => panic!("no setting is called {name}"),
@@ -153,6 +157,7 @@ impl Partial {
             memory: self.memory.or(lower.memory),
             stores: self.stores.or(lower.stores),
             placement: self.placement.or(lower.placement),
+            encrypt: self.encrypt.or(lower.encrypt),
             store_size: self.store_size.or(lower.store_size),
             block: self.block.or(lower.block),
             policy: self.policy.or(lower.policy),
@@ -230,6 +235,7 @@ impl Partial {
             memory,
             stores,
             placement: self.placement.unwrap_or(Placement::Simple),
+            encrypt: self.encrypt.unwrap_or(false),
             store_size: self.store_size.flatten(),
             block: self.block.flatten(),
             policy: self.policy.unwrap_or_else(|| "auto".to_owned()),

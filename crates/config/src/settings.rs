@@ -63,6 +63,8 @@ pub struct Settings {
     pub stores: Vec<StoreSpec>,
     /// How blocks are spread over the stores.
     pub placement: Placement,
+    /// Stores get only ciphertext.
+    pub encrypt: bool,
     /// Bytes that the store may take; `None`: it grows as needed.
     pub store_size: Option<Size>,
     /// Bytes of a block; `None` is `auto`.
@@ -130,6 +132,12 @@ impl Settings {
     /// The stores over which blocks are spread: with the placement `mirror`, one mirror of all
     /// stores.
     pub fn specs(&self) -> Vec<StoreSpec> {
+        let placed = self.placed();
+        if self.encrypt { placed.into_iter().map(StoreSpec::encrypted).collect() } else { placed }
+    }
+
+    /// As they are placed.
+    fn placed(&self) -> Vec<StoreSpec> {
         if self.placement != Placement::Mirror {
             return self.stores.clone();
         }
@@ -149,6 +157,7 @@ impl Settings {
             ("TERAPAGE_MEMORY", self.memory.0.to_string().into()),
             ("TERAPAGE_STORE", store::join(&self.stores)),
             ("TERAPAGE_PLACEMENT", self.placement.name().into()),
+            ("TERAPAGE_ENCRYPT", boolean(self.encrypt)),
             ("TERAPAGE_STORE_SIZE", size(self.store_size)),
             ("TERAPAGE_BLOCK", size(self.block)),
             ("TERAPAGE_POLICY", self.policy.clone().into()),
@@ -197,7 +206,11 @@ mod tests {
             path().prop_map(StoreSpec::File),
             "valkey://[a-z+:/@0-9]{0,20}".prop_map(StoreSpec::Url),
         ];
-        prop_oneof![leaf.clone(), proptest::collection::vec(leaf, 2..4).prop_map(StoreSpec::Mirror),]
+        prop_oneof![
+            leaf.clone(),
+            leaf.clone().prop_map(StoreSpec::encrypted),
+            proptest::collection::vec(leaf, 2..4).prop_map(StoreSpec::Mirror),
+        ]
     }
 
     prop_compose! {
@@ -210,13 +223,13 @@ mod tests {
             names in ("[^\x00]{1,9}", "[^\x00]{1,9}"),
             threads in 1u32..=64,
             heap in select(&Heap::ALL),
-            switches in any::<(bool, bool)>(),
+            switches in any::<(bool, bool, bool)>(),
             files in (proptest::option::of(path()), proptest::option::of(path())),
         ) -> Settings {
             Settings {
                 memory: Size(memory), stores, placement, store_size, block,
                 policy: names.0, prefetch: names.1, threads, heap,
-                verify: switches.0, verbose: switches.1, stats: files.0, trace: files.1,
+                verify: switches.0, verbose: switches.1, encrypt: switches.2, stats: files.0, trace: files.1,
             }
         }
     }

@@ -12,6 +12,8 @@ pub enum StoreSpec {
     File(PathBuf),
     /// A mirror, with the same bytes in each of several stores: `mirror:A+B`.
     Mirror(Vec<StoreSpec>),
+    /// Only ciphertext of what is kept: `encrypt:STORE`.
+    Encrypted(Box<StoreSpec>),
     /// A store elsewhere: `KIND://...`.
     Url(String),
 }
@@ -31,14 +33,15 @@ pub trait Stores {
 }
 
 impl StoreSpec {
-    /// Reads `PATH`, `file:PATH`, `mirror:A+B` or `KIND://...`. The error says in one line what is
-    /// wrong.
+    /// Reads `PATH`, `file:PATH`, `mirror:A+B`, `encrypt:STORE` or `KIND://...`. The error says in one
+    /// line what is wrong.
     pub fn parse(text: &OsStr) -> Result<StoreSpec, String> {
         let bytes = text.as_bytes();
         let path = match bytes.iter().position(|&b| b == b':') {
             Some(at) if is_scheme(&bytes[..at]) => match &bytes[..at] {
                 b"file" => &bytes[at + 1..],
                 b"mirror" => return mirror(&bytes[at + 1..]),
+                b"encrypt" => return inside(&bytes[at + 1..]).map(StoreSpec::encrypted),
                 b"far" => return Err("a memory server is named as in valkey://HOST:PORT".to_owned()),
                 scheme => {
                     let shown = text.to_string_lossy();
@@ -82,6 +85,7 @@ impl StoreSpec {
                 }
                 OsString::from_vec(text)
             }
+            StoreSpec::Encrypted(inner) => prefixed("encrypt:", inner),
             StoreSpec::Url(url) => url.into(),
         }
     }
@@ -91,6 +95,7 @@ impl StoreSpec {
         match self {
             StoreSpec::File(_) => false,
             StoreSpec::Mirror(copies) => copies.iter().any(StoreSpec::is_far),
+            StoreSpec::Encrypted(inner) => inner.is_far(),
             StoreSpec::Url(_) => true,
         }
     }
@@ -106,8 +111,17 @@ impl StoreSpec {
                 let copies = copies.into_iter().map(|copy| copy.map_urls(map));
                 StoreSpec::Mirror(copies.collect::<Result<_, E>>()?)
             }
+            StoreSpec::Encrypted(inner) => StoreSpec::Encrypted(Box::new(inner.map_urls(map)?)),
             StoreSpec::Url(url) => StoreSpec::Url(map(&url)?),
         })
+    }
+
+    /// The same store, with only ciphertext; once is enough.
+    pub fn encrypted(self) -> StoreSpec {
+        match self {
+            StoreSpec::Encrypted(_) => self,
+            other => StoreSpec::Encrypted(Box::new(other)),
+        }
     }
 
     /// The paths in the store's name.
@@ -115,6 +129,7 @@ impl StoreSpec {
         match self {
             StoreSpec::File(path) => vec![path],
             StoreSpec::Mirror(copies) => copies.iter().flat_map(StoreSpec::paths).collect(),
+            StoreSpec::Encrypted(inner) => inner.paths(),
             StoreSpec::Url(_) => Vec::new(),
         }
     }
@@ -130,9 +145,24 @@ impl StoreSpec {
                 let copies = copies.into_iter().map(|copy| copy.map_paths(map));
                 StoreSpec::Mirror(copies.collect::<Result<_, E>>()?)
             }
+            StoreSpec::Encrypted(inner) => StoreSpec::Encrypted(Box::new(inner.map_paths(map)?)),
             StoreSpec::Url(url) => StoreSpec::Url(url),
         })
     }
+}
+
+/// The store in another, as text.
+fn inside(bytes: &[u8]) -> Result<StoreSpec, String> {
+    if bytes.is_empty() {
+        return Err("a store is missing behind the colon, as in encrypt:/mnt/nvme0".to_owned());
+    }
+    StoreSpec::parse(OsStr::from_bytes(bytes))
+}
+
+fn prefixed(prefix: &str, store: &StoreSpec) -> OsString {
+    let mut text = OsString::from(prefix);
+    text.push(store.to_text());
+    text
 }
 
 /// Reads `A+B`; a plus sign in a path is written twice.
@@ -286,6 +316,20 @@ pub(crate) mod tests {
             let why = parse(text).unwrap_err();
             assert!(why.contains("mirror") && !why.contains('\n'), "{text}: {why}");
         }
+    }
+
+    #[test]
+    fn a_store_may_have_another_in_it() {
+        let parse = |text: &str| StoreSpec::parse(OsStr::new(text));
+        let file = |path: &str| StoreSpec::File(path.into());
+        let encrypted = |inner| StoreSpec::Encrypted(Box::new(inner));
+        let mirror = StoreSpec::Mirror(vec![file("/a"), file("/b")]);
+        assert_eq!(parse("encrypt:/a"), Ok(encrypted(file("/a"))));
+        assert_eq!(parse("encrypt:encrypt:/a"), Ok(encrypted(file("/a"))));
+        assert_eq!(parse("encrypt:mirror:/a+/b"), Ok(encrypted(mirror)));
+        let copies = vec![encrypted(file("/a")), file("/b")];
+        assert_eq!(parse("mirror:encrypt:/a+/b"), Ok(StoreSpec::Mirror(copies)));
+        assert!(parse("encrypt:").unwrap_err().contains("a store is missing"));
     }
 
     #[test]

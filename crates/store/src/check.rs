@@ -15,13 +15,17 @@ impl Stores for Shelf {
         match store {
             StoreSpec::File(path) => check_path(path),
             StoreSpec::Mirror(copies) => copies.iter().try_for_each(|copy| self.check(copy)),
+            StoreSpec::Encrypted(inner) => self.check(inner),
             StoreSpec::Url(url) => (self.elsewhere.check)(url),
         }
     }
 
     fn room(&self, stores: &[StoreSpec]) -> Option<u64> {
         let (mut room, mut seen) = (0_u64, Vec::new());
-        for store in stores {
+        for mut store in stores {
+            while let StoreSpec::Encrypted(inner) = store {
+                store = inner;
+            }
             let more = match store {
                 StoreSpec::File(path) => match free(path)? {
                     // Several may share a file system.
@@ -32,7 +36,7 @@ impl Stores for Shelf {
                     }
                 },
                 StoreSpec::Mirror(copies) => room_of_mirror(copies)?,
-                StoreSpec::Url(_) => return None,
+                StoreSpec::Encrypted(_) | StoreSpec::Url(_) => return None,
             };
             room = room.saturating_add(more);
         }

@@ -3,12 +3,15 @@
 //! A [`Store`] holds blocks in numbered slots. Its operations begin in the caller's ring, and what
 //! ends there comes back to the store, so that one thread waits for faults and for all stores in
 //! one place. Stores stack: [`Striped`] spreads over any others, [`Mirror`] keeps the same bytes in
-//! several, [`Faulty`] fails and [`Delayed`] is late on purpose.
+//! several, [`Encrypted`] gives another only ciphertext, [`Faulty`] fails and [`Delayed`] is late on
+//! purpose.
 
 mod bits;
+mod buffers;
 mod check;
 mod copies;
 mod delayed;
+mod encrypted;
 mod faulty;
 mod file;
 mod member;
@@ -17,11 +20,13 @@ mod mounts;
 mod open;
 mod ram;
 mod random;
+mod secret;
 mod shelf;
 mod signature;
 mod striped;
 
 pub use delayed::Delayed;
+pub use encrypted::Encrypted;
 pub use faulty::{Faults, Faulty};
 pub use file::FileStore;
 pub use member::takes_direct_io;

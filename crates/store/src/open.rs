@@ -1,7 +1,7 @@
 //! Stores, opened as the settings name them.
 
 use crate::member::directory_of;
-use crate::{Error, Faults, Faulty, FileStore, Mirror, Placement, Store, Striped};
+use crate::{Encrypted, Error, Faults, Faulty, FileStore, Mirror, Placement, Store, Striped};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Settings, StoreSpec, default_store};
 
@@ -70,6 +70,10 @@ impl Shelf {
                 }
                 Box::new(Mirror::new(copies, terms.block)?)
             }
+            StoreSpec::Encrypted(inner) => {
+                let inner = self.with_faults(self.open(inner, terms)?);
+                Box::new(Encrypted::new(inner, terms.block)?)
+            }
             StoreSpec::Url(url) => (self.elsewhere.open)(url, terms)?,
         })
     }
@@ -82,10 +86,16 @@ impl Shelf {
         terms: Terms,
     ) -> Result<Box<dyn Store>, Error> {
         let store = self.open_right(specs, placement, terms)?;
-        Ok(match self.faults.filter(|faults| faults.copy == 0) {
+        let inside = specs.iter().all(is_encrypted);
+        Ok(if inside { store } else { self.with_faults(store) })
+    }
+
+    /// A store with what goes wrong with it: of one that is encrypted, below the ciphertext.
+    fn with_faults(&self, store: Box<dyn Store>) -> Box<dyn Store> {
+        match self.faults.filter(|faults| faults.copy == 0) {
             Some(faults) => Box::new(Faulty::new(store, faults, 1)),
             None => store,
-        })
+        }
     }
 
     fn open_right(
@@ -117,6 +127,7 @@ impl Shelf {
         };
         let terms = Terms { block, limit: settings.store_size.map(|size| size.0) };
         let specs = settings.specs();
+        let encrypt = specs.iter().any(is_encrypted);
         let for_children: Vec<_> = specs.iter().filter_map(of_child).collect();
         let first = AtomicBool::new(true);
         move || {
@@ -125,11 +136,16 @@ impl Shelf {
             }
             let mut specs = for_children.clone();
             if specs.is_empty() {
-                specs.extend(default_store(&self, &|_: &str| None).ok());
+                let store = default_store(&self, &|_: &str| None).ok();
+                specs.extend(store.map(|store| if encrypt { store.encrypted() } else { store }));
             }
             self.open_all(&specs, placement, terms)
         }
     }
+}
+
+fn is_encrypted(spec: &StoreSpec) -> bool {
+    matches!(spec, StoreSpec::Encrypted(_))
 }
 
 /// Where the children of forks keep what their parent keeps in this store.
@@ -140,6 +156,7 @@ fn of_child(spec: &StoreSpec) -> Option<StoreSpec> {
             let mut copies: Vec<_> = copies.iter().filter_map(of_child).collect();
             if copies.len() > 1 { Some(StoreSpec::Mirror(copies)) } else { copies.pop() }
         }
+        StoreSpec::Encrypted(inner) => Some(StoreSpec::Encrypted(Box::new(of_child(inner)?))),
         StoreSpec::Url(url) => Some(StoreSpec::Url(url.clone())),
     }
 }

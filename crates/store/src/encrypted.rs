@@ -1,0 +1,269 @@
+//! Blocks encrypted before they reach a store (AES-256-GCM), with a key that only this process has.
+//!
+//! Each write of a slot has a nonce of its own, the number of the write; the slot's number is
+//! authenticated with it. Nonce and tag, the slot's *seal*, stay in memory, 24 bytes a slot, so
+//! that a slot has the length of its block, and neither older bytes of a slot nor those of another
+//! open.
+
+use crate::buffers::{Buffers, each_block};
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::{EXTENT, secret::Secret};
+use std::collections::VecDeque;
+use std::ops::Range;
+use terapage_sys::ring::{Done, Piece};
+
+/// Bytes of ciphertext on their way to the store at most; what is more waits.
+const BUFFERS: usize = 2 * EXTENT;
+
+/// A store that has only ciphertext.
+pub struct Encrypted<S> {
+    inner: S,
+    block: usize,
+    secret: Secret,
+    /// Slots that were sealed so far: each has been a nonce.
+    sealed: u64,
+    seals: Vec<Seal>,
+    buffers: Buffers,
+    /// Room for a block that lies in several pieces.
+    whole: Vec<u8>,
+    under_way: Notes<Note>,
+    /// Writes for which there is no buffer yet.
+    waiting: VecDeque<Waiting>,
+    /// Ends of the inner store's that were not yet handled.
+    ends: VecDeque<Ended>,
+    scratch: Vec<Ended>,
+    /// This is a fork's child: to write would use a nonce that the parent uses as well.
+    inherited: bool,
+}
+
+/// What opens a slot. No write has the nonce 0: there is nothing in the slot.
+#[derive(Clone, Copy, Default)]
+struct Seal {
+    nonce: u64,
+    tag: [u8; 16],
+}
+
+/// An operation under way in the inner store.
+enum Note {
+    /// The caller's array, and the first slot.
+    Read(*const [Piece], u32),
+    /// Buffers that are lent to it.
+    Write(Vec<Piece>),
+}
+
+/// A write that was not yet begun.
+struct Waiting {
+    id: u32,
+    slot: u32,
+    /// The caller's array.
+    pieces: *const [Piece],
+    urgent: bool,
+}
+
+// SAFETY: the pieces are the caller's until the operation has ended, whatever thread that is in.
+unsafe impl Send for Note {}
+// SAFETY: as above.
+unsafe impl Send for Waiting {}
+
+impl<S: Store> Encrypted<S> {
+    /// Keeps slots of `block` bytes in `inner`, by a new key.
+    ///
+    /// # Errors
+    /// There is no memory, or no random number.
+    pub fn new(inner: S, block: usize) -> Result<Self, Error> {
+        let name = inner.name();
+        let seals = vec![Seal::default(); inner.slots() as usize];
+        Ok(Encrypted {
+            secret: Secret::new(&name)?,
+            buffers: Buffers::new(BUFFERS, block, &name)?,
+            inner,
+            block,
+            sealed: 0,
+            seals,
+            whole: vec![0; block],
+            under_way: Notes::default(),
+            waiting: VecDeque::new(),
+            ends: VecDeque::new(),
+            scratch: Vec::new(),
+            inherited: false,
+        })
+    }
+
+    /// Calls the inner store, and handles what has ended by that.
+    fn with_inner(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        ended: &mut Vec<Ended>,
+        call: impl FnOnce(&mut S, &mut StoreRing<'_>, &mut Vec<Ended>),
+    ) {
+        self.call(ring, call);
+        self.settle(ring, ended);
+    }
+
+    /// Calls the inner store, and notes what has ended by that. There is one, and nothing of this
+    /// one's own in the ring: tokens need no parting.
+    fn call(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        call: impl FnOnce(&mut S, &mut StoreRing<'_>, &mut Vec<Ended>),
+    ) {
+        call(&mut self.inner, ring, &mut self.scratch);
+        self.ends.extend(self.scratch.drain(..));
+    }
+
+    /// Handles all ends that are there, and those that come of that.
+    fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        loop {
+            self.write_waiting(ring);
+            let Some(mut end) = self.ends.pop_front() else { return };
+            match self.under_way.take(end.id).expect("an operation under way") {
+                Note::Write(pieces) => self.buffers.give_back(pieces),
+                Note::Read(pieces, slot) if end.result.is_ok() => {
+                    // SAFETY: the read has ended, and until the caller hears of it the array is
+                    // valid, and nobody else uses its memory.
+                    let (slots, good) = unsafe { self.open_all(&*pieces, slot) };
+                    // Where the inner store has the bytes twice, the others are read next.
+                    let id = end.id;
+                    self.call(ring, |inner, ring, ended| inner.judge(ring, id, slots, good, ended));
+                    if !good {
+                        end.result = Err(Failure::lasting(Why::Wrong));
+                    }
+                }
+                Note::Read(..) => {}
+            }
+            ended.push(end);
+        }
+    }
+
+    /// Decrypts what lies in the pieces, from `slot` on: which slots, and whether all were right.
+    ///
+    /// # Safety
+    /// The pieces' memory is valid, and nobody else uses it.
+    unsafe fn open_all(&mut self, pieces: &[Piece], slot: u32) -> (Range<u32>, bool) {
+        let (mut at, mut good) = (slot, true);
+        let (secret, seals) = (&self.secret, &self.seals);
+        let open = |bytes: &mut [u8]| {
+            let seal = seals.get(at as usize).filter(|seal| seal.nonce > 0);
+            good &= seal.is_some_and(|seal| secret.open(seal.nonce, at, &seal.tag, bytes));
+            at += 1;
+        };
+        // SAFETY: the caller's promise.
+        unsafe { each_block::<true>(pieces, &mut self.whole, open) };
+        (slot..at, good)
+    }
+
+    /// Begins those writes in the inner store for which there are buffers.
+    fn write_waiting(&mut self, ring: &mut StoreRing<'_>) {
+        while let Some(next) = self.waiting.front() {
+            // SAFETY: the caller keeps its array until the operation has ended.
+            let from: &[Piece] = unsafe { &*next.pieces };
+            let bytes: usize = from.iter().map(Piece::len).sum();
+            let Some(pieces) = self.buffers.lend(bytes / self.block) else { return };
+            let Some(Waiting { id, slot, urgent, .. }) = self.waiting.pop_front() else { return };
+            // SAFETY: the caller keeps the memory valid, and as it is, until the operation has
+            // ended; the buffers are this operation's.
+            unsafe { self.seal_all(from, &pieces, slot) };
+            let array: *const [Piece] = &*pieces;
+            self.under_way.put(id, Note::Write(pieces));
+            self.call(ring, |inner, ring, ended| {
+                // SAFETY: the note keeps the array, and the buffers for this operation, until it
+                // has ended.
+                let pieces = unsafe { &*array };
+                let op = Op { id, kind: OpKind::Write, slot, pieces, urgent };
+                // SAFETY: as above.
+                unsafe { inner.begin(ring, op, ended) };
+            });
+        }
+    }
+
+    /// Encrypts what lies in `from` into the buffers `to`, for the slots from `slot` on.
+    ///
+    /// # Safety
+    /// The memory of both is valid, nobody writes to the one, and nobody uses the other.
+    unsafe fn seal_all(&mut self, from: &[Piece], to: &[Piece], slot: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { crate::buffers::copy(from, to) };
+        let mut at = slot;
+        let (secret, seals, sealed) = (&self.secret, &mut self.seals, &mut self.sealed);
+        let seal = |bytes: &mut [u8]| {
+            *sealed += 1;
+            seals[at as usize] = Seal { nonce: *sealed, tag: secret.seal(*sealed, at, bytes) };
+            at += 1;
+        };
+        // SAFETY: the caller's promise.
+        unsafe { each_block::<true>(to, &mut self.whole, seal) };
+    }
+}
+
+impl<S: Store> Store for Encrypted<S> {
+    fn name(&self) -> String {
+        format!("encrypted {}", self.inner.name())
+    }
+
+    fn slots(&self) -> u32 {
+        self.seals.len() as u32
+    }
+
+    fn grow(&mut self) -> Result<(), Error> {
+        self.inner.grow()?;
+        self.seals.resize(self.inner.slots() as usize, Seal::default());
+        Ok(())
+    }
+
+    fn joins(&self, slot: u32) -> bool {
+        self.inner.joins(slot)
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let pieces: *const [Piece] = op.pieces;
+        match op.kind {
+            OpKind::Read => {
+                self.under_way.put(op.id, Note::Read(pieces, op.slot));
+                // SAFETY: the caller's promise is the one that the inner store asks for.
+                self.with_inner(ring, ended, |inner, ring, ended| unsafe { inner.begin(ring, op, ended) });
+            }
+            OpKind::Write if self.inherited => {
+                let why = Why::Text("the key is the parent's".to_owned());
+                ended.push(Ended::badly(op.id, Failure::lasting(why)));
+            }
+            OpKind::Write => {
+                self.waiting.push_back(Waiting { id: op.id, slot: op.slot, pieces, urgent: op.urgent });
+                self.settle(ring, ended);
+            }
+        }
+    }
+
+    fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        self.with_inner(ring, ended, |inner, ring, ended| inner.event(ring, done, ended));
+    }
+
+    // The inner store was told already, by the tags.
+    fn judge(&mut self, _: &mut StoreRing<'_>, _: u32, _: Range<u32>, _: bool, _: &mut Vec<Ended>) {}
+
+    fn forget(&mut self, slots: Range<u32>) {
+        self.seals[slots.start as usize..slots.end as usize].fill(Seal::default());
+        self.inner.forget(slots);
+    }
+
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.inherited = true;
+        self.under_way.clear();
+        self.waiting.clear();
+        self.ends.clear();
+        self.buffers.clear();
+        self.secret.inherit();
+        self.inner.inherit()
+    }
+
+    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        self.with_inner(ring, ended, |inner, ring, ended| inner.open(ring, ended));
+    }
+
+    fn close(&mut self) {
+        self.inner.close();
+    }
+
+    fn condition(&self) -> Option<String> {
+        self.inner.condition()
+    }
+}

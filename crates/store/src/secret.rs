@@ -1,0 +1,89 @@
+//! A key in a page of its own: locked, and left out of core dumps.
+
+use crate::Error;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::ptr::NonNull;
+use terapage_sys::{PAGE, memory};
+
+const KEY_BYTES: usize = 32;
+
+/// A key for AES-256-GCM that is in no other place.
+pub(crate) struct Secret(NonNull<LessSafeKey>);
+
+// SAFETY: it is the only one that points to the page.
+unsafe impl Send for Secret {}
+
+impl Secret {
+    /// A new one, for the store `name`.
+    ///
+    /// # Errors
+    /// There is no memory, or no random number.
+    pub fn new(name: &str) -> Result<Secret, Error> {
+        let no = |why: &str| Error::Unfit { name: name.to_owned(), why: why.to_owned() };
+        let at = memory::reserve(SIZE).map_err(|source| Error::System { name: name.to_owned(), source })?;
+        let at = NonNull::new(at).ok_or_else(|| no("has no memory for its key"))?;
+        let (mut bytes, key) = ([0; KEY_BYTES], at.cast());
+        let filled = SystemRandom::new().fill(&mut bytes);
+        let made = UnboundKey::new(&AES_256_GCM, &bytes).map(LessSafeKey::new);
+        // Not by an ordinary store, which the compiler may leave out.
+        // SAFETY: this array.
+        unsafe { std::ptr::write_volatile(&mut bytes, [0; KEY_BYTES]) };
+        let made = filled.and(made).map_err(|_| no("cannot be encrypted: there are no random numbers"))?;
+        // SAFETY: the page is fresh, large enough, and on an edge.
+        unsafe { key.write(made) };
+        let secret = Secret(key);
+        secret.lock();
+        Ok(secret)
+    }
+
+    /// As far as the process may lock memory.
+    fn lock(&self) {
+        // SAFETY: locking changes no bytes.
+        unsafe { rustix::mm::mlock(self.0.as_ptr().cast(), SIZE) }.ok();
+    }
+
+    /// In the child of a fork, which has a copy that is not locked.
+    pub fn inherit(&self) {
+        self.lock();
+    }
+
+    fn key(&self) -> &LessSafeKey {
+        // SAFETY: written in `new`, and there until it is dropped.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Encrypts `bytes` where they are, for a slot. No two calls have the same number.
+    pub fn seal(&self, number: u64, slot: u32, bytes: &mut [u8]) -> [u8; 16] {
+        let aad = Aad::from(slot.to_le_bytes());
+        let tag = self.key().seal_in_place_separate_tag(nonce(number), aad, bytes);
+        let tag = tag.expect("a block is not too long");
+        tag.as_ref().try_into().expect("a tag has 16 bytes")
+    }
+
+    /// Decrypts `bytes` where they are; `false`: they are not those that were sealed.
+    pub fn open(&self, number: u64, slot: u32, tag: &[u8; 16], bytes: &mut [u8]) -> bool {
+        let aad = Aad::from(slot.to_le_bytes());
+        self.key().open_in_place_separate_tag(nonce(number), aad, Tag::from(*tag), bytes, 0..).is_ok()
+    }
+}
+
+fn nonce(number: u64) -> Nonce {
+    let mut bytes = [0; NONCE_LEN];
+    bytes[NONCE_LEN - 8..].copy_from_slice(&number.to_be_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+/// Bytes of its pages.
+const SIZE: usize = size_of::<LessSafeKey>().next_multiple_of(PAGE);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        // SAFETY: the key is not used any more, and the pages are its alone.
+        unsafe {
+            self.0.drop_in_place();
+            self.0.cast::<u8>().write_bytes(0, SIZE);
+            memory::unmap(self.0.as_ptr().cast(), SIZE).ok();
+        }
+    }
+}

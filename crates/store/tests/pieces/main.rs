@@ -1,0 +1,4 @@
+//! Stores that stack, each against a plain map, over memory that fails and is late by a seed.
+
+mod encrypted;
+mod rig;
