@@ -89,7 +89,7 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
     let block = settings.block.map_or(BLOCK, |size| size.0 as usize);
     terapage_pager::Options {
         block,
-        frames: (settings.memory.0 as usize / block).max(8),
+        frames: (settings.frames().0 as usize / block).max(8),
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,

@@ -15,11 +15,12 @@ pub struct Options {
     #[arg(short, long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     memory: Option<OsString>,
     /// Where the rest lives: a directory, an empty file, a block device, whose content is lost, a
-    /// memory server, as in valkey://HOST:6379; mirror:A+B, encrypt:STORE; repeat it for several
+    /// memory server, as in valkey://HOST:6379; mirror:A+B, tier:A+B, ram:SIZE, encrypt:STORE;
+    /// repeat it for several
     #[arg(short, long, value_name = "STORE", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
     store: Vec<OsString>,
-    /// How blocks spread over several stores: simple (fill one, then the next), round-robin, or
-    /// mirror (each has all)
+    /// How blocks spread over several stores: simple (fill one, then the next), round-robin,
+    /// mirror (each has all), or tier (each block in the first that takes it)
     #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
     placement: Option<OsString>,
     /// Encrypt what goes to the stores, with a key that only the program's process has

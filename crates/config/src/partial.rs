@@ -190,11 +190,13 @@ impl Partial {
         let specs = settings.stores.into_iter();
         let mut whole = |path: PathBuf| absolute("store", &path);
         settings.stores = specs.map(|spec| spec.map_paths(&mut whole)).collect::<Result<_, _>>()?;
+        check_ram(&settings)?;
         if let Some(block) = settings.block {
-            check_block(settings.memory, block)?;
+            check_block(settings.frames(), block)?;
         }
-        if settings.placement == Placement::Mirror && settings.stores.len() < 2 {
-            let why = "mirror needs two stores or more (repeat --store)".to_owned();
+        let of_several = matches!(settings.placement, Placement::Mirror | Placement::Tier);
+        if of_several && settings.stores.len() < 2 {
+            let why = format!("{} needs two stores or more (repeat --store)", settings.placement.name());
             return Err(Error::Value { name: "placement".to_owned(), why });
         }
         if let Some(size) = settings.store_size {
@@ -277,6 +279,23 @@ pub fn check_block(memory: Size, block: Size) -> Result<(), Error> {
     let why =
         format!("{memory} holds fewer than {FRAMES_MIN} blocks of {block} (raise --memory or lower --block)");
     Err(Error::Value { name: "memory".to_owned(), why })
+}
+
+/// Refuses stores in memory that leave too little of it for frames, or that stand where they are
+/// never full.
+fn check_ram(settings: &Settings) -> Result<(), Error> {
+    let no = |why: String| Err(Error::Value { name: "store".to_owned(), why });
+    let ram = settings.ram();
+    if ram.0 > settings.memory.0 / 4 * 3 {
+        let budget = settings.memory;
+        return no(format!(
+            "{ram} in memory leave less than a quarter of the budget of {budget} (raise --memory or lower ram:)"
+        ));
+    }
+    if ram.0 > 0 && settings.stores.len() > 1 && settings.placement != Placement::Tier {
+        return no("one in memory stands before others only with --placement tier".to_owned());
+    }
+    Ok(())
 }
 
 fn absolute(name: &str, path: &Path) -> Result<PathBuf, Error> {
@@ -487,6 +506,30 @@ mod tests {
         let error =
             partial.resolve(&["auto", "lru"], &["auto"], &AnyStore, |_| None).unwrap_err().to_string();
         assert_eq!(error, "policy: 'best' is unknown (one of auto, lru)");
+    }
+
+    #[test]
+    fn stores_in_memory_are_within_the_budget() {
+        let resolve = |memory: &str, stores: &str, placement: &str| {
+            let mut partial = Partial::default();
+            for (name, text) in [("memory", memory), ("store", stores), ("placement", placement)] {
+                partial.set(name, OsStr::new(text)).unwrap();
+            }
+            partial.resolve(&["auto"], &["auto"], &AnyStore, |_| None)
+        };
+        let settings = resolve("30M", "ram:auto\n/a\ntier:/b+/c", "tier").unwrap();
+        assert_eq!((settings.ram(), settings.frames()), (Size(10 << 20), Size(20 << 20)));
+        let file = |path: &str| StoreSpec::File(path.into());
+        let ram = StoreSpec::Ram(Some(Size(10 << 20)));
+        assert_eq!(settings.specs(), [StoreSpec::Tier(vec![ram, file("/a"), file("/b"), file("/c")])]);
+        for (stores, placement, says) in [
+            ("tier:ram:23M+/a", "simple", "less than a quarter"),
+            ("ram:4M\n/a", "simple", "--placement tier"),
+            ("ram:4M", "tier", "two stores"),
+        ] {
+            let error = resolve("30M", stores, placement).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains('\n'), "{error}");
+        }
     }
 
     #[test]

@@ -38,11 +38,14 @@ pub enum Placement {
     RoundRobin,
     /// Each store has all blocks.
     Mirror,
+    /// Each block is in the first that takes it when it is written.
+    Tier,
 }
 
 impl Placement {
     /// All values.
-    pub const ALL: [Placement; 3] = [Placement::Simple, Placement::RoundRobin, Placement::Mirror];
+    pub const ALL: [Placement; 4] =
+        [Placement::Simple, Placement::RoundRobin, Placement::Mirror, Placement::Tier];
 
     /// The value's name in the setting.
     pub fn name(self) -> &'static str {
@@ -50,6 +53,7 @@ impl Placement {
             Placement::Simple => "simple",
             Placement::RoundRobin => "round-robin",
             Placement::Mirror => "mirror",
+            Placement::Tier => "tier",
         }
     }
 }
@@ -129,23 +133,45 @@ pub enum Error {
 }
 
 impl Settings {
-    /// The stores over which blocks are spread: with the placement `mirror`, one mirror of all
-    /// stores.
+    /// The stores over which blocks are spread: with the placement `mirror` or `tier`, one store of
+    /// all.
     pub fn specs(&self) -> Vec<StoreSpec> {
-        let placed = self.placed();
-        if self.encrypt { placed.into_iter().map(StoreSpec::encrypted).collect() } else { placed }
+        let placed = self.placed().into_iter().map(|store| store.with_ram(self.auto_ram()));
+        if self.encrypt { placed.map(StoreSpec::encrypted).collect() } else { placed.collect() }
     }
 
     /// As they are placed.
     fn placed(&self) -> Vec<StoreSpec> {
-        if self.placement != Placement::Mirror {
-            return self.stores.clone();
+        let all = |inner: fn(&StoreSpec) -> Option<&Vec<StoreSpec>>| {
+            let stores = self.stores.iter();
+            stores.flat_map(|store| inner(store).cloned().unwrap_or_else(|| vec![store.clone()])).collect()
+        };
+        match self.placement {
+            Placement::Simple | Placement::RoundRobin => self.stores.clone(),
+            Placement::Mirror => vec![StoreSpec::Mirror(all(|store| match store {
+                StoreSpec::Mirror(copies) => Some(copies),
+                _ => None,
+            }))],
+            Placement::Tier => vec![StoreSpec::Tier(all(|store| match store {
+                StoreSpec::Tier(tiers) => Some(tiers),
+                _ => None,
+            }))],
         }
-        let copies = self.stores.iter().flat_map(|store| match store {
-            StoreSpec::Mirror(copies) => copies.clone(),
-            other => vec![other.clone()],
-        });
-        vec![StoreSpec::Mirror(copies.collect())]
+    }
+
+    /// What `ram:auto` takes: a third of the budget.
+    fn auto_ram(&self) -> Size {
+        Size(self.memory.0 / 3)
+    }
+
+    /// Bytes of the budget that stores in memory take.
+    pub fn ram(&self) -> Size {
+        Size(self.stores.iter().map(|store| store.ram_bytes(self.auto_ram())).sum())
+    }
+
+    /// Bytes of the budget that are frames: all that stores in memory leave.
+    pub fn frames(&self) -> Size {
+        Size(self.memory.0.saturating_sub(self.ram().0))
     }
 
     /// The variables that pass these settings to the library in a program. Other variables of
@@ -209,6 +235,8 @@ mod tests {
         prop_oneof![
             leaf.clone(),
             leaf.clone().prop_map(StoreSpec::encrypted),
+            proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)).prop_map(StoreSpec::Ram),
+            proptest::collection::vec(leaf.clone(), 2..4).prop_map(StoreSpec::Tier),
             proptest::collection::vec(leaf, 2..4).prop_map(StoreSpec::Mirror),
         ]
     }

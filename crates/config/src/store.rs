@@ -14,6 +14,10 @@ pub enum StoreSpec {
     Mirror(Vec<StoreSpec>),
     /// Only ciphertext of what is kept: `encrypt:STORE`.
     Encrypted(Box<StoreSpec>),
+    /// Several in order, the fastest first: `tier:A+B`.
+    Tier(Vec<StoreSpec>),
+    /// So many bytes of memory, compressed: `ram:SIZE`; `None` is `ram:auto`.
+    Ram(Option<Size>),
     /// A store elsewhere: `KIND://...`.
     Url(String),
 }
@@ -33,14 +37,16 @@ pub trait Stores {
 }
 
 impl StoreSpec {
-    /// Reads `PATH`, `file:PATH`, `mirror:A+B`, `encrypt:STORE` or `KIND://...`. The error says in one
-    /// line what is wrong.
+    /// Reads `PATH`, `file:PATH`, `mirror:A+B`, `tier:A+B`, `encrypt:STORE`, `ram:SIZE` or
+    /// `KIND://...`. The error says in one line what is wrong.
     pub fn parse(text: &OsStr) -> Result<StoreSpec, String> {
         let bytes = text.as_bytes();
         let path = match bytes.iter().position(|&b| b == b':') {
             Some(at) if is_scheme(&bytes[..at]) => match &bytes[..at] {
                 b"file" => &bytes[at + 1..],
                 b"mirror" => return mirror(&bytes[at + 1..]),
+                b"tier" => return tier(&bytes[at + 1..]),
+                b"ram" => return ram(&text.to_string_lossy()[at + 1..]),
                 b"encrypt" => return inside(&bytes[at + 1..]).map(StoreSpec::encrypted),
                 b"far" => return Err("a memory server is named as in valkey://HOST:PORT".to_owned()),
                 scheme => {
@@ -73,18 +79,10 @@ impl StoreSpec {
                 text.push(path);
                 text
             }
-            StoreSpec::Mirror(copies) => {
-                let mut text = b"mirror:".to_vec();
-                for (i, copy) in copies.iter().enumerate() {
-                    if i > 0 {
-                        text.push(b'+');
-                    }
-                    for &byte in copy.to_text().as_bytes() {
-                        text.extend(if byte == b'+' { &b"++"[..] } else { std::slice::from_ref(&byte) });
-                    }
-                }
-                OsString::from_vec(text)
-            }
+            StoreSpec::Mirror(copies) => joined("mirror:", copies),
+            StoreSpec::Tier(tiers) => joined("tier:", tiers),
+            StoreSpec::Ram(None) => "ram:auto".into(),
+            StoreSpec::Ram(Some(size)) => format!("ram:{}", size.0).into(),
             StoreSpec::Encrypted(inner) => prefixed("encrypt:", inner),
             StoreSpec::Url(url) => url.into(),
         }
@@ -93,8 +91,8 @@ impl StoreSpec {
     /// Whether any of it lies elsewhere.
     pub fn is_far(&self) -> bool {
         match self {
-            StoreSpec::File(_) => false,
-            StoreSpec::Mirror(copies) => copies.iter().any(StoreSpec::is_far),
+            StoreSpec::File(_) | StoreSpec::Ram(_) => false,
+            StoreSpec::Mirror(parts) | StoreSpec::Tier(parts) => parts.iter().any(StoreSpec::is_far),
             StoreSpec::Encrypted(inner) => inner.is_far(),
             StoreSpec::Url(_) => true,
         }
@@ -105,22 +103,44 @@ impl StoreSpec {
     /// # Errors
     /// What the map says.
     pub fn map_urls<E>(self, map: &mut impl FnMut(&str) -> Result<String, E>) -> Result<StoreSpec, E> {
+        let mut all = |parts: Vec<StoreSpec>| -> Result<Vec<StoreSpec>, E> {
+            parts.into_iter().map(|part| part.map_urls(map)).collect()
+        };
         Ok(match self {
-            StoreSpec::File(path) => StoreSpec::File(path),
-            StoreSpec::Mirror(copies) => {
-                let copies = copies.into_iter().map(|copy| copy.map_urls(map));
-                StoreSpec::Mirror(copies.collect::<Result<_, E>>()?)
-            }
+            StoreSpec::File(_) | StoreSpec::Ram(_) => self,
+            StoreSpec::Mirror(copies) => StoreSpec::Mirror(all(copies)?),
+            StoreSpec::Tier(tiers) => StoreSpec::Tier(all(tiers)?),
             StoreSpec::Encrypted(inner) => StoreSpec::Encrypted(Box::new(inner.map_urls(map)?)),
             StoreSpec::Url(url) => StoreSpec::Url(map(&url)?),
         })
     }
 
-    /// The same store, with only ciphertext; once is enough.
+    /// The same store, with only ciphertext; once is enough. What is in memory stays as it is.
     pub fn encrypted(self) -> StoreSpec {
         match self {
-            StoreSpec::Encrypted(_) => self,
+            StoreSpec::Encrypted(_) | StoreSpec::Ram(_) => self,
+            StoreSpec::Tier(tiers) => StoreSpec::Tier(tiers.into_iter().map(StoreSpec::encrypted).collect()),
             other => StoreSpec::Encrypted(Box::new(other)),
+        }
+    }
+
+    /// Bytes of memory that it takes; `auto` is what `ram:auto` does.
+    pub(crate) fn ram_bytes(&self, auto: Size) -> u64 {
+        match self {
+            StoreSpec::Ram(size) => size.unwrap_or(auto).0,
+            StoreSpec::Tier(tiers) => tiers.iter().map(|tier| tier.ram_bytes(auto)).sum(),
+            _ => 0,
+        }
+    }
+
+    /// The same with a size for `ram:auto`.
+    pub(crate) fn with_ram(self, auto: Size) -> StoreSpec {
+        match self {
+            StoreSpec::Ram(size) => StoreSpec::Ram(size.or(Some(auto))),
+            StoreSpec::Tier(tiers) => {
+                StoreSpec::Tier(tiers.into_iter().map(|tier| tier.with_ram(auto)).collect())
+            }
+            other => other,
         }
     }
 
@@ -128,9 +148,11 @@ impl StoreSpec {
     pub fn paths(&self) -> Vec<&Path> {
         match self {
             StoreSpec::File(path) => vec![path],
-            StoreSpec::Mirror(copies) => copies.iter().flat_map(StoreSpec::paths).collect(),
+            StoreSpec::Mirror(inner) | StoreSpec::Tier(inner) => {
+                inner.iter().flat_map(StoreSpec::paths).collect()
+            }
             StoreSpec::Encrypted(inner) => inner.paths(),
-            StoreSpec::Url(_) => Vec::new(),
+            StoreSpec::Ram(_) | StoreSpec::Url(_) => Vec::new(),
         }
     }
 
@@ -145,6 +167,11 @@ impl StoreSpec {
                 let copies = copies.into_iter().map(|copy| copy.map_paths(map));
                 StoreSpec::Mirror(copies.collect::<Result<_, E>>()?)
             }
+            StoreSpec::Tier(tiers) => {
+                let tiers = tiers.into_iter().map(|tier| tier.map_paths(map));
+                StoreSpec::Tier(tiers.collect::<Result<_, E>>()?)
+            }
+            StoreSpec::Ram(size) => StoreSpec::Ram(size),
             StoreSpec::Encrypted(inner) => StoreSpec::Encrypted(Box::new(inner.map_paths(map)?)),
             StoreSpec::Url(url) => StoreSpec::Url(url),
         })
@@ -165,28 +192,72 @@ fn prefixed(prefix: &str, store: &StoreSpec) -> OsString {
     text
 }
 
-/// Reads `A+B`; a plus sign in a path is written twice.
-fn mirror(bytes: &[u8]) -> Result<StoreSpec, String> {
-    let (mut copies, mut copy, mut rest) = (Vec::new(), Vec::new(), bytes.iter().peekable());
-    while let Some(&byte) = rest.next() {
-        if byte != b'+' {
-            copy.push(byte);
-        } else if rest.next_if_eq(&&b'+').is_some() {
-            copy.push(b'+');
-        } else {
-            copies.push(std::mem::take(&mut copy));
+/// Joins stores with plus signs; one in a store's own text is written twice.
+fn joined(prefix: &str, stores: &[StoreSpec]) -> OsString {
+    let mut text = prefix.as_bytes().to_vec();
+    for (i, store) in stores.iter().enumerate() {
+        if i > 0 {
+            text.push(b'+');
+        }
+        for &byte in store.to_text().as_bytes() {
+            text.extend(if byte == b'+' { &b"++"[..] } else { std::slice::from_ref(&byte) });
         }
     }
-    copies.push(copy);
-    if copies.len() < 2 || copies.iter().any(Vec::is_empty) {
-        return Err("a mirror needs two stores or more, as in mirror:/mnt/nvme0+/mnt/nvme1".to_owned());
+    OsString::from_vec(text)
+}
+
+/// Reads `A+B`; a plus sign in a path is written twice. `None`: there are fewer than two.
+fn several(bytes: &[u8]) -> Option<Result<Vec<StoreSpec>, String>> {
+    let (mut stores, mut store, mut rest) = (Vec::new(), Vec::new(), bytes.iter().peekable());
+    while let Some(&byte) = rest.next() {
+        if byte != b'+' {
+            store.push(byte);
+        } else if rest.next_if_eq(&&b'+').is_some() {
+            store.push(b'+');
+        } else {
+            stores.push(std::mem::take(&mut store));
+        }
     }
-    let copies: Vec<_> =
-        copies.iter().map(|copy| StoreSpec::parse(OsStr::from_bytes(copy))).collect::<Result<_, _>>()?;
+    stores.push(store);
+    if stores.len() < 2 || stores.iter().any(Vec::is_empty) {
+        return None;
+    }
+    Some(stores.iter().map(|store| StoreSpec::parse(OsStr::from_bytes(store))).collect())
+}
+
+fn mirror(bytes: &[u8]) -> Result<StoreSpec, String> {
+    let few = "a mirror needs two stores or more, as in mirror:/mnt/nvme0+/mnt/nvme1";
+    let copies = several(bytes).ok_or(few)??;
     if copies.iter().any(|copy| matches!(copy, StoreSpec::Mirror(_))) {
         return Err("a mirror in a mirror is one mirror (write mirror:A+B+C)".to_owned());
     }
+    if copies.iter().any(|copy| copy.ram_bytes(Size(1)) > 0) {
+        return Err("a mirror has no copy in memory (write tier:ram:2G+mirror:A++B)".to_owned());
+    }
     Ok(StoreSpec::Mirror(copies))
+}
+
+fn tier(bytes: &[u8]) -> Result<StoreSpec, String> {
+    let few = "tiers are two stores or more, the fastest first, as in tier:ram:2G+/mnt/nvme0";
+    let tiers = several(bytes).ok_or(few)??;
+    if tiers.iter().any(|tier| matches!(tier, StoreSpec::Tier(_))) {
+        return Err("tiers in tiers are tiers of one store (write tier:A+B+C)".to_owned());
+    }
+    Ok(StoreSpec::Tier(tiers))
+}
+
+/// The least memory that is a store, bytes.
+const RAM_MIN: Size = Size(1 << 20);
+
+fn ram(text: &str) -> Result<StoreSpec, String> {
+    if text == "auto" {
+        return Ok(StoreSpec::Ram(None));
+    }
+    let size: Size = text.parse().map_err(|error| format!("{error} (write ram:2G or ram:auto)"))?;
+    if size < RAM_MIN {
+        return Err(format!("ram:{text} is less than the minimum of {RAM_MIN} (write ram:2G or ram:auto)"));
+    }
+    Ok(StoreSpec::Ram(Some(size)))
 }
 
 /// Checks that there is room now for stores of this size.
@@ -330,6 +401,21 @@ pub(crate) mod tests {
         let copies = vec![encrypted(file("/a")), file("/b")];
         assert_eq!(parse("mirror:encrypt:/a+/b"), Ok(StoreSpec::Mirror(copies)));
         assert!(parse("encrypt:").unwrap_err().contains("a store is missing"));
+        let ram = StoreSpec::Ram(Some(Size(2 << 30)));
+        let mirror = StoreSpec::Mirror(vec![file("/a"), file("/b")]);
+        assert_eq!(parse("tier:ram:2G+/a"), Ok(StoreSpec::Tier(vec![ram.clone(), file("/a")])));
+        assert_eq!(parse("tier:ram:auto+/a"), Ok(StoreSpec::Tier(vec![StoreSpec::Ram(None), file("/a")])));
+        let both = StoreSpec::Tier(vec![ram.clone(), mirror]);
+        assert_eq!(parse("tier:ram:2G+mirror:/a++/b"), Ok(both.clone()));
+        assert_eq!(StoreSpec::parse(&both.to_text()), Ok(both));
+        assert_eq!(
+            StoreSpec::Tier(vec![ram.clone(), file("/a")]).encrypted(),
+            StoreSpec::Tier(vec![ram, encrypted(file("/a"))])
+        );
+        for text in ["tier:", "tier:/a", "tier:/a+tier:/b", "ram:", "ram:x", "ram:4K", "mirror:/a+ram:1G"] {
+            let why = parse(text).unwrap_err();
+            assert!(!why.contains('\n'), "{text}: {why}");
+        }
     }
 
     #[test]

@@ -248,7 +248,10 @@ pub fn look() {
 /// Bytes in memory that count for the budget, or would count if there were a pager.
 fn counted() -> u64 {
     match counters() {
-        Some(counters) => counters.resident_bytes.load(Relaxed) + BOOKS.load(Relaxed),
+        Some(counters) => {
+            let packed = terapage_store::packed_bytes() as u64;
+            counters.resident_bytes.load(Relaxed) + BOOKS.load(Relaxed) + packed
+        }
         None => {
             let arena = ARENA.lock();
             // The free parts of blocks count, too: before there is a pager, they stay in memory.

@@ -219,11 +219,12 @@ pub fn start_pager() -> Option<Pager> {
     }
     let Some(settings) = settings() else { fail("paging before the start") };
     let block = block();
-    let frames = budget() / block;
+    // Stores in memory have their part of the budget.
+    let frames = settings.frames().0 as usize / block;
     if frames < 8 {
         fail(&format!(
             "a budget of {} holds only {frames} blocks of {}; 8 is the least: raise --memory or lower --block",
-            settings.memory,
+            settings.frames(),
             Size(block as u64)
         ));
     }

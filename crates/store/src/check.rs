@@ -14,7 +14,10 @@ impl Stores for Shelf {
     fn check(&self, store: &StoreSpec) -> Result<(), String> {
         match store {
             StoreSpec::File(path) => check_path(path),
-            StoreSpec::Mirror(copies) => copies.iter().try_for_each(|copy| self.check(copy)),
+            StoreSpec::Mirror(inner) | StoreSpec::Tier(inner) => {
+                inner.iter().try_for_each(|store| self.check(store))
+            }
+            StoreSpec::Ram(_) => Ok(()),
             StoreSpec::Encrypted(inner) => self.check(inner),
             StoreSpec::Url(url) => (self.elsewhere.check)(url),
         }
@@ -35,8 +38,8 @@ impl Stores for Shelf {
                         free
                     }
                 },
-                StoreSpec::Mirror(copies) => room_of_mirror(copies)?,
-                StoreSpec::Encrypted(_) | StoreSpec::Url(_) => return None,
+                StoreSpec::Mirror(inner) | StoreSpec::Tier(inner) => room_of_each(inner)?,
+                StoreSpec::Encrypted(_) | StoreSpec::Ram(_) | StoreSpec::Url(_) => return None,
             };
             room = room.saturating_add(more);
         }
@@ -44,10 +47,10 @@ impl Stores for Shelf {
     }
 }
 
-/// Bytes that each of several copies can take, which may share file systems.
-fn room_of_mirror(copies: &[StoreSpec]) -> Option<u64> {
+/// Bytes that each of several stores can take, which may share file systems.
+fn room_of_each(stores: &[StoreSpec]) -> Option<u64> {
     let mut systems: Vec<(u64, u64, u64)> = Vec::new();
-    for path in copies.iter().flat_map(StoreSpec::paths) {
+    for path in stores.iter().flat_map(StoreSpec::paths) {
         let (device, free) = free(path)?;
         match systems.iter_mut().find(|(known, ..)| *known == device) {
             Some((_, _, copies)) => *copies += 1,

@@ -3,8 +3,8 @@
 //! A [`Store`] holds blocks in numbered slots. Its operations begin in the caller's ring, and what
 //! ends there comes back to the store, so that one thread waits for faults and for all stores in
 //! one place. Stores stack: [`Striped`] spreads over any others, [`Mirror`] keeps the same bytes in
-//! several, [`Encrypted`] gives another only ciphertext, [`Faulty`] fails and [`Delayed`] is late on
-//! purpose.
+//! several, [`Tiered`] fills one after the other, [`Encrypted`] gives another only ciphertext,
+//! [`Packed`] compresses into memory, [`Faulty`] fails and [`Delayed`] is late on purpose.
 
 mod bits;
 mod buffers;
@@ -18,12 +18,14 @@ mod member;
 mod mirror;
 mod mounts;
 mod open;
+mod packed;
 mod ram;
 mod random;
 mod secret;
 mod shelf;
 mod signature;
 mod striped;
+mod tiered;
 
 pub use delayed::Delayed;
 pub use encrypted::Encrypted;
@@ -32,9 +34,11 @@ pub use file::FileStore;
 pub use member::takes_direct_io;
 pub use mirror::Mirror;
 pub use open::{Elsewhere, OpenUrl, Shelf, Terms};
+pub use packed::{Packed, packed_bytes};
 pub use ram::Ram;
 pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 pub use striped::{Placement, Striped};
+pub use tiered::{Tier, Tiered};
 
 /// Bytes that lie together in a store at least, and the most that one operation moves.
 pub const EXTENT: usize = 2 << 20;

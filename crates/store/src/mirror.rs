@@ -402,7 +402,7 @@ fn worse(kept: &mut Option<Failure>, failure: Failure) {
 }
 
 /// `len` bytes of pieces, from a byte on.
-fn cut(pieces: &[Piece], mut from: usize, mut len: usize) -> Vec<Piece> {
+pub(crate) fn cut(pieces: &[Piece], mut from: usize, mut len: usize) -> Vec<Piece> {
     let mut part = Vec::new();
     for piece in pieces {
         let skip = from.min(piece.len());

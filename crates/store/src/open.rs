@@ -1,9 +1,11 @@
 //! Stores, opened as the settings name them.
 
 use crate::member::directory_of;
-use crate::{Encrypted, Error, Faults, Faulty, FileStore, Mirror, Placement, Store, Striped};
+use crate::{
+    Encrypted, Error, Faults, Faulty, FileStore, Mirror, Packed, Placement, Store, Striped, Tier, Tiered,
+};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_config::{Settings, StoreSpec, default_store};
+use terapage_config::{Settings, Size, StoreSpec, default_store};
 
 /// What is the same for all parts of a store.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +72,27 @@ impl Shelf {
                 }
                 Box::new(Mirror::new(copies, terms.block)?)
             }
+            StoreSpec::Tier(tiers) => Box::new(Tiered::new(self.open_tiers(tiers, terms)?, terms.block)?),
+            StoreSpec::Ram(size) => Box::new(ram(*size, terms, false)?),
             StoreSpec::Encrypted(inner) => {
                 let inner = self.with_faults(self.open(inner, terms)?);
                 Box::new(Encrypted::new(inner, terms.block)?)
             }
             StoreSpec::Url(url) => (self.elsewhere.open)(url, terms)?,
         })
+    }
+
+    /// Memory passes on what does not compress: there is another store behind it.
+    fn open_tiers(&self, tiers: &[StoreSpec], terms: Terms) -> Result<Vec<Tier>, Error> {
+        let open = |(index, tier): (usize, &StoreSpec)| {
+            Ok(match tier {
+                StoreSpec::Ram(size) if index + 1 < tiers.len() => {
+                    Tier { store: Box::new(ram(*size, terms, true)?), choosy: true }
+                }
+                other => Tier { store: self.open(other, terms)?, choosy: false },
+            })
+        };
+        tiers.iter().enumerate().map(open).collect()
     }
 
     /// Opens several stores as one, with what goes wrong with it.
@@ -121,9 +138,9 @@ impl Shelf {
         block: usize,
     ) -> impl Fn() -> Result<Box<dyn Store>, Error> + Send + Sync + use<> {
         let placement = match settings.placement {
-            // Of one store: the settings' mirror.
-            terapage_config::Placement::Simple | terapage_config::Placement::Mirror => Placement::Simple,
             terapage_config::Placement::RoundRobin => Placement::RoundRobin,
+            // A mirror and tiers are one store.
+            _ => Placement::Simple,
         };
         let terms = Terms { block, limit: settings.store_size.map(|size| size.0) };
         let specs = settings.specs();
@@ -144,8 +161,17 @@ impl Shelf {
     }
 }
 
+/// Compressed memory; the settings have put a size in the place of `auto`.
+fn ram(size: Option<Size>, terms: Terms, choosy: bool) -> Result<Packed, Error> {
+    Packed::new(terms.block, size.map_or(0, |size| size.0), choosy)
+}
+
 fn is_encrypted(spec: &StoreSpec) -> bool {
-    matches!(spec, StoreSpec::Encrypted(_))
+    match spec {
+        StoreSpec::Encrypted(_) => true,
+        StoreSpec::Tier(tiers) => tiers.iter().any(is_encrypted),
+        _ => false,
+    }
 }
 
 /// Where the children of forks keep what their parent keeps in this store.
@@ -156,6 +182,13 @@ fn of_child(spec: &StoreSpec) -> Option<StoreSpec> {
             let mut copies: Vec<_> = copies.iter().filter_map(of_child).collect();
             if copies.len() > 1 { Some(StoreSpec::Mirror(copies)) } else { copies.pop() }
         }
+        StoreSpec::Tier(tiers) => {
+            let mut tiers: Vec<_> = tiers.iter().filter_map(of_child).collect();
+            // Memory alone would be full one day: the default store instead.
+            tiers.iter().any(|tier| !matches!(tier, StoreSpec::Ram(_))).then_some(())?;
+            if tiers.len() > 1 { Some(StoreSpec::Tier(tiers)) } else { tiers.pop() }
+        }
+        StoreSpec::Ram(size) => Some(StoreSpec::Ram(*size)),
         StoreSpec::Encrypted(inner) => Some(StoreSpec::Encrypted(Box::new(of_child(inner)?))),
         StoreSpec::Url(url) => Some(StoreSpec::Url(url.clone())),
     }

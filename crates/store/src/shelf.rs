@@ -204,8 +204,8 @@ pub trait Store: Send {
     fn forget(&mut self, _slots: Range<u32>) {}
 
     /// Before a fork, whose number is `fork`: its child will read the slots as they are now, and is
-    /// in need of them until [`unshare`](Self::unshare). The pager's thread stands still, and another
-    /// calls; it may wait.
+    /// in need of them until [`unshare`](Self::unshare). The pager's thread stands still, and
+    /// another calls; it may wait.
     ///
     /// # Errors
     /// The child could not rely on the slots: there is no fork.

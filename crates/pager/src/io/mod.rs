@@ -298,8 +298,8 @@ impl Io {
         self.slots.thaw(id, |slots| store.forget(slots));
     }
 
-    /// Before the fork of child `id`, while the thread is parked: the child will read all slots that
-    /// are in use.
+    /// Before the fork of child `id`, while the thread is parked: the child will read all slots
+    /// that are in use.
     ///
     /// # Errors
     /// A store cannot promise that.

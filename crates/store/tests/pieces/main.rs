@@ -1,4 +1,6 @@
 //! Stores that stack, each against a plain map, over memory that fails and is late by a seed.
 
 mod encrypted;
+mod packed;
 mod rig;
+mod tiered;

@@ -1,0 +1,267 @@
+//! Blocks in memory, compressed (LZ4): a store that is faster than any disk, and holds more than it
+//! takes.
+//!
+//! The memory is cut into small units. A block has as many as its compressed bytes fill, wherever
+//! they lie, in a chain, so that nothing is lost between blocks of different lengths.
+
+use crate::file::room_for_numbers;
+use crate::shelf::{Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
+use crate::{EXTENT, buffers::each_block};
+use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use terapage_sys::memory;
+use terapage_sys::ring::Done;
+
+/// Units that a block would have if it did not compress.
+const UNITS: usize = 64;
+/// The least unit, bytes: each has 4 bytes of books.
+const UNIT_LEAST: usize = 128;
+
+/// No unit: the end of a chain.
+const NONE: u32 = u32::MAX;
+
+/// Bytes of units that were ever used, of all such stores of this process: they are in memory.
+static TOUCHED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of memory that the compressed stores of this process have, or had from the process that
+/// forked it.
+pub fn packed_bytes() -> usize {
+    TOUCHED.load(Relaxed)
+}
+
+/// A store in memory, of compressed blocks.
+pub struct Packed {
+    block: usize,
+    units: Units,
+    /// For each slot, the first unit of its chain and the bytes in it.
+    slots: Vec<Held>,
+    /// Blocks that save less than a quarter are refused: they have a place elsewhere.
+    choosy: bool,
+    table: CompressTable,
+    /// Room for a block that lies in several pieces, and for a compressed one.
+    whole: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct Held {
+    first: u32,
+    /// As many as the block has: it is not compressed.
+    len: u32,
+}
+
+const NOTHING: Held = Held { first: NONE, len: 0 };
+
+/// The memory, in units.
+struct Units {
+    at: usize,
+    size: usize,
+    /// For each, the next of its chain. It grows with the units that were ever used.
+    next: Vec<u32>,
+    /// The first of the chain of those that were used and are free.
+    free: u32,
+    free_count: usize,
+    most: usize,
+}
+
+impl Units {
+    /// How many can be had.
+    fn left(&self) -> usize {
+        self.most - self.next.len() + self.free_count
+    }
+
+    fn bytes(&self, unit: u32) -> &[u8] {
+        // SAFETY: the unit lies in what was mapped for this store alone, which writes to it only by
+        // `bytes_mut`.
+        unsafe { memory::bytes(self.at + unit as usize * self.size, self.size) }
+    }
+
+    fn bytes_mut(&mut self, unit: u32) -> &mut [u8] {
+        // SAFETY: as above, and nobody has another slice of it.
+        unsafe { memory::bytes(self.at + unit as usize * self.size, self.size) }
+    }
+
+    /// A chain that holds the bytes; `None`: there is no room.
+    fn put(&mut self, bytes: &[u8]) -> Option<u32> {
+        if bytes.len().div_ceil(self.size) > self.left() {
+            return None;
+        }
+        let mut first = NONE;
+        // From the last on, so that each knows its next.
+        for part in bytes.chunks(self.size).rev() {
+            let unit = if self.free == NONE {
+                self.next.push(NONE);
+                TOUCHED.fetch_add(self.size, Relaxed);
+                self.next.len() as u32 - 1
+            } else {
+                let unit = self.free;
+                self.free = self.next[unit as usize];
+                self.free_count -= 1;
+                unit
+            };
+            self.bytes_mut(unit)[..part.len()].copy_from_slice(part);
+            self.next[unit as usize] = first;
+            first = unit;
+        }
+        Some(first)
+    }
+
+    /// Fills `to` with what a chain holds.
+    fn get(&self, mut unit: u32, to: &mut [u8]) {
+        for part in to.chunks_mut(self.size) {
+            part.copy_from_slice(&self.bytes(unit)[..part.len()]);
+            unit = self.next[unit as usize];
+        }
+    }
+
+    fn drop_chain(&mut self, first: u32) {
+        if first == NONE {
+            return;
+        }
+        let (mut last, mut count) = (first, 1);
+        while self.next[last as usize] != NONE {
+            last = self.next[last as usize];
+            count += 1;
+        }
+        self.next[last as usize] = self.free;
+        self.free = first;
+        self.free_count += count;
+    }
+}
+
+impl Drop for Units {
+    fn drop(&mut self) {
+        TOUCHED.fetch_sub(self.next.len() * self.size, Relaxed);
+        // SAFETY: mapped in `Packed::new`; no slice of it lives.
+        unsafe { memory::unmap(self.at as *mut u8, self.most * self.size) }.ok();
+    }
+}
+
+impl Packed {
+    /// Slots of `block` bytes in `limit` bytes of memory, its books of units included. If it is
+    /// `choosy` it refuses blocks that do not compress by a quarter.
+    ///
+    /// # Errors
+    /// There are not so many addresses, or the limit is too small for a block.
+    pub fn new(block: usize, limit: u64, choosy: bool) -> Result<Packed, Error> {
+        let name = || "memory".to_owned();
+        let size = (block / UNITS).max(UNIT_LEAST);
+        let most = (limit as usize / (size + size_of::<u32>())).min(NONE as usize);
+        if most * size < block {
+            let why = format!("holds no block in {limit} bytes (write ram:64M or more)");
+            return Err(Error::Unfit { name: "ram:".to_owned(), why });
+        }
+        let at = memory::reserve(most * size).map_err(|source| Error::System { name: name(), source })?;
+        Ok(Packed {
+            block,
+            units: Units { at: at as usize, size, next: Vec::new(), free: NONE, free_count: 0, most },
+            slots: Vec::new(),
+            choosy,
+            table: CompressTable::default(),
+            whole: vec![0; block],
+            packed: vec![0; get_maximum_output_size(block)],
+        })
+    }
+
+    /// Bytes of memory that blocks have.
+    pub fn used_bytes(&self) -> usize {
+        (self.units.most - self.units.left()) * self.units.size
+    }
+}
+
+impl Store for Packed {
+    fn name(&self) -> String {
+        format!("memory ({} MiB, compressed)", (self.units.most * self.units.size) >> 20)
+    }
+
+    fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Slots cost little until they are written.
+    fn grow(&mut self) -> Result<(), Error> {
+        let per_extent = EXTENT / self.block;
+        room_for_numbers(self.slots.len() / per_extent, self.block, || self.name())?;
+        self.slots.resize(self.slots.len() + per_extent, NOTHING);
+        Ok(())
+    }
+
+    fn joins(&self, slot: u32) -> bool {
+        slot > 0 && slot < self.slots()
+    }
+
+    unsafe fn begin(&mut self, _: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let (mut slot, mut result) = (op.slot as usize, Ok(()));
+        let Packed { units, slots, packed, table, choosy, .. } = self;
+        let act = |bytes: &mut [u8]| {
+            let done = match op.kind {
+                OpKind::Read => get(units, slots[slot], packed, bytes),
+                OpKind::Write => put(units, &mut slots[slot], (table, packed), *choosy, bytes),
+            };
+            if let Err(why) = done {
+                result = Err(Failure::lasting(why));
+            }
+            slot += 1;
+        };
+        // SAFETY: the caller keeps the pieces' memory valid; nobody writes it, or uses it at all in
+        // a read.
+        unsafe {
+            match op.kind {
+                OpKind::Read => each_block::<true>(op.pieces, &mut self.whole, act),
+                OpKind::Write => each_block::<false>(op.pieces, &mut self.whole, act),
+            }
+        }
+        ended.push(Ended { id: op.id, result });
+    }
+
+    fn event(&mut self, _: &mut StoreRing<'_>, _: Done, _: &mut Vec<Ended>) {}
+
+    fn forget(&mut self, slots: Range<u32>) {
+        for slot in &mut self.slots[slots.start as usize..slots.end as usize] {
+            self.units.drop_chain(std::mem::replace(slot, NOTHING).first);
+        }
+    }
+}
+
+/// Puts a block into a slot, in place of what is there, if there is room.
+fn put(
+    units: &mut Units,
+    slot: &mut Held,
+    (table, packed): (&mut CompressTable, &mut [u8]),
+    choosy: bool,
+    block: &[u8],
+) -> Result<(), Why> {
+    units.drop_chain(std::mem::replace(slot, NOTHING).first);
+    let no_room = || Why::Text("there is no room in memory".to_owned());
+    // Nothing compresses into less: no need to try.
+    if units.left() * units.size < block.len() / 32 {
+        return Err(no_room());
+    }
+    let len = compress_into_with_table(block, packed, table).map_err(|error| Why::Text(error.to_string()))?;
+    let pays = len <= block.len() / 4 * 3;
+    if choosy && !pays {
+        return Err(Why::Text("it does not compress".to_owned()));
+    }
+    let bytes = if pays { &packed[..len] } else { block };
+    let first = units.put(bytes).ok_or_else(no_room)?;
+    *slot = Held { first, len: bytes.len() as u32 };
+    Ok(())
+}
+
+/// The block that is in a slot.
+fn get(units: &Units, slot: Held, packed: &mut [u8], block: &mut [u8]) -> Result<(), Why> {
+    let len = slot.len as usize;
+    if slot.first == NONE {
+        return Err(Why::Text("nothing was written there".to_owned()));
+    }
+    if len == block.len() {
+        units.get(slot.first, block);
+        return Ok(());
+    }
+    units.get(slot.first, &mut packed[..len]);
+    match decompress_into(&packed[..len], block) {
+        Ok(bytes) if bytes == block.len() => Ok(()),
+        _ => Err(Why::Wrong),
+    }
+}

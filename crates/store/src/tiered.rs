@@ -1,0 +1,472 @@
+//! Stores in order, the fastest first: a block is written to the first that takes it.
+//!
+//! A block keeps its place while it is only read. If it is written again it goes to the first store
+//! that takes it then, so what is used comes back to the fast ones, without a transfer of its own.
+//! In each store that is used by one of an extent's slots the whole extent has a place, so that
+//! neighbours stay neighbours.
+
+use crate::file::room_for_numbers;
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::{EXTENT, mirror::cut};
+use std::collections::VecDeque;
+use std::ops::Range;
+use terapage_sys::ring::{Done, Piece};
+
+/// One of the stores.
+pub struct Tier {
+    /// The store.
+    pub store: Box<dyn Store>,
+    /// It takes some blocks and not others, so that each is a write of its own.
+    pub choosy: bool,
+}
+
+/// One of them, with where it has which extents.
+struct Level {
+    store: Box<dyn Store>,
+    choosy: bool,
+    /// For each extent, its number here, or none; and the slots of it that are here.
+    extents: Vec<(u32, u32)>,
+    /// Extents here that are nobody's, and how many there are in all.
+    free: Vec<u32>,
+    used: u32,
+}
+
+/// No level has the slot; no extent.
+const NOWHERE: u8 = u8::MAX;
+const NO_EXTENT: u32 = u32::MAX;
+
+/// Stores in order.
+pub struct Tiered {
+    levels: Vec<Level>,
+    block: usize,
+    per_extent: u32,
+    /// For each slot, the level that has it.
+    has: Vec<u8>,
+    operations: Notes<Operation>,
+    /// Operations of the levels', by the numbers that they have there.
+    parts: Notes<Part>,
+    /// What each read came from, by its number.
+    came: Vec<Vec<Came>>,
+    /// Ends of levels' operations that were not yet handled.
+    ends: VecDeque<(usize, Ended)>,
+    scratch: Vec<Ended>,
+}
+
+/// An operation of the caller's, until all its parts have ended.
+struct Operation {
+    left: u32,
+    failure: Option<Failure>,
+}
+
+/// A part of one, in one level.
+struct Part {
+    id: u32,
+    kind: OpKind,
+    slots: Range<u32>,
+    level: usize,
+    urgent: bool,
+    /// The caller's array, and at which of its bytes the part begins.
+    all: *const [Piece],
+    from: usize,
+    /// The part's pieces, if they are not all.
+    own: Vec<Piece>,
+    /// A read that only keeps its number.
+    ended: bool,
+}
+
+// SAFETY: the pieces are the caller's until the operation has ended, whatever thread that is in.
+unsafe impl Send for Part {}
+
+/// A read that has ended, and may be judged: the number that its part had in its level, and the
+/// slots there. The number is not used again until the operation's is.
+struct Came {
+    number: u32,
+    level: usize,
+    here: Range<u32>,
+}
+
+impl Level {
+    /// Where a slot is here: its extent has a place, of which it becomes a part if it was not.
+    ///
+    /// # Errors
+    /// There is no room for one more extent.
+    fn place(&mut self, slot: u32, per_extent: u32) -> Result<u32, Error> {
+        let extent = (slot / per_extent) as usize;
+        if self.extents[extent].0 == NO_EXTENT {
+            let number = match self.free.pop() {
+                Some(number) => number,
+                None => {
+                    if self.store.slots() < (self.used + 1) * per_extent {
+                        self.store.grow()?;
+                    }
+                    self.used += 1;
+                    self.used - 1
+                }
+            };
+            self.extents[extent] = (number, 0);
+        }
+        Ok(self.extents[extent].0 * per_extent + slot % per_extent)
+    }
+
+    /// A slot is here from now on.
+    fn take(&mut self, slot: u32, per_extent: u32) {
+        self.extents[(slot / per_extent) as usize].1 += 1;
+    }
+
+    /// A slot is here no more.
+    fn drop_slot(&mut self, slot: u32, per_extent: u32) {
+        let (number, count) = &mut self.extents[(slot / per_extent) as usize];
+        let here = *number * per_extent + slot % per_extent;
+        *count -= 1;
+        self.store.forget(here..here + 1);
+    }
+
+    /// Gives an extent up that has no slot here any more, if nothing of it is under way.
+    fn release(&mut self, extent: u32) {
+        let (number, count) = &mut self.extents[extent as usize];
+        if *number != NO_EXTENT && *count == 0 {
+            self.free.push(*number);
+            *number = NO_EXTENT;
+        }
+    }
+}
+
+impl Tiered {
+    /// Slots of `block` bytes in these stores, of which the first is filled first.
+    ///
+    /// # Errors
+    /// Fewer stores than two, or more than there may be.
+    pub fn new(tiers: Vec<Tier>, block: usize) -> Result<Tiered, Error> {
+        if tiers.len() < 2 || tiers.len() > StoreRing::INNER_MOST {
+            let why = format!("has {} stores (2 to {} are possible)", tiers.len(), StoreRing::INNER_MOST);
+            return Err(Error::Unfit { name: "tier".to_owned(), why });
+        }
+        let levels = tiers.into_iter().map(|tier| Level {
+            store: tier.store,
+            choosy: tier.choosy,
+            extents: Vec::new(),
+            free: Vec::new(),
+            used: 0,
+        });
+        Ok(Tiered {
+            levels: levels.collect(),
+            block,
+            per_extent: (EXTENT / block) as u32,
+            has: Vec::new(),
+            operations: Notes::default(),
+            parts: Notes::default(),
+            came: Vec::new(),
+            ends: VecDeque::new(),
+            scratch: Vec::new(),
+        })
+    }
+
+    /// Bytes in each level, of blocks as they are.
+    pub fn held_bytes(&self) -> Vec<u64> {
+        let slots = |level: &Level| level.extents.iter().map(|&(_, count)| u64::from(count)).sum::<u64>();
+        self.levels.iter().map(|level| slots(level) * self.block as u64).collect()
+    }
+
+    /// Calls a level's store, and notes what has ended there by that.
+    fn with_level(
+        &mut self,
+        level: usize,
+        ring: &mut StoreRing<'_>,
+        call: impl FnOnce(&mut dyn Store, &mut StoreRing<'_>, &mut Vec<Ended>),
+    ) {
+        call(&mut *self.levels[level].store, &mut ring.inner(level), &mut self.scratch);
+        self.ends.extend(self.scratch.drain(..).map(|end| (level, end)));
+    }
+
+    /// The slots from the first on that are in one level and one extent.
+    fn together(&self, slots: &Range<u32>) -> Range<u32> {
+        let level = self.has[slots.start as usize];
+        let edge = (slots.start / self.per_extent + 1) * self.per_extent;
+        let most = slots.start..slots.end.min(edge);
+        let end = most.clone().find(|&slot| self.has[slot as usize] != level).unwrap_or(most.end);
+        slots.start..end
+    }
+
+    /// Begins a write of some slots of one extent in the first of the levels from the part's on
+    /// that has room.
+    fn write(&mut self, ring: &mut StoreRing<'_>, mut part: Part) {
+        let mut failed = String::new();
+        while part.level < self.levels.len() {
+            match self.levels[part.level].place(part.slots.start, self.per_extent) {
+                Ok(_) if self.levels[part.level].choosy && part.slots.len() > 1 => {
+                    return self.write_each(ring, &part);
+                }
+                Ok(here) => {
+                    let number = self.parts.add(part);
+                    return self.begin_part(ring, number, here);
+                }
+                Err(error) => failed = error.to_string(),
+            }
+            part.level += 1;
+        }
+        self.part_ended(part.id, Err(Failure::lasting(Why::Text(failed))));
+        self.release(part.slots.start / self.per_extent);
+    }
+
+    /// Writes each slot by itself.
+    fn write_each(&mut self, ring: &mut StoreRing<'_>, part: &Part) {
+        let operation = self.operations.get_mut(part.id).expect("an operation under way");
+        operation.left += part.slots.len() as u32 - 1;
+        for (index, slot) in part.slots.clone().enumerate() {
+            let (slots, from) = (slot..slot + 1, part.from + index * self.block);
+            self.write(ring, Part { slots, from, own: Vec::new(), ended: false, ..*part });
+        }
+    }
+
+    /// Begins a part of an operation, whose first slot is `here` in its level.
+    fn begin_part(&mut self, ring: &mut StoreRing<'_>, number: u32, here: u32) {
+        let part = self.parts.get_mut(number).expect("noted just now");
+        let (level, kind, urgent, len) = (part.level, part.kind, part.urgent, part.slots.len() * self.block);
+        // SAFETY: the caller keeps its array until the operation has ended.
+        let all = unsafe { &*part.all };
+        let pieces: *const [Piece] = if all.iter().map(Piece::len).sum::<usize>() == len {
+            all
+        } else {
+            part.own = cut(all, part.from, len);
+            &*part.own
+        };
+        self.with_level(level, ring, |store, ring, ended| {
+            // SAFETY: the caller, or the note of the part, keeps the array until the part has
+            // ended, and the memory is the caller's promise.
+            unsafe { store.begin(ring, Op { id: number, kind, slot: here, pieces: &*pieces, urgent }, ended) }
+        });
+    }
+
+    /// Handles all ends that are there, and those that come of that.
+    fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        while let Some((_, end)) = self.ends.pop_front() {
+            let part = self.parts.get_mut(end.id).expect("a part under way");
+            let id = part.id;
+            if part.kind == OpKind::Read {
+                // Its number stays until the operation's is used again.
+                (part.own, part.ended) = (Vec::new(), true);
+                self.part_ended(id, end.result);
+                self.end(id, ended);
+                continue;
+            }
+            let mut part = self.parts.take(end.id).expect("looked at just now");
+            match end.result {
+                Ok(()) => {
+                    self.wrote(&part);
+                    self.part_ended(id, Ok(()));
+                }
+                // Where one store fails the next may do.
+                Err(_) if part.level + 1 < self.levels.len() => {
+                    self.join_failed(&mut part);
+                    part.level += 1;
+                    self.write(ring, part);
+                }
+                failed => {
+                    self.part_ended(id, failed);
+                    self.release(part.slots.start / self.per_extent);
+                }
+            }
+            self.end(id, ended);
+        }
+    }
+
+    /// Those slots behind a part that failed in the same level go on with it, in one operation.
+    fn join_failed(&mut self, part: &mut Part) {
+        while let Some((_, next)) = self.ends.front() {
+            let is_next = |other: &mut Part| {
+                let edge = part.slots.end.is_multiple_of(self.per_extent);
+                let same = other.id == part.id && other.level == part.level && other.kind == part.kind;
+                same && other.slots.start == part.slots.end && !edge
+            };
+            if next.result.is_ok() || !self.parts.get_mut(next.id).is_some_and(is_next) {
+                return;
+            }
+            let other = self.parts.take(next.id).expect("looked at just now");
+            part.slots.end = other.slots.end;
+            self.ends.pop_front();
+            self.part_ended(part.id, Ok(()));
+        }
+    }
+
+    /// A part of an operation has ended.
+    fn part_ended(&mut self, id: u32, result: Result<(), Failure>) {
+        let operation = self.operations.get_mut(id).expect("an operation under way");
+        operation.left -= 1;
+        if let Err(failure) = result {
+            operation.failure.get_or_insert(failure);
+        }
+    }
+
+    /// Ends an operation that has no parts any more.
+    fn end(&mut self, id: u32, ended: &mut Vec<Ended>) {
+        if self.operations.get_mut(id).is_some_and(|operation| operation.left == 0) {
+            let operation = self.operations.take(id).expect("looked at just now");
+            ended.push(Ended { id, result: operation.failure.map_or(Ok(()), Err) });
+        }
+    }
+
+    /// A part was written: its level has its slots, and no other.
+    fn wrote(&mut self, part: &Part) {
+        for slot in part.slots.clone() {
+            let level = std::mem::replace(&mut self.has[slot as usize], part.level as u8);
+            if usize::from(level) == part.level {
+                continue;
+            }
+            self.levels[part.level].take(slot, self.per_extent);
+            if level != NOWHERE {
+                self.levels[usize::from(level)].drop_slot(slot, self.per_extent);
+            }
+        }
+        self.release(part.slots.start / self.per_extent);
+    }
+
+    /// Gives up the places of an extent in levels that have nothing of it, unless something is
+    /// under way in it, which has a place there.
+    fn release(&mut self, extent: u32) {
+        let per_extent = self.per_extent;
+        if !self.parts.iter().any(|part| !part.ended && part.slots.start / per_extent == extent) {
+            self.levels.iter_mut().for_each(|level| level.release(extent));
+        }
+    }
+
+    /// Begins a read of slots that are in one level and one extent, under the number that it had
+    /// the last time if it is read once more.
+    fn read(&mut self, ring: &mut StoreRing<'_>, mut part: Part, last: &mut Vec<Came>) {
+        let level = self.has[part.slots.start as usize];
+        if level == NOWHERE {
+            let why = Why::Text("nothing was written there".to_owned());
+            return self.part_ended(part.id, Err(Failure::lasting(why)));
+        }
+        part.level = usize::from(level);
+        let place = self.levels[part.level].place(part.slots.start, self.per_extent);
+        let start = place.expect("an extent that has a place");
+        let (id, level, here) = (part.id, part.level, start..start + part.slots.len() as u32);
+        let again = last.iter().position(|came| came.level == level && came.here == here);
+        let number = match again.map(|index| last.swap_remove(index).number) {
+            Some(number) => {
+                self.parts.take(number);
+                self.parts.put(number, part);
+                number
+            }
+            None => self.parts.add(part),
+        };
+        self.came[id as usize].push(Came { number, level, here });
+        self.begin_part(ring, number, start);
+    }
+
+    /// What is known of the last read of this number.
+    fn take_came(&mut self, id: u32) -> Vec<Came> {
+        let index = id as usize;
+        if index >= self.came.len() {
+            self.came.resize_with(index + 1, Vec::new);
+        }
+        std::mem::take(&mut self.came[index])
+    }
+}
+
+impl Store for Tiered {
+    fn name(&self) -> String {
+        let names: Vec<_> = self.levels.iter().map(|level| level.store.name()).collect();
+        names.join(", then ")
+    }
+
+    fn slots(&self) -> u32 {
+        self.has.len() as u32
+    }
+
+    /// Which store gives room for what is found out when it is written.
+    fn grow(&mut self) -> Result<(), Error> {
+        room_for_numbers(self.has.len() / self.per_extent as usize, self.block, || self.name())?;
+        self.has.resize(self.has.len() + self.per_extent as usize, NOWHERE);
+        self.levels.iter_mut().for_each(|level| level.extents.push((NO_EXTENT, 0)));
+        Ok(())
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        let (id, kind, urgent) = (op.id, op.kind, op.urgent);
+        let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
+        let mut last = self.take_came(id);
+        // One more than there are parts, until all are begun.
+        self.operations.put(id, Operation { left: 1, failure: None });
+        let mut rest = slots.clone();
+        while !rest.is_empty() {
+            let edge = (rest.start / self.per_extent + 1) * self.per_extent;
+            let run = match kind {
+                OpKind::Read => self.together(&rest),
+                OpKind::Write => rest.start..rest.end.min(edge),
+            };
+            rest.start = run.end;
+            let from = (run.start - slots.start) as usize * self.block;
+            let (all, own) = (op.pieces as *const _, Vec::new());
+            let part = Part { id, kind, slots: run, level: 0, urgent, all, from, own, ended: false };
+            self.operations.get_mut(id).expect("noted above").left += 1;
+            match kind {
+                OpKind::Read => self.read(ring, part, &mut last),
+                OpKind::Write => self.write(ring, part),
+            }
+        }
+        last.into_iter().for_each(|came| drop(self.parts.take(came.number)));
+        self.part_ended(id, Ok(()));
+        self.end(id, ended);
+        self.settle(ring, ended);
+    }
+
+    fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        let (level, done) = ring.inner_of(done).expect("only levels have something in the ring");
+        self.with_level(level, ring, |store, ring, ended| store.event(ring, done, ended));
+        self.settle(ring, ended);
+    }
+
+    fn judge(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        _slots: Range<u32>,
+        good: bool,
+        ended: &mut Vec<Ended>,
+    ) {
+        let came = std::mem::take(&mut self.came[id as usize]);
+        for Came { number, level, here } in &came {
+            let (number, here) = (*number, here.clone());
+            self.with_level(*level, ring, |store, ring, ended| store.judge(ring, number, here, good, ended));
+        }
+        self.came[id as usize] = came;
+        self.settle(ring, ended);
+    }
+
+    fn forget(&mut self, slots: Range<u32>) {
+        for slot in slots.clone() {
+            let level = std::mem::replace(&mut self.has[slot as usize], NOWHERE);
+            if level != NOWHERE {
+                self.levels[usize::from(level)].drop_slot(slot, self.per_extent);
+            }
+        }
+        for extent in slots.start / self.per_extent..slots.end.div_ceil(self.per_extent) {
+            self.release(extent);
+        }
+    }
+
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.operations.clear();
+        self.parts.clear();
+        self.came.clear();
+        self.ends.clear();
+        self.levels.iter_mut().try_for_each(|level| level.store.inherit())
+    }
+
+    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        for level in 0..self.levels.len() {
+            self.with_level(level, ring, |store, ring, ended| store.open(ring, ended));
+        }
+        self.settle(ring, ended);
+    }
+
+    fn close(&mut self) {
+        self.levels.iter_mut().for_each(|level| level.store.close());
+    }
+
+    fn condition(&self) -> Option<String> {
+        let conditions: Vec<_> = self.levels.iter().filter_map(|level| level.store.condition()).collect();
+        (!conditions.is_empty()).then(|| conditions.join("; "))
+    }
+}
