@@ -233,7 +233,7 @@ fn put(
     block: &[u8],
 ) -> Result<(), Why> {
     units.drop_chain(std::mem::replace(slot, NOTHING).first);
-    let no_room = || Why::Text("there is no room in memory".to_owned());
+    let no_room = || Why::Text("there is no room (put a disk behind it: tier:ram:SIZE+PATH)".to_owned());
     // Nothing compresses into less: no need to try.
     if units.left() * units.size < block.len() / 32 {
         return Err(no_room());
