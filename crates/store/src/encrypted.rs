@@ -245,6 +245,14 @@ impl<S: Store> Store for Encrypted<S> {
         self.inner.forget(slots);
     }
 
+    fn share(&mut self, fork: u32) -> Result<(), Error> {
+        self.inner.share(fork)
+    }
+
+    fn unshare(&mut self, fork: u32) {
+        self.inner.unshare(fork);
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.inherited = true;
         self.under_way.clear();

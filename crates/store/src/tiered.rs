@@ -446,6 +446,14 @@ impl Store for Tiered {
         }
     }
 
+    fn share(&mut self, fork: u32) -> Result<(), Error> {
+        self.levels.iter_mut().try_for_each(|level| level.store.share(fork))
+    }
+
+    fn unshare(&mut self, fork: u32) {
+        self.levels.iter_mut().for_each(|level| level.store.unshare(fork));
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.operations.clear();
         self.parts.clear();
