@@ -25,7 +25,7 @@ pub struct Show {
     /// Write a page with plots and tables to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write the study, and what was computed, as JSON to this file; - is standard output
+    /// Write the study, with the computed results, as JSON to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Print the parameters and the machine as well
@@ -129,16 +129,16 @@ pub struct Running {
     /// Less data, fewer cells, two rounds: a first impression
     #[arg(long)]
     pub quick: bool,
-    /// Say how long it would take, and how much it would write, and do nothing
+    /// Say how long the run would take and how much it would write, and do nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Only these contenders, with commas between, and the baseline
+    /// Only these contenders, separated by commas, and the baseline
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub contenders: Vec<String>,
     /// A far store's URL, for the contender far
     #[arg(long, value_name = "URL")]
     pub far: Option<String>,
-    /// How often a run is repeated that was disturbed; by default 2, with --quick 0
+    /// How often a disturbed run is repeated; by default 2, with --quick 0
     #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
     /// Seconds that one run may take; by default 600, with --quick 60
@@ -204,7 +204,7 @@ pub struct Merge {
     /// Files of results
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The file that they become
+    /// The file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -358,7 +358,7 @@ pub fn minutes((least, most): (f64, f64)) -> String {
     if of(least) == of(most) { of(most).to_string() } else { format!("{} to {}", of(least), of(most)) }
 }
 
-/// Prints the experiments that there are.
+/// Prints the names of the experiments.
 ///
 /// # Errors
 /// When it cannot be written.

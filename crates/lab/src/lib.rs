@@ -43,7 +43,7 @@ pub enum Command {
     Random(random::Random),
     /// Sorts a text file with GNU sort.
     Sort(sort::Sort),
-    /// Prints the experiments that there are.
+    /// Prints the names of the experiments.
     List,
     /// Runs experiments in turns until their ratios are known, and reports; goes on where it was
     /// ended.

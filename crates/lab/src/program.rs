@@ -23,16 +23,16 @@ const LEAST_BYTES: u64 = 16 << 20;
 /// Options of `program`.
 #[derive(Debug, clap::Args)]
 pub struct Program {
-    /// Parts of the memory that it wants, with commas between
+    /// Fractions of the memory that the program wants, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1.5,1,1/2,1/4,1/8")]
     ratios: Vec<String>,
-    /// What it wants; by default the most anonymous memory that it is seen to have
+    /// The memory that the program wants; by default its peak of anonymous memory in the native run
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     wants: Option<String>,
-    /// A file that it writes, and that must be the same each time; may be given several times
+    /// A file that the program writes, which must be the same each time; may be given several times
     #[arg(long, value_name = "FILE")]
     output: Vec<PathBuf>,
-    /// Rounds at most; ratios are not settled before the sixth
+    /// Maximum number of rounds; ratios do not settle before the sixth
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     #[command(flatten)]

@@ -36,29 +36,31 @@ Examples:
   terapage sim cache --columns key=2,size=4,op=6 --size 1G cluster52.csv
   terapage sim cache --format u64 --size 10000 keys.bin
 
-Block traces are taken as blocks, traces of keys as objects: CSV, a key a line, u32 and u64
+Block traces are read as blocks, traces of keys as objects: CSV, a key a line, u32 and u64
 (little-endian numbers), oraclegeneral. Objects without sizes are counted: --size 1000 is
-1000 of them. An object keeps the size that it came in with. The cache is told of each
-request, as the policies' papers have it, and everything that is missed comes in.")]
+1000 objects. An object keeps the size with which it came in. The policy is told of each
+request, as in its paper, and every object that is missed comes in.")]
 pub struct Cache {
     /// The trace, compressed or not; - is standard input
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     trace: PathBuf,
-    /// Policies; auto, made for a pager whose blocks have neighbours, only if named, and for blocks
+    /// Policies; auto, made for a pager whose blocks have neighbours, is used only if named, and
+    /// for blocks
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "lru,fifo,clock,s3fifo,2q,arc")]
     policy: Vec<String>,
-    /// Sizes of the cache: bytes (100M), or percentages of the distinct bytes that are asked for
+    /// Sizes of the cache: bytes (100M), or percentages of the distinct bytes that the trace asks
+    /// for
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.1%,0.3%,1%,3%,10%,30%")]
     size: Vec<String>,
-    /// What is read: csv, keys, u32, u64, oraclegeneral, or a block trace's format; without it the
-    /// first bytes tell
+    /// The format: csv, keys, u32, u64, oraclegeneral, or a block trace's format; by default
+    /// detected from the first bytes
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
     /// Columns of CSV by name or number: time=.., key=.., size=.., op=..; guessed from the first
     /// line
     #[arg(long, value_name = "COLUMNS")]
     columns: Option<Columns>,
-    /// Take requests as blocks, or each as an object that its address and size name
+    /// Read requests as blocks, or each as an object named by its address and size
     #[arg(long = "as", value_name = "WHAT")]
     taken_as: Option<As>,
     /// Bytes of a block

@@ -8,8 +8,8 @@ use terapage_config::Size;
 /// How block traces are read.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ReadArgs {
-    /// The format; without it the first bytes tell. One of msr, msr-revised, ssdsim, disksim,
-    /// blkparse, spc, fio, arc, vscsi, oraclegeneral, tera
+    /// The format, by default detected from the first bytes. One of msr, msr-revised, ssdsim,
+    /// disksim, blkparse, spc, fio, arc, vscsi, oraclegeneral, tera
     #[arg(long, alias = "from", value_name = "FORMAT")]
     format: Option<Format>,
     /// Skip at most this many bad records, and count them in the result
