@@ -77,7 +77,7 @@ impl Options {
             get,
         )?;
         if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
-            let why = format!("memory: {} is more than the {all} that there are", settings.memory);
+            let why = format!("memory: {} is more than the available memory, {all}", settings.memory);
             return Err(Error::Argument(why));
         }
         Ok(settings)

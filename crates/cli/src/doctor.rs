@@ -175,7 +175,10 @@ fn faults() -> Vec<Check> {
                 let found = format!("Linux {release} cannot move pages, so they are copied: slower");
                 Check::warning("move", found, "use Linux 6.8 or later")
             };
-            vec![Check::ok("userfaultfd", "page faults can be handled, the kernel's own too"), moves]
+            vec![
+                Check::ok("userfaultfd", "page faults can be handled, including those inside the kernel"),
+                moves,
+            ]
         }
         Err(refusal) => {
             let fix = if matches!(refusal, Refusal::Permission) { userfaultfd::WAYS } else { refusal.fix() };
@@ -224,7 +227,7 @@ fn locked_memory() -> Check {
     const ENOUGH: u64 = 1 << 20;
     match getrlimit(Resource::Memlock).current {
         Some(limit) if limit < ENOUGH => {
-            let found = format!("at most {}, which kernels before 5.12 take rings from", Size(limit));
+            let found = format!("at most {}; kernels before 5.12 charge rings to this limit", Size(limit));
             Check::warning("locked memory", found, "ulimit -l 8192")
         }
         Some(limit) => Check::ok("locked memory", format!("at most {}", Size(limit))),
@@ -236,7 +239,7 @@ fn memory(settings: &Settings) -> Check {
     let budget = settings.memory;
     match memory_bytes().map(Size) {
         Some(all) if budget > all => {
-            let found = format!("the budget of {budget} is more than the {all} that there are");
+            let found = format!("the budget of {budget} is more than the available memory, {all}");
             Check::failure("memory", found, "set memory to 50%")
         }
         Some(all) => Check::ok("memory", format!("a budget of {budget} of {all}")),

@@ -94,7 +94,7 @@ fn remedy(why: Why) -> &'static str {
         Why::Static => "link it dynamically, with the GNU C library; its children can be paged",
         Why::Go { .. } => "none: a memory limit for Go's collector is GOMEMLIMIT",
         Why::Loader(_) => {
-            "build it for the GNU C library, or run its package of a distribution that has that"
+            "build it for the GNU C library, or use a package of it from a distribution with that library"
         }
         Why::Narrow | Why::Machine(_) => "use a build of it for this machine's processor, 64 bits",
         Why::Privileged(_) => {

@@ -26,7 +26,7 @@ pub fn find() -> anyhow::Result<PathBuf> {
     match candidates.iter().find(|path| path.is_file()) {
         Some(path) => check(path).map(|()| path.clone()),
         None => bail!(
-            "{NAME} is neither {} nor {} (install it there, or name it in TERAPAGE_LIBRARY)",
+            "{NAME} was not found, neither as {} nor as {} (install it there, or name it in TERAPAGE_LIBRARY)",
             candidates[0].display(),
             candidates[1].display()
         ),

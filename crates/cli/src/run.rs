@@ -74,7 +74,10 @@ impl Run {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let settings = far::hand_over(self.options.settings()?)?;
         if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
-            bail!("--memory: {} is more than the {all} that there are (try: --memory 50%)", settings.memory);
+            bail!(
+                "--memory: {} is more than the available memory, {all} (try: --memory 50%)",
+                settings.memory
+            );
         }
         let Some((name, arguments)) = self.command.split_first() else { bail!("no program is named") };
         if name.is_empty() {
@@ -129,7 +132,7 @@ impl Run {
         complain(&match error.raw_os_error() {
             // The program itself was found.
             Some(libc::ENOENT) => {
-                format!("{shown}: what it names to run it, in its first line or as its loader, is not there")
+                format!("{shown}: the interpreter or loader that it names does not exist")
             }
             _ => format!("{shown}: {error}"),
         });

@@ -89,7 +89,7 @@ fn check_path(path: &Path) -> Result<(), String> {
     if let Some(directory) = directory {
         access(&directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| denied(&directory, error))?;
         if in_memory(&directory) {
-            return Err(no("lies in memory (tmpfs), which saves none (name a directory on a disk)"));
+            return Err(no("lies in memory (tmpfs), so it saves no memory (name a directory on a disk)"));
         }
     } else {
         access(path, Access::READ_OK | Access::WRITE_OK).map_err(|error| denied(path, error))?;

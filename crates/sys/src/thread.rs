@@ -223,7 +223,7 @@ fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -
             "pthread_create; there may be no more threads and processes (ulimit -u, or pids.max of the cgroup)"
         }
         libc::EINVAL => {
-            "pthread_create; its children get a namespace of processes of their own (unshare): only they may begin threads"
+            "pthread_create; its children get a PID namespace of their own (unshare): only they may start threads"
         }
         _ => "pthread_create",
     };
