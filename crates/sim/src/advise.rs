@@ -122,7 +122,7 @@ impl Advise {
     pub fn run(self) -> anyhow::Result<()> {
         ensure!(
             self.slow_down >= 1.0,
-            "--slow-down {}: a program does not get quicker by less memory (write 1.5)",
+            "--slow-down {}: less memory does not make a program faster (write 1.5)",
             self.slow_down
         );
         for name in &self.policy {

@@ -61,7 +61,7 @@ fn summary(runs: &[Run]) -> Vec<String> {
                 true => String::new(),
                 false => format!(", {} % against {}", signed(gain(best, first) * 100.0), first.nand),
             };
-            summary.push(format!("{}: {} does most IOPS{against}.", first.trace, best.nand));
+            summary.push(format!("{}: {} has the most IOPS{against}.", first.trace, best.nand));
         }
     }
     summary.extend(lost(runs));
@@ -106,7 +106,7 @@ fn lost(runs: &[Run]) -> Option<String> {
     let sectors = most.map(|cache| cache.unsafe_sectors_max).max()?;
     let bytes = Size(sectors * 512);
     Some(format!(
-        "Up to {bytes} were acknowledged and in DRAM alone: that much the power would have taken with it."
+        "Up to {bytes} were acknowledged but only in DRAM: a power failure would have lost that much."
     ))
 }
 
