@@ -495,7 +495,7 @@ mod tests {
         assert!(refused(&link, &other).contains(&wanted));
         std::fs::write(&file, "").unwrap();
         let real = file.canonicalize().unwrap();
-        assert!(refused(&other, &link).contains(&format!("leads to: {})", real.display())));
+        assert!(refused(&other, &link).contains(&format!("target: {})", real.display())));
         assert!(refused(Path::new("/dev/stdout"), &other).contains("neither a regular file nor a pipe"));
     }
 
