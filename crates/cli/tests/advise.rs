@@ -80,10 +80,9 @@ fn a_small_program_gets_advice() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(std::fs::read_to_string(&page).unwrap().contains("Advice for"));
-    assert!(
-        std::fs::read_dir(home.join("terapage")).unwrap().count() == 1,
-        "the store's measurements are kept"
-    );
+    // What is measured of the store is kept, unless a busy machine makes it nonsense: that is told.
+    let kept = std::fs::read_dir(home.join("terapage")).map_or(0, |files| files.count());
+    assert!(kept == 1 || kept == 0 && said.contains("DO NOT RELY"), "{kept} kept: {said}");
     nothing_but(home, &["terapage", "page.html", "kept.trace"]);
 
     // The same from the trace, which needs no program; the store is not measured again.

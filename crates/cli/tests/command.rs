@@ -325,9 +325,8 @@ fn names_and_programs_are_completed() {
         assert_eq!(offered(&place, &["terapage", "run", flag, &file[..file.len() - 2]]), [file], "{flag}");
     }
     assert_eq!(offered(&place, &["terapage", "run", "--memory", "1"]), ["1"]);
-    // A colon ends a value's name there.
     let zsh = text(&place.terapage(&["completions", "zsh"]).stdout);
-    assert!(zsh.contains("several]:PATH:_files'") && zsh.contains(":(auto lru "), "{zsh}");
+    assert!(zsh.contains("several]:STORE:_files'") && zsh.contains(":(auto lru "), "{zsh}");
 }
 
 #[test]
