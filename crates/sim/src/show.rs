@@ -161,7 +161,7 @@ mod tests {
                 .map(|error| format!("{error:#}"))
                 .unwrap_or_default()
         };
-        assert!(said(&trace, None).contains("is read"), "{}", said(&trace, None));
+        assert!(said(&trace, None).contains("is an input"), "{}", said(&trace, None));
         assert!(said(folder.path(), None).contains("is a directory"));
         assert!(said(&folder.path().join("no/out.json"), None).contains("there is no directory"));
         let out = folder.path().join("out");
