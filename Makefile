@@ -15,7 +15,7 @@ help:
 	@echo "make build    build target/release/terapage and its library"
 	@echo "make demo     sort a text larger than its memory, with figures (DEMO_MB=60 for a short one)"
 	@echo "make check    formatting, lints, width of comments, unit tests: the fast loop; a minute or two"
-	@echo "make test     formatting, lints, unit tests, real programs, faults; 15 to 19 minutes on 2 cores"
+	@echo "make test     formatting, lints, unit tests, real programs, faults; about half an hour on 2 cores"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make guest    older kernels alone: Linux 6.1 and 6.12 in an emulated machine; some 15 minutes"
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
