@@ -1,11 +1,12 @@
 /* Memory that is larger than its budget, and told apart byte for byte.
  *
- * churn MIB PASSES [fork | exec | vanish]
+ * churn MIB PASSES [fork | exec | vanish | become PROGRAM]
  *
  * Fills its memory, says "ready", and waits for a line on standard input. Each pass then checks
  * every page, groups of them in no order, and writes it anew. With `fork`, a child does the same
  * beside it with what it had at the fork; with `exec`, a child executes another program at once;
- * with `vanish` the parent ends at once, and the child goes on alone.
+ * with `vanish` the parent ends at once, and the child goes on alone. With `become` it executes the
+ * program, which fails, says "stays", waits for a line, and after its passes executes sleep(1).
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -77,6 +78,15 @@ int main(int argc, char **argv) {
     printf("ready\n");
     fflush(stdout);
     wait_for_a_line();
+    if (!strcmp(how, "become")) {
+        execl(argv[4], argv[4], (char *)NULL);
+        printf("stays\n");
+        fflush(stdout);
+        wait_for_a_line();
+        passes(count, 1, 1);
+        execl("/bin/sleep", "sleep", "100", (char *)NULL);
+        return 5;
+    }
     if (*how) {
         pid_t child = fork();
         if (child < 0)

@@ -1,6 +1,6 @@
 //! `terapage far`: memory of other machines, on Valkey servers.
 
-use crate::{complain, print, program};
+use crate::{cert, complain, print, program};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -28,6 +28,8 @@ const HIGH: i32 = 700;
 pub enum Command {
     /// Give memory of this machine to others: start a Valkey server, set as it must be.
     Serve(Serve),
+    /// Make certificates, by which servers and clients know each other (TLS).
+    Cert(cert::Cert),
     /// Show who keeps blocks on a server.
     Ls(Ls),
     /// Remove what processes have left on a server that ended without saying so.
@@ -39,6 +41,7 @@ impl Command {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Command::Serve(serve) => serve.run(),
+            Command::Cert(cert) => cert.run(),
             Command::Ls(ls) => ls.run(),
             Command::Sweep(sweep) => sweep.run(),
         }
@@ -50,12 +53,14 @@ impl Command {
 #[command(after_help = "\
 Examples:
   terapage far serve --memory 64G --bind 10.0.0.7 --password-file /etc/terapage/password
+  terapage far serve --memory 64G --tls-dir /etc/terapage/tls
   terapage far serve --memory 8G --unix /run/far.sock
   terapage far serve --memory 64G -- --tcp-backlog 1024
 
 The server takes the place of this command: it ends as the server does. It keeps all in memory, and
 refuses what it has no room for. Anybody who can connect and has no password to give can read the
-blocks of all programs: without --password-file it listens on this machine alone.")]
+blocks of all programs: without --password-file or --tls-dir it listens on this machine alone. With
+--tls-dir only clients with a certificate by the same CA can connect (terapage far cert makes them).")]
 pub struct Serve {
     /// Memory to give, of which a tenth stays free: 64G
     #[arg(short, long, value_name = "SIZE")]
@@ -72,6 +77,10 @@ pub struct Serve {
     /// The file that holds the password which clients must give
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// Speak TLS alone, with ca.crt, server.crt and server.key in this directory, and to clients
+    /// with a certificate by that CA
+    #[arg(long, value_name = "DIR")]
+    tls_dir: Option<PathBuf>,
     /// The server's program, instead of valkey-server or redis-server
     #[arg(long, value_name = "PROGRAM")]
     server: Option<OsString>,
@@ -114,8 +123,12 @@ impl Serve {
             }
         }
         let path = self.find()?;
+        let tls = self.tls_dir.as_deref().map(tls_options).transpose()?;
+        if let Some(options) = &tls {
+            try_tls(&path, options)?;
+        }
         let mut command = std::process::Command::new(&path);
-        command.args(self.arguments(memory)?).args(&self.more);
+        command.args(self.arguments(memory, tls)?).args(&self.more);
         let error = command.exec();
         bail!("{} cannot be executed: {error}", path.display())
     }
@@ -130,7 +143,7 @@ impl Serve {
         found.context("neither valkey-server nor redis-server is found (install the package valkey-server)")
     }
 
-    fn arguments(&self, memory: Size) -> anyhow::Result<Vec<OsString>> {
+    fn arguments(&self, memory: Size, tls: Option<Vec<OsString>>) -> anyhow::Result<Vec<OsString>> {
         let mut words: Vec<OsString> = Vec::new();
         let config = self.password_file.as_deref().map(config_of_password).transpose()?;
         words.extend(config.map(Into::into));
@@ -140,28 +153,111 @@ impl Serve {
         };
         add("maxmemory", &memory.0.to_string());
         FIXED.iter().for_each(|(name, value)| add(name, value));
-        add("port", &self.port.to_string());
-        let has_password = self.password_file.is_some();
+        match tls {
+            None => add("port", &self.port.to_string()),
+            Some(_) => {
+                add("port", "0");
+                add("tls-port", &self.port.to_string());
+            }
+        }
+        // Unless others may connect all the same, by an option of the server's own.
+        let opens = |option: &OsString| option.to_string_lossy().starts_with("--tls-auth-clients");
+        let knows_clients = tls.is_some() && !self.more.iter().any(opens);
+        let is_guarded = self.password_file.is_some() || knows_clients;
         match &self.bind[..] {
-            [] if has_password => add("bind", "* -::*"),
+            [] if is_guarded => add("bind", "* -::*"),
             [] => add("bind", "127.0.0.1 -::1"),
             all => {
-                if !has_password && !all.iter().all(IpAddr::is_loopback) {
-                    bail!("--bind: others could read all blocks: give a --password-file");
+                if !is_guarded && !all.iter().all(IpAddr::is_loopback) {
+                    bail!("--bind: others could read all blocks: give a --password-file, or a --tls-dir");
                 }
                 let all: Vec<String> = all.iter().map(IpAddr::to_string).collect();
                 add("bind", &all.join(" "));
             }
         }
-        if has_password {
+        if is_guarded {
             add("protected-mode", "no");
         }
         if let Some(socket) = &self.unix {
             add("unixsocket", socket.to_str().context("--unix: the path is not UTF-8")?);
             add("unixsocketperm", "700");
         }
+        words.extend(tls.into_iter().flatten());
         Ok(words)
     }
+}
+
+/// What the server is told of its certificates.
+fn tls_options(dir: &Path) -> anyhow::Result<Vec<OsString>> {
+    let dir = std::path::absolute(dir)?;
+    let files = [
+        ("--tls-cert-file", cert::SERVER),
+        ("--tls-key-file", cert::SERVER_KEY),
+        ("--tls-ca-cert-file", cert::CA),
+    ];
+    let mut options: Vec<OsString> = vec!["--tls-auth-clients".into(), "yes".into()];
+    for (option, file) in files {
+        let path = dir.join(file);
+        if let Err(error) = std::fs::File::open(&path) {
+            bail!("--tls-dir: {}: {error} (terapage far cert makes it)", path.display());
+        }
+        options.extend([option.into(), path.into()]);
+    }
+    Ok(options)
+}
+
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(10);
+
+/// Starts the server for a moment, at another port, to hear what it has against TLS.
+fn try_tls(program: &Path, options: &[OsString]) -> anyhow::Result<()> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    // SAFETY: made just now, and nobody else's.
+    let mut said = unsafe { std::fs::File::from_raw_fd(in_memory(b"")?) };
+    let tls_port = port.to_string();
+    let fixed = ["--port", "0", "--bind", "127.0.0.1", "--save", "", "--tls-port", &*tls_port];
+    let mut child = std::process::Command::new(program)
+        .args(fixed)
+        .args(options)
+        .stdin(std::process::Stdio::null())
+        .stdout(said.try_clone()?)
+        .stderr(said.try_clone()?)
+        .spawn()
+        .with_context(|| format!("{} cannot be executed", program.display()))?;
+    let until = std::time::Instant::now() + START;
+    let ended = loop {
+        if child.try_wait()?.is_some() {
+            break true;
+        }
+        let listens = std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        if listens || std::time::Instant::now() > until {
+            child.kill().ok();
+            child.wait().ok();
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    if !ended {
+        return Ok(());
+    }
+    let mut text = String::new();
+    said.rewind()?;
+    std::io::Read::read_to_string(&mut said, &mut text).ok();
+    Err(why_no_tls(program, &text))
+}
+
+/// What a server said before it ended, in one line.
+fn why_no_tls(program: &Path, text: &str) -> anyhow::Error {
+    let program = program.display();
+    let has_none = ["Failed finding TLS", "Missing implement of connection", "Bad directive"];
+    if has_none.iter().any(|words| text.contains(words)) {
+        return anyhow!("--tls-dir: {program} was built without TLS (name another: --server)");
+    }
+    // Of the server's log what is behind its number, the time and a sign.
+    let message = |line: &str| line.split_once(" # ").map_or(line, |(_, rest)| rest).trim().to_owned();
+    let lines: Vec<String> = text.lines().map(message).filter(|line| !line.is_empty()).collect();
+    let line = lines.iter().find(|line| line.contains("Failed to load")).or(lines.last());
+    anyhow!("--tls-dir: {program} says: {}", line.map_or("nothing", |line| line))
 }
 
 /// A configuration file, in memory, that sets the password: on the command line all could read it.
@@ -209,21 +305,44 @@ pub fn hand_over(settings: Settings) -> anyhow::Result<Settings> {
     terapage_far::take_warnings().iter().for_each(|line| complain(&format!("warning: {line}")));
     let mut map = |url: &str| -> anyhow::Result<String> {
         let mut server = Server::parse(url).map_err(|why| anyhow!("--store: {why}"))?;
-        if let Address::Tcp(host, port) = &server.address
-            && server.numbers.is_empty()
-        {
-            let name = server.shown();
-            let found = terapage_far::resolve(host, *port).with_context(|| format!("--store: {name}"))?;
-            server.numbers = found.iter().map(std::net::SocketAddr::ip).collect();
-            server.numbers.dedup();
+        if !settings.verify && terapage_far::is_replicated(url) {
+            bail!(
+                "--no-verify: {} has replicas, which may give older bytes when they take over: nothing would notice",
+                server.shown()
+            );
         }
+        with_numbers(&mut server).with_context(|| format!("--store: {}", server.shown()))?;
         if let Some(password) = &server.password {
             server.secret = Some(in_memory(password.bytes())?);
+        }
+        if server.tls {
+            let known = terapage_far::server(url).map_err(|why| anyhow!("--store: {why}"))?;
+            if let Some(tls) = known.tls_with {
+                server.handed = Some(in_memory(&tls.to_bytes())?);
+            }
         }
         Ok(server.without_password())
     };
     let stores = settings.stores.clone().into_iter().map(|store| store.map_urls(&mut map));
     Ok(Settings { stores: stores.collect::<anyhow::Result<_>>()?, ..settings })
+}
+
+/// Looks the hosts up.
+fn with_numbers(server: &mut Server) -> anyhow::Result<()> {
+    let Address::Tcp(host, port) = &server.address else { return Ok(()) };
+    if server.seeds.is_empty() {
+        if server.numbers.is_empty() {
+            let found = terapage_far::resolve(host, *port)?;
+            server.numbers = found.iter().map(std::net::SocketAddr::ip).collect();
+            server.numbers.dedup();
+        }
+        return Ok(());
+    }
+    let mut all = terapage_far::addresses(server)?.into_iter().map(|at| (at.ip().to_string(), at.port()));
+    let (host, port) = all.next().context("it has no address")?;
+    server.seeds = all.collect();
+    (server.address, server.numbers) = (Address::Tcp(host, port), Vec::new());
+    Ok(())
 }
 
 fn server(url: &str) -> anyhow::Result<Server> {

@@ -2,6 +2,7 @@
 //! fork, and by commands of `terapage far`.
 
 use crate::resp::{self, Reply};
+use crate::tls::{self, Session};
 use crate::url::{Address, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -26,6 +27,15 @@ pub enum Error {
     /// The server says no.
     #[error("refuses: {0}")]
     Refused(String),
+    /// There is no TLS with it.
+    #[error("cannot be spoken to by TLS: {0}")]
+    Tls(String),
+    /// It speaks TLS, and was spoken to without.
+    #[error("speaks TLS on this port (write valkeys://, with ca=FILE)")]
+    WantsTls,
+    /// It was spoken to by TLS, and speaks none.
+    #[error("speaks no TLS on this port (name the port that does, or write valkey://)")]
+    WantsNoTls,
 }
 
 enum Stream {
@@ -49,10 +59,18 @@ impl Stream {
         }
     }
 
+    /// Reads again if it is interrupted: the end of an operation of a ring that this thread has
+    /// interrupts calls with a time limit.
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(bytes),
-            Stream::Unix(stream) => stream.read(bytes),
+        loop {
+            let got = match self {
+                Stream::Tcp(stream) => stream.read(bytes),
+                Stream::Unix(stream) => stream.read(bytes),
+            };
+            match got {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                got => return got,
+            }
         }
     }
 }
@@ -60,6 +78,7 @@ impl Stream {
 /// Such a connection.
 pub struct Client {
     stream: Stream,
+    tls: Option<Box<Session>>,
     pending: Vec<u8>,
     until: Instant,
 }
@@ -88,24 +107,9 @@ impl Client {
     /// No connection, no such user, a wrong password.
     pub fn connect(server: &Server, time: Duration) -> Result<Client, Error> {
         let until = Instant::now() + time;
-        let stream = match &server.address {
-            Address::Unix(path) => Stream::Unix(UnixStream::connect(path).map_err(Error::Connect)?),
-            Address::Tcp(host, port) => {
-                let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
-                let all = match &server.numbers[..] {
-                    [] => resolve(host, *port).map_err(Error::Name)?,
-                    numbers => numbers.iter().map(|&number| SocketAddr::new(number, *port)).collect(),
-                };
-                let connected = all.iter().find_map(|address| {
-                    let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-                    TcpStream::connect_timeout(address, left).map_err(|error| last = error).ok()
-                });
-                let stream = connected.ok_or(last).map_err(Error::Connect)?;
-                stream.set_nodelay(true).ok();
-                Stream::Tcp(stream)
-            }
-        };
-        let mut client = Client { stream, pending: Vec::new(), until };
+        let tls = server.tls.then(|| Session::new(server).map(Box::new)).transpose().map_err(Error::Tls)?;
+        let mut client = Client { stream: connect(server, until)?, tls, pending: Vec::new(), until };
+        client.agree()?;
         let words = hello(server);
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         client.call(&words)?;
@@ -113,6 +117,69 @@ impl Client {
             client.call(&[b"SELECT", server.database.to_string().as_bytes()])?;
         }
         Ok(client)
+    }
+
+    /// Waits until TLS is agreed on, if it is to be.
+    fn agree(&mut self) -> Result<(), Error> {
+        while self.tls.as_ref().is_some_and(|tls| !tls.is_up()) {
+            self.flush()?;
+            self.read_some()?;
+        }
+        self.flush()
+    }
+
+    /// Sends what TLS has to say.
+    fn flush(&mut self) -> Result<(), Error> {
+        let Some(tls) = self.tls.as_mut().filter(|tls| tls.out_len() > 0) else { return Ok(()) };
+        let out = tls.take_out(Vec::new());
+        self.in_time()?;
+        self.stream.write_all(&out).map_err(late)
+    }
+
+    fn write(&mut self, text: &[u8]) -> Result<(), Error> {
+        let Some(tls) = &mut self.tls else {
+            self.in_time()?;
+            return self.stream.write_all(text).map_err(late);
+        };
+        text.chunks(tls::RECORD).try_for_each(|part| tls.encrypt(part)).map_err(Error::Tls)?;
+        let sent = self.flush();
+        // Of a server that has hung up, the reason may have come.
+        if sent.is_err()
+            && let Err(Error::Tls(why)) = self.read_some()
+        {
+            return Err(Error::Tls(why));
+        }
+        sent
+    }
+
+    /// Waits for bytes.
+    fn read_some(&mut self) -> Result<(), Error> {
+        self.in_time()?;
+        let ended = || Error::Broken(std::io::ErrorKind::UnexpectedEof.into());
+        let Some(tls) = &mut self.tls else {
+            let mut bytes = [0; 8192];
+            return match self.stream.read(&mut bytes).map_err(late)? {
+                0 => Err(ended()),
+                got => {
+                    self.pending.extend_from_slice(&bytes[..got]);
+                    Ok(())
+                }
+            };
+        };
+        let room = tls.room();
+        // SAFETY: the session's room, which nobody else uses.
+        let room = unsafe { terapage_sys::memory::bytes(room.at(), room.len()) };
+        let got = self.stream.read(room).map_err(late)?;
+        if got == 0 {
+            return Err(ended());
+        }
+        let pending = &mut self.pending;
+        tls.received(got, |bytes| {
+            pending.extend_from_slice(bytes);
+            Ok(())
+        })
+        .map_err(Error::Tls)?;
+        self.flush()
     }
 
     /// All that follows must be answered within `time` from now on.
@@ -139,8 +206,7 @@ impl Client {
     pub fn ask(&mut self, commands: &[&[&[u8]]]) -> Result<Vec<Reply>, Error> {
         let mut text = Vec::new();
         commands.iter().for_each(|words| resp::command(&mut text, words));
-        self.in_time()?;
-        self.stream.write_all(&text).map_err(late)?;
+        self.write(&text)?;
         commands.iter().map(|_| self.reply()).collect()
     }
 
@@ -161,14 +227,70 @@ impl Client {
                 }
                 continue;
             }
-            self.in_time()?;
-            let mut bytes = [0; 8192];
-            match self.stream.read(&mut bytes).map_err(late)? {
-                0 => return Err(Error::Broken(std::io::ErrorKind::UnexpectedEof.into())),
-                got => self.pending.extend_from_slice(&bytes[..got]),
-            }
+            self.read_some()?;
         }
     }
+}
+
+/// A stream to a server.
+fn connect(server: &Server, until: Instant) -> Result<Stream, Error> {
+    let (host, port) = match &server.address {
+        Address::Unix(path) => return UnixStream::connect(path).map(Stream::Unix).map_err(Error::Connect),
+        Address::Tcp(host, port) => (host, *port),
+    };
+    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+    let all = match &server.numbers[..] {
+        [] => resolve(host, port).map_err(Error::Name)?,
+        numbers => numbers.iter().map(|&number| SocketAddr::new(number, port)).collect(),
+    };
+    let connected = all.iter().find_map(|address| {
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        TcpStream::connect_timeout(address, left).map_err(|error| last = error).ok()
+    });
+    let stream = connected.ok_or(last).map_err(Error::Connect)?;
+    stream.set_nodelay(true).ok();
+    Ok(Stream::Tcp(stream))
+}
+
+/// How long a server is listened to, to hear whether it speaks TLS.
+const LISTEN: Duration = Duration::from_secs(1);
+
+/// Connects to a server for the first time: if it cannot be spoken to, whether that is because only
+/// one of the two speaks TLS.
+///
+/// # Errors
+/// As for [`Client::connect`].
+pub fn first(server: &Server, time: Duration) -> Result<Client, Error> {
+    // One that speaks no TLS may wait for the end of a line for ever.
+    let short = if server.tls { LISTEN.min(time) } else { time };
+    let error = match Client::connect(server, short) {
+        Err(error) => error,
+        client => return client,
+    };
+    let is_mute = matches!(&error, Error::Broken(_) | Error::Tls(_) | Error::Malformed(_));
+    let answer = |words: &[u8]| if is_mute { first_answer(server, words) } else { None };
+    if !server.tls {
+        let is_other = tls::first_words().and_then(|words| answer(&words)).is_some_and(|it| tls::is_tls(&it));
+        return Err(if is_other { Error::WantsTls } else { error });
+    }
+    match answer(b"PING\r\n") {
+        Some(answer) if answer.starts_with(b"+") || answer.starts_with(b"-") => Err(Error::WantsNoTls),
+        _ if matches!(&error, Error::Broken(why) if why.kind() == std::io::ErrorKind::TimedOut) => {
+            Client::connect(server, time)
+        }
+        _ => Err(error),
+    }
+}
+
+/// What a server says to some bytes.
+fn first_answer(server: &Server, words: &[u8]) -> Option<Vec<u8>> {
+    let mut stream = connect(server, Instant::now() + LISTEN).ok()?;
+    stream.within(LISTEN).ok()?;
+    stream.write_all(words).ok()?;
+    let mut answer = vec![0; 64];
+    let got = stream.read(&mut answer).ok()?;
+    answer.truncate(got);
+    Some(answer)
 }
 
 /// A time that is over is told as such.

@@ -6,16 +6,21 @@
 
 use crate::receiver::{Answer, Receiver, Want};
 use crate::resp;
+use crate::tls::{RECORD, Session};
 use std::collections::VecDeque;
 use std::os::fd::{FromRawFd, OwnedFd};
 use terapage_store::StoreRing;
 use terapage_sys::fd::{Fd, Room};
+use terapage_sys::memory;
 use terapage_sys::ring::{Address, Done, Message, Piece};
 use terapage_sys::thread::now_ns;
 
 /// Pieces and bytes that one send has at most, if it is not one command that has more.
 const PIECES_MAX: usize = 512;
 const BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that are encrypted before the first of them are sent.
+const ENCRYPTED: usize = 256 << 10;
 
 /// What of a connection ends in the ring. A token is such a number and, above it, the
 /// connection's.
@@ -58,6 +63,10 @@ pub enum Event<T> {
 pub struct Connection<T> {
     number: u64,
     socket: Option<Fd>,
+    is_connected: bool,
+    /// TLS, if that is spoken.
+    session: Option<Box<Session>>,
+    /// It takes commands.
     is_up: bool,
     /// It is being taken down, and why.
     cut: Option<String>,
@@ -84,9 +93,58 @@ pub struct Connection<T> {
 struct Sending {
     /// The commands' texts.
     _texts: Vec<Vec<u8>>,
+    /// What is yet to be encrypted.
+    plain: Vec<Piece>,
+    /// What was encrypted.
+    cipher: Vec<u8>,
     pieces: Vec<Piece>,
     left: usize,
     message: Box<Message>,
+}
+
+impl Sending {
+    fn new(texts: Vec<Vec<u8>>, pieces: Vec<Piece>) -> Sending {
+        let left = pieces.iter().map(Piece::len).sum();
+        let message = Box::new(Message::new(&pieces));
+        Sending { _texts: texts, plain: Vec::new(), cipher: Vec::new(), pieces, left, message }
+    }
+
+    /// Has the next of what is plain encrypted, to be sent with what TLS has to say.
+    ///
+    /// # Safety
+    /// The pieces' memory is valid, and nobody writes to it.
+    unsafe fn encrypt(&mut self, session: &mut Session) -> Result<(), String> {
+        let mut record = [0; RECORD];
+        while !self.plain.is_empty() && session.out_len() < ENCRYPTED {
+            // SAFETY: the caller's promise.
+            let len = unsafe { gather(&self.plain, &mut record) };
+            session.encrypt(&record[..len])?;
+            skip(&mut self.plain, len);
+        }
+        let mut spare = std::mem::take(&mut self.cipher);
+        spare.clear();
+        self.cipher = session.take_out(spare);
+        self.pieces.clear();
+        self.pieces.push(Piece::new(self.cipher.as_ptr() as usize, self.cipher.len()));
+        self.left = self.cipher.len();
+        *self.message = Message::new(&self.pieces);
+        Ok(())
+    }
+}
+
+/// Copies as many bytes as there are, or have room, from the beginning of the pieces.
+///
+/// # Safety
+/// The pieces' memory is valid, and nobody writes to it.
+unsafe fn gather(pieces: &[Piece], to: &mut [u8]) -> usize {
+    let mut done = 0;
+    for piece in pieces {
+        let len = piece.len().min(to.len() - done);
+        // SAFETY: the caller's promise.
+        to[done..done + len].copy_from_slice(unsafe { memory::bytes(piece.at(), len) });
+        done += len;
+    }
+    done
 }
 
 /// The end of a command that has pieces.
@@ -98,6 +156,8 @@ impl<T: Copy> Connection<T> {
         Connection {
             number,
             socket: None,
+            is_connected: false,
+            session: None,
             is_up: false,
             cut: None,
             address: None,
@@ -124,22 +184,22 @@ impl<T: Copy> Connection<T> {
         self.socket.is_some()
     }
 
-    /// Whether it takes commands.
-    pub fn is_up(&self) -> bool {
-        self.is_up && self.cut.is_none()
-    }
-
     /// For how long nothing has gone on that should, in nanoseconds.
     pub fn idle_ns(&self, now_ns: u64) -> u64 {
         let is_due = self.is_used() && (!self.is_up || !self.sent.is_empty());
         if is_due { now_ns.saturating_sub(self.progress_ns) } else { 0 }
     }
 
-    /// Begins to connect.
+    /// Begins to connect, and then to agree on TLS, if there is a session.
     ///
     /// # Errors
     /// There is no socket to be had.
-    pub fn dial(&mut self, ring: &mut StoreRing<'_>, address: Address) -> Result<(), String> {
+    pub fn dial(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        address: Address,
+        session: Option<Session>,
+    ) -> Result<(), String> {
         debug_assert!(!self.is_used());
         let socket = socket(&address).map_err(|error| error.to_string())?;
         let address = self.address.insert(Box::new(address));
@@ -150,6 +210,7 @@ impl<T: Copy> Connection<T> {
             return Err(error.to_string());
         }
         self.socket = Some(socket);
+        self.session = session.map(Box::new);
         self.progress_ns = now_ns();
         Ok(())
     }
@@ -166,19 +227,34 @@ impl<T: Copy> Connection<T> {
 
     /// Sends and receives what there is to be sent and received.
     pub fn go_on(&mut self, ring: &mut StoreRing<'_>) {
-        if !self.is_up() {
+        if !self.is_connected || self.cut.is_some() {
             return;
         }
-        let begun = self.send(ring).and_then(|()| self.receive(ring));
-        if let Err(error) = begun {
-            self.cut(ring, &error.to_string());
+        let begun = self.send(ring).and_then(|()| self.receive(ring).map_err(|error| error.to_string()));
+        if let Err(why) = begun {
+            self.cut(ring, &why);
         }
     }
 
-    fn send(&mut self, ring: &mut StoreRing<'_>) -> terapage_sys::Result<()> {
-        if self.sending.is_some() || self.queue.is_empty() {
+    fn send(&mut self, ring: &mut StoreRing<'_>) -> Result<(), String> {
+        let has_commands = self.is_up && !self.queue.is_empty();
+        let has_more = self.session.as_ref().is_some_and(|session| session.out_len() > 0);
+        if self.sending.is_some() || !has_commands && !has_more {
             return Ok(());
         }
+        let mut sending = if has_commands { self.next_commands() } else { Sending::new(vec![], vec![]) };
+        if let Some(session) = &mut self.session {
+            sending.plain = std::mem::take(&mut sending.pieces);
+            // SAFETY: the pieces are the commands' texts, which are kept, or memory that whoever
+            // gave the commands has promised.
+            unsafe { sending.encrypt(session) }?;
+        }
+        self.sending = Some(sending);
+        self.send_rest(ring).map_err(|error| error.to_string())
+    }
+
+    /// Takes commands out of the queue, for one send.
+    fn next_commands(&mut self) -> Sending {
         if self.sent.is_empty() {
             self.progress_ns = now_ns();
         }
@@ -202,9 +278,7 @@ impl<T: Copy> Connection<T> {
             self.sent.push_back(command.name);
         }
         self.in_send = texts.len();
-        let message = Box::new(Message::new(&pieces));
-        self.sending = Some(Sending { _texts: texts, pieces, left, message });
-        self.send_rest(ring)
+        Sending::new(texts, pieces)
     }
 
     fn send_rest(&mut self, ring: &mut StoreRing<'_>) -> terapage_sys::Result<()> {
@@ -221,14 +295,20 @@ impl<T: Copy> Connection<T> {
 
     fn receive(&mut self, ring: &mut StoreRing<'_>) -> terapage_sys::Result<()> {
         let Some(socket) = &self.socket else { return Ok(()) };
-        if self.receives || self.sent.is_empty() {
+        if self.receives || self.is_up && self.sent.is_empty() {
             return Ok(());
         }
-        self.receiver.places(&mut self.places);
+        match &mut self.session {
+            None => self.receiver.places(&mut self.places),
+            Some(session) => {
+                self.places.clear();
+                self.places.push(session.room());
+            }
+        }
         let message = self.incoming.insert(Box::new(Message::new(&self.places)));
         let token = self.number * KINDS + RECEIVE;
-        // SAFETY: the places are the receiver's, or wanted by commands, whose giver has promised
-        // that they stay valid; list and message stay until the end has come.
+        // SAFETY: the places are the receiver's or the session's, or wanted by commands, whose
+        // giver has promised that they stay valid; list and message stay until the end has come.
         unsafe { ring.recv_message(socket.raw(), message, false, token) }?;
         self.receives = true;
         Ok(())
@@ -252,6 +332,14 @@ impl<T: Copy> Connection<T> {
         if result < 0 {
             self.cut(ring, &said(result));
         } else if self.cut.is_none() {
+            self.is_connected = true;
+            self.look_up(out);
+        }
+    }
+
+    /// Says that it takes commands, once it does: with TLS, when the server has proved who it is.
+    fn look_up(&mut self, out: &mut Vec<Event<T>>) {
+        if !self.is_up && self.session.as_ref().is_none_or(|session| session.is_up()) {
             self.is_up = true;
             out.push(Event::Up);
         }
@@ -262,16 +350,26 @@ impl<T: Copy> Connection<T> {
         let Ok(sent) = usize::try_from(result) else { return self.cut(ring, &said(result)) };
         self.progress_ns = now_ns();
         sending.left -= sent.min(sending.left);
-        if sending.left == 0 {
+        if sending.left == 0 && sending.plain.is_empty() {
             self.in_send = 0;
             self.hand_over(out);
-        } else if self.cut.is_none() {
+            return;
+        }
+        if self.cut.is_some() {
+            return;
+        }
+        if let (0, Some(session)) = (sending.left, &mut self.session) {
+            // SAFETY: as in `send`.
+            if let Err(why) = unsafe { sending.encrypt(session) } {
+                return self.cut(ring, &why);
+            }
+        } else {
             skip(&mut sending.pieces, sent);
             *sending.message = Message::new(&sending.pieces);
-            self.sending = Some(sending);
-            if let Err(error) = self.send_rest(ring) {
-                self.cut(ring, &error.to_string());
-            }
+        }
+        self.sending = Some(sending);
+        if let Err(error) = self.send_rest(ring) {
+            self.cut(ring, &error.to_string());
         }
     }
 
@@ -284,17 +382,31 @@ impl<T: Copy> Connection<T> {
             Ok(0) => self.cut(ring, "the server has closed the connection"),
             Ok(bytes) => {
                 self.progress_ns = now_ns();
-                let mut answers = Vec::new();
-                // SAFETY: the receive has ended, and whoever gave the commands has promised that
-                // what they want is theirs until they are answered.
-                let read = unsafe { self.receiver.received(bytes, &mut answers) };
-                self.early.extend(answers);
+                let read = self.read(bytes);
                 self.hand_over(out);
-                if let Err(malformed) = read {
-                    self.cut(ring, &malformed.to_string());
+                match read {
+                    Ok(()) => self.look_up(out),
+                    Err(why) => self.cut(ring, &why),
                 }
             }
         }
+    }
+
+    /// Reads what has been received.
+    fn read(&mut self, bytes: usize) -> Result<(), String> {
+        let mut answers = Vec::new();
+        let (receiver, places) = (&mut self.receiver, &mut self.places);
+        let read = match &mut self.session {
+            // SAFETY: the receive has ended, and whoever gave the commands has promised that what
+            // they want is theirs until they are answered.
+            None => unsafe { receiver.received(bytes, &mut answers) }.map_err(|no| no.to_string()),
+            Some(session) => session.received(bytes, |plain| {
+                // SAFETY: as above.
+                unsafe { put(receiver, places, plain, &mut answers) }
+            }),
+        };
+        self.early.extend(answers);
+        read
     }
 
     /// Hands over the answers to commands that are sent for certain: the memory of others is still
@@ -356,6 +468,32 @@ pub fn plain<T>(name: T, words: &[&[u8]]) -> Command<T> {
     let mut text = Vec::with_capacity(128);
     resp::command(&mut text, words);
     Command { name, text, pieces: Vec::new(), want: Want::Reply }
+}
+
+/// Gives a receiver bytes as if they had been received where it wants them.
+///
+/// # Safety
+/// The pieces that are wanted are valid, and nobody else touches them.
+unsafe fn put(
+    receiver: &mut Receiver,
+    places: &mut Vec<Piece>,
+    mut bytes: &[u8],
+    answers: &mut Vec<Answer>,
+) -> Result<(), String> {
+    while !bytes.is_empty() {
+        receiver.places(places);
+        let mut done = 0;
+        for place in &*places {
+            let len = place.len().min(bytes.len() - done);
+            // SAFETY: the caller's promise; other places are the receiver's own.
+            unsafe { memory::bytes(place.at(), len) }.copy_from_slice(&bytes[done..done + len]);
+            done += len;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { receiver.received(done, answers) }.map_err(|malformed| malformed.to_string())?;
+        bytes = &bytes[done..];
+    }
+    Ok(())
 }
 
 /// Takes the first `bytes` off.

@@ -59,10 +59,7 @@ impl Info {
         if self.run_id.is_empty() {
             return Some("does not tell its run_id: give the user the right +info".to_owned());
         }
-        if self.is_cluster {
-            return Some("is part of a cluster, which is not there yet: name a standalone server".to_owned());
-        }
-        if !matches!(&*self.role, "master" | "") {
+        if self.is_replica() {
             return Some(format!("is a {}: name the server that it follows", self.role));
         }
         if self.policy.starts_with("allkeys") {
@@ -72,6 +69,11 @@ impl Info {
             ));
         }
         None
+    }
+
+    /// Whether it follows another, and takes no writes.
+    pub fn is_replica(&self) -> bool {
+        !matches!(&*self.role, "master" | "")
     }
 
     /// What may come to harm a program that uses it, one line each.
@@ -116,7 +118,6 @@ mod tests {
         assert!(with("noeviction", "allkeys-lru").unwrap().contains("maxmemory-policy"));
         assert_eq!(with("noeviction", "volatile-lru"), None);
         assert!(with("role:master", "role:slave").is_some());
-        assert!(with("cluster_enabled:0", "cluster_enabled:1").is_some());
         assert!(with("run_id:abc", "").is_some());
         assert_eq!(Info::parse(&TEXT.replace("maxmemory:100000", "maxmemory:0")).warnings().len(), 1);
     }

@@ -6,12 +6,14 @@
 //! them removes it. Where none of them could, others do: at once if they are on the same machine
 //! and see that the processes are gone, else after a time without a beat.
 
-use crate::client::{Client, Error};
+use crate::client::{self, Client, Error};
+use crate::fleet::Fleet;
 use crate::info::Info;
 use crate::namespace::{self, Namespace};
 use crate::resp::Reply;
 use crate::url::Server;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use terapage_store::EXTENT;
 
@@ -23,10 +25,15 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Keys of one removal, and how long a remover has the lock of a namespace, seconds.
 const REMOVED: usize = 256;
-const LOCK_S: &str = "30";
+pub(crate) const LOCK_S: &str = "30";
 
 /// What a holder's field begins with.
 const FIELD: &str = "h:";
+
+/// What stands behind a holder that was about to execute another program, and the age of the last
+/// sign of life, seconds, from which on it is gone: three beats.
+const LEFT: &str = "exec";
+const LEFT_S: u64 = 30;
 
 /// Bytes that a server must have room for at the start.
 const ROOM_LEAST: u64 = 8 << 20;
@@ -54,21 +61,42 @@ fn this_boot() -> String {
     format!("{boot}/{}", numbers.unwrap_or_default())
 }
 
-/// When a process began, in the kernel's ticks; `None`: there is none.
-fn began(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    // A process that has ended and is not yet waited for has nothing left.
-    if fields.next() == Some("Z") {
-        return None;
+/// What the kernel tells of a process.
+#[derive(PartialEq, Eq)]
+enum Told {
+    /// It has ended.
+    Gone,
+    /// It began then, in the kernel's ticks.
+    Began(u64),
+    /// It is there, and that is all.
+    There,
+}
+
+fn told_of(pid: u32) -> Told {
+    // Negative numbers mean groups of processes.
+    let Ok(number) = i32::try_from(pid) else { return Told::Gone };
+    // SAFETY: no signal is sent.
+    let is_there = unsafe { libc::kill(number, 0) } == 0;
+    if !is_there && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
+        return Told::Gone;
     }
-    fields.nth(18)?.parse().ok()
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let Some((_, rest)) = stat.rsplit_once(')') else { return Told::There };
+    let mut fields = rest.split_ascii_whitespace();
+    let is_zombie = fields.next() == Some("Z");
+    let threads = fields.nth(16).and_then(|threads| threads.parse::<u32>().ok());
+    // A process that has ended and is not yet waited for has nothing left. One whose first thread
+    // alone has ended looks the same, and goes on.
+    if is_zombie && threads.is_some_and(|threads| threads <= 1) {
+        return Told::Gone;
+    }
+    fields.nth(1).and_then(|start| start.parse().ok()).map_or(Told::There, Told::Began)
 }
 
 fn this_process() -> String {
     let pid = std::process::id();
-    format!("{} {pid} {}", this_boot(), began(pid).unwrap_or_default())
+    let start = if let Told::Began(start) = told_of(pid) { start } else { 0 };
+    format!("{} {pid} {start}", this_boot())
 }
 
 /// Whether the process that a holder's field names is gone for certain.
@@ -77,7 +105,20 @@ fn is_gone(field: &str) -> bool {
     let (boot, pid, start) = (words.next(), words.next(), words.next());
     let (Some(boot), Some(pid), Some(start)) = (boot, pid, start) else { return false };
     let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
-    boot == this_boot() && words.next().is_none() && began(pid) != Some(start)
+    // Without /proc all machines look the same, and processes have no beginning.
+    let is_here = boot == this_boot() && boot.len() > 32 && start > 0;
+    is_here
+        && matches!(words.next(), None | Some(LEFT))
+        && match told_of(pid) {
+            Told::Gone => true,
+            Told::Began(began) => began != start,
+            Told::There => false,
+        }
+}
+
+/// Whether it was about to execute another program, and has shown no sign of life since.
+fn has_left(field: &str, beat_age_s: u64) -> bool {
+    field.split(' ').nth(3) == Some(LEFT) && beat_age_s > LEFT_S
 }
 
 fn host() -> String {
@@ -113,6 +154,13 @@ impl Holder {
     /// What claims the field of a fork's child as this process's: once.
     pub fn claim(&mut self) -> Option<(String, String)> {
         (!std::mem::replace(&mut self.is_claimed, true)).then(|| (self.field(), this_process()))
+    }
+
+    /// What says in its field that this process is about to leave. It claims the field again with
+    /// its next sign of life, if there is one.
+    pub fn leave(&mut self) -> (String, String) {
+        self.is_claimed = false;
+        (self.field(), format!("{} {LEFT}", this_process()))
     }
 
     /// The field of the child of this process's fork of that number.
@@ -157,7 +205,7 @@ pub fn share(
     fork: u32,
     time: Duration,
 ) -> Result<(), Error> {
-    let mut client = Client::connect(server, time)?;
+    let mut client = Fleet::connect(server, time)?;
     let field = holder.field_of_child(fork);
     // One word more than a process's: nobody takes it for gone.
     let what = format!("{} forked", this_process());
@@ -176,7 +224,7 @@ pub fn let_go(
     space: &Namespace,
     holder: &Holder,
     time: Duration,
-    clients: &[u64],
+    clients: &[(Option<SocketAddr>, u64)],
 ) -> Result<(), Error> {
     let until = Instant::now() + time;
     loop {
@@ -193,18 +241,26 @@ fn let_go_at_once(
     space: &Namespace,
     holder: &Holder,
     time: Duration,
-    clients: &[u64],
+    clients: &[(Option<SocketAddr>, u64)],
 ) -> Result<(), Error> {
-    let mut client = Client::connect(server, time)?;
-    for id in clients {
-        client.ask(&[&[b"CLIENT", b"KILL", b"ID", id.to_string().as_bytes()]])?;
+    let mut client = Fleet::connect(server, time)?;
+    for (place, id) in clients {
+        let told = client.tell(*place, &[b"CLIENT", b"KILL", b"ID", id.to_string().as_bytes()]);
+        // One of a cluster may be gone for good.
+        if !client.is_cluster() {
+            told?;
+        }
     }
     let registry = space.registry();
     let mine = holder.field();
     let mut words: Vec<&[u8]> = vec![b"HDEL", &registry, mine.as_bytes()];
     holder.gone.iter().for_each(|field| words.push(field.as_bytes()));
-    let described = client.ask(&[&words, &[b"HGETALL", &registry]])?.pop();
-    let described = described.map(|reply| hash(&reply)).unwrap_or_default();
+    let described = match client.ask(&[&words, &[b"HGETALL", &registry]])?.pop() {
+        Some(Reply::Error(why)) => return Err(Error::Refused(why)),
+        Some(reply @ Reply::Array(_)) => hash(&reply),
+        // How many values there are is not to be guessed.
+        _ => return Err(Error::Broken(std::io::ErrorKind::InvalidData.into())),
+    };
     if described.keys().any(|name| name.starts_with(FIELD)) {
         return Ok(());
     }
@@ -214,7 +270,7 @@ fn let_go_at_once(
 /// Removes a namespace's keys: all at once, or some at a time, so many bytes of values of a size in
 /// a second. The name goes last: what is left where this is interrupted is found again.
 fn remove(
-    client: &mut Client,
+    client: &mut Fleet,
     server: &Server,
     space: &Namespace,
     values: u32,
@@ -224,10 +280,12 @@ fn remove(
     let unlink = |keys: &[Vec<u8>]| -> Vec<Vec<u8>> {
         std::iter::once(b"UNLINK".to_vec()).chain(keys.iter().cloned()).collect()
     };
-    let mut commands: Vec<Vec<Vec<u8>>> = keys.chunks(REMOVED).map(unlink).collect();
+    // In a cluster each key is elsewhere.
+    let each = if client.is_cluster() { 1 } else { REMOVED };
+    let mut commands: Vec<Vec<Vec<u8>>> = keys.chunks(each).map(unlink).collect();
     commands.push(unlink(&[space.registry()]));
     commands.push(vec![b"SREM".to_vec(), namespace::all(&server.prefix), space.name().into_bytes()]);
-    let step = if bytes_per_s.is_some() { 1 } else { commands.len() };
+    let step = if bytes_per_s.is_some() { REMOVED / each } else { commands.len() };
     for commands in commands.chunks(step) {
         let words: Vec<Vec<&[u8]>> =
             commands.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
@@ -238,15 +296,16 @@ fn remove(
             }
         }
         if let Some((rate, value)) = bytes_per_s {
-            let bytes = (commands[0].len() as u64 - 1) * value;
-            std::thread::sleep(Duration::from_secs_f64(bytes as f64 / rate as f64));
+            let keys: usize = commands.iter().map(|words| words.len() - 1).sum();
+            std::thread::sleep(Duration::from_secs_f64(keys as f64 * value as f64 / rate as f64));
             client.within(ANSWER_TIME);
+            client.call(&[b"SET", &space.sweeper(), b"1", b"XX", b"EX", LOCK_S.as_bytes()])?;
         }
     }
     Ok(())
 }
 
-fn hash(reply: &Reply) -> HashMap<String, String> {
+pub(crate) fn hash(reply: &Reply) -> HashMap<String, String> {
     let pairs = reply.elements().chunks_exact(2);
     pairs.filter_map(|pair| Some((pair[0].text()?, pair[1].text()?))).collect()
 }
@@ -255,8 +314,25 @@ fn number(described: &HashMap<String, String>, name: &str) -> u64 {
     described.get(name).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-fn values_of(described: &HashMap<String, String>) -> u32 {
+pub(crate) fn values_of(described: &HashMap<String, String>) -> u32 {
     number(described, "values").min(1 << 24) as u32
+}
+
+fn holders_of(described: &HashMap<String, String>) -> impl Iterator<Item = &String> {
+    described.iter().filter(|(name, _)| name.starts_with(FIELD)).map(|(_, holder)| holder)
+}
+
+/// How long ago it last gave a sign; before the first one, how long ago it began.
+fn beat_age_s(described: &HashMap<String, String>, now_s: u64) -> u64 {
+    let beat = if described.contains_key("beat") { "beat" } else { "started" };
+    now_s.saturating_sub(number(described, beat))
+}
+
+/// Whether nobody holds a namespace any more.
+pub(crate) fn is_dead(described: &HashMap<String, String>, now_s: u64, grace: Duration) -> bool {
+    let beat_age_s = beat_age_s(described, now_s);
+    holders_of(described).all(|holder| is_gone(holder) || has_left(holder, beat_age_s))
+        || beat_age_s > grace.as_secs()
 }
 
 /// A namespace, as it is described on its server.
@@ -287,11 +363,11 @@ pub struct Listed {
 /// # Errors
 /// The server cannot be asked.
 pub fn list(server: &Server, grace: Duration) -> Result<Vec<Listed>, Error> {
-    let mut client = Client::connect(server, ANSWER_TIME)?;
+    let mut client = Fleet::connect(server, ANSWER_TIME)?;
     listed(&mut client, server, grace)
 }
 
-fn listed(client: &mut Client, server: &Server, grace: Duration) -> Result<Vec<Listed>, Error> {
+fn listed(client: &mut Fleet, server: &Server, grace: Duration) -> Result<Vec<Listed>, Error> {
     let all = namespace::all(&server.prefix);
     let now = client.call(&[b"TIME"])?;
     let now_s: u64 =
@@ -305,18 +381,15 @@ fn listed(client: &mut Client, server: &Server, grace: Duration) -> Result<Vec<L
         client.within(ANSWER_TIME);
         let described = client.call(&[b"HGETALL", &Namespace::of(&server.prefix, id).registry()])?;
         let described = hash(&described);
-        let holders: Vec<&String> =
-            described.iter().filter(|(name, _)| name.starts_with(FIELD)).map(|(_, holder)| holder).collect();
         let block = number(&described, "block");
-        let beat_age_s = now_s.saturating_sub(number(&described, "beat"));
         found.push(Listed {
             host: described.get("host").cloned().unwrap_or_default(),
             pid: number(&described, "pid"),
             started_s: number(&described, "started"),
-            beat_age_s,
-            holders: holders.len(),
+            beat_age_s: beat_age_s(&described, now_s),
+            holders: holders_of(&described).count(),
             bytes: number(&described, "made") * (EXTENT as u64).saturating_sub(block).max(block),
-            is_dead: holders.iter().all(|holder| is_gone(holder)) || beat_age_s > grace.as_secs(),
+            is_dead: is_dead(&described, now_s, grace),
             values: values_of(&described),
             name,
         });
@@ -329,7 +402,7 @@ fn listed(client: &mut Client, server: &Server, grace: Duration) -> Result<Vec<L
 /// # Errors
 /// The server cannot be asked.
 pub fn sweep(server: &Server, grace: Duration, bytes_per_s: u64) -> Result<Vec<Listed>, Error> {
-    let mut client = Client::connect(server, ANSWER_TIME)?;
+    let mut client = Fleet::connect(server, ANSWER_TIME)?;
     let mut removed = Vec::new();
     for found in listed(&mut client, server, grace)?.into_iter().filter(|found| found.is_dead) {
         let Ok(id) = u64::from_str_radix(&found.name, 16) else { continue };
@@ -346,23 +419,68 @@ pub fn sweep(server: &Server, grace: Duration, bytes_per_s: u64) -> Result<Vec<L
     Ok(removed)
 }
 
-/// Whether a server can hold blocks now. What may do harm, one line each.
+/// Whether a server can hold blocks now.
 ///
 /// # Errors
 /// It cannot: why, to be said behind its name.
-pub fn check(server: &Server) -> Result<Vec<String>, String> {
-    if server.tls {
-        return Err("wants TLS, which is not there yet (valkey://, in a network of your own)".to_owned());
-    }
+pub fn check(server: &Server) -> Result<Checked, String> {
     let said = |error: Error| match error {
         Error::Refused(why) => crate::refusals::told(&why),
         other => other.to_string(),
     };
-    let mut client = Client::connect(server, ANSWER_TIME.min(server.stall)).map_err(said)?;
-    let info = client.call(&[b"INFO"]).map_err(said)?;
-    let info = Info::parse(&info.text().unwrap_or_default());
+    let time = ANSWER_TIME.min(server.stall);
+    if server.seeds.is_empty() && server.sentinel.is_none() {
+        client::first(server, time).map_err(said)?;
+    }
+    let mut fleet = Fleet::connect(server, time).map_err(said)?;
+    let is_cluster = fleet.is_cluster();
+    let mut checked =
+        Checked { is_replicated: is_cluster || server.sentinel.is_some(), ..Checked::default() };
+    let mut check = |place: Option<SocketAddr>, client: &mut Client| -> Result<(), NotFit> {
+        let of_place = |why: String| match place {
+            Some(place) if is_cluster => NotFit(format!("has a server, {place}, that {why}")),
+            _ => NotFit(why),
+        };
+        let info = client.call(&[b"INFO"]).map_err(|error| of_place(said(error)))?;
+        let info = Info::parse(&info.text().unwrap_or_default());
+        is_fit(&info, server).map_err(of_place)?;
+        checked.warnings.extend(info.warnings());
+        checked.run_ids.push(info.run_id);
+        Ok(())
+    };
+    fleet.each(&mut check).map_err(|NotFit(why)| why)?;
+    checked.warnings.sort_unstable();
+    checked.warnings.dedup();
+    try_rights(&mut fleet, server, &mut checked.warnings)?;
+    Ok(checked)
+}
+
+/// What a check has found.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// What may do harm, one line each, to be said behind the name.
+    pub warnings: Vec<String>,
+    /// Of each server of it that has blocks.
+    pub run_ids: Vec<String>,
+    /// A replica may take the place of a server, and lack what was written last.
+    pub is_replicated: bool,
+}
+
+/// Why a server is none for blocks.
+struct NotFit(String);
+
+impl From<Error> for NotFit {
+    fn from(error: Error) -> NotFit {
+        NotFit(error.to_string())
+    }
+}
+
+fn is_fit(info: &Info, server: &Server) -> Result<(), String> {
     if let Some(why) = info.refusal() {
         return Err(why);
+    }
+    if server.cluster == Some(true) && !info.is_cluster {
+        return Err("is no cluster: leave cluster=yes out".to_owned());
     }
     if info.is_loading {
         return Err("is loading its data: try again when it has".to_owned());
@@ -374,13 +492,11 @@ pub fn check(server: &Server) -> Result<Vec<String>, String> {
             info.memory_max >> 20
         ));
     }
-    let mut warnings = info.warnings();
-    try_rights(&mut client, server, &mut warnings)?;
-    Ok(warnings)
+    Ok(())
 }
 
 /// Tries what a pager will do.
-fn try_rights(client: &mut Client, server: &Server, warnings: &mut Vec<String>) -> Result<(), String> {
+fn try_rights(client: &mut Fleet, server: &Server, warnings: &mut Vec<String>) -> Result<(), String> {
     let id = namespace::random().map_err(|error| error.to_string())?;
     let key = namespace::probe(&server.prefix, id);
     let other = namespace::probe(&server.prefix, id.wrapping_add(1));
@@ -394,6 +510,7 @@ fn try_rights(client: &mut Client, server: &Server, warnings: &mut Vec<String>) 
         &[b"UNLINK", &key],
         &[b"UNLINK", &other],
     ];
+    client.within(ANSWER_TIME);
     let replies = client.ask(&tries).map_err(|error| error.to_string())?;
     for (words, reply) in tries.iter().zip(&replies) {
         if let Reply::Error(why) = reply {
@@ -420,4 +537,23 @@ fn try_rights(client: &mut Client, server: &Server, warnings: &mut Vec<String>) 
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_that_was_about_to_leave_is_gone_if_it_shows_no_life() {
+        let space = Namespace::of("", 1);
+        let mut holder = Holder::of_this_process(&space);
+        assert_eq!(holder.claim(), None);
+        let (field, left) = holder.leave();
+        assert!(!is_gone(&left) && !has_left(&left, LEFT_S) && has_left(&left, LEFT_S + 1));
+        let (same, stays) = holder.claim().unwrap();
+        assert_eq!(same, field);
+        assert!(!is_gone(&stays) && !has_left(&stays, 1000));
+        let none = format!("{} {} 1", this_boot(), u32::MAX);
+        assert!(is_gone(&none) && is_gone(&format!("{none} {LEFT}")) && !is_gone(&format!("{none} forked")));
+    }
 }

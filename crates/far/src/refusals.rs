@@ -10,7 +10,7 @@ pub enum Remedy {
 }
 
 /// The refusals that are known, by their first word: what to do, and what to tell people.
-const KNOWN: [(&str, Remedy, &str); 17] = [
+const KNOWN: [(&str, Remedy, &str); 16] = [
     ("OOM", Remedy::Wait, "it is full: raise its maxmemory, or give --store another place"),
     ("MISCONF", Remedy::Wait, "it cannot write to its disk: set its save to '' and appendonly to no"),
     ("LOADING", Remedy::Wait, "it was started again, and what it held is lost"),
@@ -29,9 +29,8 @@ const KNOWN: [(&str, Remedy, &str); 17] = [
     ("WRONGPASS", Remedy::Stop, "the user or the password is wrong"),
     ("NOPROTO", Remedy::Stop, "it is too old: Redis 6 is the least"),
     ("WRONGTYPE", Remedy::Stop, "somebody else has written to its keys"),
-    ("MOVED", Remedy::Stop, "it is part of a cluster, which is not there yet"),
-    ("ASK", Remedy::Stop, "it is part of a cluster, which is not there yet"),
-    ("CROSSSLOT", Remedy::Stop, "it is part of a cluster, which is not there yet"),
+    ("MOVED", Remedy::Wait, "its cluster was changed"),
+    ("ASK", Remedy::Wait, "its cluster is being changed"),
 ];
 
 fn known(refusal: &str) -> Option<(Remedy, &'static str)> {
@@ -44,9 +43,14 @@ pub fn remedy(refusal: &str) -> Remedy {
     known(refusal).map_or(Remedy::Stop, |(remedy, _)| remedy)
 }
 
+/// A refusal in one line of a length that can be read.
+pub fn plain(refusal: &str) -> String {
+    refusal.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+}
+
 /// The refusal as people are told it, in one line.
 pub fn told(refusal: &str) -> String {
-    let said: String = refusal.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
+    let said = plain(refusal);
     match known(refusal) {
         Some((_, what)) => format!("the server says '{said}': {what}"),
         None => format!("the server says '{said}'"),

@@ -1,8 +1,9 @@
 //! How settings' URLs become stores.
 
 use crate::client;
-use crate::life;
+use crate::life::{self, Checked};
 use crate::store::Far;
+use crate::tls::Tls;
 use crate::url::{Address, PASSWORD_FILE, Secret, Server};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -12,15 +13,21 @@ use terapage_store::{Elsewhere, Error, Shelf, Store, Terms};
 /// What may do harm, as it was found by checks.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+/// What checks have found of each name.
+static CHECKED: Mutex<Vec<(String, Checked)>> = Mutex::new(Vec::new());
+
 /// The password of servers whose names have none, once it was read.
 static PASSWORD: Mutex<Option<Secret>> = Mutex::new(None);
+
+/// Servers by their names, with what was in the files that those name.
+static SERVERS: Mutex<Vec<(String, Server)>> = Mutex::new(Vec::new());
 
 /// Names of hosts cannot be looked up here.
 static NO_NAMES: AtomicBool = AtomicBool::new(false);
 
 /// All kinds of stores that there are, far ones too.
 pub fn shelf() -> Shelf {
-    Shelf { elsewhere: Elsewhere { check, open }, ..Shelf::default() }
+    Shelf { elsewhere: Elsewhere { check, servers, open, wants_cipher }, ..Shelf::default() }
 }
 
 /// From now on a host is a number, or its numbers are named (`ip=`): the C library must not be
@@ -41,16 +48,59 @@ pub fn remember_password(file: Option<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a server's name, and adds the password that is known for it.
+/// Reads the files that a server's name names, while they can be read: the program may lose its
+/// rights, its directories or its descriptors. What goes wrong is told when the server is needed.
+pub fn remember(url: &str) {
+    if let Ok(server) = server(url)
+        && (server.tls || server.secret.is_some())
+    {
+        SERVERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((url.to_owned(), server));
+    }
+}
+
+/// What is in an open file of this process's, which may have no name for it.
+fn handed(descriptor: i32) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0; 4096];
+    let mut len = 0;
+    loop {
+        let room = &mut bytes[len..];
+        // SAFETY: so many bytes may be written there.
+        let got = unsafe { libc::pread(descriptor, room.as_mut_ptr().cast(), room.len(), len as i64) };
+        match usize::try_from(got) {
+            Ok(0) => break,
+            Ok(got) => len += got,
+            Err(_) => return Err(format!("cannot be read: {}", std::io::Error::last_os_error())),
+        }
+        if len == bytes.len() {
+            bytes.resize(2 * len, 0);
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// Reads a server's name, and adds what is known for it: its password, and what TLS takes.
 ///
 /// # Errors
 /// What is wrong, in one line, without the password.
 pub fn server(url: &str) -> Result<Server, String> {
+    let known = SERVERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some((_, server)) = known.iter().find(|(name, _)| name == url) {
+        return Ok(server.clone());
+    }
+    drop(known);
     let mut server = Server::parse(url)?;
+    if server.tls {
+        let no = |why| format!("what TLS takes was handed over, and {why}");
+        let tls = match server.handed {
+            Some(descriptor) => handed(descriptor).and_then(|bytes| Tls::from_bytes(&bytes)).map_err(no)?,
+            None => Tls::read(&server).map_err(|why| format!("{}: {why}", server.shown()))?,
+        };
+        server.tls_with = Some(tls);
+    }
     if let Some(descriptor) = server.secret {
-        let file = PathBuf::from(format!("/proc/self/fd/{descriptor}"));
         let no = |why| format!("the password that was handed over (descriptor {descriptor}) {why}");
-        server.password = Some(Secret::read(&file).map_err(no)?);
+        server.password = Some(handed(descriptor).and_then(|bytes| Secret::of(&bytes)).map_err(no)?);
     }
     if server.password.is_none() {
         let mut known = PASSWORD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -71,13 +121,39 @@ pub fn take_warnings() -> Vec<String> {
     std::mem::take(&mut *WARNINGS.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
+fn wants_cipher(url: &str, by_default: bool) -> bool {
+    Server::parse(url).is_ok_and(|server| server.wants_cipher(by_default))
+}
+
 fn check(url: &str) -> Result<(), String> {
     let server = server(url)?;
     let name = server.shown();
-    let warnings = life::check(&server).map_err(|why| format!("{name} {why}"))?;
-    let warnings = warnings.into_iter().map(|what| format!("{name} {what}"));
+    if let Some(tls) = &server.tls_with {
+        tls.check().map_err(|why| format!("{name}: {why}"))?;
+    }
+    let checked = life::check(&server).map_err(|why| format!("{name} {why}"))?;
+    let warnings = checked.warnings.iter().map(|what| format!("{name} {what}"));
     WARNINGS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(warnings);
+    let mut known = CHECKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    known.retain(|(known, _)| known != url);
+    known.push((url.to_owned(), checked));
     Ok(())
+}
+
+fn checked(url: &str) -> Option<Checked> {
+    let known = CHECKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    known.iter().find(|(known, _)| known == url).map(|(_, checked)| checked.clone())
+}
+
+/// The servers that a name was found to stand for: each by what no other has.
+fn servers(url: &str) -> Vec<String> {
+    checked(url).map(|checked| checked.run_ids).unwrap_or_default()
+}
+
+/// Whether a replica may take the place of a server, and give older bytes: as it was found by the
+/// check of this name.
+pub fn is_replicated(url: &str) -> bool {
+    checked(url).is_some_and(|checked| checked.is_replicated)
 }
 
 fn open(url: &str, terms: Terms) -> Result<Box<dyn Store>, Error> {
@@ -86,8 +162,9 @@ fn open(url: &str, terms: Terms) -> Result<Box<dyn Store>, Error> {
     if let Address::Tcp(host, port) = &server.address
         && server.numbers.is_empty()
     {
-        let is_number = host.parse::<std::net::IpAddr>().is_ok();
-        if NO_NAMES.load(Relaxed) && !is_number {
+        let is_number = |host: &str| host.parse::<std::net::IpAddr>().is_ok();
+        let are_numbers = is_number(host) && server.seeds.iter().all(|(host, _)| is_number(host));
+        if NO_NAMES.load(Relaxed) && !are_numbers {
             let why = "is named by a host: start the program by `terapage run`, or name a number";
             return Err(unfit(&server.shown(), why.to_owned()));
         }

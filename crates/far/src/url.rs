@@ -1,5 +1,6 @@
 //! Names of memory servers: `valkey://user:password@host:6379/0?prefix=team1&stall=10s`.
 
+use crate::tls::Tls;
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
@@ -7,11 +8,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The port where none is named.
+/// The port where none is named, and that of a sentinel.
 const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
 
 /// How long a server may give no answer before the program is stopped, where nothing else is said.
 const STALL: Duration = Duration::from_secs(30);
+
+/// How long no sign is given by what is swept, where nothing else is said.
+const GRACE: Duration = Duration::from_secs(3600);
 
 /// The longest that can be asked for.
 const STALL_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -46,8 +51,12 @@ impl Secret {
     /// Takes it from a file, whose last line break is not part of it. The error stands behind the
     /// file's name.
     pub fn read(file: &std::path::Path) -> Result<Secret, String> {
-        let bytes = std::fs::read(file).map_err(|error| format!("cannot be read: {error}"))?;
-        let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        Secret::of(&std::fs::read(file).map_err(|error| format!("cannot be read: {error}"))?)
+    }
+
+    /// What stands in such a file.
+    pub(crate) fn of(bytes: &[u8]) -> Result<Secret, String> {
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         if bytes.is_empty() || bytes.len() > 512 {
             return Err("holds no password".to_owned());
@@ -89,8 +98,37 @@ pub struct Server {
     pub stall: Duration,
     /// The host's numbers, where they are known.
     pub numbers: Vec<IpAddr>,
+    /// More hosts and ports: of a cluster, or of sentinels.
+    pub seeds: Vec<(String, u16)>,
+    /// Whether it is a cluster; `None`: the server is asked.
+    pub cluster: Option<bool>,
+    /// The hosts are sentinels, which know the server by this name.
+    pub sentinel: Option<String>,
+    /// For how long a process has given no sign whose memory this one removes when it is idle.
+    pub grace: Duration,
     /// An open file of this process's that holds the password.
     pub secret: Option<i32>,
+    /// Whether blocks are encrypted before they go there; `None`: where it seems wise.
+    pub encrypt: Option<bool>,
+    /// The files of the CA, of the client's certificate, and of its key.
+    pub files: Files,
+    /// The name that the server's certificate must have, if it is not the host's.
+    pub name: Option<String>,
+    /// An open file of this process's that holds what was in those files.
+    pub handed: Option<i32>,
+    /// What was in the files, once they were read.
+    pub tls_with: Option<Tls>,
+}
+
+/// The files that TLS takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// Of the CA that signed the server's certificate; none: the system's CAs.
+    pub ca: Option<PathBuf>,
+    /// Of the certificate that the server asks of its clients, and the chain to its CA.
+    pub cert: Option<PathBuf>,
+    /// Of the key to that certificate.
+    pub key: Option<PathBuf>,
 }
 
 impl Server {
@@ -118,8 +156,11 @@ impl Server {
         let edge = rest.find('/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at(edge);
         let (who, place) = authority.rsplit_once('@').map_or((None, authority), |(who, at)| (Some(who), at));
+        let names = |option: &str| options.split('&').any(|named| named.split('=').next() == Some(option));
+        let port = if names("sentinel") { SENTINEL_PORT } else { PORT };
+        let (address, seeds) = if is_unix { (unix(place, path)?, Vec::new()) } else { hosts(place, port)? };
         let mut server = Server {
-            address: if is_unix { unix(place, path)? } else { tcp(place)? },
+            address,
             tls: matches!(scheme, "valkeys" | "rediss"),
             user: None,
             password: None,
@@ -128,7 +169,16 @@ impl Server {
             limit_bytes: None,
             stall: STALL,
             numbers: Vec::new(),
+            seeds,
+            cluster: None,
+            sentinel: None,
+            grace: GRACE,
             secret: None,
+            encrypt: None,
+            files: Files::default(),
+            name: None,
+            handed: None,
+            tls_with: None,
         };
         if let Some(who) = who {
             server.take_user(who)?;
@@ -139,7 +189,47 @@ impl Server {
         for option in options.split('&').filter(|option| !option.is_empty()) {
             server.take_option(option)?;
         }
+        server.fits_together()?;
+        if server.files.cert.is_some() != server.files.key.is_some() {
+            return Err("cert= and key= go together: a certificate and its key".to_owned());
+        }
         Ok(server)
+    }
+
+    /// What of the options does not go with what else is said.
+    fn fits_together(&self) -> Result<(), String> {
+        let is_several = self.cluster == Some(true) || self.sentinel.is_some();
+        if !self.seeds.is_empty() && !is_several {
+            return Err(
+                "several servers are named by a --store each (or have cluster=yes, or sentinel=NAME)"
+                    .to_owned(),
+            );
+        }
+        if is_several && matches!(self.address, Address::Unix(_)) {
+            return Err("clusters and sentinels are named by hosts, not by a socket".to_owned());
+        }
+        if self.sentinel.is_some() && self.cluster == Some(true) {
+            return Err("a cluster has no sentinels: cluster=yes or sentinel=NAME".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The same, but for the server that listens there.
+    pub fn at(&self, address: std::net::SocketAddr) -> Server {
+        Server {
+            address: Address::Tcp(address.ip().to_string(), address.port()),
+            numbers: vec![address.ip()],
+            seeds: Vec::new(),
+            cluster: Some(false),
+            sentinel: None,
+            ..self.clone()
+        }
+    }
+
+    /// A sentinel that listens there, of which only a server's address is asked.
+    pub fn sentinel_at(&self, address: std::net::SocketAddr, with_password: bool) -> Server {
+        let password = self.password.clone().filter(|_| with_password);
+        Server { database: 0, password, ..self.at(address) }
     }
 
     fn take_user(&mut self, who: &str) -> Result<(), String> {
@@ -162,8 +252,23 @@ impl Server {
                 }
                 self.prefix = value;
             }
+            "cluster" => {
+                self.cluster = Some(match &*value {
+                    "yes" => true,
+                    "no" => false,
+                    _ => return Err("cluster= takes yes or no".to_owned()),
+                });
+            }
+            "sentinel" => {
+                let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+                if value.is_empty() || value.len() > 64 || !value.bytes().all(fits) {
+                    return Err("sentinel= takes the name that sentinels know the server by".to_owned());
+                }
+                self.sentinel = Some(value);
+            }
+            "grace" => self.grace = duration("grace", "1h", &value)?,
             "limit" => self.limit_bytes = Some(bytes(&value)?),
-            "stall" => self.stall = duration(&value)?,
+            "stall" => self.stall = duration("stall", "30s", &value)?,
             "user" => self.user = Some(value),
             "ip" => {
                 let numbers = value.split(',').map(str::parse).collect::<Result<_, _>>();
@@ -171,28 +276,65 @@ impl Server {
             }
             "secret" => self.secret = Some(value.parse().map_err(|_| "secret= takes a descriptor")?),
             "password" => return Err("a password is written before the host, or in a file".to_owned()),
-            "encrypt" if value == "no" => {}
-            "encrypt" => return Err("encrypt= takes no: bytes are not encrypted yet".to_owned()),
-            "ca" | "cert" | "key" | "name" if !self.tls => {
-                return Err(format!("{name}= is for TLS (valkeys://)"));
+            "encrypt" => {
+                self.encrypt = Some(match &*value {
+                    "yes" => true,
+                    "no" => false,
+                    _ => return Err("encrypt= takes yes or no".to_owned()),
+                });
             }
-            "cluster" => return Err("clusters are not there yet (name standalone servers)".to_owned()),
+            "ca" | "cert" | "key" | "name" | "tls" => self.take_tls(name, value)?,
             _ => {
                 let name: String = name.chars().take(40).collect();
                 return Err(format!(
-                    "a server has no option '{name}' (known are db, limit, prefix, stall, user, encrypt)"
+                    "a server has no option '{name}' (known are db, limit, prefix, stall, grace, user, encrypt, cluster, sentinel, ca, cert, key, name)"
                 ));
             }
         }
         Ok(())
     }
 
+    fn take_tls(&mut self, name: &str, value: String) -> Result<(), String> {
+        if !self.tls {
+            return Err(format!("{name}= is for TLS (valkeys://)"));
+        }
+        if value.is_empty() {
+            return Err(format!("{name}= is empty"));
+        }
+        match name {
+            "ca" => self.files.ca = Some(value.into()),
+            "cert" => self.files.cert = Some(value.into()),
+            "key" => self.files.key = Some(value.into()),
+            "name" => self.name = Some(value),
+            _ => self.handed = Some(value.parse().map_err(|_| "tls= takes a descriptor")?),
+        }
+        Ok(())
+    }
+
+    /// Whether blocks go there as ciphertext: as its name says; else, if `by_default`, unless they
+    /// stay on this machine, or go by TLS to a server that a CA of the user's own has certified.
+    pub fn wants_cipher(&self, by_default: bool) -> bool {
+        let is_own = matches!(self.address, Address::Unix(_)) || self.tls && self.files.ca.is_some();
+        self.encrypt.unwrap_or(by_default && !is_own)
+    }
+
     /// The name that people are shown: where the server listens, and nothing else.
     pub fn shown(&self) -> String {
+        let named = self.sentinel.as_ref().map(|name| format!("?sentinel={name}")).unwrap_or_default();
+        self.place() + &named
+    }
+
+    fn place(&self) -> String {
         let tls = if self.tls { "s" } else { "" };
         match &self.address {
-            Address::Tcp(host, port) if host.contains(':') => format!("valkey{tls}://[{host}]:{port}"),
-            Address::Tcp(host, port) => format!("valkey{tls}://{host}:{port}"),
+            Address::Tcp(host, port) => {
+                let first = std::iter::once((host, port));
+                let all = first.chain(self.seeds.iter().map(|(host, port)| (host, port)));
+                let all = all.map(|(host, port)| {
+                    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+                });
+                format!("valkey{tls}://{}", all.collect::<Vec<_>>().join(","))
+            }
             Address::Unix(path) => format!("valkey+unix://{}", path.display()),
         }
     }
@@ -200,12 +342,12 @@ impl Server {
     /// The whole name without the password, as [`parse`](Self::parse) reads it.
     pub fn without_password(&self) -> String {
         let mut name = match &self.address {
-            Address::Tcp(..) => self.shown(),
+            Address::Tcp(..) => self.place(),
             Address::Unix(path) => format!("valkey+unix://{}", encode(path.as_os_str().as_bytes(), b"/")),
         };
         let mut mark = '?';
         let mut add = |key: &str, value: &str| {
-            let value = encode(value.as_bytes(), b":,");
+            let value = encode(value.as_bytes(), b":,/");
             write!(name, "{mark}{key}={value}").expect("a text takes it");
             mark = '&';
         };
@@ -224,6 +366,15 @@ impl Server {
         if self.stall != STALL {
             add("stall", &format!("{}ms", self.stall.as_millis()));
         }
+        if self.grace != GRACE {
+            add("grace", &format!("{}ms", self.grace.as_millis()));
+        }
+        if let Some(is_cluster) = self.cluster {
+            add("cluster", if is_cluster { "yes" } else { "no" });
+        }
+        if let Some(name) = &self.sentinel {
+            add("sentinel", name);
+        }
         if !self.numbers.is_empty() {
             let numbers: Vec<String> = self.numbers.iter().map(IpAddr::to_string).collect();
             add("ip", &numbers.join(","));
@@ -231,15 +382,34 @@ impl Server {
         if let Some(secret) = self.secret {
             add("secret", &secret.to_string());
         }
+        if let Some(encrypt) = self.encrypt {
+            add("encrypt", if encrypt { "yes" } else { "no" });
+        }
+        let files = [("ca", &self.files.ca), ("cert", &self.files.cert), ("key", &self.files.key)];
+        for (key, file) in files {
+            if let Some(file) = file.as_ref().and_then(|file| file.to_str()) {
+                add(key, file);
+            }
+        }
+        if let Some(name) = &self.name {
+            add("name", name);
+        }
+        if let Some(handed) = self.handed {
+            add("tls", &handed.to_string());
+        }
         name
     }
 }
 
+/// One host and port, or several with commas between.
+fn hosts(place: &str, port: u16) -> Result<(Address, Vec<(String, u16)>), String> {
+    let mut all = place.split(',').map(|place| tcp(place, port)).collect::<Result<Vec<_>, _>>()?;
+    let (host, port) = all.remove(0);
+    Ok((Address::Tcp(host, port), all))
+}
+
 /// `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`.
-fn tcp(place: &str) -> Result<Address, String> {
-    if place.contains(',') {
-        return Err("several servers are named by a --store each".to_owned());
-    }
+fn tcp(place: &str, default: u16) -> Result<(String, u16), String> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or("a ']' is missing after the address")?;
@@ -249,7 +419,7 @@ fn tcp(place: &str) -> Result<Address, String> {
     };
     let wrong_port = || "the port is not a number from 1 to 65535".to_owned();
     let port = match port.ok_or_else(wrong_port)? {
-        "" => PORT,
+        "" => default,
         port => port.parse().ok().filter(|&port| port > 0).ok_or_else(wrong_port)?,
     };
     let host = String::from_utf8(decode(host)?).map_err(|_| "the host's name is not UTF-8")?;
@@ -257,7 +427,7 @@ fn tcp(place: &str) -> Result<Address, String> {
     if host.is_empty() || host.len() > 253 || !host.bytes().all(fits) {
         return Err("a server's name has no host (write valkey://HOST:PORT)".to_owned());
     }
-    Ok(Address::Tcp(host, port))
+    Ok((host, port))
 }
 
 fn unix(place: &str, path: &str) -> Result<Address, String> {
@@ -294,8 +464,8 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// `30s`, `500ms`, `2m`, `30`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "stall= takes a time from 100ms to 24h, as in stall=30s".to_owned();
+fn duration(option: &str, example: &str, text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{option}= takes a time from 100ms to 24h, as in {option}={example}");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" => 0.001,
@@ -360,10 +530,27 @@ mod tests {
         assert_eq!(server.stall, Duration::from_millis(500));
         assert_eq!(Server::parse("redis://[::1]").unwrap().address, Address::Tcp("::1".into(), 6379));
         assert!(Server::parse("rediss://a").unwrap().tls);
+        let several = Server::parse("valkey://a,[::1]:7001?sentinel=m").unwrap();
+        assert_eq!(several.shown(), "valkey://a:26379,[::1]:7001?sentinel=m");
+        assert_eq!(Server::parse("valkey://a,b:7?cluster=yes").unwrap().seeds, [("b".to_owned(), 7)]);
         let local = Server::parse("valkey+unix:///run/a%20b.sock?db=2").unwrap();
         assert_eq!((local.address, local.database), (Address::Unix("/run/a b.sock".into()), 2));
         let only_word = Server::parse("valkey://:pw@h").unwrap();
         assert_eq!((only_word.user, only_word.password), (None, Some(Secret(b"pw".to_vec()))));
+    }
+
+    #[test]
+    fn blocks_are_encrypted_where_others_may_read_them() {
+        let wants = |name: &str| {
+            let server = Server::parse(name).unwrap();
+            [server.wants_cipher(true), server.wants_cipher(false)]
+        };
+        assert_eq!(wants("valkey://h"), [true, false]);
+        assert_eq!(wants("valkeys://h"), [true, false]);
+        assert_eq!(wants("valkeys://h?ca=/own.crt"), [false, false]);
+        assert_eq!(wants("valkey+unix:///s"), [false, false]);
+        assert_eq!(wants("valkey://h?encrypt=no"), [false, false]);
+        assert_eq!(wants("valkey+unix:///s?encrypt=yes"), [true, true]);
     }
 
     #[test]
@@ -379,9 +566,16 @@ mod tests {
             "valkey://u:hushhush@h?nonsense=1",
             "valkey://u:hushhush@h?stall=0",
             "valkey://u:hushhush@h?limit=-5",
-            "valkey://u:hushhush@h?cluster=yes",
+            "valkey://u:hushhush@h?cluster=maybe",
             "valkey://u:hushhush@a,b",
-            "valkey://u:hushhush@h?encrypt=yes",
+            "valkey://u:hushhush@a,?cluster=yes",
+            "valkey://u:hushhush@a?cluster=yes&sentinel=m",
+            "valkey://u:hushhush@a?sentinel=",
+            "valkey+unix:///s?sentinel=m",
+            "valkey://u:hushhush@h?encrypt=maybe",
+            "valkeys://u:hushhush@h?cert=/x",
+            "valkeys://u:hushhush@h?ca=",
+            "valkeys://u:hushhush@h?tls=x",
             "valkey://u:hushhush@h?ca=/x",
             "valkey+unix://run/sock",
             "valkey+unix:///",
@@ -410,11 +604,22 @@ mod tests {
             user in proptest::option::of("[a-z@:% ]{1,9}"), prefix in "[a-z:.]{0,9}", database in 0u32..99,
             limit in proptest::option::of(1u64..1 << 50), stall in 100u64..100_000, path in "/[a-z %/?#]{1,60}",
             is_unix in any::<bool>(), count in 0usize..3, secret in proptest::option::of(0..999),
+            seeds in 0usize..3,
+            encrypt in any::<Option<bool>>(), tls in any::<bool>(), certs in any::<bool>(),
+            file in proptest::option::of("/[a-z %&=+]{1,20}"), handed in proptest::option::of(0..999),
         ) {
+            let seeds = if is_unix { 0 } else { seeds };
             let address = if is_unix { Address::Unix(path.into()) } else { Address::Tcp("fe80::1".into(), 7) };
+            let tls = tls && !is_unix;
+            let file = file.filter(|_| tls);
+            let both = file.clone().filter(|_| certs).map(PathBuf::from);
+            let files = Files { ca: file.clone().map(PathBuf::from), cert: both.clone(), key: both };
             let server = Server {
-                address, tls: false, user, password: None, database, prefix, limit_bytes: limit,
+                address, tls, user, password: None, database, prefix, limit_bytes: limit,
                 stall: Duration::from_millis(stall), numbers: vec!["::1".parse().unwrap(); count], secret,
+                seeds: vec![("h".into(), 1); seeds], cluster: (seeds > 0).then_some(true), sentinel: None,
+                grace: Duration::from_millis(stall),
+                encrypt, files, name: file, handed: handed.filter(|_| tls), tls_with: None,
             };
             prop_assert_eq!(Server::parse(&server.without_password()), Ok(server));
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use terapage_far::{Client, Far, Reply, Server};
 use terapage_store::{Ended, Failure, Op, OpKind, Store, StoreRing};
 use terapage_sys::memory;
-use terapage_sys::ring::{Piece, Ring};
+use terapage_sys::ring::{IoEngine, Piece, Ring};
 
 const BLOCK: usize = 64 << 10;
 
@@ -82,7 +82,7 @@ impl Rig {
     fn new(server: Server) -> Rig {
         let mut rig = Rig {
             store: Far::new(server, BLOCK).unwrap(),
-            ring: Ring::new(64).unwrap(),
+            ring: Ring::with(IoEngine::of_tests(), 64, true).unwrap(),
             at: memory::reserve(MEMORY).unwrap() as usize,
         };
         rig.store.open(&mut StoreRing::new(&mut rig.ring, 0, 48), &mut Vec::new());
@@ -123,6 +123,19 @@ impl Rig {
         }
         ended.sort_by_key(|end| end.id);
         ended.into_iter().map(|end| end.result).collect()
+    }
+
+    /// What goes on by itself, until that is so.
+    fn go_on_until(&mut self, is_so: impl Fn() -> bool) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            assert!(Instant::now() < until, "it does not come to that");
+            self.ring.enter(0).unwrap();
+            while let Some(done) = self.ring.done() {
+                self.store.event(&mut StoreRing::new(&mut self.ring, 0, 48), done, &mut Vec::new());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn write(&mut self, slot: u32, byte: u8) -> Result<(), Failure> {
@@ -332,5 +345,36 @@ fn slots_that_are_free_are_given_back() {
     rig.write(0, 9).unwrap();
     assert_eq!((rig.read(0).unwrap(), rig.read(40).unwrap()), (9, 7));
     rig.store.close();
+    assert_eq!(keys(&running), Reply::Integer(0));
+}
+
+#[test]
+fn a_pager_that_is_idle_removes_what_dead_ones_have_left_and_nothing_else() {
+    let Some(running) = Running::start(&[]) else { return };
+    let keys = |running: &Running| running.call(&["DBSIZE"]);
+    // One that gives no sign, and one whose process is gone.
+    let mut silent = Rig::new(running.server(""));
+    silent.write(0, 1).unwrap();
+    silent.write(40, 2).unwrap();
+    let mut gone = Rig::new(running.server(""));
+    gone.write(0, 3).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let space = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    let registry = String::from_utf8(gone.store.namespace().registry()).unwrap();
+    let holder = format!("h:{}", gone.store.namespace().name());
+    let field = format!("{}/{} {} 1", boot.trim(), space.display(), std::process::id());
+    running.call(&["HSET", &registry, &holder, &field, "beat", "99999999999"]);
+    // The process of this one goes on, and shows it.
+    let mut living = Rig::new(running.server(""));
+    living.write(0, 4).unwrap();
+    let registry = String::from_utf8(living.store.namespace().registry()).unwrap();
+    running.call(&["HSET", &registry, "beat", "99999999999"]);
+    let mut idle = Rig::new(running.server("?grace=2s"));
+    idle.write(0, 5).unwrap();
+    assert_eq!(keys(&running), Reply::Integer(3 + 2 + 2 + 2 + 1));
+    idle.go_on_until(|| keys(&running) == Reply::Integer(2 + 2 + 1));
+    assert_eq!((living.read(0).unwrap(), idle.read(0).unwrap()), (4, 5));
+    living.store.close();
+    idle.store.close();
     assert_eq!(keys(&running), Reply::Integer(0));
 }

@@ -14,11 +14,13 @@ impl Stores for Shelf {
     fn check(&self, store: &StoreSpec) -> Result<(), String> {
         match store {
             StoreSpec::File(path) => check_path(path),
-            StoreSpec::Mirror(inner) | StoreSpec::Tier(inner) => {
-                inner.iter().try_for_each(|store| self.check(store))
+            StoreSpec::Mirror(inner) => {
+                inner.iter().try_for_each(|store| self.check(store))?;
+                self.are_apart(inner)
             }
+            StoreSpec::Tier(inner) => inner.iter().try_for_each(|store| self.check(store)),
             StoreSpec::Ram(_) => Ok(()),
-            StoreSpec::Encrypted(inner) => self.check(inner),
+            StoreSpec::Encrypted(inner) | StoreSpec::Compressed(_, inner) => self.check(inner),
             StoreSpec::Url(url) => (self.elsewhere.check)(url),
         }
     }
@@ -26,7 +28,7 @@ impl Stores for Shelf {
     fn room(&self, stores: &[StoreSpec]) -> Option<u64> {
         let (mut room, mut seen) = (0_u64, Vec::new());
         for mut store in stores {
-            while let StoreSpec::Encrypted(inner) = store {
+            while let StoreSpec::Encrypted(inner) | StoreSpec::Compressed(_, inner) = store {
                 store = inner;
             }
             let more = match store {
@@ -39,12 +41,51 @@ impl Stores for Shelf {
                     }
                 },
                 StoreSpec::Mirror(inner) | StoreSpec::Tier(inner) => room_of_each(inner)?,
-                StoreSpec::Encrypted(_) | StoreSpec::Ram(_) | StoreSpec::Url(_) => return None,
+                StoreSpec::Encrypted(_)
+                | StoreSpec::Compressed(..)
+                | StoreSpec::Ram(_)
+                | StoreSpec::Url(_) => return None,
             };
             room = room.saturating_add(more);
         }
         Some(room)
     }
+
+    fn wants_cipher(&self, url: &str, by_default: bool) -> bool {
+        (self.elsewhere.wants_cipher)(url, by_default)
+    }
+}
+
+impl Shelf {
+    /// Two copies on one server would be lost together.
+    fn are_apart(&self, copies: &[StoreSpec]) -> Result<(), String> {
+        let mut known: Vec<(String, &str)> = Vec::new();
+        for copy in copies {
+            let mut urls = copy.urls();
+            urls.sort_unstable();
+            for url in &urls {
+                let servers = (self.elsewhere.servers)(url);
+                let other = known.iter().find(|(server, _)| servers.contains(server));
+                if let Some((_, other)) = other {
+                    let names = format!("{} and {}", without_user(other), without_user(url));
+                    return Err(format!(
+                        "{names} are one server, which a mirror gains nothing by (name another)"
+                    ));
+                }
+            }
+            let of = |url| (self.elsewhere.servers)(url).into_iter().map(move |server| (server, url));
+            known.extend(urls.into_iter().flat_map(of));
+        }
+        Ok(())
+    }
+}
+
+/// A URL as people are shown it.
+fn without_user(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
+    let rest = rest.split('?').next().unwrap_or_default();
+    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+    format!("{scheme}://{place}")
 }
 
 /// Bytes that each of several stores can take, which may share file systems.
@@ -160,6 +201,25 @@ mod tests {
         if !in_memory(place.path()) {
             Shelf::default().check(&mirror(place.path().to_str().unwrap())).unwrap();
         }
+    }
+
+    #[test]
+    fn two_copies_on_one_server_are_refused() {
+        let servers = |url: &str| match url {
+            "kv://u:secret@a?x=1" | "kv://b" => vec!["1".to_owned()],
+            "kv://cluster" => vec!["2".to_owned(), "1".to_owned()],
+            other => vec![other.to_owned()],
+        };
+        let elsewhere = crate::Elsewhere { check: |_| Ok(()), servers, ..Shelf::default().elsewhere };
+        let shelf = Shelf { elsewhere, ..Shelf::default() };
+        let url = |url: &str| StoreSpec::Url(url.to_owned());
+        let mirror = |one: &str, other: &str| {
+            shelf.check(&StoreSpec::Mirror(vec![url(one), StoreSpec::Encrypted(Box::new(url(other)))]))
+        };
+        mirror("kv://a", "kv://b").unwrap();
+        let why = mirror("kv://u:secret@a?x=1", "kv://b").unwrap_err();
+        assert!(why.starts_with("kv://a and kv://b are one server") && !why.contains('\n'), "{why}");
+        assert!(mirror("kv://b", "kv://cluster").is_err());
     }
 
     #[test]

@@ -99,6 +99,10 @@ impl<S: Store> Store for Delayed<S> {
         self.inner.unshare(fork);
     }
 
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        self.inner.leaving(&mut ring.inner(0), leaves)
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.held.clear();
         self.inner.inherit()

@@ -253,6 +253,10 @@ impl<S: Store> Store for Encrypted<S> {
         self.inner.unshare(fork);
     }
 
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        self.inner.leaving(ring, leaves)
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.inherited = true;
         self.under_way.clear();

@@ -152,6 +152,10 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.unshare(fork);
     }
 
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        self.inner.leaving(ring, leaves)
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.under_way.clear();
         self.inner.inherit()

@@ -1,6 +1,6 @@
 //! A local SSD: one file or device, past the page cache.
 
-use crate::member::{Member, step};
+use crate::member::{Member, Why, step};
 use crate::{EXTENT, Ended, Error, Notes, Op, OpKind, Store, StoreRing};
 use std::path::Path;
 use terapage_sys::ring::Done;
@@ -33,6 +33,12 @@ impl FileStore {
         Ok(store)
     }
 
+    /// The same, but that a tenth of the disk is left to others.
+    pub fn leaving_some(mut self) -> FileStore {
+        self.member.leave_some();
+        self
+    }
+
     fn add_extent(&mut self) -> Result<(), Error> {
         room_for_numbers(self.extents, self.block, || self.name())?;
         match self.member.take()? {
@@ -42,7 +48,7 @@ impl FileStore {
                 self.extents += 1;
                 Ok(())
             }
-            None => Err(full(self.name(), self.extents, self.member.is_limited())),
+            None => Err(full(self.name(), self.extents, self.member.why_full())),
         }
     }
 }
@@ -72,14 +78,18 @@ pub(crate) fn room_for_numbers(
     Err(Error::Full { name: name(), why })
 }
 
-/// There is no room after so many extents; `limited`: by a quota or a limit, not for want of space.
-pub(crate) fn full(name: String, extents: usize, limited: bool) -> Error {
+/// There is no room after so many extents.
+fn full(name: String, extents: usize, why: Why) -> Error {
     let mib = (extents * EXTENT) >> 20;
-    let why = match limited {
-        true => format!(
+    let why = match why {
+        Why::Left => format!(
+            "after {mib} MiB less than a tenth of the disk would be free; free some, give --store another place, or say by --store-size how \
+             much it may take"
+        ),
+        Why::Limit => format!(
             "no more than {mib} MiB is allowed (by a quota, or the limit on the size of files: ulimit -f)"
         ),
-        false => format!("no space left after {mib} MiB; free some, or give --store another place"),
+        Why::Space => format!("no space left after {mib} MiB; free some, or give --store another place"),
     };
     Error::Full { name, why }
 }

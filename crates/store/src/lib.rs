@@ -4,11 +4,13 @@
 //! ends there comes back to the store, so that one thread waits for faults and for all stores in
 //! one place. Stores stack: [`Striped`] spreads over any others, [`Mirror`] keeps the same bytes in
 //! several, [`Tiered`] fills one after the other, [`Encrypted`] gives another only ciphertext,
-//! [`Packed`] compresses into memory, [`Faulty`] fails and [`Delayed`] is late on purpose.
+//! [`Compressed`] fewer bytes, [`Packed`] compresses into memory, [`Faulty`] fails and [`Delayed`]
+//! is late on purpose.
 
 mod bits;
 mod buffers;
 mod check;
+mod compressed;
 mod copies;
 mod delayed;
 mod encrypted;
@@ -19,6 +21,7 @@ mod mirror;
 mod mounts;
 mod open;
 mod packed;
+mod packer;
 mod ram;
 mod random;
 mod secret;
@@ -26,7 +29,9 @@ mod shelf;
 mod signature;
 mod striped;
 mod tiered;
+mod units;
 
+pub use compressed::Compressed;
 pub use delayed::Delayed;
 pub use encrypted::Encrypted;
 pub use faulty::{Faults, Faulty};
@@ -38,7 +43,18 @@ pub use packed::{Packed, packed_bytes};
 pub use ram::Ram;
 pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 pub use striped::{Placement, Striped};
+use terapage_sys::ring::IoEngine;
 pub use tiered::{Tier, Tiered};
+
+/// The engine of a ring that the setting `io` asks for; `None`: the best that can be had.
+pub fn io_engine(io: terapage_config::Io) -> Option<IoEngine> {
+    match io {
+        terapage_config::Io::Auto => None,
+        terapage_config::Io::Uring => Some(IoEngine::Uring),
+        terapage_config::Io::Aio => Some(IoEngine::Aio),
+        terapage_config::Io::Threads => Some(IoEngine::Threads),
+    }
+}
 
 /// Bytes that lie together in a store at least, and the most that one operation moves.
 pub const EXTENT: usize = 2 << 20;
@@ -47,7 +63,7 @@ pub const EXTENT: usize = 2 << 20;
 mod tests {
     use super::*;
     use terapage_sys::memory;
-    use terapage_sys::ring::{Piece, Ring};
+    use terapage_sys::ring::{IoEngine, Piece, Ring};
 
     /// A store, a ring and memory for its operations.
     pub(crate) struct Rig<S> {
@@ -58,12 +74,12 @@ mod tests {
     }
 
     impl<S: Store> Rig<S> {
-        /// Memory of `len` bytes; `None` where there is no io_uring.
+        /// Memory of `len` bytes; `None` where there is no ring.
         pub(crate) fn new(store: S, len: usize) -> Option<Rig<S>> {
-            let ring = match Ring::new(8) {
+            let ring = match Ring::with(IoEngine::of_tests(), 8, true) {
                 Ok(ring) => ring,
                 Err(error) => {
-                    eprintln!("SKIPPED: no io_uring: {error}");
+                    eprintln!("SKIPPED: no ring: {error}");
                     return None;
                 }
             };

@@ -54,9 +54,29 @@ pub(crate) struct Member {
     used: u64,
     /// The size of a device; `None` for a file, which grows.
     device: Option<u64>,
-    full: bool,
-    /// It is full by a quota or a limit of the process, not for want of space.
-    limited: bool,
+    full: Option<Why>,
+    /// It leaves a part of the disk to others.
+    leaves: bool,
+}
+
+/// Why no more can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// There is no space.
+    Space,
+    /// By a quota or a limit of the process.
+    Limit,
+    /// What is there is left to others.
+    Left,
+}
+
+/// One part in this many of a disk is left to others, unless the size of the store is given.
+const LEFT_PART: u64 = 10;
+
+/// Whether a file system that has `size` bytes, of which `free` are free, has so many more for a
+/// store that leaves some to others.
+fn has_to_spare(size: u64, free: u64, more: u64) -> bool {
+    free >= more.saturating_add(size / LEFT_PART)
 }
 
 impl Kind {
@@ -171,8 +191,8 @@ impl Member {
             allocated: device.unwrap_or(0),
             used: 0,
             device,
-            full: false,
-            limited: false,
+            full: None,
+            leaves: false,
         })
     }
 
@@ -181,9 +201,22 @@ impl Member {
         self.path.display().to_string()
     }
 
-    /// Whether a quota or a limit of the process keeps it from growing.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.full && self.limited
+    /// Why it cannot grow any more.
+    pub(crate) fn why_full(&self) -> Why {
+        self.full.unwrap_or(Why::Space)
+    }
+
+    /// From now on it leaves a part of the disk to others.
+    pub(crate) fn leave_some(&mut self) {
+        self.leaves = true;
+    }
+
+    /// Whether so many bytes more leave others enough. What cannot be asked has.
+    fn may_have(&self, more: u64) -> bool {
+        let Ok(system) = rustix::fs::fstatvfs(self.opened.fd.file()) else { return true };
+        let [size, free] =
+            [system.f_blocks, system.f_bavail].map(|blocks| blocks.saturating_mul(system.f_frsize));
+        !self.leaves || has_to_spare(size, free, more)
     }
 
     /// The descriptor's number.
@@ -195,21 +228,29 @@ impl Member {
     pub(crate) fn take(&mut self) -> Result<Option<u64>, Error> {
         let extent = EXTENT as u64;
         if self.used + extent > self.allocated {
-            if self.device.is_some() || self.full {
+            if self.device.is_some() || self.full.is_some() {
                 return Ok(None);
             }
             // As much as there is room for, in ever smaller steps.
             let mut step = step(self.allocated);
             loop {
+                if self.leaves && !self.may_have(step) {
+                    step /= 2;
+                    if step < extent {
+                        self.full = Some(Why::Left);
+                        return Ok(None);
+                    }
+                    continue;
+                }
                 match file::allocate(&self.opened.fd, self.allocated, step) {
                     Ok(()) => break,
                     // Without the call, room is found out by writing.
                     Err(error) if error.errno() == EOPNOTSUPP => break,
                     Err(error) if FULL.contains(&error.source.kind()) => {
-                        self.limited = error.source.kind() != ErrorKind::StorageFull;
+                        let limited = error.source.kind() != ErrorKind::StorageFull;
                         step /= 2;
                         if step < extent {
-                            self.full = true;
+                            self.full = Some(if limited { Why::Limit } else { Why::Space });
                             return Ok(None);
                         }
                     }
@@ -254,6 +295,19 @@ mod tests {
             }
         }
         assert_eq!(seen, [8, 16, 32, 64, 128, 192, 256]);
+    }
+
+    #[test]
+    fn a_tenth_of_the_disk_is_left_to_others() {
+        assert!(has_to_spare(1000, 300, 200) && !has_to_spare(1000, 299, 200));
+        let place = tempfile::tempdir().unwrap();
+        let mut member = Member::open(place.path()).unwrap();
+        member.leave_some();
+        let system = rustix::fs::fstatvfs(member.opened.fd.file()).unwrap();
+        if system.f_bavail > system.f_blocks / 5 {
+            assert!(member.take().unwrap().is_some());
+        }
+        assert!(!member.may_have(system.f_bavail.saturating_mul(system.f_frsize)));
     }
 
     #[test]

@@ -529,6 +529,11 @@ impl Store for Mirror {
         self.copies.0.iter_mut().for_each(|copy| copy.store.unshare(fork));
     }
 
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        let all = self.copies.0.iter_mut().enumerate();
+        all.fold(true, |noted, (index, copy)| copy.store.leaving(&mut ring.inner(index), leaves) && noted)
+    }
+
     /// What is under way is the parent's. A child must not write slots: once it has ended they may
     /// be others'.
     fn inherit(&mut self) -> Result<(), Error> {

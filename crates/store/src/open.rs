@@ -2,7 +2,8 @@
 
 use crate::member::directory_of;
 use crate::{
-    Encrypted, Error, Faults, Faulty, FileStore, Mirror, Packed, Placement, Store, Striped, Tier, Tiered,
+    Compressed, Encrypted, Error, Faults, Faulty, FileStore, Mirror, Packed, Placement, Store, Striped, Tier,
+    Tiered,
 };
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terapage_config::{Settings, Size, StoreSpec, default_store};
@@ -14,6 +15,8 @@ pub struct Terms {
     pub block: usize,
     /// Bytes that it takes at once, and are all that it ever takes; `None`: it grows.
     pub limit: Option<u64>,
+    /// Whether stores that grow leave a tenth of their disks to others.
+    pub leaves: bool,
 }
 
 /// Opens a store by its URL.
@@ -24,8 +27,13 @@ pub type OpenUrl = fn(&str, Terms) -> Result<Box<dyn Store>, Error>;
 pub struct Elsewhere {
     /// Why the store cannot be, in one line that begins with its name.
     pub check: fn(&str) -> Result<(), String>,
+    /// The servers that a store which was checked stands for: each as no other is called.
+    pub servers: fn(&str) -> Vec<String>,
     /// Opens it.
     pub open: OpenUrl,
+    /// Whether it is to get only ciphertext: as the URL says, or, if the second is true, as seems
+    /// wise where it is.
+    pub wants_cipher: fn(&str, bool) -> bool,
 }
 
 /// All kinds of stores that there are.
@@ -43,7 +51,9 @@ impl Default for Shelf {
         Shelf {
             elsewhere: Elsewhere {
                 check: |url| Err(format!("{url} {}", unknown(url))),
+                servers: |_| Vec::new(),
                 open: |url, _| Err(Error::Unfit { name: url.to_owned(), why: unknown(url) }),
+                wants_cipher: |_, _| false,
             },
             faults: None,
         }
@@ -62,7 +72,10 @@ impl Shelf {
     /// It cannot be had, or has no room for the limit.
     pub fn open(&self, spec: &StoreSpec, terms: Terms) -> Result<Box<dyn Store>, Error> {
         Ok(match spec {
-            StoreSpec::File(path) => Box::new(FileStore::open(path, terms.block, terms.limit)?),
+            StoreSpec::File(path) => {
+                let store = FileStore::open(path, terms.block, terms.limit)?;
+                Box::new(if terms.leaves { store.leaving_some() } else { store })
+            }
             StoreSpec::Mirror(copies) => {
                 let copies = copies.iter().map(|copy| self.open(copy, terms));
                 let mut copies = copies.collect::<Result<Vec<_>, _>>()?;
@@ -77,6 +90,12 @@ impl Shelf {
             StoreSpec::Encrypted(inner) => {
                 let inner = self.with_faults(self.open(inner, terms)?);
                 Box::new(Encrypted::new(inner, terms.block)?)
+            }
+            StoreSpec::Compressed(codec, inner) => {
+                let unit = unit(inner, terms.block);
+                let store = self.open(inner, Terms { block: unit, ..terms })?;
+                let store = if has_faults(inner) { store } else { self.with_faults(store) };
+                Box::new(Compressed::new(store, terms.block, unit, *codec)?)
             }
             StoreSpec::Url(url) => (self.elsewhere.open)(url, terms)?,
         })
@@ -103,11 +122,11 @@ impl Shelf {
         terms: Terms,
     ) -> Result<Box<dyn Store>, Error> {
         let store = self.open_right(specs, placement, terms)?;
-        let inside = specs.iter().all(is_encrypted);
+        let inside = specs.iter().all(has_faults);
         Ok(if inside { store } else { self.with_faults(store) })
     }
 
-    /// A store with what goes wrong with it: of one that is encrypted, below the ciphertext.
+    /// A store with what goes wrong with it: of one that changes the bytes, below what it makes.
     fn with_faults(&self, store: Box<dyn Store>) -> Box<dyn Store> {
         match self.faults.filter(|faults| faults.copy == 0) {
             Some(faults) => Box::new(Faulty::new(store, faults, 1)),
@@ -142,9 +161,14 @@ impl Shelf {
             // A mirror and tiers are one store.
             _ => Placement::Simple,
         };
-        let terms = Terms { block, limit: settings.store_size.map(|size| size.0) };
+        let terms = Terms {
+            block,
+            limit: settings.store_size.map(|size| size.0),
+            leaves: settings.store_size.is_none(),
+        };
         let specs = settings.specs();
         let encrypt = specs.iter().any(is_encrypted);
+        let compress = settings.compress;
         let for_children: Vec<_> = specs.iter().filter_map(of_child).collect();
         let first = AtomicBool::new(true);
         move || {
@@ -154,7 +178,11 @@ impl Shelf {
             let mut specs = for_children.clone();
             if specs.is_empty() {
                 let store = default_store(&self, &|_: &str| None).ok();
-                specs.extend(store.map(|store| if encrypt { store.encrypted() } else { store }));
+                let store = store.map(|store| if encrypt { store.encrypted() } else { store });
+                specs.extend(store.map(|store| match compress {
+                    Some(codec) => store.compressed(codec),
+                    None => store,
+                }));
             }
             self.open_all(&specs, placement, terms)
         }
@@ -166,10 +194,31 @@ fn ram(size: Option<Size>, terms: Terms, choosy: bool) -> Result<Packed, Error> 
     Packed::new(terms.block, size.map_or(0, |size| size.0), choosy)
 }
 
+/// Bytes of the units in which a store keeps compressed blocks of `block` bytes: of a disk whole
+/// pages, as direct I/O wants them.
+fn unit(store: &StoreSpec, block: usize) -> usize {
+    let least = if store.paths().is_empty() { FAR_UNIT } else { DISK_UNIT };
+    (block / 16).max(least)
+}
+
+/// The least units in memory elsewhere, and on disks.
+const FAR_UNIT: usize = 1024;
+const DISK_UNIT: usize = 4096;
+
 fn is_encrypted(spec: &StoreSpec) -> bool {
     match spec {
         StoreSpec::Encrypted(_) => true,
+        StoreSpec::Compressed(_, inner) => is_encrypted(inner),
         StoreSpec::Tier(tiers) => tiers.iter().any(is_encrypted),
+        _ => false,
+    }
+}
+
+/// Whether faults are put into it by those who open it.
+fn has_faults(spec: &StoreSpec) -> bool {
+    match spec {
+        StoreSpec::Encrypted(_) | StoreSpec::Compressed(..) => true,
+        StoreSpec::Tier(tiers) => tiers.iter().any(has_faults),
         _ => false,
     }
 }
@@ -190,6 +239,9 @@ fn of_child(spec: &StoreSpec) -> Option<StoreSpec> {
         }
         StoreSpec::Ram(size) => Some(StoreSpec::Ram(*size)),
         StoreSpec::Encrypted(inner) => Some(StoreSpec::Encrypted(Box::new(of_child(inner)?))),
+        StoreSpec::Compressed(codec, inner) => {
+            Some(StoreSpec::Compressed(*codec, Box::new(of_child(inner)?)))
+        }
         StoreSpec::Url(url) => Some(StoreSpec::Url(url.clone())),
     }
 }

@@ -216,6 +216,13 @@ pub trait Store: Send {
     /// That child, and all that came of it, are gone, or have executed other programs.
     fn unshare(&mut self, _fork: u32) {}
 
+    /// The process is about to execute another program (`leaves`), and nobody will be in need of
+    /// what lies elsewhere; or it stays after all, and is. Whether it has been noted there that it
+    /// leaves, or need not be: until then it is asked again, for a moment.
+    fn leaving(&mut self, _ring: &mut StoreRing<'_>, _leaves: bool) -> bool {
+        true
+    }
+
     /// In the child of a fork, which only reads this store from now on, before anything else. What
     /// cannot be shared (sockets) is dropped; the slots as they were stay readable. No operation
     /// of the caller's is under way; of the store's own the child never hears. There is a new ring,
@@ -287,6 +294,10 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn unshare(&mut self, fork: u32) {
         (**self).unshare(fork);
+    }
+
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        (**self).leaving(ring, leaves)
     }
 
     fn inherit(&mut self) -> Result<(), Error> {

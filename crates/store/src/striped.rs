@@ -181,6 +181,11 @@ impl Store for Striped {
         self.parts.iter_mut().for_each(|part| part.store.unshare(fork));
     }
 
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        let all = self.parts.iter_mut().enumerate();
+        all.fold(true, |noted, (index, part)| part.store.leaving(&mut ring.inner(index), leaves) && noted)
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.parts.iter_mut().try_for_each(|part| part.store.inherit())
     }

@@ -454,6 +454,11 @@ impl Store for Tiered {
         self.levels.iter_mut().for_each(|level| level.store.unshare(fork));
     }
 
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        let all = self.levels.iter_mut().enumerate();
+        all.fold(true, |noted, (index, level)| level.store.leaving(&mut ring.inner(index), leaves) && noted)
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.operations.clear();
         self.parts.clear();

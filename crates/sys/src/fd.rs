@@ -147,19 +147,20 @@ impl Fd {
         Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })
     }
 
-    /// A timer that becomes readable each second from now on (`timerfd`), non-blocking. [`clear`]
-    /// resets it.
+    /// A timer that becomes readable each `ms` milliseconds from now on (`timerfd`), non-blocking.
+    /// [`clear`] resets it.
     ///
     /// [`clear`]: Fd::clear
-    pub fn each_second() -> Result<Fd> {
+    pub fn each(ms: u64) -> Result<Fd> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: no memory is touched.
         let raw =
             check("timerfd_create", unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }.into())?;
         // SAFETY: the descriptor was made just now.
         let timer = Fd::adopt(unsafe { OwnedFd::from_raw_fd(raw as RawFd) })?;
-        let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
-        let times = libc::itimerspec { it_interval: second, it_value: second };
+        let (tv_sec, tv_nsec) = ((ms / 1000) as i64, (ms % 1000) as i64 * 1_000_000);
+        let period = libc::timespec { tv_sec, tv_nsec };
+        let times = libc::itimerspec { it_interval: period, it_value: period };
         // SAFETY: `times` is valid; the old times are not asked for.
         check("timerfd_settime", unsafe {
             libc::timerfd_settime(timer.raw(), 0, &raw const times, std::ptr::null_mut()).into()
@@ -193,6 +194,11 @@ impl Fd {
         let mut count = 0u64;
         // SAFETY: eight bytes are written to `count`.
         unsafe { libc::syscall(libc::SYS_read, self.raw(), &raw mut count, 8) };
+    }
+
+    /// The descriptor.
+    pub fn file(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.0)
     }
 
     /// The number of the descriptor.

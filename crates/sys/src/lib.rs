@@ -11,6 +11,7 @@ pub mod last;
 pub mod memory;
 pub mod pagemap;
 pub mod ring;
+pub mod shared;
 pub mod thread;
 pub mod userfaultfd;
 

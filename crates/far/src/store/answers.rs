@@ -1,6 +1,7 @@
 //! What the server answers, and what becomes of that.
 
 use super::*;
+use crate::slots::is_of_cluster;
 
 impl Far {
     pub(super) fn happened(
@@ -10,6 +11,9 @@ impl Far {
         ring: &mut StoreRing<'_>,
         ended: &mut Vec<Ended>,
     ) {
+        if index == GUIDE {
+            return self.guided(event, ring, ended);
+        }
         match event {
             Event::Up => self.greet(index),
             Event::Answered(name, answer) => self.answered(index, name, answer, ring, ended),
@@ -41,30 +45,50 @@ impl Far {
             Answer::Filled => None,
             Answer::Reply(reply) => Some(reply),
         };
+        if let Some(Reply::Error(why)) = &answer {
+            self.guide.wanted |= self.kind == Kind::Cluster && is_of_cluster(why);
+            if self.kind == Kind::Sentinel && is_of_cluster(why) {
+                self.lanes[index].connection.cut(ring, &refusals::told(why));
+            }
+        }
         match (name, answer) {
-            (Ask::Part(part), answer) => self.part_answered(part, answer, ring, ended),
+            (Ask::Part(part), answer) => self.part_answered(index, part, answer, ring, ended),
             (Ask::Hello | Ask::Select | Ask::Session, Some(Reply::Error(why))) => {
                 self.not_let_in(index, &why, ring, ended);
             }
             (Ask::Hello, Some(reply)) => self.lanes[index].client = client_of(&reply),
             (Ask::Session, Some(reply)) => self.session(index, &reply, ring, ended),
             (Ask::Kill(client), answer) => self.killed(index, client, answer.as_ref(), ended),
-            (Ask::Create(value), Some(reply)) => self.made(value, &reply, ended),
-            (Ask::Register, Some(Reply::Error(why))) => {
-                self.is_registered = false;
+            (Ask::Create(value), Some(reply)) => self.made(index, value, &reply, ended),
+            (Ask::Register | Ask::List, Some(Reply::Error(why))) => {
+                (self.is_registered, self.acks) = (false, 0);
                 self.trouble = refusals::told(&why);
             }
+            (Ask::Register, Some(_)) if self.acks > 0 => {
+                self.acks = 1;
+                self.list();
+            }
+            (Ask::List, Some(_)) if self.acks > 0 => self.registered(),
             (Ask::Time, Some(reply)) => {
                 let seconds = reply.elements().first().and_then(Reply::text).unwrap_or_default();
+                self.time_s = seconds.parse().unwrap_or(0);
                 self.show_life(&seconds);
+                if std::mem::take(&mut self.sweeper.is_due) {
+                    self.look_for_dead();
+                }
             }
-            (Ask::Look, Some(reply)) => self.looked(&reply.text().unwrap_or_default()),
+            (Ask::Leave, _) if self.leaving == Leaving::Asked => self.leaving = Leaving::Noted,
+            (Ask::Look, Some(reply)) => self.looked(index / CLASSES, &reply.text().unwrap_or_default()),
+            (Ask::Names, Some(reply)) => self.named(&reply),
+            (Ask::Described(id), Some(reply)) => self.described(id, &reply),
+            (Ask::Lock(id), reply) => self.locked(id, reply.as_ref()),
             _ => {}
         }
     }
 
     pub(super) fn part_answered(
         &mut self,
+        lane: usize,
         index: u32,
         answer: Option<Reply>,
         ring: &mut StoreRing<'_>,
@@ -73,19 +97,23 @@ impl Far {
         let (value_bytes, block) = (self.value_bytes(), self.block);
         let Some(part) = self.parts.get_mut(index) else { return };
         let bytes = part.count as usize * block;
-        let lane = Self::lane_of(part);
         self.lanes[lane].bytes -= bytes.min(self.lanes[lane].bytes);
         match (part.kind, answer) {
             (OpKind::Read, None) => self.end(index, Ok(()), ended),
-            (_, Some(Reply::Error(why))) => self.refused(index, &why, ended),
+            (_, Some(Reply::Error(why))) => {
+                if !self.redirected(lane, &[index], &why) {
+                    self.refused(index, &why, ended);
+                }
+            }
             (OpKind::Write, Some(Reply::Integer(len))) if len == value_bytes as i64 => {
                 self.end(index, Ok(()), ended);
             }
             (OpKind::Write, Some(Reply::Integer(_))) => {
                 // The value was gone, and this has made another: what else was in it is lost.
                 let value = part.slot / self.per;
-                self.lose(value..value + 1, "its key was gone (FLUSHALL, eviction, another client)");
-                self.lanes[lane].waiting.push_front(index);
+                let why = self.why_gone("its key was gone");
+                self.lose(value..value + 1, &why);
+                self.queue(index, true);
             }
             (OpKind::Read, Some(Reply::Null)) => self.gone(index, ended),
             (OpKind::Read, Some(Reply::Bulk(bytes))) if bytes.is_empty() => self.gone(index, ended),
@@ -96,7 +124,7 @@ impl Far {
             _ => {
                 // Once more, on another connection: it may have been that one.
                 part.wrong += 1;
-                self.lanes[lane].waiting.push_front(index);
+                self.queue(index, true);
                 let why = "an answer was not that to the question";
                 self.lanes[lane].connection.cut(ring, why);
             }
@@ -106,9 +134,25 @@ impl Far {
     pub(super) fn gone(&mut self, index: u32, ended: &mut Vec<Ended>) {
         let why = match self.lost {
             Some(_) if !self.why_lost.is_empty() => self.why_lost.clone(),
-            _ => "its key is gone (FLUSHALL, eviction, another client)".to_owned(),
+            _ => self.why_gone("its key is gone"),
         };
         self.fail(index, &why, ended);
+    }
+
+    /// Why a value is not there, as far as can be told.
+    fn why_gone(&self, what: &str) -> String {
+        match self.why_stale() {
+            Some(why) => format!("{what}: {why}"),
+            None => format!("{what} (FLUSHALL, eviction, another client)"),
+        }
+    }
+
+    /// The namespace is known to all: what waited for that goes on.
+    fn registered(&mut self) {
+        self.acks = 0;
+        for index in std::mem::take(&mut self.aside) {
+            self.queue(index, false);
+        }
     }
 
     /// The server says no to a part.
@@ -125,13 +169,19 @@ impl Far {
     }
 
     /// A value was made, or not.
-    pub(super) fn made(&mut self, value: u32, reply: &Reply, ended: &mut Vec<Ended>) {
+    pub(super) fn made(&mut self, lane: usize, value: u32, reply: &Reply, ended: &mut Vec<Ended>) {
         let is_made = *reply == Reply::Integer(self.value_bytes() as i64);
         self.values[value as usize] = if is_made { Value::There } else { Value::Absent };
         self.created += u32::from(is_made);
-        for index in self.take_aside(value) {
+        let aside = self.take_aside(value);
+        if let Reply::Error(why) = reply
+            && self.redirected(lane, &aside, why)
+        {
+            return;
+        }
+        for index in aside {
             match reply {
-                _ if is_made => self.lanes[REST].waiting.push_back(index),
+                _ if is_made => self.queue(index, false),
                 Reply::Error(why) => self.refused(index, why, ended),
                 _ => self.fail(index, "its key is in use by somebody else", ended),
             }
@@ -160,7 +210,7 @@ impl Far {
     ) {
         let told = refusals::told(why);
         if refusals::remedy(why) == Remedy::Stop {
-            self.fail_all(&told, ended);
+            self.fail_all(index / CLASSES, &told, ended);
         }
         self.lanes[index].connection.cut(ring, &told);
     }
@@ -173,20 +223,30 @@ impl Far {
         ended: &mut Vec<Ended>,
     ) {
         let info = Info::parse(&reply.text().unwrap_or_default());
+        let node = index / CLASSES;
+        if info.is_cluster && self.kind == Kind::Alone && self.server.cluster.is_none() {
+            return self.is_of_cluster(ring);
+        }
+        if self.kind == Kind::Alone {
+            self.server.cluster = Some(false);
+        }
+        if info.is_replica() && self.kind != Kind::Alone {
+            return self.lanes[index].connection.cut(ring, "it is a replica now");
+        }
         if let Some(why) = info.refusal() {
-            if self.run_id.is_empty() {
-                self.fail_all(&format!("the server {why}"), ended);
+            if self.nodes[node].run_id.is_empty() {
+                self.fail_all(node, &format!("the server {why}"), ended);
             }
             return self.lanes[index].connection.cut(ring, &format!("the server {why}"));
         }
         if info.is_loading {
             return self.lanes[index].connection.cut(ring, "the server is loading its data");
         }
-        if !self.run_id.is_empty() && self.run_id != info.run_id {
-            self.lose_all();
+        if !self.nodes[node].run_id.is_empty() && self.nodes[node].run_id != info.run_id {
+            self.is_another(node);
         }
-        self.run_id.clone_from(&info.run_id);
-        self.note(info);
+        self.nodes[node].run_id.clone_from(&info.run_id);
+        self.note(node, info);
         let dead = self.lanes[index].dead.clone();
         self.lanes[index].kills = dead.len();
         for client in &dead {
@@ -200,7 +260,7 @@ impl Far {
     pub(super) fn ready(&mut self, index: usize) {
         self.lanes[index].ready = true;
         (self.lanes[index].backoff_ns, self.lanes[index].down_since_ns) = (0, 0);
-        self.given_up = None;
+        self.nodes[index / CLASSES].given_up = None;
     }
 
     /// An earlier connection is dead at the server: what it had sent is over. If the server does
@@ -230,7 +290,8 @@ impl Far {
             return;
         }
         let why = self.trouble.clone();
-        self.given_up = Some(GivenUp { why: why.clone(), writes_until_ns: Some(u64::MAX) });
+        self.nodes[index / CLASSES].given_up =
+            Some(GivenUp { why: why.clone(), writes_until_ns: Some(u64::MAX) });
         for part in std::mem::take(&mut self.lanes[index].waiting) {
             if self.parts.get_mut(part).is_some_and(|part| part.kind == OpKind::Write) {
                 self.fail(part, &why, ended);
@@ -249,7 +310,8 @@ impl Far {
         unsent: &[Ask],
         ended: &mut Vec<Ended>,
     ) {
-        self.trouble = why.to_owned();
+        let node = index / CLASSES;
+        self.trouble = self.said_of(node, why);
         let lane = &mut self.lanes[index];
         // One that has worked is made again at once.
         lane.backoff_ns =
@@ -259,7 +321,7 @@ impl Far {
             lane.down_since_ns = now_ns();
         }
         (lane.ready, lane.bytes) = (false, 0);
-        self.dialled += usize::from(lane.backoff_ns > 0);
+        self.nodes[node].dialled += usize::from(lane.backoff_ns > 0);
         let client = lane.client.take();
         let mut may_change = false;
         let mut again = Vec::new();
@@ -278,16 +340,22 @@ impl Far {
                         again.extend(self.take_aside(value));
                     }
                     Ask::Unlink(_) => may_change |= sent,
-                    Ask::Register => self.is_registered = false,
+                    Ask::Register | Ask::List => (self.is_registered, self.acks) = (false, 0),
+                    Ask::Lock(id) => self.locked(id, None),
+                    Ask::Leave => self.leaving = Leaving::No,
                     _ => {}
                 }
             }
         }
-        let lane = &mut self.lanes[index];
-        again.into_iter().rev().for_each(|part| lane.waiting.push_front(part));
+        again.into_iter().rev().for_each(|part| self.queue(part, true));
         if may_change {
             // A number that no connection has cannot be ended: then nothing is written any more.
-            lane.dead.push(client.unwrap_or(0));
+            self.lanes[index].dead.push(client.unwrap_or(0));
+        }
+        // It may be another's place by now.
+        self.guide.wanted |= self.kind != Kind::Alone;
+        if self.kind == Kind::Sentinel {
+            self.nodes[node].addresses.clear();
         }
         self.expire(now_ns(), ended);
     }

@@ -1,4 +1,4 @@
-//! The store on one server: operations into commands, answers into ends.
+//! The store on one server, or on a cluster's: operations into commands, answers into ends.
 //!
 //! What goes wrong has three kinds of answer. A connection that is cut is made again and what was
 //! under way is asked for again: of a write that may have reached the server, only once the old
@@ -7,22 +7,30 @@
 //! key that is gone. Nothing is waited for longer than `stall`.
 
 mod answers;
+mod guide;
+mod nodes;
+mod sweep;
 mod time;
 
 use crate::bits::Bits;
 use crate::client;
 use crate::connection::{Command, Connection, Event, plain};
+use crate::fleet;
 use crate::info::Info;
 use crate::life::{self, Holder};
 use crate::namespace::{self, Namespace};
 use crate::receiver::{Answer, Want};
 use crate::refusals::{self, Remedy};
 use crate::resp::{self, Reply};
+use crate::tls::Session;
 use crate::url::{Address, Server};
+use guide::{GUIDE, Guide};
+use nodes::{Kind, Lane, Node};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
+use sweep::Sweeper;
 use terapage_store::{EXTENT, Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use terapage_sys::ring::{self, Done, Piece};
 use terapage_sys::thread::{now_ns, say};
@@ -40,13 +48,15 @@ const ANNOUNCED: u32 = 64;
 /// thread waits for, and of the rest.
 const UNDER_WAY: [usize; 2] = [1 << 20, 4 << 20];
 
-/// The connections: for reads that a thread waits for, and for the rest.
+/// The connections to each server: for reads that a thread waits for, and for the rest.
 const URGENT: usize = 0;
 const REST: usize = 1;
+const CLASSES: usize = 2;
 
 /// Tokens that are no connection's.
-const TICK: u64 = 1 << 8;
-const BEAT: u64 = 2 << 8;
+const TICK: u64 = 1 << 13;
+const BEAT: u64 = 2 << 13;
+const SWEEP: u64 = 3 << 13;
 
 const MS: u64 = 1_000_000;
 
@@ -82,11 +92,27 @@ enum Ask {
     Kill(u64),
     Part(u32),
     Register,
+    List,
     Create(u32),
     Unlink(u32),
     Time,
     Beat,
     Look,
+    Asking,
+    Map,
+    Names,
+    Described(u64),
+    Lock(u64),
+    Swept,
+    Leave,
+}
+
+/// Whether it is noted on the server that the process leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    No,
+    Asked,
+    Noted,
 }
 
 /// A part of an operation, in one value.
@@ -98,6 +124,12 @@ struct Part {
     pieces: Vec<Piece>,
     urgent: bool,
     since_ns: u64,
+    /// Where it waits, or is asked.
+    lane: usize,
+    /// It is asked behind `ASKING`, of a server that is about to have its value.
+    asked: bool,
+    /// How often it was sent elsewhere.
+    moves: u32,
     /// When it is to be asked again, if it was refused.
     due_ns: u64,
     /// Answers of a wrong length.
@@ -126,50 +158,14 @@ struct GivenUp {
     writes_until_ns: Option<u64>,
 }
 
-/// A connection and what it is good for.
-struct Lane {
-    connection: Connection<Ask>,
-    /// It has said who it is, and the server is the one that it was.
-    ready: bool,
-    /// Its number at the server.
-    client: Option<u64>,
-    /// Earlier connections whose writes the server may still come to.
-    dead: Vec<u64>,
-    /// Answers to come to the wish to end those.
-    kills: usize,
-    /// Something is to be asked though no part waits.
-    wanted: bool,
-    waiting: VecDeque<u32>,
-    bytes: usize,
-    backoff_ns: u64,
-    retry_ns: u64,
-    /// Since when there is no connection; 0: there is one, or none was wanted.
-    down_since_ns: u64,
-}
-
-impl Lane {
-    fn new(number: usize) -> Lane {
-        Lane {
-            connection: Connection::new(number as u64),
-            ready: false,
-            client: None,
-            dead: Vec::new(),
-            kills: 0,
-            wanted: false,
-            waiting: VecDeque::new(),
-            bytes: 0,
-            backoff_ns: 0,
-            retry_ns: 0,
-            down_since_ns: 0,
-        }
-    }
-}
-
 /// A store in a server's memory.
 pub struct Far {
     server: Server,
-    addresses: Vec<SocketAddr>,
-    dialled: usize,
+    kind: Kind,
+    nodes: Vec<Node>,
+    /// Of a cluster: the node of each slot.
+    routes: Vec<u16>,
+    guide: Guide,
     block: usize,
     /// Blocks of a value.
     per: u32,
@@ -179,7 +175,12 @@ pub struct Far {
     /// This process writes to it; a fork's child only reads its parent's.
     is_own: bool,
     pub(crate) is_registered: bool,
+    /// Of a cluster: answers to come to its being registered, and when it may be asked for again.
+    acks: u32,
+    register_ns: u64,
+    /// Values that are announced, and that are to be.
     announced: u32,
+    announce: u32,
     values: Vec<Value>,
     created: u32,
     used: Bits,
@@ -188,6 +189,10 @@ pub struct Far {
     /// Slots whose bytes are lost.
     lost: Option<Bits>,
     why_lost: String,
+    /// A server has taken the place of another, and may lack what was written last.
+    taken_over: Option<String>,
+    /// Slots whose bytes were wrong since.
+    doubted: Bits,
     parts: Notes<Part>,
     ops: Notes<Open>,
     open: usize,
@@ -195,19 +200,17 @@ pub struct Far {
     aside: Vec<u32>,
     /// Parts that were refused for now.
     paused: Vec<u32>,
-    lanes: [Lane; 2],
-    run_id: String,
-    info: Info,
-    /// Values that there were when the server was asked.
-    created_at_info: u32,
-    info_ns: u64,
-    given_up: Option<GivenUp>,
+    lanes: Vec<Lane>,
+    sweeper: Sweeper,
+    /// What time it is at the server, seconds; 0: it was not asked.
+    time_s: u64,
     /// What went wrong last.
     trouble: String,
     ticks: bool,
     beats: bool,
     beat: u32,
     warned: bool,
+    leaving: Leaving,
 }
 
 impl Far {
@@ -218,26 +221,22 @@ impl Far {
     pub fn new(server: Server, block: usize) -> Result<Far, Error> {
         let name = server.shown();
         let unfit = |why: String| Error::Unfit { name: name.clone(), why };
-        if server.tls {
-            return Err(unfit(
-                "wants TLS, which is not there yet (valkey://, in a network of your own)".into(),
-            ));
-        }
-        let addresses = match &server.address {
-            Address::Tcp(host, port) if server.numbers.is_empty() => {
-                client::resolve(host, *port).map_err(|error| unfit(format!("is not to be found: {error}")))?
-            }
-            Address::Tcp(_, port) => {
-                server.numbers.iter().map(|&number| SocketAddr::new(number, *port)).collect()
-            }
-            Address::Unix(_) => Vec::new(),
+        let addresses = fleet::addresses(&server).map_err(|error| unfit(error.to_string()))?;
+        let kind = match (&server.sentinel, server.cluster) {
+            (Some(_), _) => Kind::Sentinel,
+            (None, Some(true)) => Kind::Cluster,
+            (None, _) => Kind::Alone,
         };
+        // Of the others it is asked for.
+        let node = if kind == Kind::Alone { addresses.clone() } else { Vec::new() };
         let space = Namespace::new(&server.prefix);
         let space = space.map_err(|error| unfit(format!("has no name to be had: {error}")))?;
         Ok(Far {
             server,
-            addresses,
-            dialled: 0,
+            kind,
+            nodes: vec![Node::new(node, u32::from(crate::slots::SLOTS))],
+            routes: Vec::new(),
+            guide: Guide::new(addresses),
             block,
             per: ((EXTENT / block) as u32 - 1).max(1),
             slots: 0,
@@ -245,29 +244,32 @@ impl Far {
             space,
             is_own: true,
             is_registered: false,
+            acks: 0,
+            register_ns: 0,
             announced: 0,
+            announce: 0,
             values: Vec::new(),
             created: 0,
             used: Bits::default(),
             used_of: Vec::new(),
             lost: None,
             why_lost: String::new(),
+            taken_over: None,
+            doubted: Bits::default(),
             parts: Notes::default(),
             ops: Notes::default(),
             open: 0,
             aside: Vec::new(),
             paused: Vec::new(),
-            lanes: [Lane::new(URGENT), Lane::new(REST)],
-            run_id: String::new(),
-            info: Info::default(),
-            created_at_info: 0,
-            info_ns: 0,
-            given_up: None,
+            lanes: (0..CLASSES).map(Lane::new).collect(),
+            sweeper: Sweeper::default(),
+            time_s: 0,
             trouble: String::new(),
             ticks: false,
             beats: false,
             beat: 0,
             warned: false,
+            leaving: Leaving::No,
         })
     }
 
@@ -299,10 +301,7 @@ impl Far {
     fn most_values(&self) -> u32 {
         let value = self.value_bytes() as u64;
         let by_limit = self.server.limit_bytes.map_or(u64::MAX, |limit| limit / value);
-        let by_room = match self.info.room_bytes() {
-            Some(room) if self.info_ns > 0 => u64::from(self.created_at_info) + room / value,
-            _ => u64::MAX,
-        };
+        let by_room = self.nodes.iter().map(|node| node.most_values(value)).min().unwrap_or(u64::MAX);
         let by_number = u64::from(EXTENTS_MAX.min(u32::MAX / self.per - 1));
         by_limit.min(by_room).min(by_number) as u32
     }
@@ -324,6 +323,9 @@ impl Far {
                 pieces: std::mem::replace(&mut pieces, rest),
                 urgent: op.urgent,
                 since_ns,
+                lane: 0,
+                asked: false,
+                moves: 0,
                 due_ns: 0,
                 wrong: 0,
             };
@@ -331,10 +333,6 @@ impl Far {
             (slot, left) = (slot + count, left - count);
         }
         parts
-    }
-
-    fn lane_of(part: &Part) -> usize {
-        if part.urgent && part.kind == OpKind::Read { URGENT } else { REST }
     }
 
     /// The part is over.
@@ -375,12 +373,16 @@ impl Far {
     /// Gives a part to its connection, if its value is there.
     fn give(&mut self, index: u32, ring: &mut StoreRing<'_>) {
         let Some(part) = self.parts.get_mut(index) else { return };
-        let (value, lane) = (part.slot / self.per, Self::lane_of(part));
+        let (value, lane, asked) = (part.slot / self.per, part.lane, part.asked);
         if part.kind == OpKind::Write && self.values[value as usize] != Value::There {
             self.aside.push(index);
-            self.create(value);
+            self.create(value, lane, asked);
             return;
         }
+        if asked {
+            self.ask(lane, Ask::Asking, &[b"ASKING"]);
+        }
+        let Some(part) = self.parts.get_mut(index) else { return };
         let key = self.space.value(value);
         let from = (part.slot % self.per) as usize * self.block;
         let bytes = part.count as usize * self.block;
@@ -416,44 +418,78 @@ impl Far {
     }
 
     /// Has a value made, once.
-    fn create(&mut self, value: u32) {
+    fn create(&mut self, value: u32, lane: usize, asked: bool) {
         if self.values[value as usize] != Value::Absent {
             return;
         }
-        self.values[value as usize] = Value::Asked;
         if !self.is_registered || value >= self.announced {
             self.register(value);
         }
+        // Elsewhere in a cluster: what is set aside waits until that is done.
+        if self.acks > 0 || !self.is_registered || value >= self.announced {
+            return;
+        }
+        self.values[value as usize] = Value::Asked;
+        if asked {
+            self.ask(lane, Ask::Asking, &[b"ASKING"]);
+        }
         // The last byte: so all before it are taken now, as zeros.
         let (key, last) = (self.space.value(value), (self.value_bytes() - 1).to_string());
-        self.ask(REST, Ask::Create(value), &[b"SETRANGE", &key, last.as_bytes(), b"\x01"]);
+        self.ask(lane, Ask::Create(value), &[b"SETRANGE", &key, last.as_bytes(), b"\x01"]);
     }
 
-    /// Announces the namespace, and values of it, before there are any.
+    /// Announces the namespace, and values of it, before there are any: first what it is, then its
+    /// name, by which others come to look at it.
     fn register(&mut self, value: u32) {
-        self.announced = self.announced.max((value / ANNOUNCED + 1) * ANNOUNCED);
+        self.announce = self.announce.max((value / ANNOUNCED + 1) * ANNOUNCED);
+        let (all, registry) = (namespace::all(&self.server.prefix), self.space.registry());
+        let (list, lane) = (self.lane_of_key(&all), self.lane_of_key(&registry));
+        if self.kind == Kind::Cluster {
+            let is_ready = self.lanes[lane].ready && self.lanes[list].ready;
+            self.lanes[lane].wanted |= !is_ready;
+            self.lanes[list].wanted |= !is_ready;
+            if self.acks > 0 || !is_ready || now_ns() < self.register_ns {
+                return;
+            }
+            self.acks = 2;
+            self.register_ns = now_ns() + PAUSE_NS;
+        }
         self.is_registered = true;
-        let all = namespace::all(&self.server.prefix);
-        self.ask(REST, Ask::Register, &[b"SADD", &all, self.space.name().as_bytes()]);
+        self.announced = self.announce;
         let fields = self.holder.fields(self.announced, self.block);
-        let registry = self.space.registry();
         let mut words: Vec<&[u8]> = vec![b"HSET", &registry];
         fields.iter().for_each(|(name, value)| words.extend([name.as_bytes(), value.as_bytes()]));
-        self.ask(REST, Ask::Register, &words);
-        self.ask(REST, Ask::Time, &[b"TIME"]);
+        self.ask(lane, Ask::Register, &words);
+        if self.kind != Kind::Cluster {
+            self.list();
+        }
+        self.ask(lane, Ask::Time, &[b"TIME"]);
+    }
+
+    /// Adds the name to those of all.
+    fn list(&mut self) {
+        let all = namespace::all(&self.server.prefix);
+        let lane = self.lane_of_key(&all);
+        self.ask(lane, Ask::List, &[b"SADD", &all, self.space.name().as_bytes()]);
     }
 
     /// Lets the connections do what there is to do, making them where there are none.
     fn go_on(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
-        for index in [URGENT, REST] {
+        self.guide_on(ring, ended);
+        // In a cluster it is to be registered, elsewhere, before anything is made.
+        let is_due = !self.is_registered || self.announce > self.announced;
+        if is_due && self.acks == 0 && self.kind == Kind::Cluster && !self.aside.is_empty() {
+            self.register(0);
+        }
+        for index in 0..self.lanes.len() {
             if self.lanes[index].ready {
-                while self.lanes[index].bytes < UNDER_WAY[index] {
+                while self.lanes[index].bytes < UNDER_WAY[index % CLASSES] {
                     let Some(part) = self.lanes[index].waiting.pop_front() else { break };
                     self.give(part, ring);
                 }
                 self.lanes[index].wanted = false;
             } else if !self.lanes[index].connection.is_used()
-                && (self.lanes[index].wanted || !self.lanes[index].waiting.is_empty())
+                && self.lanes[index].is_missed()
                 && now_ns() >= self.lanes[index].retry_ns
             {
                 self.dial(index, ring, ended);
@@ -467,16 +503,22 @@ impl Far {
     }
 
     fn dial(&mut self, index: usize, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        let node = &self.nodes[index / CLASSES];
+        if node.addresses.is_empty() && self.kind != Kind::Alone {
+            self.guide.wanted = true;
+            return self.guide_on(ring, ended);
+        }
+        let place = node.addresses.get(node.dialled % node.addresses.len().max(1)).copied();
         let address = match &self.server.address {
             Address::Unix(path) => ring::Address::unix(path),
-            Address::Tcp(..) => {
-                let address = self.addresses.get(self.dialled % self.addresses.len().max(1));
-                address.map(|&address| ring::Address::from(address))
-            }
+            Address::Tcp(..) => place.map(ring::Address::from),
         };
-        let dialled = match address {
-            Some(address) => self.lanes[index].connection.dial(ring, address),
-            None => Err("it has no address".to_owned()),
+        self.lanes[index].place = place;
+        let session = self.server.tls.then(|| Session::new(&self.server)).transpose();
+        let dialled = match (address, session) {
+            (Some(address), Ok(session)) => self.lanes[index].connection.dial(ring, address, session),
+            (None, _) => Err("it has no address".to_owned()),
+            (_, Err(why)) => Err(why),
         };
         if let Err(why) = dialled {
             self.down(index, &why, &[], &[], ended);
@@ -485,20 +527,32 @@ impl Far {
 
     /// Arms the clocks that are needed.
     fn arm(&mut self, ring: &mut StoreRing<'_>) {
-        let is_busy = self.open > 0 || self.lanes.iter().any(|lane| lane.wanted || lane.is_between());
+        let is_busy = self.open > 0
+            || self.guide.wanted
+            || self.guide.connection.is_used()
+            || self.lanes.iter().any(|lane| lane.wanted || lane.is_between());
         if is_busy && !self.ticks {
             self.ticks = ring.timeout(TICK_NS, TICK).is_ok();
         }
         if (self.is_registered || self.created > 0) && !self.beats {
             self.beats = ring.timeout(BEAT_NS, BEAT).is_ok();
         }
+        if self.is_sweeping() && !self.sweeper.ticks {
+            self.sweeper.ticks = ring.timeout(sweep::STEP_NS, SWEEP).is_ok();
+        }
     }
-}
 
-impl Lane {
-    /// There is a connection that cannot be used yet, or is being taken down.
-    fn is_between(&self) -> bool {
-        self.connection.is_used() && !self.ready
+    /// Why nothing is to be had of a slot's server.
+    fn given_up(&self, lane: usize, kind: OpKind) -> Option<String> {
+        match (kind, &self.nodes[lane / CLASSES].given_up) {
+            (_, Some(GivenUp { why, writes_until_ns: None })) => Some(why.clone()),
+            (OpKind::Write, Some(GivenUp { why, writes_until_ns: Some(until_ns) }))
+                if now_ns() < *until_ns =>
+            {
+                Some(why.clone())
+            }
+            _ => None,
+        }
     }
 }
 
@@ -540,19 +594,12 @@ impl Store for Far {
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
-        let failure = match (op.kind, &self.lost, &self.given_up) {
-            (OpKind::Read, Some(lost), _) if slots.clone().any(|slot| lost.get(slot)) => {
-                Some(self.why_lost.clone())
-            }
-            (_, _, Some(GivenUp { why, writes_until_ns: None })) => Some(why.clone()),
-            (OpKind::Write, _, Some(GivenUp { why, writes_until_ns: Some(until_ns) }))
-                if now_ns() < *until_ns =>
-            {
-                Some(why.clone())
-            }
-            _ => None,
+        let lane = self.lane_of(op.slot / self.per, op.kind, op.urgent);
+        let is_lost = |lost: &Bits| slots.clone().any(|slot| lost.get(slot));
+        let failure = match &self.lost {
+            Some(lost) if op.kind == OpKind::Read && is_lost(lost) => Some(self.why_lost.clone()),
+            _ => self.given_up(lane, op.kind),
         };
-        let lane = if op.urgent && op.kind == OpKind::Read { URGENT } else { REST };
         let failure = failure
             .map(|why| Failure::lasting(Why::Text(format!("{why} (key {})", self.key_of(op.slot)))))
             .or_else(|| self.failure_of_lane(lane, now_ns()));
@@ -574,10 +621,7 @@ impl Store for Far {
         let parts = self.split(&op);
         self.ops.put(op.id, Open { parts: parts.len() as u32, failure: None });
         self.open += 1;
-        for part in parts {
-            let lane = self.parts.get_mut(part).map_or(REST, |part| Self::lane_of(part));
-            self.lanes[lane].waiting.push_back(part);
-        }
+        parts.into_iter().for_each(|part| self.queue(part, false));
         self.go_on(ring, ended);
     }
 
@@ -591,15 +635,42 @@ impl Store for Far {
                 self.beats = false;
                 self.beat();
             }
+            SWEEP => {
+                self.sweeper.ticks = false;
+                self.sweep_on();
+            }
             token => {
                 let index = Connection::<Ask>::number_of(token) as usize;
                 let mut events = Vec::new();
-                self.lanes[index].connection.event(ring, done, &mut events);
+                let connection = match index {
+                    GUIDE => &mut self.guide.connection,
+                    index => &mut self.lanes[index].connection,
+                };
+                connection.event(ring, done, &mut events);
                 events.into_iter().for_each(|event| self.happened(index, event, ring, ended));
                 self.lie_down(ring, ended);
             }
         }
         self.go_on(ring, ended);
+    }
+
+    /// After another server has taken over, bytes that are twice wrong are older ones.
+    fn judge(
+        &mut self,
+        _ring: &mut StoreRing<'_>,
+        _id: u32,
+        slots: Range<u32>,
+        good: bool,
+        _ended: &mut Vec<Ended>,
+    ) {
+        let Some(why) = self.why_stale() else { return };
+        let was_wrong = self.doubted.get(slots.start);
+        self.doubted.set(slots.start, !good && !was_wrong);
+        if !good && was_wrong {
+            self.why_lost = why;
+            let lost = self.lost.get_or_insert_default();
+            slots.for_each(|slot| lost.set(slot, true));
+        }
     }
 
     fn forget(&mut self, slots: Range<u32>) {
@@ -611,15 +682,15 @@ impl Store for Far {
             let value = slot / self.per;
             self.used_of[value as usize] -= 1;
             let is_empty = self.used_of[value as usize] == 0;
-            if is_empty
-                && self.values[value as usize] == Value::There
-                && self.lanes[REST].ready
-                && self.is_own
-            {
+            if !is_empty || self.values[value as usize] != Value::There || !self.is_own {
+                continue;
+            }
+            let key = self.space.value(value);
+            let lane = self.lane_of_key(&key);
+            if self.lanes[lane].ready {
                 self.values[value as usize] = Value::Absent;
                 self.created -= 1;
-                let key = self.space.value(value);
-                self.ask(REST, Ask::Unlink(value), &[b"UNLINK", &key]);
+                self.ask(lane, Ask::Unlink(value), &[b"UNLINK", &key]);
             }
         }
     }
@@ -631,7 +702,7 @@ impl Store for Far {
         }
         let until = Instant::now() + self.server.stall;
         loop {
-            let shared = life::share(&self.server, &self.space, &mut self.holder, fork, CLOSE_TIME);
+            let shared = life::share(&self.reach(), &self.space, &mut self.holder, fork, CLOSE_TIME);
             match shared {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() > until => {
@@ -647,12 +718,28 @@ impl Store for Far {
         self.holder.child_gone(fork);
     }
 
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        let lane = self.lane_of_key(&self.space.registry());
+        match (leaves, self.leaving) {
+            _ if !self.is_registered || !self.lanes[lane].ready => return true,
+            (true, Leaving::No) => self.leave(),
+            (true, asked) => return asked == Leaving::Noted,
+            (false, Leaving::No) => return true,
+            (false, _) => self.stay(),
+        }
+        self.lanes[lane].connection.go_on(ring);
+        false
+    }
+
     fn inherit(&mut self) -> Result<(), Error> {
         self.is_own = false;
+        self.leaving = Leaving::No;
         for lane in &mut self.lanes {
             lane.connection.forget();
         }
-        self.lanes = [Lane::new(URGENT), Lane::new(REST)];
+        self.guide.begin_anew();
+        self.lanes = (0..self.lanes.len()).map(Lane::new).collect();
+        (self.sweeper, self.acks) = (Sweeper::default(), 0);
         self.parts.clear();
         self.ops.clear();
         self.aside.clear();
@@ -667,13 +754,15 @@ impl Store for Far {
     }
 
     fn close(&mut self) {
-        let clients: Vec<u64> =
-            self.lanes.iter().flat_map(|lane| lane.client.iter().chain(&lane.dead)).copied().collect();
-        for lane in &mut self.lanes {
+        let mut clients = Vec::new();
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            let place = self.nodes[index / CLASSES].addresses.first().copied();
+            clients.extend(lane.client.iter().chain(&lane.dead).map(|&client| (place, client)));
             lane.connection.hang_up();
         }
+        self.guide.connection.hang_up();
         if self.is_registered {
-            let gone = life::let_go(&self.server, &self.space, &self.holder, CLOSE_TIME, &clients);
+            let gone = life::let_go(&self.reach(), &self.space, &self.holder, CLOSE_TIME, &clients);
             if let (Err(error), None) = (gone, self.trouble_now()) {
                 say(&format!(
                     "terapage: warning: what was kept on {} could not be removed: it {error} (later: terapage far sweep)\n",
@@ -684,9 +773,11 @@ impl Store for Far {
     }
 
     fn condition(&self) -> Option<String> {
-        match (&self.given_up, &self.lost) {
+        let given_up = self.nodes.iter().find_map(|node| node.given_up.as_ref());
+        match (given_up, &self.lost) {
             (Some(given_up), _) => Some(given_up.why.clone()),
             (None, Some(_)) => Some(self.why_lost.clone()),
+            _ if self.taken_over.is_some() => self.why_taken_over(),
             _ if self.warned => Some("the server may throw blocks away".to_owned()),
             _ => None,
         }

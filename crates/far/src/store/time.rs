@@ -44,17 +44,17 @@ impl Far {
             if part.due_ns > now_ns {
                 self.paused.push(index);
             } else {
-                let lane = Self::lane_of(part);
-                self.lanes[lane].waiting.push_back(index);
+                self.queue(index, false);
             }
         }
+        self.hurry_guide(ring);
         self.lie_down(ring, ended);
         self.expire(now_ns, ended);
     }
 
     /// What has waited too long, and no connection has in hand, is over.
     pub(super) fn expire(&mut self, now_ns: u64, ended: &mut Vec<Ended>) {
-        for index in [URGENT, REST] {
+        for index in 0..self.lanes.len() {
             if let Some(failure) = self.failure_of_lane(index, now_ns) {
                 for part in std::mem::take(&mut self.lanes[index].waiting) {
                     self.end(part, Err(failure.clone()), ended);
@@ -63,7 +63,7 @@ impl Far {
         }
         let stall_ns = self.server.stall.as_nanos() as u64;
         let waiting = self.lanes.iter().flat_map(|lane| &lane.waiting);
-        let idle: Vec<u32> = waiting.chain(&self.paused).copied().collect();
+        let idle: Vec<u32> = waiting.chain(&self.paused).chain(&self.aside).copied().collect();
         for index in idle {
             let late = |part: &mut Part| now_ns.saturating_sub(part.since_ns) > stall_ns;
             if !self.parts.get_mut(index).is_some_and(late) {
@@ -71,9 +71,11 @@ impl Far {
             }
             self.lanes.iter_mut().for_each(|lane| lane.waiting.retain(|&other| other != index));
             self.paused.retain(|&other| other != index);
+            self.aside.retain(|&other| other != index);
+            let node = self.parts.get_mut(index).map_or(0, |part| part.lane / CLASSES);
             let why = self.nothing_done();
-            let writes_until_ns = self.lanes[REST].ready.then_some(now_ns + BACKOFF_NS_MAX);
-            self.given_up = Some(GivenUp { why: why.clone(), writes_until_ns });
+            let writes_until_ns = self.lanes[node * CLASSES + REST].ready.then_some(now_ns + BACKOFF_NS_MAX);
+            self.nodes[node].given_up = Some(GivenUp { why: why.clone(), writes_until_ns });
             self.fail(index, &why, ended);
         }
     }
@@ -98,17 +100,27 @@ impl Far {
         is_quick.then(|| Failure::passing(Why::Text(self.trouble.clone())))
     }
 
-    /// Nothing can be had.
-    pub(super) fn fail_all(&mut self, why: &str, ended: &mut Vec<Ended>) {
-        self.given_up = Some(GivenUp { why: why.to_owned(), writes_until_ns: None });
-        let mut all: Vec<u32> = self.lanes.iter_mut().flat_map(|lane| lane.waiting.drain(..)).collect();
-        all.append(&mut self.paused);
-        all.append(&mut self.aside);
-        all.into_iter().for_each(|index| self.fail(index, why, ended));
+    /// Nothing can be had of a node.
+    pub(super) fn fail_all(&mut self, node: usize, why: &str, ended: &mut Vec<Ended>) {
+        let why = self.said_of(node, why);
+        self.nodes[node].given_up = Some(GivenUp { why: why.clone(), writes_until_ns: None });
+        let lanes = &mut self.lanes[node * CLASSES..(node + 1) * CLASSES];
+        let mut all: Vec<u32> = lanes.iter_mut().flat_map(|lane| lane.waiting.drain(..)).collect();
+        for others in [&mut self.paused, &mut self.aside] {
+            let is_its =
+                |index: &u32| self.parts.get_mut(*index).is_some_and(|part| part.lane / CLASSES == node);
+            let (its, rest) = std::mem::take(others).into_iter().partition(is_its);
+            *others = rest;
+            all.extend::<Vec<u32>>(its);
+        }
+        all.into_iter().for_each(|index| self.fail(index, &why, ended));
     }
 
     pub(super) fn lie_down(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
-        for index in [URGENT, REST] {
+        let mut events = Vec::new();
+        self.guide.connection.lie_down(&mut events);
+        events.into_iter().for_each(|event| self.guided(event, ring, ended));
+        for index in 0..self.lanes.len() {
             let mut events = Vec::new();
             self.lanes[index].connection.lie_down(&mut events);
             events.into_iter().for_each(|event| self.happened(index, event, ring, ended));
@@ -118,18 +130,22 @@ impl Far {
     /// Shows that the namespace is in use, and looks at the server.
     pub(super) fn beat(&mut self) {
         self.beat = self.beat.wrapping_add(1);
-        if !self.lanes[REST].ready {
-            self.lanes[REST].wanted = true;
+        let lane = self.lane_of_key(&self.space.registry());
+        if !self.lanes[lane].ready {
+            self.lanes[lane].wanted = true;
             return;
         }
-        if self.is_own && !self.is_registered {
+        if self.is_own && !self.is_registered && self.acks == 0 {
             // The server was full when it was asked to note it.
             self.register(0);
         }
-        self.ask(REST, Ask::Time, &[b"TIME"]);
+        self.ask(lane, Ask::Time, &[b"TIME"]);
         if self.beat.is_multiple_of(BEATS_OF_LOOK) {
-            self.ask(REST, Ask::Look, &[b"INFO"]);
+            let ready = (REST..self.lanes.len()).step_by(CLASSES).filter(|&lane| self.lanes[lane].ready);
+            ready.collect::<Vec<_>>().into_iter().for_each(|lane| self.ask(lane, Ask::Look, &[b"INFO"]));
         }
+        // By the time that the server is about to tell.
+        self.sweeper.is_due |= self.beat % BEATS_OF_LOOK == 1;
     }
 
     /// Tells the registry that it is in use, and what has changed.
@@ -144,23 +160,41 @@ impl Far {
         if let Some((name, value)) = &claim {
             words.extend([name.as_bytes(), value.as_bytes()]);
         }
-        self.ask(REST, Ask::Beat, &words);
+        let lane = self.lane_of_key(&registry);
+        self.ask(lane, Ask::Beat, &words);
         let gone = self.holder.take_gone();
         if !gone.is_empty() {
             let mut words: Vec<&[u8]> = vec![b"HDEL", &registry];
             words.extend(gone.iter().map(String::as_bytes));
-            self.ask(REST, Ask::Beat, &words);
+            self.ask(lane, Ask::Beat, &words);
         }
     }
 
-    pub(super) fn note(&mut self, info: Info) {
-        self.info = info;
-        (self.created_at_info, self.info_ns) = (self.created, now_ns());
+    /// Has it noted that the process leaves. Nobody acts on that while it shows that it lives.
+    pub(super) fn leave(&mut self) {
+        self.leaving = Leaving::Asked;
+        let (name, value) = self.holder.leave();
+        let registry = self.space.registry();
+        let lane = self.lane_of_key(&registry);
+        self.ask(lane, Ask::Leave, &[b"HSET", &registry, name.as_bytes(), value.as_bytes()]);
     }
 
-    pub(super) fn looked(&mut self, text: &str) {
+    /// Has it noted that it does not: with the next sign of life, and that is at once.
+    pub(super) fn stay(&mut self) {
+        self.leaving = Leaving::No;
+        let lane = self.lane_of_key(&self.space.registry());
+        self.ask(lane, Ask::Time, &[b"TIME"]);
+    }
+
+    pub(super) fn note(&mut self, node: usize, info: Info) {
+        let node = &mut self.nodes[node];
+        node.info = info;
+        (node.created_at_info, node.info_ns) = (self.created, now_ns());
+    }
+
+    pub(super) fn looked(&mut self, node: usize, text: &str) {
         let info = Info::parse(text);
-        let loses = info.policy.starts_with("allkeys") || info.evicted > self.info.evicted;
+        let loses = info.policy.starts_with("allkeys") || info.evicted > self.nodes[node].info.evicted;
         if loses && !self.warned {
             self.warned = true;
             say(&format!(
@@ -169,18 +203,23 @@ impl Far {
                 info.policy
             ));
         }
-        self.note(info);
+        self.note(node, info);
     }
 
     /// Asks the server how much it has now, before growth is refused.
     pub(super) fn look_now(&mut self) {
-        let info = client::Client::connect(&self.server, CLOSE_TIME)
-            .and_then(|mut client| client.call(&[b"INFO"]))
-            .map(|reply| Info::parse(&reply.text().unwrap_or_default()));
-        if let Ok(info) = info
-            && info.run_id == self.run_id
-        {
-            self.note(info);
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].share == 0 {
+                continue;
+            }
+            let info = client::Client::connect(&self.reach_node(node), CLOSE_TIME)
+                .and_then(|mut client| client.call(&[b"INFO"]))
+                .map(|reply| Info::parse(&reply.text().unwrap_or_default()));
+            if let Ok(info) = info
+                && info.run_id == self.nodes[node].run_id
+            {
+                self.note(node, info);
+            }
         }
     }
 }

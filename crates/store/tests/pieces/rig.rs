@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use terapage_store::{EXTENT, Ended, Error, Failure, Op, OpKind, Store, StoreRing, Why};
 use terapage_sys::memory;
-use terapage_sys::ring::{Done, Piece, Ring};
+use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 
 pub const BLOCK: usize = 4096;
 
@@ -105,12 +105,12 @@ pub struct Allowed {
 }
 
 impl<S: Store> Rig<S> {
-    /// `None` where there is no io_uring.
+    /// `None` where there is no ring.
     pub fn new(store: S, seed: u64) -> Option<Rig<S>> {
-        let ring = match Ring::new(64) {
+        let ring = match Ring::with(IoEngine::of_tests(), 64, true) {
             Ok(ring) => ring,
             Err(error) => {
-                eprintln!("SKIPPED: no io_uring: {error}");
+                eprintln!("SKIPPED: no ring: {error}");
                 return None;
             }
         };

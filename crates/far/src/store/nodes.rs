@@ -1,0 +1,338 @@
+//! The servers of a store, the connections to them, and which of them has which value.
+//!
+//! A store on one server has one node. That of a cluster has one for each server that was ever
+//! heard of, and a route for each of the cluster's slots; that of sentinels has one, whose address
+//! is asked for again when its connection is lost.
+
+use super::*;
+use crate::slots::{Map, Redirect, SLOTS, is_of_cluster, slot_of};
+
+/// Nodes that there may be.
+const NODES_MAX: usize = 1000;
+
+/// Where a slot goes that no server has.
+const NOWHERE: u16 = u16::MAX;
+
+/// After so many redirections a part rests.
+const MOVES: u32 = 4;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One server.
+    Alone,
+    /// The server that sentinels name.
+    Sentinel,
+    /// The servers of a cluster.
+    Cluster,
+}
+
+/// A server.
+pub(super) struct Node {
+    /// Where it listens, of which it is connected to by turns.
+    pub addresses: Vec<SocketAddr>,
+    pub dialled: usize,
+    /// Slots of the cluster that it has; all are one server's that is alone.
+    pub share: u32,
+    pub run_id: String,
+    pub info: Info,
+    /// Values that there were when the server was asked.
+    pub created_at_info: u32,
+    pub info_ns: u64,
+    pub given_up: Option<GivenUp>,
+}
+
+impl Node {
+    pub fn new(addresses: Vec<SocketAddr>, share: u32) -> Node {
+        Node {
+            addresses,
+            dialled: 0,
+            share,
+            run_id: String::new(),
+            info: Info::default(),
+            created_at_info: 0,
+            info_ns: 0,
+            given_up: None,
+        }
+    }
+
+    /// Values that it has room for, with those of other nodes, of which each has its share.
+    pub fn most_values(&self, value_bytes: u64) -> u64 {
+        match self.info.room_bytes() {
+            Some(room) if self.info_ns > 0 && self.share > 0 => {
+                let room = u128::from(room) * u128::from(SLOTS) / u128::from(self.share);
+                u64::from(self.created_at_info).saturating_add((room / u128::from(value_bytes)) as u64)
+            }
+            _ => u64::MAX,
+        }
+    }
+}
+
+/// A connection and what it is good for.
+pub(super) struct Lane {
+    pub connection: Connection<Ask>,
+    /// Where it is connected to.
+    pub place: Option<SocketAddr>,
+    /// It has said who it is, and the server is the one that it was.
+    pub ready: bool,
+    /// Its number at the server.
+    pub client: Option<u64>,
+    /// Earlier connections whose writes the server may still come to.
+    pub dead: Vec<u64>,
+    /// Answers to come to the wish to end those.
+    pub kills: usize,
+    /// Something is to be asked though no part waits.
+    pub wanted: bool,
+    pub waiting: VecDeque<u32>,
+    pub bytes: usize,
+    pub backoff_ns: u64,
+    pub retry_ns: u64,
+    /// Since when there is no connection; 0: there is one, or none was wanted.
+    pub down_since_ns: u64,
+}
+
+impl Lane {
+    pub fn new(number: usize) -> Lane {
+        Lane {
+            connection: Connection::new(number as u64),
+            place: None,
+            ready: false,
+            client: None,
+            dead: Vec::new(),
+            kills: 0,
+            wanted: false,
+            waiting: VecDeque::new(),
+            bytes: 0,
+            backoff_ns: 0,
+            retry_ns: 0,
+            down_since_ns: 0,
+        }
+    }
+
+    /// There is a connection that cannot be used yet, or is being taken down.
+    pub fn is_between(&self) -> bool {
+        self.connection.is_used() && !self.ready
+    }
+
+    /// It is waited for.
+    pub fn is_missed(&self) -> bool {
+        self.wanted || !self.waiting.is_empty()
+    }
+}
+
+impl Far {
+    /// The node that has a key.
+    fn node_of(&self, key: &[u8]) -> usize {
+        match self.routes.get(usize::from(slot_of(key))) {
+            Some(&node) if node != NOWHERE => usize::from(node),
+            _ => 0,
+        }
+    }
+
+    /// The lane for what is not waited for, of who has a key.
+    pub(super) fn lane_of_key(&self, key: &[u8]) -> usize {
+        let node = if self.routes.is_empty() { 0 } else { self.node_of(key) };
+        node * CLASSES + REST
+    }
+
+    /// The lane for slots of a value.
+    pub(super) fn lane_of(&self, value: u32, kind: OpKind, urgent: bool) -> usize {
+        let class = if urgent && kind == OpKind::Read { URGENT } else { REST };
+        let node = if self.routes.is_empty() { 0 } else { self.node_of(&self.space.value(value)) };
+        node * CLASSES + class
+    }
+
+    /// Puts a part before, or behind, those that wait for who has its value.
+    pub(super) fn queue(&mut self, index: u32, first: bool) {
+        let Some(part) = self.parts.get_mut(index) else { return };
+        part.asked = false;
+        let (value, kind, urgent) = (part.slot / self.per, part.kind, part.urgent);
+        let lane = self.lane_of(value, kind, urgent);
+        self.queue_in(lane, index, first);
+    }
+
+    fn queue_in(&mut self, lane: usize, index: u32, first: bool) {
+        if let Some(part) = self.parts.get_mut(index) {
+            part.lane = lane;
+            let waiting = &mut self.lanes[lane].waiting;
+            if first { waiting.push_front(index) } else { waiting.push_back(index) }
+        }
+    }
+
+    /// What is told of a node, with its name if there are several.
+    pub(super) fn said_of(&self, node: usize, why: &str) -> String {
+        match (self.kind, self.nodes[node].addresses.first()) {
+            (Kind::Alone, _) | (_, None) => why.to_owned(),
+            (_, Some(address)) => format!("{address}: {why}"),
+        }
+    }
+
+    /// The server, by the names of those that are known to be there now.
+    pub(super) fn reach(&self) -> Server {
+        let mut server = self.server.clone();
+        if self.kind == Kind::Cluster {
+            server.cluster = Some(true);
+            let known =
+                self.nodes.iter().filter(|node| node.share > 0).filter_map(|node| node.addresses.first());
+            server.seeds.extend(known.map(|address| (address.ip().to_string(), address.port())));
+        }
+        server
+    }
+
+    /// The server of one node alone.
+    pub(super) fn reach_node(&self, node: usize) -> Server {
+        match (self.kind, self.nodes[node].addresses.first()) {
+            (Kind::Alone, _) | (_, None) => self.server.clone(),
+            (_, Some(&address)) => self.server.at(address),
+        }
+    }
+
+    /// The node that listens there, which is made if there is none.
+    fn node_at(&mut self, address: SocketAddr) -> Option<usize> {
+        if let Some(known) = self.nodes.iter().position(|node| node.addresses.contains(&address)) {
+            return Some(known);
+        }
+        let is_free = |&index: &usize| {
+            let lanes = &self.lanes[index * CLASSES..(index + 1) * CLASSES];
+            let is_idle = lanes
+                .iter()
+                .all(|lane| !lane.connection.is_used() && !lane.is_missed() && lane.dead.is_empty());
+            self.nodes[index].addresses.is_empty() || self.nodes[index].share == 0 && is_idle
+        };
+        if let Some(free) = (0..self.nodes.len()).find(is_free) {
+            self.nodes[free] = Node::new(vec![address], 0);
+            return Some(free);
+        }
+        if self.nodes.len() == NODES_MAX {
+            return None;
+        }
+        self.nodes.push(Node::new(vec![address], 0));
+        for _ in 0..CLASSES {
+            self.lanes.push(Lane::new(self.lanes.len()));
+        }
+        Some(self.nodes.len() - 1)
+    }
+
+    /// The server is part of a cluster: who has what is asked for before anything else.
+    pub(super) fn is_of_cluster(&mut self, ring: &mut StoreRing<'_>) {
+        self.kind = Kind::Cluster;
+        self.nodes[0].addresses.clear();
+        self.guide.wanted = true;
+        for lane in &mut self.lanes {
+            lane.connection.cut(ring, "its cluster is asked who has what");
+        }
+    }
+
+    /// Who has what is known.
+    pub(super) fn learn(&mut self, map: Map, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        let before = std::mem::replace(&mut self.guide.map, map);
+        if self.kind == Kind::Sentinel {
+            return self.follow(ring);
+        }
+        if before == self.guide.map {
+            return;
+        }
+        let old = std::mem::replace(&mut self.routes, vec![NOWHERE; usize::from(SLOTS)]);
+        self.nodes.iter_mut().for_each(|node| node.share = 0);
+        for (slots, address) in self.guide.map.ranges.clone() {
+            let Some(node) = self.node_at(address) else { continue };
+            self.nodes[node].share += slots.len() as u32;
+            self.routes[usize::from(*slots.start())..=usize::from(*slots.end())].fill(node as u16);
+        }
+        self.note_takeover(&old);
+        for index in 0..self.lanes.len() {
+            if self.nodes[index / CLASSES].share == 0 {
+                self.lanes[index].wanted = false;
+                self.lanes[index].connection.cut(ring, "its slots are another server's");
+            }
+        }
+        let waiting: Vec<u32> = self.lanes.iter_mut().flat_map(|lane| lane.waiting.drain(..)).collect();
+        waiting.into_iter().for_each(|part| self.queue(part, false));
+        self.lie_down(ring, ended);
+    }
+
+    /// Sentinels name another server, or the same one again.
+    fn follow(&mut self, ring: &mut StoreRing<'_>) {
+        let now = self.guide.map.masters();
+        for lane in &mut self.lanes {
+            if lane.place.is_some_and(|place| !now.contains(&place)) {
+                lane.connection.cut(ring, "another server has taken its place");
+            }
+        }
+        self.nodes[0].addresses = now;
+    }
+
+    /// Notes that values may be older than was written, if a slot that has some is another's now.
+    fn note_takeover(&mut self, old: &[u16]) {
+        let made = (0..self.values.len() as u32).filter(|&value| self.values[value as usize] == Value::There);
+        let moved = made.map(|value| usize::from(slot_of(&self.space.value(value)))).find(|&slot| {
+            old.get(slot).is_some_and(|&before| before != NOWHERE && before != self.routes[slot])
+        });
+        let Some(slot) = moved else { return };
+        let name = |node: u16| {
+            let address = self.nodes.get(usize::from(node)).and_then(|node| node.addresses.first());
+            address.map_or("nobody".to_owned(), SocketAddr::to_string)
+        };
+        let (from, to) = (name(old[slot]), name(self.routes[slot]));
+        self.taken_over = Some(format!("slots went from {from} to {to}"));
+    }
+
+    /// Another server than before answers there.
+    pub(super) fn is_another(&mut self, node: usize) {
+        self.lanes[node * CLASSES..(node + 1) * CLASSES].iter_mut().for_each(|lane| lane.dead.clear());
+        if self.kind == Kind::Alone {
+            return self.lose_all();
+        }
+        // What it was asked to note may not be there.
+        (self.is_registered, self.announced, self.acks) = (false, 0, 0);
+        let address = self.nodes[node].addresses.first().map(SocketAddr::to_string).unwrap_or_default();
+        self.taken_over = Some(format!("another server answers at {address}, or it was started again"));
+    }
+
+    /// Why bytes are missing, or older, that were written.
+    pub(super) fn why_stale(&self) -> Option<String> {
+        let why = self.taken_over.as_ref()?;
+        Some(format!("{why}, and what was written last is not there (a mirror: of two stores would have it)"))
+    }
+
+    /// What people are told of it while nothing is known to be lost.
+    pub(super) fn why_taken_over(&self) -> Option<String> {
+        self.taken_over.as_ref().map(|why| format!("{why}: what was written last may be lost"))
+    }
+
+    /// The server says that somebody else has the value of a part, or of some: has them asked
+    /// there.
+    /// Gives whether it says so.
+    pub(super) fn redirected(&mut self, lane: usize, parts: &[u32], why: &str) -> bool {
+        if self.kind != Kind::Cluster || !is_of_cluster(why) {
+            return false;
+        }
+        self.guide.wanted = true;
+        let asked = self.nodes[lane / CLASSES].addresses.first();
+        let Some(to) = asked.and_then(|&asked| self.guide.map.redirect(why, asked)) else { return false };
+        let (address, is_asked) = match to {
+            Redirect::Moved(_, address) => (address, false),
+            Redirect::Ask(address) => (address, true),
+        };
+        let Some(node) = self.node_at(address) else { return false };
+        if let Redirect::Moved(slot, _) = to {
+            self.routes[usize::from(slot)] = node as u16;
+            self.nodes[node].share = self.nodes[node].share.max(1);
+        }
+        for &index in parts {
+            let Some(part) = self.parts.get_mut(index) else { continue };
+            part.moves += 1;
+            if part.moves.is_multiple_of(MOVES) {
+                self.trouble = refusals::told(why);
+                part.due_ns = now_ns() + PAUSE_NS / 5;
+                self.paused.push(index);
+                continue;
+            }
+            self.queue_in(node * CLASSES + lane % CLASSES, index, true);
+            if let Some(part) = self.parts.get_mut(index) {
+                part.asked = is_asked;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,375 @@
+//! What a simulation is told: values, and where they are from.
+
+use crate::placement::{Pattern, Placement};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use terapage_event::Nanos;
+use toml::Value;
+
+/// The values that are built in.
+const BUILT_IN: &str = include_str!("../data/far.toml");
+
+/// The names of all parameters, in the order in which they are shown.
+pub const NAMES: [&str; 30] = [
+    "clients",
+    "servers",
+    "servers-per-host",
+    "copies",
+    "placement",
+    "pattern",
+    "block",
+    "depth",
+    "writes",
+    "think",
+    "variation",
+    "data",
+    "server-memory",
+    "client-nic",
+    "server-nic",
+    "latency",
+    "server-out",
+    "server-in",
+    "server-read",
+    "server-write",
+    "client-bytes",
+    "client-request",
+    "wake",
+    "overhead",
+    "fail",
+    "detect",
+    "return",
+    "resync",
+    "seconds",
+    "seed",
+];
+
+/// What is wrong with a parameter.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// There is none of that name.
+    #[error("{0}: there is no such parameter (--list names them)")]
+    Unknown(String),
+    /// It cannot have that value.
+    #[error("{name}: {why}")]
+    Value {
+        /// Its name.
+        name: String,
+        /// What it takes.
+        why: String,
+    },
+    /// The file is none of parameters.
+    #[error("{0}")]
+    File(String),
+}
+
+/// Where a value is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// It was measured.
+    Measured,
+    /// It was fitted to what was measured.
+    Fitted,
+    /// It is estimated.
+    Estimated,
+    /// Somebody chose it.
+    Chosen,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// Its value: a number or a word.
+    pub value: Value,
+    /// Its unit; empty: none.
+    #[serde(default)]
+    pub unit: String,
+    /// Where it is from.
+    pub origin: Origin,
+    /// What it is, and how it was found.
+    pub source: String,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct Parameters(BTreeMap<String, Parameter>);
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters(toml::from_str(BUILT_IN).expect("the built-in file is right"))
+    }
+}
+
+impl Parameters {
+    /// Sets values as a file gives them: `client-nic = 100`.
+    ///
+    /// # Errors
+    /// It is no TOML, or has what is unknown.
+    pub fn read(&mut self, text: &str) -> Result<(), Error> {
+        let one_line = |error: toml::de::Error| error.message().replace('\n', " ");
+        let table: toml::Table = toml::from_str(text).map_err(|error| Error::File(one_line(error)))?;
+        table.into_iter().try_for_each(|(name, value)| self.put(&name, value, "the file"))
+    }
+
+    /// Sets a value that is given as text.
+    ///
+    /// # Errors
+    /// There is no such parameter, or it takes none such.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        let number = text.parse().map(Value::Float).ok();
+        self.put(name, number.unwrap_or_else(|| Value::String(text.to_owned())), "the command")
+    }
+
+    fn put(&mut self, name: &str, value: Value, source: &str) -> Result<(), Error> {
+        let known = self.0.get_mut(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
+        let is_word = |value: &Value| matches!(value, Value::String(_));
+        let is_number = |value: &Value| matches!(value, Value::Integer(_) | Value::Float(_));
+        if is_word(&known.value) != is_word(&value) || !is_word(&value) && !is_number(&value) {
+            let what = if is_word(&known.value) { "a word" } else { "a number" };
+            return Err(Error::Value { name: name.to_owned(), why: format!("it takes {what}") });
+        }
+        known.value = value;
+        known.origin = Origin::Chosen;
+        known.source = format!("{}; from {source}", known.source.trim_end_matches("; from the file"));
+        Ok(())
+    }
+
+    /// Each with its name, in the order in which they are shown.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Parameter)> {
+        NAMES.iter().filter_map(|&name| self.0.get(name).map(|parameter| (name, parameter)))
+    }
+
+    fn number(&self, name: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, Error> {
+        let value = &self.0[name].value;
+        let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
+        number.filter(|number| range.contains(number)).ok_or_else(|| Error::Value {
+            name: name.to_owned(),
+            why: format!("it takes a number from {} to {}", range.start(), range.end()),
+        })
+    }
+
+    fn count(&self, name: &str, most: u32) -> Result<u32, Error> {
+        let number = self.number(name, 1.0..=f64::from(most))?;
+        let whole = (number.fract() == 0.0).then_some(number as u32);
+        whole.ok_or_else(|| Error::Value { name: name.to_owned(), why: "it takes a whole number".to_owned() })
+    }
+
+    fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, Error> {
+        let value = self.0[name].value.as_str().unwrap_or_default();
+        let found = words.iter().find(|(word, _)| *word == value).map(|&(_, meant)| meant);
+        found.ok_or_else(|| {
+            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            Error::Value { name: name.to_owned(), why: format!("it takes {}", words.join(" or ")) }
+        })
+    }
+
+    fn time(&self, name: &str, unit_ns: f64, most: f64) -> Result<Nanos, Error> {
+        Ok((self.number(name, 0.0..=most)? * unit_ns).round() as Nanos)
+    }
+
+    /// What they mean for a simulation.
+    ///
+    /// # Errors
+    /// A value that cannot be, or some that do not go together.
+    pub fn setup(&self) -> Result<Setup, Error> {
+        let rate = |name| Ok(self.number(name, 0.001..=1e6)? * 0.125);
+        let per_byte = |name| Ok(self.number(name, 0.0..=1e3)? * 1e9 / (1_u64 << 30) as f64);
+        let gib = (1_u64 << 30) as f64;
+        let setup = Setup {
+            clients: self.count("clients", 100_000)?,
+            servers: self.count("servers", 10_000)?,
+            servers_per_host: self.count("servers-per-host", 1000)?,
+            copies: self.count("copies", 2)?,
+            placement: self.word(
+                "placement",
+                &[("round-robin", Placement::RoundRobin), ("simple", Placement::Simple)],
+            )?,
+            pattern: self
+                .word("pattern", &[("random", Pattern::Random), ("sequential", Pattern::Sequential)])?,
+            block: u64::from(self.count("block", 2 << 20)?),
+            depth: self.count("depth", 4096)?,
+            writes: self.number("writes", 0.0..=1.0)?,
+            think_ns: self.time("think", 1e3, 1e7)?,
+            varies: self.word("variation", &[("exponential", true), ("fixed", false)])?,
+            data_bytes: (self.number("data", 0.002..=1e6)? * gib) as u64,
+            server_bytes: (self.number("server-memory", 0.002..=1e6)? * gib) as u64,
+            client_nic: rate("client-nic")?,
+            server_nic: rate("server-nic")?,
+            latency_ns: self.time("latency", 1e3, 1e7)?,
+            server_out: per_byte("server-out")?,
+            server_in: per_byte("server-in")?,
+            server_read_ns: self.number("server-read", 0.0..=1e6)? * 1e3,
+            server_write_ns: self.number("server-write", 0.0..=1e6)? * 1e3,
+            client_bytes: per_byte("client-bytes")?,
+            client_request_ns: self.number("client-request", 0.0..=1e6)? * 1e3,
+            wake_ns: self.time("wake", 1e3, 1e7)?,
+            overhead: self.number("overhead", 0.0..=65536.0)? as u64,
+            fail_ns: self.time("fail", 1e9, 1e5)?,
+            detect_ns: self.time("detect", 1e6, 1e7)?,
+            return_ns: self.time("return", 1e9, 1e5)?,
+            resync: self.number("resync", 0.001..=1e6)? * 1048576.0 / 1e9,
+            end_ns: self.time("seconds", 1e9, 1e4)?.max(1000),
+            seed: self.number("seed", 0.0..=9e15)? as u64,
+        };
+        setup.fits_together().map(|()| setup)
+    }
+}
+
+/// A simulation's values. Rates are bytes in a nanosecond, costs nanoseconds for a byte.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Processes that page.
+    pub clients: u32,
+    /// Server processes.
+    pub servers: u32,
+    /// Of those, that share a card.
+    pub servers_per_host: u32,
+    /// Of each block.
+    pub copies: u32,
+    /// Which server has which extent.
+    pub placement: Placement,
+    /// Which block is next.
+    pub pattern: Pattern,
+    /// Bytes of a block.
+    pub block: u64,
+    /// Operations that a client has under way.
+    pub depth: u32,
+    /// The share of page-outs.
+    pub writes: f64,
+    /// Between two operations.
+    pub think_ns: Nanos,
+    /// Service times of servers and thinking are distributed exponentially.
+    pub varies: bool,
+    /// Of each client.
+    pub data_bytes: u64,
+    /// Of each server.
+    pub server_bytes: u64,
+    /// Of a client's card, each way.
+    pub client_nic: f64,
+    /// Of a host's card, each way.
+    pub server_nic: f64,
+    /// One way.
+    pub latency_ns: Nanos,
+    /// Processor of a server for page-ins.
+    pub server_out: f64,
+    /// Processor of a server for page-outs.
+    pub server_in: f64,
+    /// Processor of a server for each page-in, nanoseconds.
+    pub server_read_ns: f64,
+    /// Processor of a server for each page-out, nanoseconds.
+    pub server_write_ns: f64,
+    /// Processor of a pager.
+    pub client_bytes: f64,
+    /// Processor of a pager for each operation, nanoseconds.
+    pub client_request_ns: f64,
+    /// Until the program's thread goes on.
+    pub wake_ns: Nanos,
+    /// Bytes of a message beside the block.
+    pub overhead: u64,
+    /// When the first server is lost; 0: never.
+    pub fail_ns: Nanos,
+    /// Until a client gives it up.
+    pub detect_ns: Nanos,
+    /// When it is back; 0: never.
+    pub return_ns: Nanos,
+    /// What each client copies to it at most.
+    pub resync: f64,
+    /// How long is simulated.
+    pub end_ns: Nanos,
+    /// Of chance.
+    pub seed: u64,
+}
+
+impl Setup {
+    fn fits_together(&self) -> Result<(), Error> {
+        let wrong = |name: &str, why: &str| Err(Error::Value { name: name.to_owned(), why: why.to_owned() });
+        if !self.servers.is_multiple_of(self.copies) {
+            return wrong("servers", "pairs of servers are mirrors: it takes an even number");
+        }
+        let room = u128::from(self.server_bytes) * u128::from(self.servers / self.copies);
+        if u128::from(self.data_bytes) * u128::from(self.clients) > room {
+            return wrong("data", "the servers have no room for it (more servers, or server-memory)");
+        }
+        if self.return_ns > 0 && (self.fail_ns == 0 || self.return_ns <= self.fail_ns) {
+            return wrong("return", "it is later than fail");
+        }
+        if self.fail_ns >= self.end_ns || self.return_ns >= self.end_ns {
+            return wrong("seconds", "it is later than fail and return");
+        }
+        Ok(())
+    }
+
+    /// Bytes of the two messages of an operation: to the server, and back.
+    pub fn messages(&self, is_write: bool, bytes: u64) -> (u64, u64) {
+        let with = bytes + self.overhead;
+        if is_write { (with, self.overhead) } else { (self.overhead, with) }
+    }
+
+    /// What an operation takes of its server's processor, on average, nanoseconds.
+    pub fn work_ns(&self, is_write: bool, bytes: u64) -> f64 {
+        if is_write {
+            self.server_write_ns + self.server_in * bytes as f64
+        } else {
+            self.server_read_ns + self.server_out * bytes as f64
+        }
+    }
+
+    /// What an operation takes of its pager's thread, nanoseconds.
+    pub fn pager_ns(&self, bytes: u64) -> f64 {
+        self.client_request_ns + self.client_bytes * bytes as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_value_is_known_and_shown() {
+        let parameters = Parameters::default();
+        assert_eq!(parameters.iter().count(), parameters.0.len());
+        parameters.setup().unwrap();
+    }
+
+    #[test]
+    fn what_is_set_is_told_as_chosen() {
+        let mut parameters = Parameters::default();
+        parameters.read("client-nic = 100\nplacement = 'simple'").unwrap();
+        parameters.set("depth", "3").unwrap();
+        let setup = parameters.setup().unwrap();
+        assert_eq!((setup.client_nic, setup.placement, setup.depth), (12.5, Placement::Simple, 3));
+        assert_eq!(parameters.0["client-nic"].origin, Origin::Chosen);
+        assert_eq!(parameters.0["latency"].origin, Origin::Estimated);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for (name, text) in [
+            ("depth", "0"),
+            ("depth", "1.5"),
+            ("depth", "many"),
+            ("depht", "1"),
+            ("placement", "1"),
+            ("placement", "there"),
+            ("copies", "3"),
+            ("writes", "1.1"),
+            ("data", "999"),
+            ("block", "NaN"),
+            ("fail", "77"),
+            ("return", "0.1"),
+        ] {
+            let mut parameters = Parameters::default();
+            let error = parameters.set(name, text).and_then(|()| parameters.setup().map(drop));
+            let said = error.unwrap_err().to_string();
+            assert!(!said.contains('\n'), "{name}={text}: {said}");
+        }
+        let mut parameters = Parameters::default();
+        for text in ["x", "x = 1", "depth = []", "depth = 1\ndepth = 2"] {
+            assert!(!parameters.read(text).unwrap_err().to_string().contains('\n'), "{text}");
+        }
+        parameters.set("copies", "2").unwrap();
+        parameters.set("servers", "3").unwrap();
+        assert!(parameters.setup().unwrap_err().to_string().contains("even"));
+    }
+}

@@ -1,0 +1,370 @@
+//! `terapage sim far`: clients and servers of far memory.
+
+use crate::publish::command_line;
+use crate::show::Show;
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use terapage_farsim::{Origin, Outcome, Parameters, Part, simulate};
+use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Table, X};
+
+/// What `terapage sim far` is given.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  terapage sim far
+  terapage sim far --clients 1,16,256 --servers 32 --set client-nic=100 --set server-nic=100
+  terapage sim far site.toml --set placement=simple --html far.html
+  terapage sim far --clients 16 --servers 4 --set copies=2 --set fail=1 --set return=3 --set seconds=10
+  terapage sim far --list
+
+A file sets parameters as in `client-nic = 100`, one a line; --set comes after it.")]
+pub struct Far {
+    /// A file of parameters
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: Option<PathBuf>,
+    /// How many clients there are: one simulation each
+    #[arg(long, value_name = "N,N...", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64])]
+    clients: Vec<u32>,
+    /// Server processes
+    #[arg(long, value_name = "N")]
+    servers: Option<u32>,
+    /// Another value for a parameter
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// List the parameters and their values
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// So many clients, and what came of them.
+#[derive(Serialize)]
+struct Run {
+    clients: u32,
+    outcome: Outcome,
+}
+
+impl Far {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A parameter is wrong; a file cannot be read or written.
+    pub fn run(self) -> anyhow::Result<()> {
+        self.show.check(self.file.as_deref())?;
+        let parameters = self.parameters()?;
+        if self.list {
+            return crate::publish::print(&listed(&parameters));
+        }
+        if self.clients.is_empty() {
+            bail!("--clients: how many?");
+        }
+        let setups = self.clients.iter().map(|&clients| {
+            let mut parameters = parameters.clone();
+            parameters.set("clients", &clients.to_string())?;
+            Ok((clients, parameters.setup().with_context(|| format!("with {clients} clients"))?))
+        });
+        // Every value is looked at before the first simulation.
+        let setups: Vec<_> = setups.collect::<anyhow::Result<_>>()?;
+        let runs = setups.iter().map(|(clients, setup)| Run { clients: *clients, outcome: simulate(setup) });
+        let runs: Vec<Run> = runs.collect();
+        let fails = setups.iter().any(|(_, setup)| setup.fail_ns > 0);
+        let study = study(&parameters, &runs, fails);
+        self.show.results(&study, &runs, || self.show.text(&study, true))
+    }
+
+    fn parameters(&self) -> anyhow::Result<Parameters> {
+        let mut parameters = Parameters::default();
+        if let Some(path) = &self.file {
+            let shown = || path.display().to_string();
+            let text = std::fs::read_to_string(path).with_context(shown)?;
+            parameters.read(&text).with_context(shown)?;
+        }
+        if let Some(servers) = self.servers {
+            parameters.set("servers", &servers.to_string()).context("--servers")?;
+        }
+        for text in &self.set {
+            let (name, value) = text.split_once('=').context("--set takes NAME=VALUE")?;
+            if name == "clients" {
+                bail!("--set clients: use --clients");
+            }
+            parameters.set(name, value).context("--set")?;
+        }
+        Ok(parameters)
+    }
+}
+
+fn listed(parameters: &Parameters) -> String {
+    let value = |value: &str| value.trim_matches('"').to_owned();
+    let lines = parameters.iter().filter(|(name, _)| *name != "clients").map(|(name, it)| {
+        let number = format!("{} {}", value(&it.value.to_string()), it.unit);
+        format!("{name:16} {number:18} {:9}  {}\n", word(it.origin), it.source)
+    });
+    lines.collect()
+}
+
+fn word(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Measured => "measured",
+        Origin::Fitted => "fitted",
+        Origin::Estimated => "estimated",
+        Origin::Chosen => "chosen",
+    }
+}
+
+fn shown(parameters: &Parameters) -> Vec<Parameter> {
+    let origin = |origin| match origin {
+        Origin::Measured => terapage_report::Origin::Measured,
+        Origin::Fitted => terapage_report::Origin::Fitted,
+        Origin::Estimated => terapage_report::Origin::Estimated,
+        Origin::Chosen => terapage_report::Origin::Chosen,
+    };
+    let all = parameters.iter().filter(|(name, _)| *name != "clients");
+    all.map(|(name, it)| Parameter {
+        name: name.to_owned(),
+        value: it.value.to_string().trim_matches('"').to_owned(),
+        unit: it.unit.clone(),
+        origin: origin(it.origin),
+        source: it.source.clone(),
+    })
+    .collect()
+}
+
+fn study(parameters: &Parameters, runs: &[Run], fails: bool) -> Study {
+    let mut plots = vec![rates(runs), times(runs), loads(runs)];
+    if runs.len() == 1 {
+        // Of one number of clients there is no curve.
+        plots.clear();
+    }
+    if fails {
+        plots.push(timeline(parameters, runs));
+    }
+    let mut tables = vec![table(runs)];
+    tables.extend(fails.then(|| failures(runs)));
+    Study {
+        title: "Far memory: clients and servers".to_owned(),
+        summary: summary(runs),
+        command: command_line(),
+        parameters: shown(parameters),
+        plots,
+        tables,
+        ..Study::default()
+    }
+}
+
+/// What saturates, and from how many clients on.
+fn summary(runs: &[Run]) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut known: Vec<Part> = Vec::new();
+    for run in runs {
+        if let Some(part) = run.outcome.saturated().filter(|part| !known.contains(part)) {
+            known.push(part);
+            let rate = mib(run.outcome.bytes_per_s());
+            said.push(format!(
+                "From {} client(s) on the {} is saturated: {rate} MiB/s.",
+                run.clients,
+                part.name()
+            ));
+        }
+    }
+    if said.is_empty()
+        && let Some((run, load)) = runs.last().and_then(|run| Some((run, run.outcome.busiest()?)))
+    {
+        said.push(format!(
+            "Nothing is saturated with {} clients; the busiest part is the {}, {} % of the time. More operations under way (depth), or more clients, would move more.",
+            run.clients,
+            load.part.name(),
+            percent(load.most)
+        ));
+    }
+    let stopped: u32 = runs.iter().map(|run| run.outcome.stopped).max().unwrap_or(0);
+    if stopped > 0 {
+        said.push(format!(
+            "Up to {stopped} clients are stopped: they need a block that no server has any more."
+        ));
+    }
+    said
+}
+
+fn mib(bytes_per_s: f64) -> String {
+    format!("{:.0}", bytes_per_s / f64::from(1 << 20))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}", share * 100.0)
+}
+
+fn us(ns: f64) -> String {
+    format!("{:.0}", ns / 1e3)
+}
+
+fn table(runs: &[Run]) -> Table {
+    let columns = ["clients", "MiB/s", "a client", "median us", "p99 us", "busiest part", "% busy"];
+    let row = |run: &Run| {
+        let outcome = &run.outcome;
+        let busiest = outcome.busiest();
+        vec![
+            run.clients.to_string(),
+            mib(outcome.bytes_per_s()),
+            mib(outcome.bytes_per_s() / f64::from(run.clients)),
+            us(outcome.median_ns as f64),
+            us(outcome.p99_ns as f64),
+            busiest.map_or(String::new(), |load| load.part.name().to_owned()),
+            busiest.map_or(String::new(), |load| percent(load.most)),
+        ]
+    };
+    Table {
+        title: "What is moved, how long a page-in takes, and which part is busiest".to_owned(),
+        columns: columns.map(str::to_owned).into(),
+        rows: runs.iter().map(row).collect(),
+        note: "MiB/s are of blocks, page-ins and page-outs together.".to_owned(),
+    }
+}
+
+fn failures(runs: &[Run]) -> Table {
+    let columns = ["clients", "stopped", "done elsewhere", "longest ms", "copied MiB", "whole again s"];
+    let row = |run: &Run| {
+        let outcome = &run.outcome;
+        let whole = match outcome.whole_again_ns {
+            0 => "not".to_owned(),
+            ns => format!("{:.2}", ns as f64 / 1e9),
+        };
+        vec![
+            run.clients.to_string(),
+            outcome.stopped.to_string(),
+            outcome.detours.to_string(),
+            format!("{:.1}", outcome.longest_ns as f64 / 1e6),
+            (outcome.resynced >> 20).to_string(),
+            whole,
+        ]
+    };
+    Table {
+        title: "When the first server is lost".to_owned(),
+        columns: columns.map(str::to_owned).into(),
+        rows: runs.iter().map(row).collect(),
+        note: "Stopped are clients that need a block which no server has any more.".to_owned(),
+    }
+}
+
+fn axis(name: &str, unit: &str, log: bool) -> Axis {
+    Axis { name: name.to_owned(), unit: unit.to_owned(), log }
+}
+
+fn curve(runs: &[Run], name: &str, of: impl Fn(&Outcome) -> f64) -> Series {
+    let points = runs.iter().map(|run| (X::Number(f64::from(run.clients)), of(&run.outcome))).collect();
+    Series { name: name.to_owned(), mark: Mark::Simulated, points, ..Series::default() }
+}
+
+fn plot(title: &str, y: Axis, series: Vec<Series>) -> Plot {
+    let x = axis("clients", "", true);
+    Plot { title: title.to_owned(), kind: PlotKind::Line, x, y, series, note: String::new() }
+}
+
+fn rates(runs: &[Run]) -> Plot {
+    let all = curve(runs, "all clients", Outcome::bytes_per_s);
+    plot("What is moved", axis("bandwidth", "B/s", false), vec![all])
+}
+
+fn times(runs: &[Run]) -> Plot {
+    let series = vec![
+        curve(runs, "median", |outcome| outcome.median_ns as f64 / 1e9),
+        curve(runs, "p99", |outcome| outcome.p99_ns as f64 / 1e9),
+    ];
+    plot("How long a page-in takes", axis("time", "s", true), series)
+}
+
+fn loads(runs: &[Run]) -> Plot {
+    let series = Part::ALL.map(|part| {
+        curve(runs, part.name(), |outcome| {
+            let load = outcome.loads.iter().find(|load| load.part == part);
+            load.map_or(0.0, |load| load.most * 100.0)
+        })
+    });
+    plot("How busy the busiest of each kind is", axis("busy", "%", false), series.into())
+}
+
+fn timeline(parameters: &Parameters, runs: &[Run]) -> Plot {
+    let seconds = parameters.setup().map_or(1.0, |setup| setup.end_ns as f64 / 1e9);
+    let series = runs.iter().map(|run| {
+        let step = seconds / run.outcome.timeline.len() as f64;
+        let at = |(index, &bytes): (usize, &u64)| (X::Number(index as f64 * step), bytes as f64 / step);
+        let points = run.outcome.timeline.iter().enumerate().map(at).collect();
+        Series {
+            name: format!("{} clients", run.clients),
+            mark: Mark::Simulated,
+            points,
+            ..Series::default()
+        }
+    });
+    Plot {
+        title: "What is moved as time goes by".to_owned(),
+        kind: PlotKind::Line,
+        x: axis("time", "s", false),
+        y: axis("bandwidth", "B/s", false),
+        series: series.collect(),
+        note: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use terapage_report::render_text;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        far: Far,
+    }
+
+    fn parse(flags: &str) -> Far {
+        let line = ["far"].into_iter().chain(flags.split_whitespace());
+        Line::try_parse_from(line).expect("good flags").far
+    }
+
+    fn shown_by(flags: &str) -> (Study, String) {
+        let far = parse(flags);
+        let parameters = far.parameters().unwrap();
+        let run = |&clients: &u32| {
+            let mut parameters = parameters.clone();
+            parameters.set("clients", &clients.to_string()).unwrap();
+            Run { clients, outcome: simulate(&parameters.setup().unwrap()) }
+        };
+        let runs: Vec<Run> = far.clients.iter().map(run).collect();
+        let study = study(&parameters, &runs, true);
+        let text = render_text(&study, 100);
+        (study, text)
+    }
+
+    #[test]
+    fn it_says_which_part_saturates_at_what_scale() {
+        let (study, text) = shown_by(
+            "--clients 1,8,32 --servers 1 --set writes=0 --set seconds=0.05 --set data=1 --set server-nic=100",
+        );
+        assert!(study.summary[0].contains("server's processor is saturated"), "{text}");
+        let (study, text) = shown_by("--clients 1 --set depth=1 --set seconds=0.05");
+        assert!(study.summary[0].contains("Nothing is saturated"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn parameters_tell_where_they_are_from() {
+        let (study, _) = shown_by("--clients 1 --set latency=5 --set seconds=0.01");
+        let origin = |name: &str| study.parameters.iter().find(|it| it.name == name).unwrap().origin;
+        assert_eq!(origin("latency"), terapage_report::Origin::Chosen);
+        assert_eq!(origin("server-out"), terapage_report::Origin::Fitted);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for flags in
+            ["--set x=1", "--set depth", "--set depth=x", "--servers 0", "--clients 0", "/nonexistent"]
+        {
+            let far = parse(flags);
+            let why = format!("{:#}", far.run().unwrap_err());
+            assert!(!why.contains('\n'), "{flags}: {why}");
+        }
+    }
+}

@@ -1,0 +1,568 @@
+//! Blocks compressed on their way to another store, which moves and keeps fewer bytes.
+//!
+//! The other store has small slots, *units*. A block takes as many as it fills, one behind the
+//! other if there is room for that, else anywhere: each unit knows the next of its block. Blocks
+//! that are written together lie together, so that few operations have them. What does not become
+//! smaller by a unit goes as it is.
+
+use crate::EXTENT;
+use crate::buffers::{Buffers, copy, each_block};
+use crate::file::room_for_numbers;
+use crate::mirror::cut;
+use crate::packer::Packer;
+use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+use crate::units::{NONE, Units};
+use std::collections::VecDeque;
+use std::ops::Range;
+use terapage_config::Codec;
+use terapage_sys::memory;
+use terapage_sys::ring::{Done, Piece};
+
+/// Bytes of blocks on their way at most, in each direction; what is more waits.
+const BUFFERS: usize = 2 * EXTENT;
+
+/// Bytes that should lie together, if the store can grow instead.
+const TOGETHER: usize = 128 << 10;
+
+/// A store of compressed blocks.
+pub struct Compressed<S> {
+    inner: S,
+    block: usize,
+    unit: usize,
+    packer: Packer,
+    slots: Vec<Held>,
+    units: Units,
+    /// Compressed bytes, of reads and of writes.
+    buffers: [Buffers; 2],
+    /// Room for a block that lies in several pieces, and for a compressed one that does.
+    whole: Vec<u8>,
+    scattered: Vec<u8>,
+    operations: Notes<Operation>,
+    /// Operations of the inner store's, by the numbers that they have there.
+    parts: Notes<Part>,
+    /// For each operation's number, the parts of the last read of that number: their numbers are
+    /// not used for others until the operation's is.
+    came: Vec<Vec<u32>>,
+    /// Operations that have no buffers yet: reads, and writes.
+    waiting: [VecDeque<u32>; 2],
+    /// Ends of the inner store's that were not yet handled.
+    ends: VecDeque<Ended>,
+    scratch: Vec<Ended>,
+    /// Operations of which nothing is under way any more.
+    over: VecDeque<u32>,
+    /// It could not grow when it was last asked.
+    full: bool,
+    /// This is a fork's child: the units are the parent's to write.
+    inherited: bool,
+}
+
+/// Where a block is.
+#[derive(Clone, Copy)]
+struct Held {
+    /// Its first unit.
+    first: u32,
+    /// Its bytes; as many as a block has: it is not compressed.
+    len: u32,
+}
+
+const NOTHING: Held = Held { first: NONE, len: 0 };
+
+/// An operation, until all its parts have ended.
+struct Operation {
+    kind: OpKind,
+    slots: Range<u32>,
+    urgent: bool,
+    /// The caller's array.
+    pieces: *const [Piece],
+    /// Buffers that are lent to it.
+    lent: Vec<Piece>,
+    left: u32,
+    failure: Option<Failure>,
+}
+
+/// A part of one: units that follow one another.
+struct Part {
+    id: u32,
+    units: Range<u32>,
+    pieces: Vec<Piece>,
+}
+
+// SAFETY: the pieces are the caller's until the operation has ended, whatever thread that is in.
+unsafe impl Send for Operation {}
+
+const READS: usize = 0;
+const WRITES: usize = 1;
+
+fn index_of(kind: OpKind) -> usize {
+    match kind {
+        OpKind::Read => READS,
+        OpKind::Write => WRITES,
+    }
+}
+
+impl<S: Store> Compressed<S> {
+    /// Keeps slots of `block` bytes in `inner`, whose slots have `unit` bytes.
+    ///
+    /// # Errors
+    /// A block has less than two units, or there is no memory.
+    pub fn new(inner: S, block: usize, unit: usize, codec: Codec) -> Result<Self, Error> {
+        let name = inner.name();
+        let unfit = |why: String| Error::Unfit { name: name.clone(), why };
+        if block < 2 * unit {
+            let (block, unit) = (block >> 10, unit >> 10);
+            return Err(unfit(format!(
+                "cannot keep blocks of {block} KiB compressed: it takes no less than {unit} KiB (write --block {}K or more)",
+                2 * unit
+            )));
+        }
+        let packer = Packer::new(codec, block);
+        let packer = packer.ok_or_else(|| unfit("cannot compress: there is no memory".to_owned()))?;
+        let buffers = [Buffers::new(BUFFERS, unit, &name)?, Buffers::new(BUFFERS, unit, &name)?];
+        let mut units = Units::new((EXTENT / unit) as u32);
+        units.grown(inner.slots());
+        Ok(Compressed {
+            inner,
+            block,
+            unit,
+            packer,
+            slots: Vec::new(),
+            units,
+            buffers,
+            whole: vec![0; block],
+            scattered: vec![0; block],
+            operations: Notes::default(),
+            parts: Notes::default(),
+            came: Vec::new(),
+            waiting: Default::default(),
+            ends: VecDeque::new(),
+            scratch: Vec::new(),
+            over: VecDeque::new(),
+            full: false,
+            inherited: false,
+        })
+    }
+
+    /// Bytes of the inner store that blocks take.
+    pub fn used_bytes(&self) -> u64 {
+        u64::from(self.units.used()) * self.unit as u64
+    }
+
+    /// Calls the inner store, and notes what has ended by that. There is one, and nothing of this
+    /// one's own in the ring: tokens need no parting.
+    fn call(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        call: impl FnOnce(&mut S, &mut StoreRing<'_>, &mut Vec<Ended>),
+    ) {
+        call(&mut self.inner, ring, &mut self.scratch);
+        self.ends.extend(self.scratch.drain(..));
+    }
+
+    fn grow_inner(&mut self) -> Result<(), Error> {
+        let grown = self.inner.grow();
+        self.full = grown.is_err();
+        self.units.grown(self.inner.slots());
+        grown
+    }
+
+    /// Units of buffers that an operation needs: of a write a block's for each block, as nobody
+    /// knows how far it compresses.
+    fn buffers_of(&self, kind: usize, slots: &Range<u32>) -> usize {
+        if kind == WRITES {
+            return slots.len() * self.block / self.unit;
+        }
+        let held = &self.slots[slots.start as usize..slots.end as usize];
+        let packed = held.iter().filter(|held| held.len as usize != self.block);
+        packed.map(|held| self.units_of(held.len) as usize).sum()
+    }
+
+    /// Begins those operations for which there are buffers.
+    fn begin_waiting(&mut self, ring: &mut StoreRing<'_>) {
+        for kind in [READS, WRITES] {
+            while let Some(&id) = self.waiting[kind].front() {
+                let slots = self.operations.get_mut(id).expect("an operation that waits").slots.clone();
+                let wanted = self.buffers_of(kind, &slots);
+                let Some(lent) = self.buffers[kind].lend(wanted) else { break };
+                let operation = self.operations.get_mut(id).expect("looked at just now");
+                operation.lent = lent;
+                self.waiting[kind].pop_front();
+                match kind {
+                    READS => self.begin_read(ring, id),
+                    _ => self.begin_write(ring, id),
+                }
+            }
+        }
+    }
+
+    fn begin_read(&mut self, ring: &mut StoreRing<'_>, id: u32) {
+        let operation = self.operations.get_mut(id).expect("an operation that begins");
+        let (slots, mut lent_at) = (operation.slots.clone(), 0);
+        // SAFETY: the caller keeps its array until the operation has ended.
+        let caller = unsafe { &*operation.pieces };
+        let (mut runs, mut memory): (Vec<Range<u32>>, Vec<Piece>) = (Vec::new(), Vec::new());
+        for (index, slot) in slots.clone().enumerate() {
+            let held = self.slots[slot as usize];
+            if held.first == NONE {
+                let why = Why::Text("nothing was written there".to_owned());
+                operation.failure = Some(Failure::lasting(why));
+                return self.part_ended(id, Ok(()));
+            }
+            let bytes = self.units.chain(held.first, &mut runs) as usize * self.unit;
+            if held.len as usize == self.block {
+                memory.extend(cut(caller, index * self.block, self.block));
+            } else {
+                memory.extend(cut(&operation.lent, lent_at, bytes));
+                lent_at += bytes;
+            }
+        }
+        let mut last = std::mem::take(&mut self.came[id as usize]);
+        self.begin_parts(ring, id, &runs, &memory, &mut last);
+        last.into_iter().for_each(|number| drop(self.parts.take(number)));
+    }
+
+    fn begin_write(&mut self, ring: &mut StoreRing<'_>, id: u32) {
+        let operation = self.operations.get_mut(id).expect("an operation that begins");
+        let slots = operation.slots.clone();
+        // SAFETY: the caller keeps its array until the operation has ended.
+        let caller: &[Piece] = unsafe { &*operation.pieces };
+        let lent = std::mem::take(&mut operation.lent);
+        // SAFETY: the caller keeps the memory valid, and as it is; the buffers are this
+        // operation's.
+        let (memory, lens) = unsafe { self.pack_all(caller, &lent) };
+        self.operations.get_mut(id).expect("looked at above").lent = lent;
+        slots.clone().for_each(|slot| self.drop_slot(slot));
+        let wanted = lens.iter().map(|&len| self.units_of(len)).sum();
+        let mut runs = Vec::new();
+        if let Err(why) = self.take(wanted, &mut runs) {
+            runs.into_iter().for_each(|run| self.units.free(run));
+            self.operations.get_mut(id).expect("looked at above").failure =
+                Some(Failure::lasting(Why::Text(why)));
+            return self.part_ended(id, Ok(()));
+        }
+        let mut units = runs.iter().cloned().flatten();
+        for (slot, len) in slots.zip(lens) {
+            let count = self.units_of(len);
+            let first = self.units.join(units.by_ref().take(count as usize));
+            self.slots[slot as usize] = Held { first, len };
+        }
+        self.begin_parts(ring, id, &runs, &memory, &mut Vec::new());
+    }
+
+    fn units_of(&self, len: u32) -> u32 {
+        len.div_ceil(self.unit as u32)
+    }
+
+    /// Compresses the blocks that lie in the pieces into buffers: where what is to be written lies,
+    /// in whole units, and the bytes of each block.
+    ///
+    /// # Safety
+    /// The memory of both is valid, nobody writes to the one, and nobody uses the other.
+    unsafe fn pack_all(&mut self, pieces: &[Piece], lent: &[Piece]) -> (Vec<Piece>, Vec<u32>) {
+        let (block, unit) = (self.block, self.unit);
+        let (mut memory, mut lens) = (Vec::new(), Vec::new());
+        let (packer, mut at) = (&mut self.packer, 0);
+        let pack = |bytes: &mut [u8]| {
+            let Some(packed) = packer.pack(bytes, block - unit) else {
+                memory.extend(cut(pieces, lens.len() * block, block));
+                lens.push(block as u32);
+                return;
+            };
+            let taken = packed.len().next_multiple_of(unit);
+            let to = cut(lent, at, packed.len());
+            // SAFETY: the packed bytes are the packer's; the buffers are nobody else's.
+            unsafe { copy(&[Piece::new(packed.as_ptr() as usize, packed.len())], &to) };
+            memory.extend(cut(lent, at, taken));
+            lens.push(packed.len() as u32);
+            at += taken;
+        };
+        // SAFETY: the caller's promise.
+        unsafe { each_block::<false>(pieces, &mut self.whole, pack) };
+        (memory, lens)
+    }
+
+    /// Takes so many units: together, if that costs no more than a part of the store.
+    fn take(&mut self, wanted: u32, runs: &mut Vec<Range<u32>>) -> Result<(), String> {
+        let together = (TOGETHER / self.unit).max(1) as u32;
+        let mut left = wanted;
+        while left > 0 {
+            let many = |units: &mut Units| units.take(left, left.min(together));
+            let mut run = many(&mut self.units);
+            let is_tight = !self.full && self.units.free_count() <= self.units.used() / 4;
+            if run.is_none() && is_tight && self.grow_inner().is_ok() {
+                run = many(&mut self.units);
+            }
+            let run = match run.or_else(|| self.units.take(left, 1)) {
+                Some(run) => run,
+                None => {
+                    self.grow_inner().map_err(|error| error.to_string())?;
+                    self.units.take(left, 1).ok_or("the store grows and has no room")?
+                }
+            };
+            left -= run.end - run.start;
+            match runs.last_mut() {
+                Some(last) if last.end == run.start && !self.is_edge(run.start) => last.end = run.end,
+                _ => runs.push(run),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_edge(&self, unit: u32) -> bool {
+        (unit as usize * self.unit).is_multiple_of(EXTENT)
+    }
+
+    /// Begins an operation of the inner store's for each run; those of `last` that are the same
+    /// have the number that they had.
+    fn begin_parts(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        runs: &[Range<u32>],
+        memory: &[Piece],
+        last: &mut Vec<u32>,
+    ) {
+        let operation = self.operations.get_mut(id).expect("an operation that begins");
+        let (kind, urgent) = (operation.kind, operation.urgent);
+        operation.left += runs.len() as u32;
+        let mut from = 0;
+        for units in runs {
+            let len = units.len() * self.unit;
+            let pieces = cut(memory, from, len);
+            from += len;
+            let part = Part { id, units: units.clone(), pieces };
+            let same = |&number: &u32| self.parts.get_mut(number).is_some_and(|old| old.units == *units);
+            let number = match last.iter().position(same) {
+                Some(at) => {
+                    let number = last.swap_remove(at);
+                    self.parts.take(number);
+                    self.parts.put(number, part);
+                    number
+                }
+                None => self.parts.add(part),
+            };
+            if kind == OpKind::Read {
+                self.came[id as usize].push(number);
+            }
+            let pieces: *const [Piece] = &*self.parts.get_mut(number).expect("noted just now").pieces;
+            self.call(ring, |inner, ring, ended| {
+                // SAFETY: the note of the part keeps the array until the part has ended, and the
+                // memory is the caller's, or lent to this operation.
+                let op = Op { id: number, kind, slot: units.start, pieces: unsafe { &*pieces }, urgent };
+                // SAFETY: as above.
+                unsafe { inner.begin(ring, op, ended) };
+            });
+        }
+        self.part_ended(id, Ok(()));
+    }
+
+    /// A part of an operation has ended, or its beginning is over, which counts as one.
+    fn part_ended(&mut self, id: u32, result: Result<(), Failure>) {
+        let operation = self.operations.get_mut(id).expect("an operation under way");
+        operation.left -= 1;
+        if let Err(failure) = result {
+            operation.failure.get_or_insert(failure);
+        }
+        if operation.left == 0 {
+            self.over.push_back(id);
+        }
+    }
+
+    /// Handles all ends that are there, and those that come of that.
+    fn settle(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        loop {
+            self.begin_waiting(ring);
+            while let Some(end) = self.ends.pop_front() {
+                let part = self.parts.get_mut(end.id).expect("a part under way");
+                let id = part.id;
+                // A read's number stays until the operation's is used again.
+                part.pieces = Vec::new();
+                if self.operations.get_mut(id).is_some_and(|operation| operation.kind == OpKind::Write) {
+                    self.parts.take(end.id);
+                }
+                self.part_ended(id, end.result);
+            }
+            let Some(id) = self.over.pop_front() else { return };
+            self.end(ring, id, ended);
+        }
+    }
+
+    /// Ends an operation of which nothing is under way any more.
+    fn end(&mut self, ring: &mut StoreRing<'_>, id: u32, ended: &mut Vec<Ended>) {
+        let mut operation = self.operations.take(id).expect("an operation that is over");
+        let lent = std::mem::take(&mut operation.lent);
+        let has_failed = operation.failure.is_some();
+        // SAFETY: all of it was read, and until the caller hears of it the array is valid, and
+        // nobody else uses its memory.
+        let unpack =
+            |store: &mut Self| unsafe { store.unpack_all(&*operation.pieces, &lent, operation.slots.start) };
+        let is_read = operation.kind == OpKind::Read;
+        if is_read && !has_failed && !unpack(self) {
+            // Where the inner store has the bytes twice, the others are read next.
+            self.judge_parts(ring, id, false);
+            operation.failure = Some(Failure::lasting(Why::Wrong));
+        } else if !is_read && has_failed {
+            operation.slots.clone().for_each(|slot| self.drop_slot(slot));
+        }
+        self.buffers[index_of(operation.kind)].give_back(lent);
+        ended.push(Ended { id, result: operation.failure.map_or(Ok(()), Err) });
+    }
+
+    /// Puts blocks together again that were read into buffers; whether all were right.
+    ///
+    /// # Safety
+    /// The memory of both is valid, and nobody else uses it.
+    unsafe fn unpack_all(&mut self, pieces: &[Piece], lent: &[Piece], first: u32) -> bool {
+        let (block, unit) = (self.block, self.unit);
+        let (packer, scattered) = (&mut self.packer, &mut self.scattered);
+        let (mut slots, mut at, mut good) = (self.slots[first as usize..].iter(), 0, true);
+        let unpack = |bytes: &mut [u8]| {
+            let Some(held) = slots.next() else { return };
+            let len = held.len as usize;
+            if len == block {
+                return;
+            }
+            let from = cut(lent, at, len);
+            at += len.next_multiple_of(unit);
+            let packed = match from[..] {
+                // SAFETY: the caller's promise.
+                [piece] => unsafe { memory::bytes(piece.at(), len) },
+                _ => {
+                    let to = Piece::new(scattered.as_mut_ptr() as usize, len);
+                    // SAFETY: the caller's promise; the room is this store's.
+                    unsafe { copy(&from, &[to]) };
+                    &mut scattered[..len]
+                }
+            };
+            good &= packer.unpack(packed, bytes);
+        };
+        // SAFETY: the caller's promise.
+        unsafe { each_block::<true>(pieces, &mut self.whole, unpack) };
+        good
+    }
+
+    /// Tells the inner store whether what it gave for an operation was right.
+    fn judge_parts(&mut self, ring: &mut StoreRing<'_>, id: u32, good: bool) {
+        for index in 0..self.came[id as usize].len() {
+            let number = self.came[id as usize][index];
+            let Some(units) = self.parts.get_mut(number).map(|part| part.units.clone()) else { continue };
+            self.call(ring, |inner, ring, ended| inner.judge(ring, number, units, good, ended));
+        }
+    }
+
+    /// Nothing is in a slot any more.
+    fn drop_slot(&mut self, slot: u32) {
+        let held = std::mem::replace(&mut self.slots[slot as usize], NOTHING);
+        let mut runs = Vec::new();
+        self.units.chain(held.first, &mut runs);
+        for run in runs {
+            self.units.free(run.clone());
+            self.inner.forget(run);
+        }
+    }
+}
+
+impl<S: Store> Store for Compressed<S> {
+    fn name(&self) -> String {
+        format!("compressed {}", self.inner.name())
+    }
+
+    fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// There is room for an extent of blocks that do not compress. How many do is found out when
+    /// they are written.
+    fn grow(&mut self) -> Result<(), Error> {
+        room_for_numbers(self.slots.len() * self.block / EXTENT, self.block, || self.name())?;
+        if (self.units.free_count() as usize) < EXTENT / self.unit {
+            self.grow_inner()?;
+        }
+        self.slots.resize(self.slots.len() + EXTENT / self.block, NOTHING);
+        Ok(())
+    }
+
+    // Where blocks lie has nothing to do with their slots.
+    fn joins(&self, slot: u32) -> bool {
+        slot > 0 && slot < self.slots()
+    }
+
+    unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
+        if op.kind == OpKind::Write && self.inherited {
+            let why = Why::Text("what is there is the parent's".to_owned());
+            return ended.push(Ended::badly(op.id, Failure::lasting(why)));
+        }
+        let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
+        let (id, kind, urgent, pieces) = (op.id, op.kind, op.urgent, op.pieces as *const _);
+        // One more than there are parts, until all are begun.
+        let operation = Operation { kind, slots, urgent, pieces, lent: Vec::new(), left: 1, failure: None };
+        self.operations.put(id, operation);
+        if id as usize >= self.came.len() {
+            self.came.resize_with(id as usize + 1, Vec::new);
+        }
+        let queue = &mut self.waiting[index_of(kind)];
+        if urgent {
+            queue.push_front(id)
+        } else {
+            queue.push_back(id)
+        }
+        self.settle(ring, ended);
+    }
+
+    fn event(&mut self, ring: &mut StoreRing<'_>, done: Done, ended: &mut Vec<Ended>) {
+        self.call(ring, |inner, ring, ended| inner.event(ring, done, ended));
+        self.settle(ring, ended);
+    }
+
+    fn judge(
+        &mut self,
+        ring: &mut StoreRing<'_>,
+        id: u32,
+        _slots: Range<u32>,
+        good: bool,
+        ended: &mut Vec<Ended>,
+    ) {
+        self.judge_parts(ring, id, good);
+        self.settle(ring, ended);
+    }
+
+    fn forget(&mut self, slots: Range<u32>) {
+        slots.for_each(|slot| self.drop_slot(slot));
+    }
+
+    fn share(&mut self, fork: u32) -> Result<(), Error> {
+        self.inner.share(fork)
+    }
+
+    fn unshare(&mut self, fork: u32) {
+        self.inner.unshare(fork);
+    }
+
+    fn leaving(&mut self, ring: &mut StoreRing<'_>, leaves: bool) -> bool {
+        self.inner.leaving(ring, leaves)
+    }
+
+    fn inherit(&mut self) -> Result<(), Error> {
+        self.inherited = true;
+        self.operations.clear();
+        self.parts.clear();
+        self.came.clear();
+        self.waiting.iter_mut().for_each(VecDeque::clear);
+        self.ends.clear();
+        self.over.clear();
+        self.buffers.iter_mut().for_each(Buffers::clear);
+        self.inner.inherit()
+    }
+
+    fn open(&mut self, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {
+        self.call(ring, |inner, ring, ended| inner.open(ring, ended));
+        self.settle(ring, ended);
+    }
+
+    fn close(&mut self) {
+        self.inner.close();
+    }
+
+    fn condition(&self) -> Option<String> {
+        self.inner.condition()
+    }
+}

@@ -1,0 +1,240 @@
+//! libaio: the kernel's older asynchronous reads and writes (`io_setup`, `io_submit`), by system
+//! calls. They are asynchronous only past the page cache; otherwise `io_submit` waits for the disk.
+
+use super::Done;
+use super::workers::Request;
+use crate::fd::Fd;
+use crate::{Error, PAGE, Result, check, thread};
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// `struct io_event`: an end.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    object: u64,
+    result: i64,
+    more: i64,
+}
+const _: () = assert!(size_of::<Event>() == 32);
+
+/// `struct aio_ring` of fs/aio.c, at the address that names the context: the ends, which may be
+/// taken without a system call. fio and QEMU do so, too.
+#[repr(C)]
+struct Header {
+    id: u32,
+    /// Places for ends.
+    places: u32,
+    head: AtomicU32,
+    tail: AtomicU32,
+    magic: u32,
+    compatible: u32,
+    incompatible: u32,
+    header_bytes: u32,
+}
+const MAGIC: u32 = 0xa10a_10a1;
+
+const PREADV: u16 = 7;
+const PWRITEV: u16 = 8;
+/// An end is told by an event counter.
+const TELLS_EVENT: u32 = 1;
+
+/// Operations that one call submits at most.
+const BATCH: usize = 64;
+/// The least operations that a context takes at once.
+const LEAST_ENTRIES: u32 = 16;
+
+/// A context of asynchronous operations.
+pub(super) struct Aio {
+    context: usize,
+    /// Whether ends may be taken from memory.
+    is_mapped: bool,
+    event: Fd,
+    /// The process that made the context; a forked child does not have it.
+    process: u64,
+    pushed: VecDeque<libc::iocb>,
+    under_way: usize,
+}
+
+/// Makes a context for `entries` operations.
+fn set_up(entries: u32) -> Result<usize> {
+    let mut context = 0_usize;
+    // SAFETY: the kernel writes the context's name to `context`.
+    check("io_setup", unsafe { libc::syscall(libc::SYS_io_setup, entries, &raw mut context) })?;
+    Ok(context)
+}
+
+fn destroy(context: usize) {
+    // SAFETY: the context is this process's, and nobody uses it any more.
+    unsafe { libc::syscall(libc::SYS_io_destroy, context) };
+}
+
+/// Whether this process can have a context.
+pub(super) fn works() -> bool {
+    set_up(1).map(destroy).is_ok()
+}
+
+impl Aio {
+    /// Makes a context for `entries` operations at once, or for as many as the machine has left
+    /// (`fs.aio-max-nr`).
+    ///
+    /// # Errors
+    /// The kernel does not allow one, or has none left.
+    pub(super) fn new(entries: u32) -> Result<Aio> {
+        let mut size = entries.max(LEAST_ENTRIES);
+        let context = loop {
+            match set_up(size) {
+                Err(error) if error.errno() == libc::EAGAIN && size > LEAST_ENTRIES => size /= 2,
+                Err(Error { source, .. }) if source.raw_os_error() == Some(libc::EAGAIN) => {
+                    let call = "io_setup; the machine has no asynchronous operations left: raise fs.aio-max-nr, or choose TERAPAGE_IO=threads";
+                    return Err(Error { call, source });
+                }
+                other => break other?,
+            }
+        };
+        let event = Fd::event().inspect_err(|_| destroy(context))?;
+        let mut aio = Aio {
+            context,
+            is_mapped: false,
+            event,
+            process: thread::pid(),
+            pushed: VecDeque::new(),
+            under_way: 0,
+        };
+        let header = aio.header();
+        let is_mapped = header.magic == MAGIC && header.incompatible == 0 && header.header_bytes == 32;
+        let places = header.places;
+        aio.is_mapped = is_mapped;
+        if is_mapped {
+            let bytes = (32 + places as usize * size_of::<Event>()).next_multiple_of(PAGE);
+            // A forked child has no context, and needs no ring. SAFETY: the range is the ring.
+            unsafe { libc::syscall(libc::SYS_madvise, context, bytes, libc::MADV_DONTFORK) };
+        }
+        Ok(aio)
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: a context's name is the address of its ring, which the kernel has mapped for this
+        // process. It changes head and tail only, which are atomic here.
+        unsafe { &*(self.context as *const Header) }
+    }
+
+    /// Becomes readable when something has ended.
+    pub(super) fn event(&self) -> RawFd {
+        self.event.raw()
+    }
+
+    pub(super) fn push(&mut self, request: Request) {
+        // SAFETY: an operation of zeros is a valid one.
+        let mut operation: libc::iocb = unsafe { std::mem::zeroed() };
+        operation.aio_data = request.tag;
+        operation.aio_lio_opcode = if request.write { PWRITEV } else { PREADV };
+        operation.aio_fildes = request.fd as u32;
+        operation.aio_buf = request.pieces as u64;
+        operation.aio_nbytes = request.count as u64;
+        operation.aio_offset = request.offset as i64;
+        operation.aio_flags = TELLS_EVENT;
+        operation.aio_resfd = self.event.raw() as u32;
+        self.pushed.push_back(operation);
+    }
+
+    pub(super) fn has_unsubmitted(&self) -> bool {
+        !self.pushed.is_empty()
+    }
+
+    /// Hands over what was pushed: all of it, unless the context is full.
+    pub(super) fn submit(&mut self, ended: &mut VecDeque<Done>) {
+        while !self.pushed.is_empty() {
+            let mut batch = [std::ptr::null_mut::<libc::iocb>(); BATCH];
+            let count = self.pushed.len().min(BATCH);
+            for (place, operation) in batch.iter_mut().zip(&mut self.pushed) {
+                *place = operation;
+            }
+            // SAFETY: the kernel copies the operations during the call; who pushed them promised
+            // that their pieces and memory stay valid until their ends have been taken.
+            let answer = unsafe { libc::syscall(libc::SYS_io_submit, self.context, count, batch.as_ptr()) };
+            match check("io_submit", answer) {
+                Ok(0) => return,
+                Ok(taken) => {
+                    self.pushed.drain(..taken as usize);
+                    self.under_way += taken as usize;
+                }
+                Err(error) if error.errno() == libc::EINTR => {}
+                // The context is full, or there is no memory for the moment.
+                Err(error) if matches!(error.errno(), libc::EAGAIN | libc::ENOMEM) => return,
+                // The first one is refused: that is its end.
+                Err(error) => {
+                    let refused = self.pushed.pop_front().map_or(0, |operation| operation.aio_data);
+                    ended.push_back(Done { tag: refused, result: -error.errno(), more: false, flags: 0 });
+                }
+            }
+        }
+    }
+
+    /// Takes what has ended.
+    pub(super) fn reap(&mut self, ended: &mut VecDeque<Done>) {
+        if self.under_way == 0 {
+            return;
+        }
+        let before = ended.len();
+        if self.is_mapped {
+            self.reap_mapped(ended);
+        } else {
+            self.reap_by_call(ended);
+        }
+        self.under_way -= (ended.len() - before).min(self.under_way);
+    }
+
+    fn reap_mapped(&self, ended: &mut VecDeque<Done>) {
+        let header = self.header();
+        let mut head = header.head.load(Relaxed);
+        // An end is written before the tail that includes it.
+        let tail = header.tail.load(Acquire);
+        while head != tail {
+            let at = self.context + 32 + head as usize * size_of::<Event>();
+            // SAFETY: `head` is below the number of places, and the kernel does not write to the
+            // places between head and tail.
+            ended.push_back(done(unsafe { &*(at as *const Event) }));
+            head = if head + 1 == header.places { 0 } else { head + 1 };
+        }
+        // The kernel may use the places from now on.
+        header.head.store(head, Release);
+    }
+
+    fn reap_by_call(&self, ended: &mut VecDeque<Done>) {
+        let mut events = [Event::default(); BATCH];
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        loop {
+            let at = events.as_mut_ptr();
+            // SAFETY: there is room for as many events, and the call does not wait.
+            let got = unsafe {
+                libc::syscall(libc::SYS_io_getevents, self.context, 0_i64, BATCH, at, &raw const now)
+            };
+            let got = usize::try_from(got).unwrap_or(0).min(BATCH);
+            ended.extend(events[..got].iter().map(done));
+            if got < BATCH {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn has_done(&self) -> bool {
+        let header = self.header();
+        self.under_way > 0 && self.is_mapped && header.head.load(Relaxed) != header.tail.load(Acquire)
+    }
+}
+
+fn done(event: &Event) -> Done {
+    Done { tag: event.data, result: event.result as i32, more: false, flags: 0 }
+}
+
+impl Drop for Aio {
+    fn drop(&mut self) {
+        // A forked child has inherited the name of the context, and not the context.
+        if self.process == thread::pid() {
+            destroy(self.context);
+        }
+    }
+}
