@@ -2,7 +2,9 @@
 //! on disk before the next begins, so that the same command goes on where it was ended.
 
 use crate::device::Device;
+use crate::disk::{self, Disk, DiskForm, Wanted};
 use crate::experiment::{Cell, Contender, Experiment, Passes, Under, is_in, words};
+use crate::ground::Ground;
 use crate::janitor::{Held, OwnedFile};
 use crate::journal::{Group, Head, Journal, Line, Record};
 use crate::pairs::order;
@@ -11,7 +13,9 @@ use crate::runner::{End, Finished};
 use crate::session::{self, Limits, Session};
 use crate::solve::{AGAIN, is_settled, of_cell};
 use crate::sort;
-use crate::system::{Machine, Watch, Watched, now_s};
+use crate::system::{Watch, Watched, now_s};
+use crate::throttle::Class;
+use crate::tools;
 use crate::workload::Pass;
 use anyhow::{Context, anyhow, ensure};
 use std::collections::BTreeMap;
@@ -22,6 +26,11 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use terapage_config::Size;
+
+/// An experiment that this machine cannot run, and why; others may run.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Cannot(pub String);
 
 /// How an experiment is run.
 pub struct Plan {
@@ -98,7 +107,7 @@ pub struct Campaign<'a> {
     /// The file that `{file}` names, kept through all runs.
     file: OwnedFile<'a>,
     text: Option<PathBuf>,
-    left_out: Vec<Under>,
+    left_out: Vec<String>,
     /// What came out, by cell and pass.
     expected: BTreeMap<(String, String), String>,
     begun: Instant,
@@ -121,11 +130,15 @@ impl<'a> Campaign<'a> {
             Size(estimate.disk_bytes),
             Size(room)
         );
+        for program in &experiment.program.needs {
+            tools::find(program).map_err(Cannot)?;
+        }
         let (mut journal, groups) = Journal::open(results)?;
-        let (left_out, why) = probe(session, &plan)?;
+        let file = OwnedFile::new(&session.janitor, session.path(&format!("{}.file", plan.name)))?;
+        let (left_out, why) = probe(session, &plan, file.path())?;
         let held = hold(session, &plan.experiment)?;
         // As it is set now.
-        let mut machine = Machine::here(&session.directory);
+        let mut machine = session.machine();
         machine.flush_us = flush_us(session);
         let head = Head::new(&plan.name, experiment, machine, why);
         let known = groups.into_iter().find(|group| group.head.group == head.group);
@@ -149,7 +162,6 @@ impl<'a> Campaign<'a> {
             }
             None => None,
         };
-        let file = OwnedFile::new(&session.janitor, session.path(&format!("{}.file", plan.name)))?;
         let (expected, begun) = (BTreeMap::new(), Instant::now());
         let known: Vec<_> = group.runs.iter().filter(|record| record.run.end == End::Done).cloned().collect();
         let mut campaign = Campaign {
@@ -182,11 +194,11 @@ impl<'a> Campaign<'a> {
         let mut planned = Vec::new();
         for (i, cell) in cells.iter().enumerate() {
             let mut all = entrants(&self.plan.experiment, cell, i == 0)?;
-            all.retain(|contender| !self.left_out.contains(&contender.under));
+            all.retain(|contender| !self.left_out.iter().any(|name| name == name_of(contender)));
             planned.push((cell.clone(), all));
         }
         let names: Vec<&str> = planned.iter().flat_map(|(_, all)| all).map(|c| c.name.as_str()).collect();
-        ensure!(!names.is_empty(), "{}: no contender can take part", self.plan.name);
+        ensure!(!names.is_empty(), Cannot(nobody(&self.group.head.left_out)));
         self.session.progress.expect(names.len() * least);
         for (cell, all) in planned {
             self.cell(&cell, &all)?;
@@ -196,6 +208,9 @@ impl<'a> Campaign<'a> {
 
     fn cell(&mut self, cell: &Cell, all: &[Contender]) -> anyhow::Result<()> {
         let repetitions = self.plan.experiment.repetitions;
+        if let Some(ground) = &self.session.ground {
+            ground.set(self.plan.experiment.profile(cell)).context("the device's limits cannot be set")?;
+        }
         for round in 1..=repetitions.most {
             let runs = of_cell(&self.group.runs, cell);
             let whole = (1..round).all(|round| {
@@ -250,13 +265,13 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// When all is done, at the pace so far.
+    /// When all is done: at the pace so far, and with what further experiments are to take.
     fn ends_about(&self) -> String {
-        if self.done == 0 {
-            return String::new();
-        }
-        let each = self.begun.elapsed().as_secs_f64() / self.done as f64;
-        let left = self.session.progress.left() as f64 * each;
+        let each = match self.done {
+            0 => self.plan.experiment.cost.seconds,
+            done => self.begun.elapsed().as_secs_f64() / done as f64,
+        };
+        let left = self.session.progress.left() as f64 * each + self.session.progress.later_s();
         format!("; ends about {}", clock(now_s() + left as u64))
     }
 
@@ -273,8 +288,12 @@ impl<'a> Campaign<'a> {
         let (mut run, mut output) = self.once(cell, contender)?;
         // A pager's reads are made by the kernel's hand and are counted too; swap's are not.
         let own = (contender.under != Under::Swap).then_some(run.own_read_bytes);
-        let watched: Watched = watch.end(own.filter(|_| run.end == End::Done));
+        let mut watched: Watched = watch.end(own.filter(|_| run.end == End::Done));
+        watched.marks.extend(self.session.foreign_swap());
         run.end = judged(run.end, run.code, self.plan.experiment.program.status);
+        if let Some(why) = impossible(&run).filter(|_| run.end == End::Done) {
+            run.end = End::Failed(why);
+        }
         if run.end == End::Done {
             match written(&self.plan.experiment.program.writes, &before) {
                 Ok(hash) => output = output.map(|output| output + &hash),
@@ -319,7 +338,18 @@ impl<'a> Campaign<'a> {
         let data = of("data").unwrap_or(memory);
         // What is larger than its memory and not paged, such as a static program, has no figure.
         let limits = Limits { data, memory, block, options, window: None, may_fit: data <= memory };
-        let program = self.program(cell, contender, &sizes)?;
+        let disk = match &contender.disk {
+            Some(form) => match disk_up(self.session, experiment, form, cell, self.file.path()) {
+                Ok(disk) => Some(disk),
+                Err(error) => match error.downcast::<disk::Error>() {
+                    Ok(disk::Error::Stopped(stopped)) => return Err(stopped.into()),
+                    Ok(why) => return Ok((session::failed(who(contender.under), why.to_string()), None)),
+                    Err(error) => return Err(error),
+                },
+            },
+            None => None,
+        };
+        let program = self.program(cell, contender, &sizes, disk.as_ref())?;
         let by_time = experiment.program.passes == Passes::Time;
         let kept = match by_time {
             true => Some(OwnedFile::create(&self.session.janitor, self.session.path("out"), 0o600)?),
@@ -336,12 +366,29 @@ impl<'a> Campaign<'a> {
             }],
             false => finished.passes(),
         };
-        let run = self.session.contend(who(contender.under), program, &limits, output, passes)?;
+        let (session, name) = (self.session, who(contender.under));
+        let mut run = match &disk {
+            Some(disk) => session.contend_on(disk.throttle(), name, program, &limits, output, passes)?,
+            None => session.contend(name, program, &limits, output, passes)?,
+        };
+        run.notes.extend(disk.iter().flat_map(|disk| disk.notes.iter().cloned()));
+        run.notes.extend(self.not_throttled(contender.under));
         let hash = match kept {
             Some((_owned, file)) => sort::hash(self.session, file)?.map(|hash| format!("{hash:032x}")),
             None => None,
         };
         Ok((run, hash))
+    }
+
+    /// What of a contender's I/O escapes the limits of the chosen device.
+    fn not_throttled(&self, under: Under) -> Option<String> {
+        let throttle = self.session.ground.as_ref()?.throttle()?;
+        let what = match under {
+            Under::Swap => "swap-out",
+            Under::Limit | Under::Mmap => "write-back from the page cache",
+            Under::Memory | Under::Terapage | Under::Far => return None,
+        };
+        (!throttle.whole).then(|| format!("not throttled: {what} (cgroups of version 1)"))
     }
 
     /// The program and its arguments, with their names filled in.
@@ -350,6 +397,7 @@ impl<'a> Campaign<'a> {
         cell: &Cell,
         contender: &Contender,
         sizes: &BTreeMap<String, u64>,
+        disk: Option<&Disk>,
     ) -> anyhow::Result<(PathBuf, Vec<OsString>)> {
         let experiment = &self.plan.experiment;
         let words = contender.run.as_ref().unwrap_or(&experiment.program.run);
@@ -358,9 +406,14 @@ impl<'a> Campaign<'a> {
             self.file.path().display().to_string(),
             self.text.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
         ];
-        let name = contender.name.trim_end_matches(AGAIN);
-        let others =
-            [("dir", paths[0].as_str()), ("file", &paths[1]), ("text", &paths[2]), ("contender", name)];
+        let place = disk.map(|disk| disk.place.display().to_string()).unwrap_or_default();
+        let others = [
+            ("dir", paths[0].as_str()),
+            ("file", &paths[1]),
+            ("text", &paths[2]),
+            ("contender", name_of(contender)),
+            ("disk", &place),
+        ];
         let mut all: Vec<OsString> = Vec::new();
         for word in words {
             if word == "{lab}" {
@@ -377,6 +430,45 @@ impl<'a> Campaign<'a> {
         let program = all.remove(0);
         Ok((program.into(), all))
     }
+}
+
+/// A contender's name, without that it is its second run in a round.
+fn name_of(contender: &Contender) -> &str {
+    contender.name.trim_end_matches(AGAIN)
+}
+
+/// That nobody takes part, and why: the reasons, each once.
+fn nobody(left_out: &[(String, String)]) -> String {
+    let mut reasons: Vec<&str> = Vec::new();
+    for (_, why) in left_out {
+        if !reasons.contains(&why.as_str()) {
+            reasons.push(why);
+        }
+    }
+    format!("no contender can take part: {}", reasons.join("; "))
+}
+
+/// Sets up a contender's own disk.
+///
+/// # Errors
+/// A [`disk::Error`], or a term that cannot be calculated.
+fn disk_up(
+    session: &Session,
+    experiment: &Experiment,
+    form: &DiskForm,
+    cell: &Cell,
+    image: &Path,
+) -> anyhow::Result<Disk> {
+    let named = form.class.as_deref().map(Class::find).transpose().map_err(disk::Error::Cannot)?;
+    let wanted = Wanted {
+        form,
+        bytes: experiment.term("disk.size", &form.size, cell, &experiment.sizes_of(cell)?)?,
+        scheduler: experiment.scheduler(form, cell)?,
+        class: named.or(session.ground.as_ref().and_then(Ground::class)),
+        profile: experiment.profile(cell),
+        image,
+    };
+    Ok(Disk::up(session, &wanted)?)
 }
 
 /// Sets what the experiment wants of the device.
@@ -406,6 +498,15 @@ pub fn judged(end: End, code: Option<i32>, status: i32) -> End {
     }
 }
 
+/// What a program's own clock cannot have said if nobody set it meanwhile.
+fn impossible(run: &Run) -> Option<String> {
+    let wrong = run.passes.iter().find(|pass| !pass.seconds.is_finite() || pass.seconds <= 0.0)?;
+    Some(format!(
+        "its pass {} took {} s by its own clock, which was set meanwhile or does not work",
+        wrong.pass, wrong.seconds
+    ))
+}
+
 /// The session's name for what a contender runs in.
 fn who(under: Under) -> session::Contender {
     match under {
@@ -419,12 +520,12 @@ fn who(under: Under) -> session::Contender {
 }
 
 /// Who cannot take part; and by name, why.
-type LeftOut = (Vec<Under>, Vec<(String, String)>);
+type LeftOut = (Vec<String>, Vec<(String, String)>);
 
 /// Who cannot take part, and why.
-fn probe(session: &Session, plan: &Plan) -> anyhow::Result<LeftOut> {
+fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<LeftOut> {
     let experiment = &plan.experiment;
-    let (mut left_out, mut why) = (Vec::new(), Vec::new());
+    let (mut left_out, mut why, mut unders) = (Vec::new(), Vec::new(), Vec::new());
     let mut data = 0;
     let mut memory = u64::MAX;
     for cell in experiment.cells() {
@@ -434,20 +535,53 @@ fn probe(session: &Session, plan: &Plan) -> anyhow::Result<LeftOut> {
     }
     let limits = Limits { data, memory, block: None, options: Vec::new(), window: None, may_fit: true };
     for contender in experiment.all_contenders()? {
-        if left_out.contains(&contender.under) {
+        if unders.contains(&contender.under) {
+            left_out.push(contender.name);
             continue;
         }
-        let answer = match (contender.under, &plan.far) {
+        let mut answer = match (contender.under, &plan.far) {
             (Under::Far, None) => Err("no far store is named (--far URL)".to_owned()),
             (under, _) => session.probe(who(under), &limits)?,
         };
+        match &contender.disk {
+            None if answer.is_err() => unders.push(contender.under),
+            Some(form) if answer.is_ok() => {
+                answer = probe_disk(session, experiment, &contender, form, image)?
+            }
+            _ => {}
+        }
         if let Err(reason) = answer {
             session.progress.say(&format!("left out: {}: {reason}", contender.name));
-            left_out.push(contender.under);
+            left_out.push(contender.name.clone());
             why.push((contender.name, reason));
         }
     }
     Ok((left_out, why))
+}
+
+/// Whether a contender's own disk can be had: it is set up, and taken down again.
+fn probe_disk(
+    session: &Session,
+    experiment: &Experiment,
+    contender: &Contender,
+    form: &DiskForm,
+    image: &Path,
+) -> anyhow::Result<Result<(), String>> {
+    let throttled =
+        form.class.is_some() || session.ground.as_ref().is_some_and(|ground| ground.class().is_some());
+    if throttled && let Err(error) = crate::throttle::check() {
+        return Ok(Err(error.to_string()));
+    }
+    let cell = experiment.cells().into_iter().find(|cell| is_in(&contender.only, cell));
+    let Some(cell) = cell else { return Ok(Ok(())) };
+    match disk_up(session, experiment, form, &cell, image).map(drop) {
+        Ok(()) => Ok(Ok(())),
+        Err(error) => match error.downcast::<disk::Error>() {
+            Ok(disk::Error::Stopped(stopped)) => Err(stopped.into()),
+            Ok(why) => Ok(Err(why.to_string())),
+            Err(error) => Err(error),
+        },
+    }
 }
 
 /// The median of a few 4 KiB writes with fdatasync, microseconds: what a flush costs here.

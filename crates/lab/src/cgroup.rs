@@ -42,11 +42,25 @@ impl<'a> Cgroup<'a> {
             Version::One => "memory.limit_in_bytes",
             Version::Two => "memory.max",
         };
-        fs::OpenOptions::new()
-            .write(true)
-            .open(cgroup.path.join(file))?
-            .write_all(limit.to_string().as_bytes())?;
+        // Without a limit as it is made.
+        if limit < u64::MAX {
+            fs::OpenOptions::new()
+                .write(true)
+                .open(cgroup.path.join(file))?
+                .write_all(limit.to_string().as_bytes())?;
+        }
         Ok(cgroup)
+    }
+
+    /// Limits devices as well, by lines of `io.max`; version 2 alone has it.
+    ///
+    /// # Errors
+    /// When the group has no such file, or a line is refused.
+    pub fn limit_devices(&self, lines: &[String]) -> io::Result<()> {
+        for line in lines {
+            fs::write(self.path.join("io.max"), line)?;
+        }
+        Ok(())
     }
 
     /// The file that takes in the process that writes "0" to it.

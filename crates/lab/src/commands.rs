@@ -1,13 +1,15 @@
 //! The commands on experiments: `list`, `run`, `all`, `report`, `compare`, `merge`.
 
-use crate::campaign::{Campaign, Plan, clock, estimate, results_directory};
-use crate::experiment::{Experiment, SHIPPED, words};
+use crate::bonnie;
+use crate::campaign::{Campaign, Cannot, Plan, clock, estimate, results_directory};
+use crate::experiment::{Experiment, SHIPPED};
+use crate::ground::Chosen;
 use crate::journal::{self, Group, Line};
+use crate::language::Texts;
 use crate::pairs::unpaired;
-use crate::report::number;
 use crate::session::{Session, check_output, columns};
 use crate::solve::{Solved, of_cell, solve};
-use crate::study::{study, together};
+use crate::study::study;
 use crate::system::now_s;
 use anyhow::{Context, anyhow, ensure};
 use serde::Serialize;
@@ -17,7 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use terapage_config::Size;
-use terapage_report::{Study, Table, TextOptions, render_html, render_text, render_text_with};
+use terapage_report::{
+    Language, Study, Table, TextOptions, render_csv, render_html, render_markdown, render_text,
+    render_text_with,
+};
 
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -28,9 +33,45 @@ pub struct Show {
     /// Write the study, with the computed results, as JSON to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// A TOML file of prices, for what the same money buys: [[price]] tables with contender, price
+    /// and capacity
+    #[arg(long, value_name = "FILE.toml")]
+    pub prices: Option<PathBuf>,
+    /// Write the report as Markdown to this file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Write every point that is drawn, with its spread, as CSV to this file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// The report's language
+    #[arg(long, value_name = "LANGUAGE", default_value = "en")]
+    pub lang: Lang,
     /// Print the parameters and the machine as well
     #[arg(long)]
     pub parameters: bool,
+    /// Whether to say where the page is: nobody named it.
+    #[arg(skip)]
+    pub says_where: bool,
+}
+
+/// A report's language.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Lang {
+    /// English
+    #[default]
+    En,
+    /// Japanese
+    Ja,
+}
+
+impl Lang {
+    /// Its texts.
+    pub fn texts(self) -> &'static Texts {
+        Texts::of(match self {
+            Lang::En => Language::En,
+            Lang::Ja => Language::Ja,
+        })
+    }
 }
 
 /// A study with the results that it shows.
@@ -47,26 +88,42 @@ impl Show {
     /// # Errors
     /// When one cannot.
     pub fn check(&self) -> anyhow::Result<()> {
-        for (option, path) in [("--html", &self.html), ("--json", &self.json)] {
-            if let Some(path) = path {
-                check_output(path).map_err(|why| anyhow!("{option}: {} {why}", path.display()))?;
-            }
+        let all = self.outputs();
+        for (at, (option, path, _)) in all.iter().enumerate() {
+            check_output(path).map_err(|why| anyhow!("{option}: {} {why}", path.display()))?;
+            let other = all[..at].iter().find(|(_, other, _)| other == path);
+            ensure!(
+                other.is_none(),
+                "{} and {option} name the same file",
+                other.map_or("", |(name, ..)| name)
+            );
         }
-        ensure!(self.html.is_none() || self.html != self.json, "--html and --json name the same file");
         // An option whose file was forgotten takes the next word for it, which may be results.
-        let begins = |path: &Option<PathBuf>| {
-            let path = path.as_ref().filter(|path| path.is_file())?;
+        for (option, path, begins) in all.iter().filter(|(_, path, _)| path.is_file()) {
             let mut head = Vec::new();
-            fs::File::open(path).ok()?.take(16).read_to_end(&mut head).ok()?;
-            Some(String::from_utf8_lossy(&head).into_owned()).filter(|head| !head.is_empty())
-        };
-        let other = "exists, and holds something else; name another file, or remove it";
-        let is_page = begins(&self.html).is_none_or(|head| head.starts_with("<!DOCTYPE html"));
-        ensure!(is_page, "--html: {} {other}", self.html.clone().unwrap_or_default().display());
-        let is_study =
-            begins(&self.json).is_none_or(|head| head.starts_with('{') && !head.starts_with("{\"line\""));
-        ensure!(is_study, "--json: {} {other}", self.json.clone().unwrap_or_default().display());
+            fs::File::open(path)?.take(16).read_to_end(&mut head)?;
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let same = head.is_empty() || head.starts_with(begins) && !head.starts_with("{\"line\"");
+            ensure!(
+                same,
+                "{option}: {} exists, and holds something else; name another file, or remove it",
+                path.display()
+            );
+        }
         Ok(())
+    }
+
+    /// The files to write: by which option, and how such a file begins.
+    fn outputs(&self) -> Vec<(&'static str, &Path, &'static str)> {
+        let all = [
+            ("--html", &self.html, "<!DOCTYPE html"),
+            ("--json", &self.json, "{"),
+            ("--markdown", &self.markdown, "# "),
+            ("--csv", &self.csv, "part,plot,"),
+        ];
+        all.into_iter()
+            .filter_map(|(option, path, begins)| Some((option, path.as_deref()?, begins)))
+            .collect()
     }
 
     /// Shows what was measured.
@@ -75,15 +132,11 @@ impl Show {
     /// When it cannot be written.
     pub fn groups(&self, title: &str, groups: &[Group]) -> anyhow::Result<()> {
         let solved: Vec<Solved> = groups.iter().map(solve).collect();
-        let mut studies: Vec<(String, Study)> = groups
-            .iter()
-            .zip(&solved)
-            .map(|(group, solved)| (group.head.name.clone(), study(group, solved)))
-            .collect();
-        let study = match studies.len() {
-            1 => studies.remove(0).1,
-            _ => together(title, studies),
-        };
+        let title = self.lang.texts().text(title);
+        let mut study = study(&title, groups, &solved, self.lang.texts());
+        if let Some(path) = &self.prices {
+            study.tables.push(bonnie::prices(path, groups, &solved)?);
+        }
         self.study(&study, &solved)
     }
 
@@ -94,26 +147,37 @@ impl Show {
         }
     }
 
-    fn study(&self, study: &Study, results: &[Solved]) -> anyhow::Result<()> {
-        if self.html.as_deref() == Some(Path::new("-")) {
-            return Ok(io::stdout().lock().write_all(render_html(study).as_bytes())?);
+    /// Shows a study.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn study(&self, study: &Study, results: &[Solved]) -> anyhow::Result<()> {
+        let mut printed = false;
+        for (option, path, _) in self.outputs() {
+            let text = match option {
+                "--html" => render_html(study),
+                "--markdown" => render_markdown(study),
+                "--csv" => render_csv(study),
+                _ => serde_json::to_string_pretty(&Document { study, results })? + "\n",
+            };
+            match path == Path::new("-") {
+                true => io::stdout().lock().write_all(text.as_bytes())?,
+                false => fs::write(path, text).with_context(|| format!("{option} {}", path.display()))?,
+            }
+            printed |= path == Path::new("-");
         }
-        if let Some(path) = &self.html {
-            fs::write(path, render_html(study)).with_context(|| format!("--html {}", path.display()))?;
+        if let Some(page) = self.html.as_ref().filter(|_| self.says_where) {
+            let _ = writeln!(io::stderr(), "the report is in {}", page.display());
         }
-        let json = serde_json::to_string_pretty(&Document { study, results })? + "\n";
-        let mut out = io::stdout().lock();
-        match &self.json {
-            Some(path) if path == Path::new("-") => return Ok(out.write_all(json.as_bytes())?),
-            Some(path) => fs::write(path, json).with_context(|| format!("--json {}", path.display()))?,
-            None => {}
+        if printed {
+            return Ok(());
         }
         let options = TextOptions {
             columns: columns(&io::stdout()).min(100),
             parameters: self.parameters,
             ..TextOptions::default()
         };
-        Ok(out.write_all(render_text_with(study, &options).as_bytes())?)
+        Ok(io::stdout().lock().write_all(render_text_with(study, &options).as_bytes())?)
     }
 }
 
@@ -123,6 +187,10 @@ pub struct Running {
     /// Where swap files, mapped files and stores lie
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub dir: PathBuf,
+    /// A device to measure instead, by a name and a directory on it; @hdd, @hdd-2008 or @sata-ssd
+    /// makes a slower one of it, on a throttled image file. May be given several times
+    #[arg(long, value_name = "NAME=PATH[@CLASS]")]
+    pub device: Vec<Chosen>,
     /// Where results are kept; by default ~/.local/share/terapage-lab
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
@@ -217,7 +285,7 @@ impl RunOne {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let experiments: anyhow::Result<Vec<_>> =
             self.names.iter().map(|name| Experiment::find(name)).collect();
-        run_all("run", experiments?, &self.running)
+        run_all("run", experiments?, &self.running, None)
     }
 }
 
@@ -229,16 +297,30 @@ impl All {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let experiments: anyhow::Result<Vec<_>> =
             SHIPPED.iter().map(|(name, _)| Experiment::find(name)).collect();
-        run_all("all", experiments?, &self.running)
+        let mut running = self.running;
+        if running.show.html.is_none() && !running.dry_run {
+            let name = if running.quick { "lab-quick.html" } else { "lab.html" };
+            running.show.html = Some(results_directory(running.results.as_deref())?.join(name));
+        }
+        running.show.says_where = true;
+        run_all("all", experiments?, &running, None)
     }
 }
 
-fn run_all(
+/// Runs experiments, on one device after the other. `may_erase`: a device that may be formatted.
+///
+/// # Errors
+/// When one is wrong, or ended.
+pub fn run_all(
     command: &str,
     mut experiments: Vec<(String, Experiment)>,
     running: &Running,
+    may_erase: Option<PathBuf>,
 ) -> anyhow::Result<ExitCode> {
     running.show.check()?;
+    for chosen in &running.device {
+        chosen.check()?;
+    }
     for (_, experiment) in &mut experiments {
         if running.quick {
             *experiment = experiment.clone().quick();
@@ -258,22 +340,68 @@ fn run_all(
         return Ok(ExitCode::SUCCESS);
     }
     let _ = io::stderr().write_all(costs.as_bytes());
-    let session = Session::open(command, &running.dir, running.timeout())?;
+    let mut session = Session::open(command, &running.dir, running.timeout())?;
+    session.may_erase = may_erase;
     let place = results_directory(running.results.as_deref())?;
-    let mut groups = Vec::new();
-    for (name, experiment) in experiments {
+    let (mut groups, mut missing) = (Vec::new(), 0);
+    let several = experiments.len() > 1;
+    let devices: Vec<Option<&Chosen>> = match running.device.is_empty() {
+        true => vec![None],
+        false => running.device.iter().map(Some).collect(),
+    };
+    let all: Vec<(String, Experiment)> = devices.iter().flat_map(|_| experiments.clone()).collect();
+    let mut later_s = after_each(&all)?;
+    for (chosen, (name, experiment)) in
+        devices.into_iter().flat_map(|device| experiments.iter().map(move |one| (device, one)))
+    {
         let suffix = if running.quick { "-quick" } else { "" };
-        let path = place.join(format!("{name}{suffix}.jsonl"));
+        let of_device = chosen.map(|chosen| format!("-{}", chosen.name)).unwrap_or_default();
+        let path = place.join(format!("{name}{of_device}{suffix}.jsonl"));
+        let (name, experiment) = (name.clone(), experiment.clone());
         let plan = Plan { name, experiment, retries: running.retries(), far: running.far.clone() };
-        if let Err(error) = finish(&session, plan, &path, &mut groups) {
-            session.progress.clear();
-            running.show.so_far(&groups);
-            return Err(error);
+        let done = match chosen {
+            Some(chosen) => choose_device(&mut session, chosen, &plan.experiment),
+            None => Ok(()),
+        };
+        session.progress.later(later_s.pop().unwrap_or(0.0));
+        match done.and_then(|()| finish(&session, plan, &path, &mut groups)) {
+            Ok(()) => {}
+            // What can still run is run.
+            Err(error) if several && error.downcast_ref::<Cannot>().is_some() => {
+                session.progress.say(&format!("{error:#}"));
+                missing += 1;
+            }
+            Err(error) => {
+                session.progress.clear();
+                running.show.so_far(&groups);
+                return Err(error);
+            }
         }
     }
     session.progress.clear();
     running.show.groups("The lab", &groups)?;
-    Ok(status(&groups))
+    Ok(if missing > 0 { ExitCode::FAILURE } else { status(&groups) })
+}
+
+/// Bytes of a device that is made for an experiment, beside what that needs.
+const ROOM: u64 = 256 << 20;
+
+fn choose_device(session: &mut Session, chosen: &Chosen, experiment: &Experiment) -> anyhow::Result<()> {
+    let bytes = match experiment.has_own_disks() {
+        true => None,
+        false => Some(estimate(experiment)?.disk_bytes * 5 / 4 + ROOM),
+    };
+    session.choose(chosen, bytes)
+}
+
+/// What is still to come after each experiment, seconds; that of the first is the last.
+fn after_each(experiments: &[(String, Experiment)]) -> anyhow::Result<Vec<f64>> {
+    let mut later = vec![0.0];
+    for (_, experiment) in experiments.iter().skip(1).rev() {
+        let known = later.last().copied().unwrap_or(0.0);
+        later.push(known + estimate(experiment)?.seconds.0);
+    }
+    Ok(later)
 }
 
 /// Keeps the contenders that are named.
@@ -411,10 +539,12 @@ impl Compare {
             journal::read(std::slice::from_ref(&self.one))?,
             journal::read(std::slice::from_ref(&self.other))?,
         );
-        let mut study = Study { title: "Two sets of results".into(), ..Study::default() };
+        let texts = self.show.lang.texts();
+        let title = texts.text("Two sets of results");
+        let mut study = Study { title, language: texts.language(), ..Study::default() };
         for group in &one {
             for with in other.iter().filter(|with| with.head.name == group.head.name) {
-                study.tables.extend(against(group, with));
+                study.tables.extend(against(group, with, texts));
             }
         }
         ensure!(
@@ -423,34 +553,26 @@ impl Compare {
             self.one.display(),
             self.other.display()
         );
-        study.summary.push(format!(
-            "Time of the first over that of the second, with an interval of 95 %: below 1 the first, {}, is \
-             faster. The runs were no pairs.",
-            self.one.display()
-        ));
-        let differ = |name: &str, of: fn(&Group) -> Vec<(String, String)>| {
-            let (a, b) = (of(&one[0]), of(&other[0]));
-            let others: Vec<String> = a
-                .iter()
-                .filter_map(|(key, value)| {
-                    let with = b.iter().find(|(known, _)| known == key)?;
-                    (with.1 != *value).then(|| format!("{key}: {value} / {}", with.1))
-                })
-                .collect();
-            if others.is_empty() {
-                format!("{name}: the same.")
-            } else {
-                format!("{name} differ: {}.", others.join("; "))
-            }
-        };
-        study.summary.push(differ("The machines' settings", |group| group.head.machine.pairs()));
+        study.summary.push(texts.say("compare", &[("first", &self.one.display().to_string())]));
+        let (ours, theirs) = (one[0].head.machine.pairs(), other[0].head.machine.pairs());
+        let others: Vec<String> = ours
+            .iter()
+            .filter_map(|(key, value)| {
+                let with = theirs.iter().find(|(known, _)| known == key)?;
+                (with.1 != *value).then(|| format!("{key}: {value} / {}", with.1))
+            })
+            .collect();
+        study.summary.push(match others.is_empty() {
+            true => texts.say("settings-same", &[]),
+            false => texts.say("settings-differ", &[("settings", &others.join("; "))]),
+        });
         self.show.study(&study, &[])?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// The cells, contenders and passes that both have.
-fn against(one: &Group, other: &Group) -> Option<Table> {
+fn against(one: &Group, other: &Group, texts: &Texts) -> Option<Table> {
     let unit = one.head.experiment.unit;
     let mut rows = Vec::new();
     for cell in one.head.experiment.cells() {
@@ -472,16 +594,22 @@ fn against(one: &Group, other: &Group) -> Option<Table> {
             };
             if let Some(ratio) = unpaired(&of(&ones), &of(&others)) {
                 rows.push(vec![
-                    words(&cell),
+                    texts.cell(&cell),
                     contender,
                     pass,
-                    format!("{} ({} to {})", number(ratio.center), number(ratio.low), number(ratio.high)),
+                    texts.interval(&ratio),
                     ratio.pairs.to_string(),
                 ]);
             }
         }
     }
-    let columns = ["cell", "contender", "pass", "first / second", "runs"].map(str::to_owned).to_vec();
+    let columns = vec![
+        texts.say("cell", &[]),
+        texts.say("contender", &[]),
+        texts.say("pass", &[]),
+        texts.say("first-over-second", &[]),
+        texts.say("runs", &[]),
+    ];
     (!rows.is_empty()).then(|| Table { title: one.head.name.clone(), columns, rows, note: String::new() })
 }
 

@@ -56,6 +56,12 @@ impl Device {
         Some(Device { name: disk.file_name()?.to_str()?.to_owned(), sysfs: disk })
     }
 
+    /// The device of this name, where it is a whole one.
+    pub fn named(name: &str) -> Option<Device> {
+        let sysfs = fs::canonicalize(Path::new("/sys/block").join(name)).ok()?;
+        Some(Device { name: name.to_owned(), sysfs })
+    }
+
     /// A value of its `queue` directory; of a choice such as the scheduler, the one in force.
     pub fn setting(&self, name: &str) -> Option<String> {
         let text = fs::read_to_string(self.setting_path(name)).ok()?;

@@ -1,7 +1,9 @@
 //! An experiment as a file: what runs, under which contenders, over which cells, and what its
 //! figures are held against. TOML; docs/lab.md has the keys.
 
+use crate::disk::DiskForm;
 use crate::report::{Side, Unit};
+use crate::throttle::{Class, Profile};
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 use terapage_config::Size;
 
 /// Experiments that come with the lab: name and text.
-pub const SHIPPED: [(&str, &str); 9] = [
+pub const SHIPPED: [(&str, &str); 11] = [
     ("raw", include_str!("../experiments/raw.toml")),
     ("arrays", include_str!("../experiments/arrays.toml")),
     ("stencil", include_str!("../experiments/stencil.toml")),
@@ -21,10 +23,12 @@ pub const SHIPPED: [(&str, &str); 9] = [
     ("sort", include_str!("../experiments/sort.toml")),
     ("stride", include_str!("../experiments/stride.toml")),
     ("transfer", include_str!("../experiments/transfer.toml")),
+    ("bonnie", include_str!("../experiments/bonnie.toml")),
+    ("stack", include_str!("../experiments/stack.toml")),
 ];
 
 /// Names that files use for themselves: no size or key of the matrix may have them.
-const RESERVED: [&str; 5] = ["lab", "dir", "file", "text", "contender"];
+const RESERVED: [&str; 6] = ["lab", "dir", "file", "text", "contender", "disk"];
 
 /// Contenders that need no table of their own.
 const STANDARD: [(&str, Under); 5] = [
@@ -72,6 +76,9 @@ pub struct Experiment {
     /// Cells that are left out: those that fit all that one of these names.
     #[serde(default)]
     pub skip: Vec<Only>,
+    /// Cells with I/O at random places: a throttled device then limits requests, else bytes.
+    #[serde(default)]
+    pub random: Option<Only>,
     /// How often.
     #[serde(default)]
     pub repetitions: Repetitions,
@@ -109,8 +116,11 @@ fn yes() -> bool {
 pub struct Program {
     /// The program and its arguments; `{name}` stands for a size, a key of the matrix, `contender`,
     /// `dir`, `file` (a path that the experiment owns) or `text` (a file of random lines).
-    /// `{lab}` is the lab itself.
+    /// `{lab}` is the lab itself, `{disk}` where a contender's own disk is.
     pub run: Vec<String>,
+    /// Other programs that it needs.
+    #[serde(default)]
+    pub needs: Vec<String>,
     /// Where the figures come from.
     #[serde(default)]
     pub passes: Passes,
@@ -168,6 +178,9 @@ pub struct Contender {
     /// What it runs, where that is not the experiment's program.
     #[serde(default)]
     pub run: Option<Vec<String>>,
+    /// A disk of its own, which is set up for each run.
+    #[serde(default)]
+    pub disk: Option<DiskForm>,
     /// The cells that it takes part in; by default all.
     #[serde(default)]
     pub only: Only,
@@ -248,6 +261,9 @@ pub struct Quick {
     /// Seconds of a run.
     #[serde(default)]
     pub seconds: Option<f64>,
+    /// These cells alone, by contender.
+    #[serde(default)]
+    pub only: BTreeMap<String, Only>,
 }
 
 /// How a value is made that is held against a target.
@@ -435,7 +451,11 @@ impl Experiment {
         let of_plots = self.plot.iter().map(|plot| ("plot", &plot.only));
         let of_contenders = self.contender.iter().map(|contender| ("contender", &contender.only));
         let of_skip = self.skip.iter().map(|skip| ("skip", skip));
-        for (what, only) in of_targets.chain(of_plots).chain(of_contenders).chain(of_skip) {
+        let of_random = self.random.iter().map(|random| ("random", random));
+        let of_quick = self.quick.only.values().map(|only| ("quick.only", only));
+        for (what, only) in
+            of_targets.chain(of_plots).chain(of_contenders).chain(of_skip).chain(of_random).chain(of_quick)
+        {
             for key in only.keys() {
                 ensure!(self.matrix.contains_key(key), "{what}: the matrix has no key {key}");
             }
@@ -446,22 +466,57 @@ impl Experiment {
                 ensure!(name.is_empty() || known(name), "target: no contender is called {name}");
             }
         }
+        self.check_disks()?;
         for cell in self.cells() {
             let sizes = self.sizes_of(&cell)?;
             for text in
                 self.program.run.iter().chain(self.contender.iter().flat_map(|c| c.run.iter().flatten()))
             {
-                self.filled(
-                    text,
-                    &cell,
-                    &sizes,
-                    &[("lab", ""), ("dir", ""), ("file", ""), ("text", ""), ("contender", "")],
-                )?;
+                self.filled(text, &cell, &sizes, &RESERVED.map(|name| (name, "")))?;
             }
             self.term("cost.disk", &self.cost.disk, &cell, &sizes)?;
             self.term("cost.written", &self.cost.written, &cell, &sizes)?;
         }
         Ok(())
+    }
+
+    /// What is wrong with contenders' own disks.
+    fn check_disks(&self) -> anyhow::Result<()> {
+        for contender in &self.contender {
+            let Some(form) = &contender.disk else { continue };
+            ensure!((1..=16).contains(&form.disks), "{}: disk.disks: 1 to 16", contender.name);
+            if let Some(class) = &form.class {
+                Class::find(class).map_err(|why| anyhow!("{}: disk.class: {why}", contender.name))?;
+            }
+            for cell in self.cells() {
+                let sizes = self.sizes_of(&cell)?;
+                self.term("disk.size", &form.size, &cell, &sizes)?;
+                self.scheduler(form, &cell)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The scheduler of a contender's own disk in a cell.
+    ///
+    /// # Errors
+    /// A name that stands for nothing.
+    pub fn scheduler(&self, form: &DiskForm, cell: &Cell) -> anyhow::Result<Option<String>> {
+        let text = form.scheduler.as_ref();
+        text.map(|text| self.filled(text, cell, &BTreeMap::new(), &[])).transpose()
+    }
+
+    /// Which limits of a throttled device hold in a cell.
+    pub fn profile(&self, cell: &Cell) -> Profile {
+        match self.random.as_ref().is_some_and(|random| is_in(random, cell)) {
+            true => Profile::Random,
+            false => Profile::Sequential,
+        }
+    }
+
+    /// Whether all contenders have disks of their own.
+    pub fn has_own_disks(&self) -> bool {
+        self.contenders.is_empty() && self.contender.iter().all(|contender| contender.disk.is_some())
     }
 
     /// The same with what `--quick` has instead.
@@ -471,6 +526,11 @@ impl Experiment {
         self.matrix.extend(quick.matrix);
         self.repetitions = quick.repetitions.unwrap_or(Repetitions { least: 2, most: 2 });
         self.cost.seconds = quick.seconds.unwrap_or(self.cost.seconds);
+        for (name, only) in quick.only {
+            if let Some(contender) = self.contender.iter_mut().find(|contender| contender.name == name) {
+                contender.only = only;
+            }
+        }
         if !quick.contenders.is_empty() {
             self.keep(&quick.contenders);
         }
@@ -506,7 +566,7 @@ impl Experiment {
             let (_, under) = found.ok_or_else(|| {
                 anyhow!("contenders: {name} is none of {}; others need a [[contender]]", names.join(", "))
             })?;
-            Ok(Contender { name: name.clone(), under: *under, run: None, only: Only::new() })
+            Ok(Contender { name: name.clone(), under: *under, run: None, disk: None, only: Only::new() })
         });
         standard.chain(self.contender.iter().cloned().map(Ok)).collect()
     }

@@ -45,6 +45,7 @@ pub fn run(
         variables: vec![huge_buffers()],
         output: None,
         cgroup: None,
+        throttle: None,
         timeout,
     };
     let finished = runner::run(janitor, stop, job)?;

@@ -7,7 +7,7 @@
 //! lines are in a record on disk ([`crate::record`]), for when the janitor ends too.
 
 use crate::record::{self, Record};
-use crate::{cgroup, device, swap};
+use crate::{cgroup, device, disk, swap, throttle};
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,10 @@ pub enum Thing {
     Swap(PathBuf),
     /// A mounted file system.
     Mount(PathBuf),
+    /// A device that btrfs knows as one of several; it must be forgotten before it is another's.
+    Btrfs(PathBuf),
+    /// A limit in a file of the root cgroup, and the number of the device that it is for.
+    Throttle(PathBuf, String),
     /// A loop device, and the file behind it.
     Loop(PathBuf, PathBuf),
     /// A file of the kernel that holds another value for a time, and the value to restore, which
@@ -45,6 +49,8 @@ impl Thing {
             Thing::Cgroup(path) => format!("cgroup {}", path.display()),
             Thing::Swap(path) => format!("swap {}", path.display()),
             Thing::Mount(path) => format!("mount {}", path.display()),
+            Thing::Btrfs(device) => format!("btrfs {}", device.display()),
+            Thing::Throttle(file, device) => format!("throttle {device} {}", file.display()),
             Thing::Loop(device, file) => format!("loop {} {}", device.display(), file.display()),
             Thing::Setting(path, value) => format!("setting {value} {}", path.display()),
             Thing::File(path) => format!("file {}", path.display()),
@@ -61,6 +67,8 @@ impl Thing {
             "cgroup" => Some(Thing::Cgroup(value.into())),
             "swap" => Some(Thing::Swap(value.into())),
             "mount" => Some(Thing::Mount(value.into())),
+            "btrfs" => Some(Thing::Btrfs(value.into())),
+            "throttle" => pair().map(|(device, file)| Thing::Throttle(file.into(), device.into())),
             "loop" => pair().map(|(device, file)| Thing::Loop(device.into(), file.into())),
             "setting" => pair().map(|(value, path)| Thing::Setting(path.into(), value.into())),
             "file" => Some(Thing::File(value.into())),
@@ -73,13 +81,17 @@ impl Thing {
     fn rank(&self) -> u8 {
         match self {
             Thing::Group(_) => 0,
-            Thing::Cgroup(_) => 1,
-            Thing::Swap(_) => 2,
-            Thing::Mount(_) => 3,
-            Thing::Loop(..) => 4,
-            Thing::Setting(..) => 5,
-            Thing::File(_) => 6,
-            Thing::Directory(_) => 7,
+            // What is still to be written is written at full speed.
+            Thing::Throttle(..) => 1,
+            Thing::Cgroup(_) => 2,
+            Thing::Swap(_) => 3,
+            Thing::Mount(_) => 4,
+            Thing::Btrfs(_) => 5,
+            // A loop's own settings go before the loop.
+            Thing::Setting(..) => 6,
+            Thing::Loop(..) => 7,
+            Thing::File(_) => 8,
+            Thing::Directory(_) => 9,
         }
     }
 
@@ -102,6 +114,8 @@ impl Thing {
             Thing::Cgroup(path) => cgroup::remove(path),
             Thing::Swap(path) => swap::off(path),
             Thing::Mount(path) => device::unmount(path),
+            Thing::Btrfs(device) => disk::forget(device),
+            Thing::Throttle(file, device) => throttle::end(file, device),
             Thing::Loop(device, file) => device::detach(device, file),
             Thing::Setting(path, value) => gone(fs::write(path, value)),
             Thing::File(path) => gone(fs::remove_file(path)),
@@ -319,15 +333,28 @@ mod tests {
     fn lines_say_all_that_is_needed() {
         for thing in [
             Thing::Mount("/m n".into()),
+            Thing::Btrfs("/dev/loop3".into()),
+            Thing::Throttle("/sys/a b".into(), "7:3".into()),
             Thing::Loop("/dev/loop3".into(), "/a b".into()),
             Thing::Setting("/sys/x y".into(), "mq-deadline".into()),
             Thing::Directory("/d".into()),
         ] {
             assert_eq!(Thing::parse(&thing.line()), Some(thing));
         }
-        let lines = "+mount /a\n+directory /a\n+mount /a/b\n+loop /dev/loop0 /f\n";
+        let lines = "+mount /a\n+directory /a\n+mount /a/b\n+loop /dev/loop0 /f\n+throttle 7:0 /t\n\
+                     +btrfs /dev/loop0\n";
         let names: Vec<_> = left(lines.as_bytes()).iter().map(Thing::line).collect();
-        assert_eq!(names, ["mount /a/b", "mount /a", "loop /dev/loop0 /f", "directory /a"]);
+        assert_eq!(
+            names,
+            [
+                "throttle 7:0 /t",
+                "mount /a/b",
+                "mount /a",
+                "btrfs /dev/loop0",
+                "loop /dev/loop0 /f",
+                "directory /a"
+            ]
+        );
     }
 
     #[test]

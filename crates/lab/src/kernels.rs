@@ -25,7 +25,8 @@ pub struct Common {
     map: Option<PathBuf>,
 }
 
-fn threads_of(text: &str) -> Result<usize, String> {
+/// A number of threads, or `all`.
+pub fn threads_of(text: &str) -> Result<usize, String> {
     match text {
         "all" => Ok(thread::available_parallelism().map_or(1, usize::from)),
         _ => text.parse().ok().filter(|count| (1..=1024).contains(count)).ok_or("1 to 1024, or all".into()),

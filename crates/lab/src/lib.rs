@@ -3,15 +3,25 @@
 //! Each runs the same program in memory, on the kernel's swap, on a mapped file and on Terapage,
 //! in turns, beside what fio gets out of the device, and holds the figures against targets.
 
+mod aio;
+mod bonnie;
 mod campaign;
 pub mod cgroup;
 mod commands;
 mod device;
+mod disk;
 mod experiment;
+mod findings;
 mod fio;
+mod ground;
+mod guest;
+mod guest_init;
 mod janitor;
 mod journal;
 mod kernels;
+mod language;
+mod likwid;
+mod load;
 mod optimum;
 mod pairs;
 mod program;
@@ -19,6 +29,7 @@ mod progress;
 mod random;
 mod raw;
 mod record;
+mod remarks;
 mod report;
 mod runner;
 mod scan;
@@ -26,10 +37,15 @@ mod session;
 mod sizes;
 mod solve;
 mod sort;
+mod spinner;
+mod stack;
 mod statistics;
 mod study;
 mod swap;
 mod system;
+mod throttle;
+mod tools;
+mod undo;
 mod workload;
 
 use std::process::ExitCode;
@@ -50,6 +66,10 @@ pub enum Command {
     Run(Box<commands::RunOne>),
     /// Measures a program of yours, with more and with less memory than it wants.
     Program(Box<program::Program>),
+    /// Measures file systems with Bonnie++, on image files of the lab's own.
+    Bonnie(Box<bonnie::Run>),
+    /// Measures what an I/O costs in the kernel, by path, scheduler and I/Os per call.
+    Stack(Box<stack::Run>),
     /// Runs all experiments.
     All(Box<commands::All>),
     /// Reports on results, here or from another machine.
@@ -84,6 +104,8 @@ impl Command {
             Command::List => commands::list(),
             Command::Run(run) => run.run(),
             Command::Program(program) => program.run(),
+            Command::Bonnie(bonnie) => bonnie.run(),
+            Command::Stack(stack) => stack.run(),
             Command::All(all) => all.run(),
             Command::Report(report) => report.run(),
             Command::Compare(compare) => compare.run(),

@@ -3,6 +3,7 @@
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How far an experiment is.
@@ -10,6 +11,8 @@ pub struct Progress {
     bar: ProgressBar,
     /// Whether somebody sees the bar.
     terminal: bool,
+    /// Seconds that further experiments are expected to take, as bits.
+    later_s: AtomicU64,
 }
 
 impl Progress {
@@ -20,7 +23,7 @@ impl Progress {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(200));
-        Progress { bar, terminal: io::stderr().is_terminal() }
+        Progress { bar, terminal: io::stderr().is_terminal(), later_s: AtomicU64::new(0) }
     }
 
     /// So many runs more are to come.
@@ -41,6 +44,16 @@ impl Progress {
     /// It has ended.
     pub fn end(&self) {
         self.bar.inc(1);
+    }
+
+    /// Further experiments will take so many seconds after this one.
+    pub fn later(&self, seconds: f64) {
+        self.later_s.store(seconds.to_bits(), Relaxed);
+    }
+
+    /// Seconds that further experiments are expected to take.
+    pub fn later_s(&self) -> f64 {
+        f64::from_bits(self.later_s.load(Relaxed))
     }
 
     /// Runs that are still to come.

@@ -287,13 +287,13 @@ impl Raw {
     }
 }
 
-/// Makes the file, whole and on disk, unless it is there with this size.
+/// Makes the file, whole and on disk, unless it is there with this size. It has that size only once
+/// its last bytes are written.
 fn make(path: &Path, bytes: u64) -> anyhow::Result<()> {
     if fs::metadata(path).is_ok_and(|known| known.len() == bytes) {
         return Ok(());
     }
-    let part = path.with_extension("part");
-    let file = open_direct(&part, true)?;
+    let file = open_direct(path, true)?;
     let mut buffer = Buffer::new(PIECE)?;
     let mut offset = 0;
     while offset < bytes {
@@ -306,7 +306,6 @@ fn make(path: &Path, bytes: u64) -> anyhow::Result<()> {
     }
     file.set_len(bytes)?;
     file.sync_all()?;
-    fs::rename(&part, path)?;
     Ok(())
 }
 

@@ -137,9 +137,13 @@ fn of_dead_lab(text: &str) -> Vec<Thing> {
         Thing::Group(id) => same_boot && is_noted(*id),
         Thing::File(_) | Thing::Directory(_) => true,
         // None of these outlives a boot: what has the name now is another's.
-        Thing::Swap(_) | Thing::Cgroup(_) | Thing::Mount(_) | Thing::Loop(..) | Thing::Setting(..) => {
-            same_boot
-        }
+        Thing::Swap(_)
+        | Thing::Cgroup(_)
+        | Thing::Mount(_)
+        | Thing::Btrfs(_)
+        | Thing::Throttle(..)
+        | Thing::Loop(..)
+        | Thing::Setting(..) => same_boot,
     });
     things
 }

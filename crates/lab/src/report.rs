@@ -97,6 +97,12 @@ pub enum Unit {
     /// Operations with floating-point numbers by the second.
     #[serde(rename = "MFLOPS")]
     Mflops,
+    /// Bytes by the second, or operations by the second of passes that count those.
+    #[serde(rename = "MiB/s or 1/s")]
+    Speed,
+    /// Time of one I/O.
+    #[serde(rename = "us per I/O")]
+    PerIo,
 }
 
 impl Unit {
@@ -107,6 +113,20 @@ impl Unit {
             Unit::Latency => "us per read",
             Unit::Seconds => "s",
             Unit::Mflops => "MFLOPS",
+            Unit::Speed => "MiB/s or 1/s",
+            Unit::PerIo => "us per I/O",
+        }
+    }
+
+    /// The same for some passes alone: of [`Unit::Speed`] their names end with their unit.
+    pub fn name_of<'a>(self, passes: impl Iterator<Item = &'a str>) -> &'static str {
+        let all = |end: &str, passes: &[&str]| passes.iter().all(|pass| pass.ends_with(end));
+        let passes: Vec<&str> = passes.collect();
+        match self {
+            Unit::Speed if passes.is_empty() => self.name(),
+            Unit::Speed if all(", MiB/s", &passes) => "MiB/s",
+            Unit::Speed if all(", 1/s", &passes) => "1/s",
+            _ => self.name(),
         }
     }
 
@@ -114,7 +134,9 @@ impl Unit {
     pub fn of(self, pass: &Pass) -> f64 {
         match self {
             Unit::Mflops => pass.flops.unwrap_or(f64::NAN) / pass.seconds / 1e6,
-            Unit::Rate => pass.bytes as f64 / pass.seconds / f64::from(1 << 20),
+            Unit::Speed if pass.operations.is_some() => pass.operations.unwrap_or(0.0) / pass.seconds,
+            Unit::Rate | Unit::Speed => pass.bytes as f64 / pass.seconds / f64::from(1 << 20),
+            Unit::PerIo => pass.seconds * 1e6 / pass.operations.unwrap_or(1.0),
             Unit::Latency => pass.seconds * 1e6 * pass.threads as f64 / (pass.bytes as f64 / 8.0),
             Unit::Seconds => pass.seconds,
         }
@@ -123,8 +145,8 @@ impl Unit {
     /// What the same work costs in time, in whatever measure: less is better.
     pub fn cost(self, pass: &Pass) -> f64 {
         match self {
-            Unit::Rate | Unit::Mflops => 1.0 / self.of(pass),
-            Unit::Latency | Unit::Seconds => self.of(pass),
+            Unit::Rate | Unit::Mflops | Unit::Speed => 1.0 / self.of(pass),
+            Unit::Latency | Unit::Seconds | Unit::PerIo => self.of(pass),
         }
     }
 }
@@ -158,6 +180,12 @@ pub struct Run {
     /// Its exit status.
     #[serde(default)]
     pub code: Option<i32>,
+    /// What it says of itself, and of what it ran on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The output of another program that its figures come from, as it came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raw: Vec<String>,
 }
 
 /// Median and spread of one contender's pass.

@@ -2,7 +2,8 @@
 
 use crate::cgroup::Cgroup;
 use crate::janitor::{Janitor, Thing, kill_group};
-use crate::workload::Pass;
+use crate::throttle::Throttle;
+use crate::workload::{Pass, Said};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -98,6 +99,8 @@ pub struct Job<'a> {
     pub output: Option<File>,
     /// The cgroup that it runs in.
     pub cgroup: Option<&'a Cgroup<'a>>,
+    /// The limits of its devices.
+    pub throttle: Option<&'a Throttle>,
     /// How long it may take.
     pub timeout: Duration,
 }
@@ -125,6 +128,18 @@ impl Finished {
     pub fn passes(&self) -> Vec<Pass> {
         self.output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
+
+    /// Its remarks, and what other programs printed for it.
+    pub fn said(&self) -> (Vec<String>, Vec<String>) {
+        let (mut notes, mut raw) = (Vec::new(), Vec::new());
+        for said in self.output.lines().filter_map(|line| serde_json::from_str(line).ok()) {
+            match said {
+                Said::Note(text) => notes.push(text),
+                Said::Raw(text) => raw.push(text),
+            }
+        }
+        (notes, raw)
+    }
 }
 
 /// Runs `job` to its end.
@@ -144,7 +159,8 @@ pub fn run(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> Result<Finished, Err
 fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finished> {
     let (mut output, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let door = job.cgroup.map(Cgroup::door).transpose()?;
-    let door_number = door.as_ref().map(|door| door.as_raw_fd());
+    let other = job.throttle.map(Throttle::door).transpose()?.flatten();
+    let doors = [&door, &other].map(|door| door.as_ref().map(|door| door.as_raw_fd()));
     let parent = std::process::id();
     let mut command = Command::new(&job.program);
     command
@@ -163,12 +179,12 @@ fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finishe
             if libc::getppid() as u32 != parent {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
-            match door_number {
-                Some(door) if libc::write(door, b"0".as_ptr().cast(), 1) != 1 => {
-                    Err(io::Error::last_os_error())
+            for door in doors.into_iter().flatten() {
+                if libc::write(door, b"0".as_ptr().cast(), 1) != 1 {
+                    return Err(io::Error::last_os_error());
                 }
-                _ => Ok(()),
             }
+            Ok(())
         });
     }
     let start = Instant::now();

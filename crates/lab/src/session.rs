@@ -1,12 +1,14 @@
 //! What all experiments share: options, contenders, and how each contender runs a workload.
 
 use crate::cgroup::Cgroup;
+use crate::ground::{Chosen, Ground};
 use crate::janitor::{Janitor, OwnedFile};
 use crate::progress::Progress;
 use crate::record::Record;
 use crate::report::{Machine, Report, Run, Unit, free_bytes};
 use crate::runner::{self, End, Finished, Job, Stop, fields};
-use crate::swap::Swap;
+use crate::swap::{self, Swap};
+use crate::throttle::Throttle;
 use anyhow::{Context, anyhow, ensure};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,6 +16,8 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use std::{env, fs, process};
 use terapage_config::Size;
@@ -95,12 +99,16 @@ pub fn size(option: &str, text: &str, least: u64) -> anyhow::Result<u64> {
 
 /// An experiment under way.
 pub struct Session {
+    /// The device that `--device` has chosen, where it has; it goes before its janitor.
+    pub ground: Option<Ground>,
     /// Takes down what the lab cannot.
-    pub janitor: Janitor,
+    pub janitor: Arc<Janitor>,
     /// Whether the lab shall stop.
     pub stop: Stop,
     /// Where files lie.
     pub directory: PathBuf,
+    /// A device that may be formatted, instead of an image file.
+    pub may_erase: Option<PathBuf>,
     /// How long a run may take.
     pub timeout: Duration,
     /// Who takes part, in this order.
@@ -114,6 +122,8 @@ pub struct Session {
     lab_arguments: Vec<String>,
     /// What the user sees meanwhile.
     pub progress: Progress,
+    /// Bytes of others that were in the lab's swap after the last run.
+    foreign_swap_bytes: AtomicU64,
 }
 
 /// What a contender's run is given.
@@ -193,9 +203,11 @@ impl Session {
         janitor.push("janitor".into());
         let janitor = Janitor::start(&program, &janitor, record).context("the janitor cannot be started")?;
         Ok(Session {
-            janitor,
+            ground: None,
+            janitor: Arc::new(janitor),
             stop,
             directory,
+            may_erase: None,
             timeout,
             contenders: Vec::new(),
             left_out: Vec::new(),
@@ -205,7 +217,37 @@ impl Session {
             program,
             lab_arguments,
             progress,
+            foreign_swap_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Puts what follows on a device: its directory, or a slower device that is made of it, with
+    /// room for `bytes` bytes; without `bytes` the contenders have disks of their own.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub fn choose(&mut self, chosen: &Chosen, bytes: Option<u64>) -> anyhow::Result<()> {
+        self.ground = None;
+        self.directory =
+            chosen.path.canonicalize().with_context(|| format!("--device {}", chosen.path.display()))?;
+        if let (Some(_), Some(bytes)) = (chosen.class, bytes) {
+            let room = free_bytes(&self.directory).unwrap_or(u64::MAX);
+            let place = self.directory.display();
+            ensure!(bytes < room, "--device {place}: {} of disk needed, {} free", Size(bytes), Size(room));
+        }
+        let ground = Ground::up(self, chosen, bytes).with_context(|| format!("--device {}", chosen.name))?;
+        self.directory = ground.place().canonicalize()?;
+        self.ground = Some(ground);
+        Ok(())
+    }
+
+    /// This machine, as it is set, with the device that was chosen.
+    pub fn machine(&self) -> crate::system::Machine {
+        let mut machine = crate::system::Machine::here(&self.directory);
+        if let Some(ground) = &self.ground {
+            ground.describe(&mut machine);
+        }
+        machine
     }
 
     fn leave_out(&mut self, contender: Contender, why: String) {
@@ -232,6 +274,9 @@ impl Session {
                 }
             }
             Contender::Swap => self.probe_cgroup(limits).and_then(|()| {
+                if let Some(rival) = swap::rival() {
+                    return Err(format!("{rival} is swap of the highest priority too (swapoff {rival})"));
+                }
                 let swap = Swap::on(&self.janitor, &self.directory, 16 * MIB);
                 swap.map(drop).map_err(|error| format!("no swap file can be used: {error}"))
             }),
@@ -281,9 +326,22 @@ impl Session {
         })
     }
 
+    /// The limits of the chosen device, where it is a throttled one.
+    fn throttle(&self) -> Option<&Throttle> {
+        self.ground.as_ref().and_then(Ground::throttle)
+    }
+
     /// A job without a limit.
-    pub fn job(&self, program: PathBuf, arguments: Vec<OsString>) -> Job<'static> {
-        Job { program, arguments, variables: Vec::new(), output: None, cgroup: None, timeout: self.timeout }
+    pub fn job(&self, program: PathBuf, arguments: Vec<OsString>) -> Job<'_> {
+        Job {
+            program,
+            arguments,
+            variables: Vec::new(),
+            output: None,
+            cgroup: None,
+            throttle: self.throttle(),
+            timeout: self.timeout,
+        }
     }
 
     /// A path of this session's own in its directory.
@@ -315,6 +373,22 @@ impl Session {
     pub fn contend(
         &self,
         contender: Contender,
+        program: (PathBuf, Vec<OsString>),
+        limits: &Limits,
+        output: Option<fs::File>,
+        passes: impl Fn(&Finished) -> Vec<crate::workload::Pass>,
+    ) -> Result<Run, runner::Error> {
+        self.contend_on(self.throttle(), contender, program, limits, output, passes)
+    }
+
+    /// The same on devices with these limits.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn contend_on(
+        &self,
+        throttle: Option<&Throttle>,
+        contender: Contender,
         (program, mut arguments): (PathBuf, Vec<OsString>),
         limits: &Limits,
         output: Option<fs::File>,
@@ -333,24 +407,31 @@ impl Session {
                 _ => None,
             };
             let limited = matches!(contender, Contender::Swap | Contender::Mmap | Contender::Limit);
-            let cgroup = limited.then(|| Cgroup::new(&self.janitor, limits.memory)).transpose()?;
+            let lines = throttle.map(Throttle::lines).unwrap_or_default();
+            let memory = if limited { limits.memory } else { u64::MAX };
+            let grouped = limited || !lines.is_empty();
+            let cgroup = grouped.then(|| Cgroup::new(&self.janitor, memory)).transpose()?;
+            cgroup.as_ref().map(|cgroup| cgroup.limit_devices(&lines)).transpose()?;
             Ok((swap, map, cgroup))
         };
         // The cgroup goes first, then the mapped file, then the swap file.
-        let (_swap, map, cgroup) = match set_up() {
+        let (swap, map, cgroup) = match set_up() {
             Ok(things) => things,
             Err(error) => return Ok(failed(contender, format!("cannot be set up: {error}"))),
         };
         if let Some(map) = &map {
             arguments.extend(["--map".into(), map.path().into()]);
         }
-        let job = Job { output, cgroup: cgroup.as_ref(), ..self.job(program, arguments) };
+        let job = Job { output, cgroup: cgroup.as_ref(), throttle, ..self.job(program, arguments) };
         let finished = self.or_failed(contender, runner::run(&self.janitor, &self.stop, job));
+        self.foreign_swap_bytes.store(swap.as_ref().map_or(0, Swap::foreign_bytes), Relaxed);
         finished.map(|finished| match finished {
             Ok(finished) => Run {
                 round: 0,
                 contender: contender.name().into(),
                 passes: passes(&finished),
+                notes: finished.said().0,
+                raw: finished.said().1,
                 seconds: finished.seconds,
                 cpu_seconds: finished.cpu_seconds,
                 own_read_bytes: finished.own_read_bytes,
@@ -362,6 +443,12 @@ impl Session {
             },
             Err(run) => run,
         })
+    }
+
+    /// Why the last run counts as disturbed, if others used the lab's swap too.
+    pub fn foreign_swap(&self) -> Option<String> {
+        let bytes = self.foreign_swap_bytes.swap(0, Relaxed);
+        (bytes > 0).then(|| format!("others had {} MiB in its swap", bytes >> 20))
     }
 
     /// A program that cannot be started is a run that failed.
@@ -413,7 +500,12 @@ impl Session {
             // From the first byte on, and the rest of the budget soft.
             vec![("TERAPAGE_START_BYTES", "0".into()), ("TERAPAGE_SOFT_PER_MILLE", rest.to_string())]
         });
-        let job = Job { output, variables, ..self.job(terapage, all) };
+        let group = self.group_of_ground();
+        let group = match group {
+            Ok(group) => group,
+            Err(error) => return Ok(failed(Contender::Terapage, format!("cannot be set up: {error}"))),
+        };
+        let job = Job { output, variables, cgroup: group.as_ref(), ..self.job(terapage, all) };
         let finished = self.or_failed(Contender::Terapage, runner::run(&self.janitor, &self.stop, job))?;
         let finished = match finished {
             Ok(finished) => finished,
@@ -439,7 +531,20 @@ impl Session {
             // The pager's promise: the budget, 1 % and 32 MiB.
             resident_limit_bytes: Some(limits.memory + limits.memory / 100 + 32 * MIB),
             stats: counters,
+            notes: Vec::new(),
+            raw: Vec::new(),
         })
+    }
+
+    /// A cgroup with the limits of the chosen device, where version 2 has them there.
+    fn group_of_ground(&self) -> io::Result<Option<Cgroup<'_>>> {
+        let lines = self.throttle().map(Throttle::lines).unwrap_or_default();
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let group = Cgroup::new(&self.janitor, u64::MAX)?;
+        group.limit_devices(&lines)?;
+        Ok(Some(group))
     }
 
     /// Runs every entrant once a round, in turns.

@@ -299,7 +299,11 @@ fn published(experiment: &Experiment, solved: &Solved) -> Vec<Beside> {
                 what: printed.what.clone(),
                 published: printed.value,
                 measured,
-                unit: if printed.relative { "times".into() } else { experiment.unit.name().into() },
+                unit: if printed.relative {
+                    "times".into()
+                } else {
+                    experiment.unit.name_of([printed.pass.as_str()].into_iter()).into()
+                },
                 note: printed.note.clone(),
             }
         })

@@ -1,57 +1,124 @@
-//! Results as a study: the first page in plain words, plots, tables; drawn by `terapage_report`.
+//! Results as a study: answers in plain words, findings, plots, tables; drawn by
+//! `terapage_report`.
 
-use crate::experiment::{Cell, Experiment, PlotForm, atom, is_in, words};
+use crate::experiment::{Cell, Experiment, Kind, PlotForm, Published, atom, is_in};
+use crate::findings::{Part, answers, findings, told_times};
 use crate::journal::Group;
+use crate::language::Texts;
 use crate::pairs::{PAIRS_LEAST, Ratio};
-use crate::report::{Unit, number};
+use crate::remarks;
+use crate::report::{Side, Unit, number};
+use crate::runner::End;
 use crate::solve::{AGAIN, Solved, SolvedCell, SolvedFigure};
-use crate::statistics::Spread;
+use std::collections::BTreeMap;
 use terapage_config::Size;
-use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
+use terapage_report::{
+    Answer, Axis, Ends, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Whisker, X,
+};
 
-/// The study of a group of runs and what was computed of them.
-pub fn study(group: &Group, solved: &Solved) -> Study {
-    let head = &group.head;
-    let experiment = &head.experiment;
-    let mut study = Study {
-        title: format!("{}: {}", head.name, experiment.title),
-        summary: summary(group, solved),
-        command: head.command.clone(),
-        machine: head.machine.pairs().into_iter().chain(head.variables.clone()).collect(),
-        parameters: parameters(experiment),
-        plots: experiment.plot.iter().filter_map(|form| plot(experiment, solved, form)).collect(),
-        tables: Vec::new(),
+/// Values of one plot that are further apart, as a ratio, are drawn on a logarithmic axis.
+const FAR_APART: f64 = 30.0;
+
+/// What the machine's pairs call the cost of a flush.
+const FLUSH: &str = "4 KiB write and fdatasync";
+
+/// A group's study, and the headings of its plots as the experiment has them.
+struct Drawn {
+    study: Study,
+    titles: Vec<String>,
+}
+
+/// The study of groups of runs and what was computed of them; `title` is that of several.
+pub fn study(title: &str, groups: &[Group], solved: &[Solved], texts: &Texts) -> Study {
+    let mut drawn: Vec<Drawn> =
+        groups.iter().zip(solved).map(|(group, solved)| of_group(group, solved, texts)).collect();
+    let parts: Vec<Part> = groups
+        .iter()
+        .zip(solved)
+        .zip(&drawn)
+        .map(|((group, solved), drawn)| Part { group, solved, plots: drawn.titles.clone() })
+        .collect();
+    let mut first = answers(&parts, texts);
+    first.extend(parts.iter().filter_map(|part| answer_of_program(part.group, part.solved, texts)));
+    let findings = findings(&parts, texts);
+    let mut study = match drawn.len() {
+        1 => drawn.remove(0).study,
+        _ => together(title, drawn),
     };
-    if study.plots.is_empty() {
-        study.plots.extend(plot(experiment, solved, &usual_plot(experiment)));
+    if groups.len() > 1 && !first.is_empty() {
+        first.push(Answer {
+            text: texts.say("your-own", &[]),
+            command: "terapage lab program -- PROGRAM ARGUMENTS".into(),
+        });
     }
-    study.tables.extend(figures(solved));
-    study.tables.extend(targets(solved));
-    study.tables.extend(published(solved));
+    (study.answers, study.findings, study.language) = (first, findings, texts.language());
     study
 }
 
-/// Several studies on one page; each part's name stands before its headings.
-pub fn together(title: &str, studies: Vec<(String, Study)>) -> Study {
-    let mut all = Study { title: title.into(), ..Study::default() };
-    for (name, mut study) in studies {
-        all.summary.push(format!("{}. {}", study.title, study.summary.join(" ")));
-        study.plots.iter_mut().for_each(|plot| plot.title = format!("{name}: {}", plot.title));
-        study.tables.iter_mut().for_each(|table| table.title = format!("{name}: {}", table.title));
-        study.parameters.iter_mut().for_each(|value| value.name = format!("{name}: {}", value.name));
-        all.plots.extend(study.plots);
-        all.tables.extend(study.tables);
-        all.parameters.extend(study.parameters);
-        if all.machine.is_empty() {
-            (all.machine, all.command) = (study.machine, study.command);
+/// The study of one group.
+fn of_group(group: &Group, solved: &Solved, texts: &Texts) -> Drawn {
+    let head = &group.head;
+    let experiment = &head.experiment;
+    let mut study = Study {
+        title: format!("{}: {}", head.name, texts.text(&experiment.title)),
+        language: texts.language(),
+        summary: summary(group, solved, texts),
+        command: head.command.clone(),
+        machine: head.machine.pairs().into_iter().chain(head.variables.clone()).collect(),
+        parameters: parameters(experiment, texts),
+        ..Study::default()
+    };
+    let mut titles = Vec::new();
+    for form in &experiment.plot {
+        if let Some(plot) = plot(experiment, solved, form, texts) {
+            study.plots.push(plot);
+            titles.push(form.title.clone());
         }
+    }
+    if study.plots.is_empty() {
+        let form = usual_plot(experiment);
+        study.plots.extend(plot(experiment, solved, &form, texts));
+        titles.extend(study.plots.iter().map(|_| form.title.clone()));
+    }
+    study.tables.extend(figures(solved, texts));
+    study.tables.extend(targets(solved, texts));
+    study.tables.extend(published(solved, texts));
+    Drawn { study: remarks::add(study, group), titles }
+}
+
+/// Several studies on one page. What the machine is, and the command, are said once if they are the
+/// same for all.
+fn together(title: &str, drawn: Vec<Drawn>) -> Study {
+    let mut all = Study { title: title.into(), ..Study::default() };
+    all.parts = drawn.into_iter().map(|drawn| drawn.study).collect();
+    // What a flush costs is measured each time: that stays with its part.
+    let fixed = |part: &Study| -> Vec<(String, String)> {
+        part.machine.iter().filter(|(name, _)| name != FLUSH).cloned().collect()
+    };
+    let Some(first) = all.parts.first() else { return all };
+    let (machine, command) = (fixed(first), first.command.clone());
+    let same_machine = all.parts.iter().all(|part| fixed(part) == machine);
+    let same_command = all.parts.iter().all(|part| part.command == command);
+    for part in &mut all.parts {
+        if same_machine {
+            part.machine.retain(|(name, _)| name == FLUSH);
+        }
+        if same_command {
+            part.command.clear();
+        }
+    }
+    if same_machine {
+        all.machine = machine;
+    }
+    if same_command {
+        all.command = command;
     }
     all
 }
 
 fn usual_plot(experiment: &Experiment) -> PlotForm {
     PlotForm {
-        title: format!("{}, in {}", experiment.title, experiment.unit.name()),
+        title: experiment.title.clone(),
         x: experiment.matrix.keys().next().cloned().unwrap_or_else(|| "pass".into()),
         only: Default::default(),
         passes: Vec::new(),
@@ -61,175 +128,239 @@ fn usual_plot(experiment: &Experiment) -> PlotForm {
     }
 }
 
-/// `1.30 (1.20 to 1.40)`.
-fn interval(ratio: &Ratio) -> String {
-    format!("{} ({} to {})", number(ratio.center), number(ratio.low), number(ratio.high))
-}
-
-fn spread(spread: &Spread) -> String {
-    match spread.min == spread.max {
-        true => number(spread.median),
-        false => format!("{} ({} to {})", number(spread.median), number(spread.min), number(spread.max)),
-    }
-}
-
-fn summary(group: &Group, solved: &Solved) -> Vec<String> {
+fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
     let experiment = &group.head.experiment;
     let mut all = Vec::new();
     if !experiment.about.is_empty() {
-        all.push(experiment.about.split_whitespace().collect::<Vec<_>>().join(" "));
+        all.push(texts.text(&experiment.about));
     }
-    all.extend(answers(solved));
-    all.extend(command(experiment, solved));
+    all.extend(in_words(solved, texts));
     if let Some(noise) = &solved.noise {
-        all.push(format!(
-            "Noise floor: {} against itself takes {} times as long; no smaller difference means anything.",
-            solved.baseline,
-            interval(noise)
-        ));
+        let times = texts.interval(noise);
+        all.push(texts.say("noise", &[("baseline", &solved.baseline), ("times", &times)]));
     }
-    let open: Vec<String> =
-        solved.cells.iter().filter(|cell| !cell.settled).map(|c| words(&c.cell)).collect();
-    let named = |names: &[String]| match names.iter().all(String::is_empty) {
-        true => String::new(),
-        false if names.len() > 4 => format!(": {} and {} more", names[..4].join("; "), names.len() - 4),
-        false => format!(": {}", names.join("; ")),
-    };
-    match open.len() {
-        0 => all.push(format!("Settled: every ratio's 95 % interval is within 5 % ({} runs).", solved.runs)),
-        _ => all.push(format!(
-            "Not settled: of {} cells {} have a ratio whose interval is wider than 5 %, or fewer than \
-             {PAIRS_LEAST} pairs{}.",
-            solved.cells.len(),
-            open.len(),
-            named(&open)
-        )),
-    }
+    all.push(settled(solved, texts));
+    all.extend(cross_checks(experiment, solved, texts));
     if solved.disturbed > 0 {
         let marks: Vec<String> =
-            solved.marks.iter().map(|(mark, count)| format!("{mark} ({count})")).collect();
-        all.push(format!(
-            "Disturbed: {} of {} runs, after what repeats were allowed: {}. Measure on a quiet machine.",
-            solved.disturbed,
-            solved.runs,
-            marks.join(", ")
-        ));
+            solved.marks.iter().map(|(mark, count)| format!("{} ({count})", texts.text(mark))).collect();
+        let (disturbed, runs) = (solved.disturbed.to_string(), solved.runs.to_string());
+        let values = [("disturbed", disturbed.as_str()), ("runs", &runs), ("marks", &marks.join(", "))];
+        all.push(texts.say("disturbed", &values));
     }
     if group.head.machine.device.is_none() {
-        all.push(format!(
-            "The directory lies on {}, which has no device of its own: what a device would do is not \
-             measured.",
-            group.head.machine.mount.kind
-        ));
+        all.push(texts.say("no-device", &[("kind", &group.head.machine.mount.kind)]));
+    }
+    let mute = mute(group);
+    if !mute.is_empty() {
+        all.push(texts.say("no-figures", &[("names", &texts.list(&mute))]));
     }
     for (name, why) in &group.head.left_out {
-        all.push(format!("Left out: {name}: {why}."));
+        all.push(texts.say("left-out", &[("name", name), ("why", why)]));
     }
     all
 }
 
-/// How a user's program is run with less memory: with half of what it wants, or the part that is
-/// nearest to it of those that were measured and that completes.
-fn command(experiment: &Experiment, solved: &Solved) -> Option<String> {
+/// Who ran well but gave no figures: a cross-check whose program is not there.
+fn mute(group: &Group) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let has_none = |name: &String| {
+        let own = group.runs.iter().filter(|record| record.run.contender == *name);
+        own.clone().all(|record| record.run.end == End::Done && record.run.passes.is_empty())
+    };
+    for record in &group.runs {
+        if !names.contains(&record.run.contender) {
+            names.push(record.run.contender.clone());
+        }
+    }
+    names.retain(has_none);
+    names
+}
+
+/// Whether all ratios are known well enough, and which are not.
+fn settled(solved: &Solved, texts: &Texts) -> String {
+    let open: Vec<String> =
+        solved.cells.iter().filter(|cell| !cell.settled).map(|c| texts.cell(&c.cell)).collect();
+    if open.is_empty() {
+        return texts.say("settled", &[("runs", &solved.runs.to_string())]);
+    }
+    let named = match open.iter().all(String::is_empty) {
+        true => String::new(),
+        false if open.len() > 4 => {
+            let rest = (open.len() - 4).to_string();
+            texts.say("and-more", &[("names", &open[..4].join("; ")), ("count", &rest)])
+        }
+        false => texts.say("named", &[("names", &open.join("; "))]),
+    };
+    let [cells, open, pairs] = [solved.cells.len(), open.len(), PAIRS_LEAST].map(|count| count.to_string());
+    let values = [("cells", cells.as_str()), ("open", &open), ("pairs", &pairs), ("named", &named)];
+    texts.say("not-settled", &values)
+}
+
+/// Where two must agree, how often they do: other tools beside the lab's own work.
+fn cross_checks(experiment: &Experiment, solved: &Solved, texts: &Texts) -> Vec<String> {
+    let mut all: BTreeMap<&str, (f64, Vec<f64>)> = BTreeMap::new();
+    let is_check = |what: &str| {
+        experiment.target.iter().any(|form| {
+            form.side == Side::Within
+                && form.kind == Kind::Ratio
+                && what.starts_with(&format!("{} ", form.of))
+        })
+    };
+    for (_, target) in solved.targets.iter().filter(|(_, target)| target.side == Side::Within) {
+        if let Some(value) = target.value.filter(|_| is_check(&target.what)) {
+            let known = all.entry(&target.what).or_insert((target.target, Vec::new()));
+            known.1.push(value);
+        }
+    }
+    let sentence = |(what, (most, values)): (&str, (f64, Vec<f64>))| {
+        let (low, high) = values.iter().fold((f64::MAX, 0f64), |(a, b), of| (a.min(*of), b.max(*of)));
+        let met = values.iter().filter(|value| (**value - 1.0).abs() <= most).count();
+        let [met, all] = [met, values.len()].map(|count| count.to_string());
+        let percent = format!("{:.0}", most * 100.0);
+        let [low, high] = [low, high].map(number);
+        let values = [
+            ("what", what),
+            ("met", &met),
+            ("all", &all),
+            ("percent", &percent),
+            ("low", &low),
+            ("high", &high),
+        ];
+        texts.say("cross-check", &values)
+    };
+    all.into_iter().map(sentence).collect()
+}
+
+/// How many times as long each contender takes, in some of the cells, if the baseline is a program
+/// that has all in memory.
+fn in_words(solved: &Solved, texts: &Texts) -> Vec<String> {
+    const MOST: usize = 4;
+    if solved.baseline != "memory" {
+        return Vec::new();
+    }
+    let last = |cell: &SolvedCell| {
+        cell.figures.iter().rev().find(|figure| figure.times.is_some()).map(|f| f.pass.clone())
+    };
+    let told = solved.cells.iter().filter_map(|cell| {
+        let pass = last(cell)?;
+        let parts = told_times(cell, &pass, texts);
+        let place = texts.cell(&cell.cell);
+        let place = if place.is_empty() { pass.clone() } else { format!("{place}, {pass}") };
+        let told = texts.list(&parts);
+        let values = [("place", place.as_str()), ("baseline", &solved.baseline), ("parts", &told)];
+        (!parts.is_empty()).then(|| texts.say("in-words", &values))
+    });
+    told.take(MOST).collect()
+}
+
+/// What a user's program takes with less memory, and how it is run then: with half of what it
+/// wants, or the nearest part with which it was measured and completes.
+fn answer_of_program(group: &Group, solved: &Solved, texts: &Texts) -> Option<Answer> {
+    let experiment = &group.head.experiment;
     if !experiment.program.verbatim {
         return None;
     }
     let completes = |cell: &&SolvedCell| cell.figures.iter().any(|figure| figure.contender == "terapage");
+    let able = nearest_to_half(solved.cells.iter().filter(completes));
+    let cell = able.or_else(|| nearest_to_half(solved.cells.iter()))?;
+    let bytes = experiment.sizes_of(&cell.cell).ok()?.get("memory").copied()?;
+    let program = experiment.program.run.join(" ");
+    let ratio = cell.cell.get("ratio")?;
+    let part = match ratio.as_str() {
+        "1/2" => texts.say("half", &[]),
+        other => other.to_owned(),
+    };
+    let parts = told_times(cell, "time", texts);
+    let memory = Size(bytes >> 20 << 20).to_string();
+    let values =
+        [("part", part.as_str()), ("memory", &memory), ("program", &program), ("parts", &texts.list(&parts))];
+    let command = format!("terapage run --memory {}M -- {program}", bytes >> 20);
+    Some(Answer {
+        text: texts.say("answer-program", &values),
+        command: if able.is_some() { command } else { String::new() },
+    })
+}
+
+fn nearest_to_half<'a>(cells: impl Iterator<Item = &'a SolvedCell>) -> Option<&'a SolvedCell> {
     let far = |cell: &SolvedCell| {
         let part = cell.cell.get("ratio").and_then(|ratio| atom(ratio)).unwrap_or(f64::MAX);
         (part.ln() - 0.5f64.ln()).abs()
     };
-    let cell = solved.cells.iter().filter(completes).min_by(|a, b| far(a).total_cmp(&far(b)))?;
-    let bytes = experiment.sizes_of(&cell.cell).ok()?.get("memory").copied()?;
-    let program = experiment.program.run.join(" ");
-    Some(format!(
-        "With {} of it: terapage run --memory {}M -- {program}",
-        cell.cell.get("ratio")?,
-        bytes >> 20
-    ))
+    cells.min_by(|a, b| far(a).total_cmp(&far(b)))
 }
 
-/// How long Terapage and swap take, cell by cell, in words; for experiments that have them.
-fn answers(solved: &Solved) -> Vec<String> {
-    let of = |cell: &SolvedCell, name: &str| {
-        let times: Vec<&Ratio> =
-            cell.figures.iter().filter(|f| f.contender == name).filter_map(|f| f.times.as_ref()).collect();
-        let first = times.first()?;
-        Some(match times.len() {
-            1 => format!("{} times as long by {name}", interval(first)),
-            _ => {
-                let ends = times
-                    .iter()
-                    .map(|ratio| ratio.center)
-                    .fold((f64::MAX, 0f64), |(low, high), value| (low.min(value), high.max(value)));
-                format!("{} to {} times as long by {name}", number(ends.0), number(ends.1))
-            }
-        })
-    };
-    let mut all = Vec::new();
-    for cell in &solved.cells {
-        let parts: Vec<String> = ["terapage", "far", "swap", "mmap"]
-            .iter()
-            .filter_map(|name| {
-                let end = cell.ends.iter().find(|(who, _)| who == name);
-                end.map(|(_, end)| format!("{name}: {end}")).or_else(|| of(cell, name))
-            })
-            .collect();
-        if !parts.is_empty() && all.len() < 8 {
-            let place = match cell.cell.get("ratio") {
-                Some(ratio) if cell.cell.len() == 1 => format!("With {ratio} of the memory that it wants"),
-                _ if cell.cell.is_empty() => "With the memory given".into(),
-                _ => format!("At {}", words(&cell.cell)),
-            };
-            all.push(format!(
-                "{place} the same work takes, against {}: {}.",
-                solved.baseline,
-                parts.join("; ")
-            ));
-        }
-    }
-    all
-}
-
-fn parameters(experiment: &Experiment) -> Vec<Parameter> {
-    let parameter = |name: &str, value: String, source: &str| Parameter {
-        name: name.into(),
+fn parameters(experiment: &Experiment, texts: &Texts) -> Vec<Parameter> {
+    let parameter = |name: String, value: String, source: String| Parameter {
+        name,
         value,
         origin: Origin::Chosen,
-        source: source.into(),
+        source,
         ..Parameter::default()
     };
-    let mut all = vec![parameter("program", experiment.program.run.join(" "), "")];
+    let run = experiment.program.run.join(" ");
+    let mut all = vec![parameter(texts.say("program", &[]), run, String::new())];
     for (name, term) in &experiment.sizes {
         let sizes = experiment.cells().first().and_then(|cell| experiment.sizes_of(cell).ok());
         let bytes = sizes.and_then(|sizes| sizes.get(name).copied()).unwrap_or(0);
-        all.push(parameter(name, term.clone(), &format!("{} in the first cell", Size(bytes))));
+        let source = texts.say("first-cell", &[("size", &Size(bytes).to_string())]);
+        all.push(parameter(name.clone(), term.clone(), source));
     }
     for (key, values) in &experiment.matrix {
         let values: Vec<String> = values.iter().map(ToString::to_string).collect();
-        all.push(parameter(key, values.join(", "), "matrix"));
+        all.push(parameter(texts.text(key), values.join(", "), texts.say("matrix", &[])));
     }
-    let rounds = experiment.repetitions;
-    all.push(parameter("rounds", format!("{} to {}", rounds.least, rounds.most), ""));
+    let (least, most) = (experiment.repetitions.least.to_string(), experiment.repetitions.most.to_string());
+    let rounds = texts.say("range-of", &[("least", &least), ("most", &most)]);
+    all.push(parameter(texts.say("rounds", &[]), rounds, String::new()));
     all
 }
 
 /// What one figure of a plot is called: contender, pass, and the keys that are not across.
-fn series_name(figure: &SolvedFigure, cell: &Cell, form: &PlotForm, with_pass: bool) -> String {
-    let mut name = figure.contender.clone();
-    if with_pass {
-        name += &format!(" {}", figure.pass);
+fn series_name(contender: &str, pass: Option<&str>, cell: &Cell, form: &PlotForm, texts: &Texts) -> String {
+    let mut name = contender.to_owned();
+    if let Some(pass) = pass.filter(|pass| !pass.is_empty()) {
+        name += &format!(" {pass}");
     }
     for (key, value) in cell {
         let fixed = form.only.get(key).is_some_and(|values| values.len() == 1);
         if *key != form.x && !fixed {
-            name += &format!(", {key} {value}");
+            name += &format!(", {} {value}", texts.text(key));
         }
     }
     name
 }
 
-fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm) -> Option<Plot> {
+/// A figure's whisker.
+fn whisker(figure: &SolvedFigure, relative: bool) -> Option<Whisker> {
+    match (relative, figure.times) {
+        (true, Some(Ratio { low, high, pairs, .. })) => {
+            let ends = if pairs < PAIRS_LEAST { Ends::Range } else { Ends::Interval };
+            Some(Whisker { low, high, ends })
+        }
+        (true, None) => None,
+        (false, _) => Some(Whisker { low: figure.spread.min, high: figure.spread.max, ends: Ends::Range }),
+    }
+}
+
+/// Adds a point to the series of this name and mark, which is made where there is none.
+fn add(series: &mut Vec<Series>, name: String, mark: Mark, point: (X, f64), whisker: Option<Whisker>) {
+    match series.iter_mut().find(|known| known.name == name && known.mark == mark) {
+        Some(known) => {
+            known.points.push(point);
+            known.whiskers.push(whisker);
+        }
+        None => series.push(Series { name, mark, points: vec![point], whiskers: vec![whisker] }),
+    }
+}
+
+/// Whether values are so far apart that a linear axis shows only the largest.
+fn far_apart(series: &[Series]) -> bool {
+    let values = || series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).filter(|y| *y > 0.0);
+    values().fold(0f64, f64::max) > FAR_APART * values().fold(f64::MAX, f64::min)
+}
+
+fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &Texts) -> Option<Plot> {
     let across_passes = form.x == "pass";
     let shown = |pass: &String| form.passes.is_empty() || form.passes.contains(pass);
     let passes: Vec<&String> =
@@ -245,13 +376,6 @@ fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm) -> Option<Plo
         None => X::Name(text.into()),
     };
     let mut series: Vec<Series> = Vec::new();
-    let mut add = |name: String, mark: Mark, point: (X, f64)| match series
-        .iter_mut()
-        .find(|known| known.name == name && known.mark == mark)
-    {
-        Some(known) => known.points.push(point),
-        None => series.push(Series { name, mark, points: vec![point] }),
-    };
     for cell in solved.cells.iter().filter(|cell| is_in(&form.only, &cell.cell)) {
         for figure in cell.figures.iter().filter(|figure| shown(&figure.pass)) {
             if figure.contender.ends_with(AGAIN) {
@@ -263,52 +387,80 @@ fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm) -> Option<Plo
             };
             let across = if across_passes { &figure.pass } else { cell.cell.get(&form.x)? };
             if let Some(value) = value {
-                add(series_name(figure, &cell.cell, form, with_pass), Mark::Measured, (place(across), value));
+                let pass = with_pass.then_some(figure.pass.as_str());
+                let name = series_name(&figure.contender, pass, &cell.cell, form, texts);
+                let whisker = whisker(figure, form.relative);
+                add(&mut series, name, Mark::Measured, (place(across), value), whisker);
             }
         }
     }
-    for (name, across, value) in printed_points(experiment, form) {
-        add(name, Mark::Published, (place(&across), value));
-    }
-    if series.iter().all(|series| series.mark == Mark::Published) {
+    if series.is_empty() {
         return None;
     }
-    let unit = if form.relative { "times".to_owned() } else { axis_unit(experiment.unit).to_owned() };
+    for (name, across, value) in printed_points(experiment, form, with_pass, texts) {
+        add(&mut series, name, Mark::Published, (place(&across), value), None);
+    }
+    let log = form.log || far_apart(&series);
+    let unit = match experiment.unit {
+        _ if form.relative => texts.say("times", &[]),
+        Unit::Speed => experiment.unit.name_of(form.passes.iter().map(String::as_str)).to_owned(),
+        other => axis_unit(other).to_owned(),
+    };
     Some(Plot {
-        title: form.title.clone(),
+        title: texts.text(&form.title),
         kind: if sized { PlotKind::Line } else { PlotKind::Bar },
         x: Axis {
-            name: form.x.clone(),
+            name: texts.text(&form.x),
             unit: if sized { "bytes".into() } else { String::new() },
             log: sized,
         },
         y: Axis {
-            name: if form.relative {
-                "time against the baseline".into()
-            } else {
-                quantity(experiment.unit).into()
+            name: match form.relative {
+                true => texts.say("time-against", &[("baseline", &solved.baseline)]),
+                false => texts.text(quantity(experiment.unit)),
             },
             unit,
-            log: form.log && sized,
+            log,
         },
         series,
-        note: form.note.clone(),
+        note: texts.text(&form.note),
     })
 }
 
-/// The printed figures that belong to a plot: whose, where across, and the value.
-fn printed_points(experiment: &Experiment, form: &PlotForm) -> Vec<(String, String, f64)> {
+/// The printed figures that belong to a plot: whose, where across, and the value. Several of one
+/// contender in one place have what they are of in their names.
+fn printed_points(
+    experiment: &Experiment,
+    form: &PlotForm,
+    with_pass: bool,
+    texts: &Texts,
+) -> Vec<(String, String, f64)> {
     let of_form = experiment.published.iter().filter(|printed| printed.relative == form.relative);
-    let points = of_form.filter_map(|printed| {
-        let cell: Cell = printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
-        let fits = form.only.iter().all(|(key, values)| {
-            cell.get(key).is_none_or(|found| values.iter().any(|value| value.to_string() == *found))
-        });
-        let shown = form.passes.is_empty() || printed.pass.is_empty() || form.passes.contains(&printed.pass);
-        let across = if form.x == "pass" { printed.pass.clone() } else { cell.get(&form.x)?.clone() };
-        (fits && shown).then(|| (printed.contender.clone(), across, printed.value))
-    });
-    points.collect()
+    let points: Vec<(&Published, String, String)> = of_form
+        .filter_map(|printed| {
+            let cell: Cell = printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+            let fits = form.only.iter().all(|(key, values)| {
+                cell.get(key).is_none_or(|found| values.iter().any(|value| value.to_string() == *found))
+            });
+            let shown =
+                form.passes.is_empty() || printed.pass.is_empty() || form.passes.contains(&printed.pass);
+            let across = if form.x == "pass" { printed.pass.clone() } else { cell.get(&form.x)?.clone() };
+            let pass = with_pass.then_some(printed.pass.as_str());
+            let name = series_name(&printed.contender, pass, &cell, form, texts);
+            (fits && shown).then_some((printed, name, across))
+        })
+        .collect();
+    let alone = |name: &str, across: &str| {
+        points.iter().filter(|(_, other, place)| other == name && place == across).count() == 1
+    };
+    let named = |(printed, name, across): &(&Published, String, String)| {
+        let name = match alone(name, across) {
+            true => name.clone(),
+            false => format!("{name}: {}", texts.text(&printed.what)),
+        };
+        (name, across.clone(), printed.value)
+    };
+    points.iter().map(named).collect()
 }
 
 fn axis_unit(unit: Unit) -> &'static str {
@@ -323,7 +475,8 @@ fn quantity(unit: Unit) -> &'static str {
         Unit::Rate => "bandwidth",
         Unit::Latency => "latency",
         Unit::Seconds => "time",
-        Unit::Mflops => "speed",
+        Unit::Mflops | Unit::Speed => "speed",
+        Unit::PerIo => "time",
     }
 }
 
@@ -337,42 +490,48 @@ struct Columns {
 impl Columns {
     fn of(solved: &Solved) -> Option<Columns> {
         let figures = || solved.cells.iter().flat_map(|cell| &cell.figures);
-        let first = &figures().next()?.pass;
+        let first = figures().next().map(|figure| &figure.pass);
+        // Who all failed say why in this table.
+        if first.is_none() && solved.cells.iter().all(|cell| cell.ends.is_empty()) {
+            return None;
+        }
         Some(Columns {
             cell: solved.cells.iter().any(|cell| !cell.cell.is_empty()),
-            pass: figures().any(|figure| figure.pass != *first),
+            pass: figures().any(|figure| Some(&figure.pass) != first),
             device: figures().any(|figure| figure.device_share.is_some()),
         })
     }
 
-    fn heads(&self, solved: &Solved) -> Vec<String> {
-        let mut heads = vec!["contender".to_owned()];
+    fn heads(&self, solved: &Solved, texts: &Texts) -> Vec<String> {
+        let mut heads = vec![texts.say("contender", &[])];
         if self.cell {
-            heads.insert(0, "cell".into());
+            heads.insert(0, texts.say("cell", &[]));
         }
         if self.pass {
-            heads.push("pass".into());
+            heads.push(texts.say("pass", &[]));
         }
-        heads.extend([solved.unit.name().to_owned(), format!("time / {}", solved.baseline)]);
+        let times = texts.say("time-over", &[("baseline", &solved.baseline)]);
+        heads.extend([solved.unit.name().to_owned(), times]);
         if self.device {
-            heads.push("of device".into());
+            heads.push(texts.say("of-device", &[]));
         }
-        heads.extend(["cpu".to_owned(), "resident".into()]);
+        heads.extend([texts.say("cpu", &[]), texts.say("resident", &[])]);
         heads
     }
 
-    fn row(&self, cell: &Cell, figure: &SolvedFigure) -> Vec<String> {
+    fn row(&self, cell: &Cell, figure: &SolvedFigure, texts: &Texts) -> Vec<String> {
         let percent =
             |share: Option<f64>| share.map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
         let mut row = vec![figure.contender.clone()];
         if self.cell {
-            row.insert(0, words(cell));
+            row.insert(0, texts.cell(cell));
         }
         if self.pass {
             row.push(figure.pass.clone());
         }
-        row.push(spread(&figure.spread));
-        row.push(figure.times.as_ref().map_or_else(|| "-".into(), interval));
+        let spread = &figure.spread;
+        row.push(texts.range(spread.median, spread.min, spread.max));
+        row.push(figure.times.as_ref().map_or_else(|| "-".into(), |times| texts.interval(times)));
         if self.device {
             row.push(percent(figure.device_share));
         }
@@ -381,38 +540,34 @@ impl Columns {
     }
 }
 
-fn figures(solved: &Solved) -> Option<Table> {
+fn figures(solved: &Solved, texts: &Texts) -> Option<Table> {
     let with = Columns::of(solved)?;
-    let columns = with.heads(solved);
+    let columns = with.heads(solved, texts);
     let mut rows = Vec::new();
     for cell in &solved.cells {
-        rows.extend(cell.figures.iter().map(|figure| with.row(&cell.cell, figure)));
+        rows.extend(cell.figures.iter().map(|figure| with.row(&cell.cell, figure, texts)));
         // Who has no figures says why where they would be.
         let name = usize::from(with.cell);
         for (contender, end) in &cell.ends {
             let mut row = vec![String::from("-"); columns.len()];
-            row[0] = words(&cell.cell);
+            row[0] = texts.cell(&cell.cell);
             row[name].clone_from(contender);
-            row[name + 1 + usize::from(with.pass)].clone_from(end);
+            row[name + 1 + usize::from(with.pass)] = texts.text(end);
             rows.push(row);
         }
     }
-    let mut note = String::from(
-        "Medians with least and greatest; times within pairs with their 95 % interval (of fewer than \
-         6 pairs: least and greatest).",
-    );
+    let mut note = texts.say("figures-note", &[("pairs", &PAIRS_LEAST.to_string())]);
     if with.device {
-        note += " Of device: bytes that the device moved for each byte asked for; the rest came from, \
-                 or stayed in, the page cache.";
+        note += &texts.say("device-note", &[]);
     }
-    Some(Table { title: "Figures".into(), columns, rows, note })
+    Some(Table { title: texts.say("figures", &[]), columns, rows, note })
 }
 
-fn targets(solved: &Solved) -> Option<Table> {
+fn targets(solved: &Solved, texts: &Texts) -> Option<Table> {
     let met = |met: Option<bool>| match met {
-        Some(true) => "met",
-        Some(false) => "missed",
-        None => "not measured",
+        Some(true) => texts.say("met", &[]),
+        Some(false) => texts.say("missed", &[]),
+        None => texts.say("not-measured", &[]),
     };
     let with_cell = solved.targets.iter().any(|(cell, _)| !cell.is_empty());
     let rows: Vec<Vec<String>> = solved
@@ -424,51 +579,56 @@ fn targets(solved: &Solved) -> Option<Table> {
                 what,
                 target.value.map_or_else(|| "-".into(), number),
                 format!("{} {}", target.side.sign(), number(target.target)),
-                met(target.met).to_owned(),
+                met(target.met),
             ]
         })
         .collect();
-    let columns = ["target", "value", "wanted", ""].map(str::to_owned).to_vec();
-    (!rows.is_empty()).then(|| Table {
-        title: "Against the targets".into(),
-        columns,
-        rows,
-        note: String::new(),
-    })
+    let columns =
+        vec![texts.say("target", &[]), texts.say("value", &[]), texts.say("wanted", &[]), String::new()];
+    (!rows.is_empty()).then(|| Table { title: texts.say("targets", &[]), columns, rows, note: String::new() })
 }
 
-fn published(solved: &Solved) -> Option<Table> {
+fn published(solved: &Solved, texts: &Texts) -> Option<Table> {
     let rows: Vec<Vec<String>> = solved
         .published
         .iter()
         .map(|beside| {
             vec![
                 beside.figure.clone(),
-                beside.what.clone(),
-                format!("{} {}", number(beside.published), beside.unit),
-                beside.measured.map_or_else(|| "not measured".into(), number),
-                beside.note.clone(),
+                texts.text(&beside.what),
+                format!("{} {}", number(beside.published), texts.text(&beside.unit)),
+                beside.measured.map_or_else(|| texts.say("not-measured", &[]), number),
+                texts.text(&beside.note),
             ]
         })
         .collect();
-    let columns = ["figure", "what", "published", "here", "since then"].map(str::to_owned).to_vec();
-    let note =
-        "Another machine, another kernel: the order of the contenders is to be compared, not the values.";
+    let columns = vec![
+        texts.say("figure", &[]),
+        texts.say("what", &[]),
+        texts.say("published", &[]),
+        texts.say("here", &[]),
+        texts.say("since", &[]),
+    ];
     (!rows.is_empty()).then(|| Table {
-        title: "Published values beside ours".into(),
+        title: texts.say("published-title", &[]),
         columns,
         rows,
-        note: note.into(),
+        note: texts.say("published-note", &[]),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{study, together};
-    use crate::experiment::Cell;
+    use super::{far_apart, printed_points, study};
+    use crate::experiment::{Cell, Experiment, SHIPPED};
+    use crate::journal::Group;
     use crate::journal::tests::{group, record};
+    use crate::language::Texts;
+    use crate::runner::End;
     use crate::solve::solve;
-    use terapage_report::{Mark, render_html, render_text};
+    use terapage_report::{
+        Ends, Language, Mark, Series, Study, X, render_html, render_markdown, render_text,
+    };
 
     const TEXT: &str = r#"
 title = "A test"
@@ -477,6 +637,10 @@ unit = "s"
 contenders = ["memory", "swap", "terapage"]
 [program]
 run = ["true"]
+verbatim = true
+[sizes]
+memory = "data * ratio"
+data = "1G"
 [matrix]
 ratio = ["1/2", "1/4"]
 [[plot]]
@@ -487,8 +651,8 @@ relative = true
 of = "terapage"
 pass = "time"
 to = "swap"
-side = "below"
-value = 1
+side = "within"
+value = 0.05
 [[published]]
 figure = "Fig 5"
 what = "swap at half"
@@ -497,39 +661,107 @@ at = { ratio = "1/2" }
 value = 52
 relative = true
 note = "faster SSDs"
+[[published]]
+figure = "Fig 5"
+what = "swap at half, another disk"
+contender = "swap"
+at = { ratio = "1/2" }
+value = 96
+relative = true
 "#;
 
-    #[test]
-    fn the_first_page_answers_in_plain_words() {
+    fn whole(rounds: u32) -> Group {
         let mut group = group(TEXT);
         for cell in group.head.experiment.cells() {
-            for round in 1..=6 {
+            for round in 1..=rounds {
                 for (contender, seconds) in [("memory", 1.0), ("swap", 8.0), ("terapage", 1.3)] {
+                    let slow = 1.0 + 0.01 * f64::from(round % 3);
+                    let seconds = if contender == "memory" { seconds } else { seconds * slow };
                     group.runs.push(record(&group.head, &cell, round, contender, seconds));
                 }
             }
         }
-        let solved = solve(&group);
-        let study = study(&group, &solved);
+        group
+    }
+
+    fn drawn(group: &Group, language: Language) -> Study {
+        let solved = [solve(group)];
+        study("", std::slice::from_ref(group), &solved, Texts::of(language))
+    }
+
+    #[test]
+    fn the_first_page_answers_in_plain_words() {
+        let study = drawn(&whole(6), Language::En);
+        let answer = &study.answers[0];
+        assert!(answer.text.starts_with("With half of the memory that it wants (512 MiB), true takes"));
+        assert!(answer.text.contains("1.31 (1.31 to 1.32) times as long by Terapage"), "{}", answer.text);
+        assert_eq!(answer.command, "terapage run --memory 512M -- true");
         let text = render_text(&study, 80);
-        for part in
-            ["With 1/2 of the memory that it wants", "1.30 times as long by terapage", "Settled", "met"]
-        {
-            let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let wanted = part.replace("1.30 times", "1.30 (1.30 to 1.30) times");
-            assert!(plain.contains(&wanted), "{wanted} is not in\n{text}");
+        let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["Settled", "missed", "Cross-check: terapage time / swap time: 0 of 2", "52.0 times"] {
+            assert!(plain.contains(part), "{part} is not in\n{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        let plot = &study.plots[0];
-        assert!(plot.series.iter().any(
-            |s| s.mark == Mark::Published && s.points == [(terapage_report::X::Name("1/2".into()), 52.0)]
-        ));
         assert!(
-            study.tables.iter().any(|table| table.title.contains("Published") && table.rows[0][3] == "8.00")
+            study.tables.iter().any(|table| table.title.contains("Published") && table.rows[0][3] == "8.08")
         );
-        assert!(render_html(&study).contains("By ratio"));
-        let both = together("All", vec![("a".into(), study.clone()), ("b".into(), study)]);
-        assert_eq!((both.plots.len(), both.tables.len()), (2, 6));
+        assert!(render_html(&study).contains("By ratio") && render_markdown(&study).contains("By ratio"));
+    }
+
+    #[test]
+    fn figures_have_whiskers_and_ghosts_that_can_be_told_apart() {
+        let study = drawn(&whole(6), Language::En);
+        let series = &study.plots[0].series;
+        let swap = series.iter().find(|series| series.name == "swap").expect("swap was measured");
+        let whisker = swap.whiskers[0].expect("a spread");
+        assert!(whisker.ends == Ends::Interval && whisker.low < whisker.high, "{whisker:?}");
+        let ghosts: Vec<&Series> = series.iter().filter(|series| series.mark == Mark::Published).collect();
+        assert_eq!(ghosts.len(), 2, "{ghosts:?}");
+        assert!(
+            ghosts[1].name.contains("another disk") && ghosts[1].points == [(X::Name("1/2".into()), 96.0)]
+        );
+        assert!(study.plots[0].y.log, "from 1.3 to 96");
+        let few = drawn(&whole(3), Language::En);
+        assert_eq!(few.plots[0].series[0].whiskers[0].map(|whisker| whisker.ends), Some(Ends::Range));
+        assert!(!far_apart(&[Series {
+            points: vec![(X::Number(1.0), 0.0), (X::Number(2.0), 9.0)],
+            ..Series::default()
+        }]));
+    }
+
+    #[test]
+    fn every_printed_value_has_a_figure() {
+        let texts = Texts::of(Language::En);
+        for (name, _) in SHIPPED {
+            let (_, experiment) = Experiment::find(name).expect("it is shipped");
+            let forms = experiment.plot.iter();
+            let drawn: Vec<f64> = forms
+                .flat_map(|form| printed_points(&experiment, form, true, texts))
+                .map(|(_, _, value)| value)
+                .collect();
+            let missing: Vec<&str> = experiment
+                .published
+                .iter()
+                .filter(|printed| !drawn.contains(&printed.value))
+                .map(|printed| printed.what.as_str())
+                .collect();
+            assert!(missing.is_empty(), "{name}: no figure shows {missing:?}");
+        }
+    }
+
+    #[test]
+    fn several_studies_are_parts_of_one_in_japanese_too() {
+        let groups = [whole(6), whole(6)];
+        let solved: Vec<_> = groups.iter().map(solve).collect();
+        let all = study("All", &groups, &solved, Texts::of(Language::Ja));
+        assert_eq!((all.parts.len(), all.all_plots().len()), (2, 2));
+        assert!(!all.machine.is_empty() && all.parts.iter().all(|part| part.machine.is_empty()));
+        assert!(all.findings.len() > 30 && all.answers.len() == 3);
+        let text = render_text(&all, 80);
+        for part in ["スワップ", "倍", "論文の知見", "terapage run --memory 512M -- true"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(render_html(&all).contains("<html lang=\"ja\">"));
     }
 
     #[test]
@@ -540,8 +772,14 @@ note = "faster SSDs"
         disturbed.watched.marks = vec!["steal 9 %".into()];
         group.runs.extend([disturbed, record(&group.head, &cell, 1, "terapage", 2.0)]);
         group.head.left_out.push(("swap".into(), "no root".into()));
-        let solved = solve(&group);
-        let summary = study(&group, &solved).summary.join("\n");
+        let summary = drawn(&group, Language::En).summary.join("\n");
+        let mut failed = group.clone();
+        for record in &mut failed.runs {
+            record.run.end = End::Failed("no space".into());
+            record.run.passes.clear();
+        }
+        let text = render_text(&drawn(&failed, Language::En), 80);
+        assert!(text.contains("failed: no space"), "nobody has figures, so nobody says why: {text}");
         for part in ["Not settled", "Disturbed: 1 of 2 runs", "steal (1)", "Left out: swap: no root."] {
             assert!(summary.contains(part), "{part}: {summary}");
         }

@@ -12,6 +12,39 @@ use std::{fs, process};
 /// machine's own swap would be used first.
 const FIRST: libc::c_int = 0x8000 | 0x7fff;
 
+/// Less than this in the lab's swap after its program has ended is not told.
+const FOREIGN_LEAST: u64 = 1 << 20;
+
+/// A line of /proc/swaps.
+#[derive(Debug, PartialEq, Eq)]
+struct Area {
+    path: String,
+    used_bytes: u64,
+    priority: i32,
+}
+
+/// The areas that /proc/swaps tells of.
+fn areas(text: &str) -> Vec<Area> {
+    let area = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let path = fields.next()?.replace("\\040", " ");
+        // Type and size come before what is used.
+        let used_bytes = fields.nth(2)?.parse::<u64>().ok()? * 1024;
+        Some(Area { path, used_bytes, priority: fields.next()?.parse().ok()? })
+    };
+    text.lines().skip(1).filter_map(area).collect()
+}
+
+/// Another area that the kernel would use as readily as the lab's.
+pub fn rival() -> Option<String> {
+    rival_in(&fs::read_to_string("/proc/swaps").unwrap_or_default())
+}
+
+fn rival_in(text: &str) -> Option<String> {
+    let highest = FIRST & 0x7fff;
+    areas(text).into_iter().find(|area| area.priority >= highest).map(|area| area.path)
+}
+
 /// A swap file in use; taken out of use and removed when dropped.
 pub struct Swap<'a> {
     // Dropped after `drop` has taken the file out of use.
@@ -33,6 +66,18 @@ impl<'a> Swap<'a> {
             return Err(io::Error::last_os_error());
         }
         Ok(swap)
+    }
+}
+
+impl Swap<'_> {
+    /// Bytes in it that belong to others, once the program that it was made for has ended.
+    pub fn foreign_bytes(&self) -> u64 {
+        let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        let path = self.file.path().display().to_string();
+        let own = areas(&text).into_iter().find(|area| area.path == path);
+        own.map_or(0, |area| area.used_bytes)
+            .checked_sub(FOREIGN_LEAST)
+            .map_or(0, |more| more + FOREIGN_LEAST)
     }
 }
 
@@ -82,4 +127,23 @@ fn write_header(path: &Path, bytes: u64) -> io::Result<()> {
     file.write_all_at(&header, 0)?;
     file.flush()?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{areas, rival_in};
+
+    const SWAPS: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+        /dev/zram0                              partition\t8388604\t\t512\t\t100\n\
+        /var/tmp/a\\040b.swap                    file\t\t65532\t\t2048\t\t32767\n";
+
+    #[test]
+    fn who_else_swaps_is_read() {
+        let found = areas(SWAPS);
+        assert_eq!((found.len(), found[1].path.as_str()), (2, "/var/tmp/a b.swap"));
+        assert_eq!((found[1].used_bytes, found[0].priority), (2 << 20, 100));
+        assert_eq!(rival_in(SWAPS).as_deref(), Some("/var/tmp/a b.swap"));
+        assert_eq!(rival_in(&SWAPS.replace("32767", "99")), None);
+        assert!(areas("").is_empty());
+    }
 }

@@ -22,6 +22,9 @@ const FOREIGN_SHARE: f64 = 0.05;
 /// Of the processors, busier than this before a run begins is somebody else's work.
 const BUSY_MOST: f64 = 0.10;
 
+/// The system's clock and one that nobody sets may differ by so many seconds over a run.
+const CLOCKS_DIFFER_S: f64 = 0.5;
+
 /// How long the machine is watched before a run.
 const QUIET: Duration = Duration::from_millis(200);
 
@@ -53,6 +56,12 @@ pub struct Machine {
     pub cgroup: String,
     /// The file system of the directory, as /proc/mounts has it.
     pub mount: Mount,
+    /// What `--device` calls the device.
+    #[serde(default)]
+    pub device_name: Option<String>,
+    /// What it is made to be, where it is throttled.
+    #[serde(default)]
+    pub class: Option<String>,
     /// Its device, where it has one.
     pub device: Option<String>,
     /// How that is set: scheduler, wbt_lat_usec, nr_requests and others.
@@ -84,6 +93,8 @@ impl Machine {
             zswap: read("/sys/module/zswap/parameters/enabled").unwrap_or_default(),
             cgroup: read("/proc/self/cgroup").unwrap_or_default().replace('\n', " "),
             mount: Mount::of(directory).unwrap_or_default(),
+            device_name: None,
+            class: None,
             device_settings: device.as_ref().map(Device::settings).unwrap_or_default(),
             device: device.map(|device| device.name),
             flush_us: None,
@@ -108,6 +119,8 @@ impl Machine {
             ("file system".into(), format!("{} ({})", self.mount.kind, self.mount.options)),
             ("device".into(), self.device.clone().unwrap_or_else(|| "none of its own".into())),
         ];
+        pairs.extend(self.device_name.iter().map(|name| ("measured as".to_owned(), name.clone())));
+        pairs.extend(self.class.iter().map(|class| ("throttled".to_owned(), class.clone())));
         pairs.extend(self.device_settings.iter().map(|(name, value)| (name.clone(), value.clone())));
         if let Some(us) = self.flush_us {
             pairs.push(("4 KiB write and fdatasync".into(), format!("{us:.0} us")));
@@ -220,6 +233,7 @@ pub struct Watch {
     before: Counts,
     quiet: Watched,
     start: Instant,
+    start_by_system: SystemTime,
 }
 
 impl Watch {
@@ -241,7 +255,7 @@ impl Watch {
             busy_before: before.busy_since(&earlier),
             ..Watched::default()
         };
-        Watch { device, before, quiet, start: Instant::now() }
+        Watch { device, before, quiet, start: Instant::now(), start_by_system: SystemTime::now() }
     }
 
     /// Ends it. `own_read_bytes` is what the program read from devices.
@@ -256,8 +270,20 @@ impl Watch {
             after.memory_pressure_us.saturating_sub(self.before.memory_pressure_us) as f64 / 1e6;
         let throttled = after.throttled > self.before.throttled;
         watched.marks = marks(&watched, throttled, own_read_bytes);
+        // Programs that measure time by the system's clock have measured something else then.
+        watched.marks.extend(clock_was_set(self.start_by_system, SystemTime::now(), watched.seconds));
         watched
     }
+}
+
+/// Whether the system's clock was set meanwhile, by how much, against `seconds` by another clock.
+fn clock_was_set(before: SystemTime, after: SystemTime, seconds: f64) -> Option<String> {
+    let by_system = match after.duration_since(before) {
+        Ok(forwards) => forwards.as_secs_f64(),
+        Err(backwards) => -backwards.duration().as_secs_f64(),
+    };
+    let by = by_system - seconds;
+    (by.abs() > CLOCKS_DIFFER_S).then(|| format!("clock set by {by:+.0} s"))
 }
 
 /// Why a run counts as disturbed.
@@ -286,9 +312,18 @@ fn marks(watched: &Watched, throttled: bool, own_read_bytes: Option<u64>) -> Vec
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, Watched, marks, pressure, ticks};
+    use super::{Machine, Watched, clock_was_set, marks, pressure, ticks};
     use crate::device::Moved;
     use std::path::Path;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn a_clock_that_is_set_meanwhile_is_marked() {
+        let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
+        assert_eq!(clock_was_set(at(1000), at(1010), 10.2), None);
+        assert_eq!(clock_was_set(at(1000), at(4610), 10.0).as_deref(), Some("clock set by +3600 s"));
+        assert_eq!(clock_was_set(at(1000), at(910), 10.0).as_deref(), Some("clock set by -100 s"));
+    }
 
     #[test]
     fn ticks_of_guests_count_once() {

@@ -75,6 +75,14 @@ pub enum Workload {
     Stencil(crate::kernels::Stencil),
     /// Jacobi's iteration for Poisson's equation.
     Poisson(crate::kernels::Poisson),
+    /// Bonnie++.
+    Bonnie(crate::bonnie::Bonnie),
+    /// Reads at random places at a fixed rate, or as many as can be had.
+    Stack(crate::load::Load),
+    /// The first process of an emulated machine.
+    Guest(crate::guest_init::Guest),
+    /// likwid-bench's triad, as a cross-check.
+    Likwid(crate::likwid::Likwid),
 }
 
 /// What the device itself can do, by fio.
@@ -121,6 +129,30 @@ pub struct Pass {
     /// What came out, where that must be the same for all contenders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
+    /// Operations, of passes that count them and not bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<f64>,
+}
+
+/// A line of output that is no pass.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Said {
+    /// A remark.
+    Note(String),
+    /// A line of another program's output, as it came.
+    Raw(String),
+}
+
+impl Said {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn print(&self) -> anyhow::Result<()> {
+        use std::io::Write;
+        Ok(writeln!(io::stdout(), "{}", serde_json::to_string(self)?)?)
+    }
 }
 
 /// Word `i` holds `FIRST + i * STEP` after the first write; each read-modify-write adds `ADDED`.
@@ -155,6 +187,10 @@ impl Workload {
             Workload::Arrays(arrays) => arrays.run(),
             Workload::Stencil(stencil) => stencil.run(),
             Workload::Poisson(poisson) => poisson.run(),
+            Workload::Bonnie(bonnie) => bonnie.run(),
+            Workload::Stack(load) => load.run(),
+            Workload::Guest(guest) => guest.run(),
+            Workload::Likwid(likwid) => likwid.run(),
             Workload::Device(Device { file, bytes, threads, block, seconds }) => {
                 crate::fio::device(&file, bytes, &threads, block, seconds)
             }

@@ -109,7 +109,18 @@ fn a_signal_leaves_what_was_measured_and_a_report_of_it() {
     let many = TINY.replace("least = 2, most = 2", "least = 500, most = 500");
     fs::write(place.path().join("tiny.toml"), many).expect("a file");
     let mut command = Command::new(&program);
-    command.args(["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0"]);
+    command.args([
+        "run",
+        "tiny.toml",
+        "--dir",
+        ".",
+        "--results",
+        "res",
+        "--retries",
+        "0",
+        "--html",
+        "part.html",
+    ]);
     command.current_dir(place.path()).env("TERAPAGE_LAB_STATE", place.path().join("state"));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the lab runs");
     let lines =
@@ -127,9 +138,166 @@ fn a_signal_leaves_what_was_measured_and_a_report_of_it() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("the same command goes on") && errors.contains("signal 2"), "{errors}");
     assert!(out.contains("tiny: Tiny") && out.contains("Not settled"), "{out}");
+    let page = fs::read_to_string(place.path().join("part.html")).expect("a page of what there is");
+    assert!(page.contains("Not settled") && page.ends_with("</html>"));
     assert!(lines() >= 4);
     let state = fs::read_dir(place.path().join("state")).expect("a directory").count();
     assert_eq!(state, 1, "the lock alone");
+}
+
+#[test]
+fn a_report_is_markdown_csv_and_japanese_too() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let (output, _) = tiny(&program, place.path(), &[]);
+    assert!(output.status.success(), "{output:?}");
+    let report = |more: &[&str]| {
+        let output = run(&program, place.path(), &[&["report", "res/tiny.jsonl"], more].concat());
+        assert!(output.status.success(), "{more:?}: {output:?}");
+        text(&output).0
+    };
+    let markdown = report(&["--markdown", "-"]);
+    assert!(markdown.starts_with("# tiny: Tiny") && markdown.contains("| contender |"), "{markdown}");
+    let csv = report(&["--csv", "-"]);
+    assert!(csv.starts_with("part,plot,series,mark,x,"), "{csv}");
+    assert!(csv.lines().any(|line| line.contains("least and greatest")), "{csv}");
+    let japanese = report(&["--lang", "ja", "--html", "ja.html"]);
+    assert!(japanese.contains("未収束"), "{japanese}");
+    assert!(fs::read_to_string(place.path().join("ja.html")).expect("a page").contains("<html lang=\"ja\">"));
+    let refused = run(&program, place.path(), &["report", "res/tiny.jsonl", "--csv", "x", "--markdown", "x"]);
+    assert!(text(&refused).1.contains("--markdown and --csv name the same file"), "{refused:?}");
+    assert!(!place.path().join("x").exists());
+}
+
+#[test]
+fn all_says_what_it_takes_and_touches_nothing() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let usual = ["all", "--quick", "--dry-run", "--dir", ".", "--results", "res"];
+    let output = run(&program, place.path(), &usual);
+    let (out, errors) = text(&output);
+    assert!(output.status.success(), "{errors}");
+    let plain = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["raw", "transfer", "In all", "of disk at once", "it ends by"] {
+        assert!(plain.contains(part), "{part} is not in\n{out}");
+    }
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+    assert_eq!(fs::read_dir(place.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn a_clock_that_jumps_is_no_figure() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let other = TINY.replace(
+        "run = [\"{lab}\", \"workload\", \"scan\", \"--bytes\", \"{data}\"]",
+        "run = [\"sh\", \"say.sh\"]",
+    );
+    fs::write(place.path().join("clock.toml"), other).expect("a file");
+    for (seconds, fails) in [("0.5", false), ("-3599.5", true), ("0.0", true)] {
+        let pass = format!(r#"{{"pass": "p", "seconds": {seconds}, "bytes": 1048576, "threads": 1}}"#);
+        fs::write(place.path().join("say.sh"), format!("echo '{pass}'\n")).expect("a file");
+        fs::remove_dir_all(place.path().join("res")).ok();
+        let output = run(&program, place.path(), &["run", "clock.toml", "--dir", ".", "--results", "res"]);
+        let (out, errors) = text(&output);
+        assert_eq!(output.status.code(), Some(i32::from(fails)), "{seconds}: {out}{errors}");
+        let plain = out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(plain.contains("by its own clock"), fails, "{seconds}: {out}");
+    }
+}
+
+/// Runs a shell's script with the lab as `$lab`, in a file system of 24 MiB that is mounted for it
+/// alone on `small`; `None` where that cannot be had.
+fn in_a_small_file_system(program: &Path, place: &Path, script: &str) -> Option<Output> {
+    fs::create_dir(place.join("small")).expect("a directory");
+    let mount = "mount -t tmpfs -o size=24M tmpfs small || exit 99";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &format!("{mount}\n{script}")]).current_dir(place);
+    command.env("lab", program).env("COLUMNS", "80").env("TERAPAGE_LAB_STATE", place.join("state"));
+    let output = command.env_remove("TERAPAGE_BIN").output().ok()?;
+    let refused = text(&output).1.contains("unshare failed");
+    (output.status.code() != Some(99) && !refused).then_some(output)
+}
+
+#[test]
+fn a_disk_that_fills_up_is_said_and_leaves_nothing() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    // It asks for less than it takes, so that it begins.
+    let large = TINY
+        .replace("\"scan\", \"--bytes\", \"{data}\"", "\"raw\", \"--file\", \"{file}\", \"--bytes\", \"{data}\", \"--method\", \"rw\", \"--pattern\", \"sequential-write\", \"--block\", \"1M\"")
+        .replace("\"1M\"\n[matrix]", "\"64M\"\n[matrix]");
+    fs::write(place.path().join("large.toml"), large).expect("a file");
+    let script = "\"$lab\" run large.toml --dir small --results res --retries 0\n\
+                  status=$?; echo \"left: $(ls -A small) end\"; exit $status";
+    let Some(output) = in_a_small_file_system(&program, place.path(), script) else {
+        println!("SKIPPED: this machine lets the test mount nothing");
+        return;
+    };
+    let (out, errors) = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{out}{errors}");
+    let plain = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain.contains("No space left on device"), "{out}{errors}");
+    assert!(plain.contains("left: end"), "something is left: {out}");
+}
+
+#[test]
+fn results_that_find_no_room_end_the_lab_without_half_a_line() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    fs::write(place.path().join("tiny.toml"), TINY.replace("most = 2", "most = 2000")).expect("a file");
+    // The disk fills while it runs: whatever is left of it is taken once there are lines.
+    let script = "\"$lab\" run tiny.toml --dir . --results small/res --retries 0 &\n\
+                  while [ \"$(cat small/res/tiny.jsonl 2> /dev/null | wc -l)\" -lt 3 ]; do sleep 0.05; done\n\
+                  head -c 30M /dev/zero > small/filler 2> /dev/null; wait $!; status=$?\n\
+                  cp small/res/tiny.jsonl kept.jsonl; exit $status";
+    let Some(output) = in_a_small_file_system(&program, place.path(), script) else {
+        println!("SKIPPED: this machine lets the test mount nothing");
+        return;
+    };
+    let (out, errors) = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{out}{errors}");
+    assert!(errors.contains("No space left on device") && errors.contains("tiny.jsonl"), "{errors}");
+    let kept = fs::read_to_string(place.path().join("kept.jsonl")).expect("results");
+    assert!(kept.ends_with("}\n") && kept.lines().count() >= 3, "half a line is left");
+    let report = run(&program, place.path(), &["report", "kept.jsonl"]);
+    assert!(report.status.success(), "{report:?}");
+}
+
+#[test]
+fn a_tool_whose_output_has_changed_is_no_figure() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let raw = [
+        "workload",
+        "raw",
+        "--file",
+        "data",
+        "--bytes",
+        "1048576",
+        "--block",
+        "64K",
+        "--method",
+        "fio-psync",
+    ];
+    for output in
+        ["{\"fio version\": \"fio-9\", \"jobs\": [{\"error\": 0, \"reads\": {}}]}", "fio: all well", "{"]
+    {
+        let script = format!("#!/bin/sh\ncat <<'END'\n{output}\nEND\n");
+        let path = place.path().join("bin");
+        fs::create_dir_all(&path).expect("a directory");
+        let writer = ["-c", "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", &script];
+        let written = Command::new("sh").args(writer).arg(path.join("fio")).status().expect("sh runs");
+        assert!(written.success());
+        let mut command = Command::new(&program);
+        command.args(raw).args(["--pattern", "random-read"]).current_dir(place.path());
+        let before = std::env::var("PATH").unwrap_or_default();
+        let output =
+            command.env("PATH", format!("{}:{before}", path.display())).output().expect("the lab runs");
+        let (out, errors) = text(&output);
+        assert!(!output.status.success() && out.is_empty(), "{out}{errors}");
+        assert!(errors.contains("fio") && errors.contains("cannot be read"), "{errors}");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 "use strict";
 (() => {
   const PLOTS = JSON.parse(document.getElementById("plots").textContent);
+  const WORDS = JSON.parse(document.getElementById("words").textContent);
+  const said = (text, values) => text.replace(/\{([a-z]+)\}/g, (_, name) => values[name] ?? "");
   const ROOT = document.documentElement;
   // ECharts writes it into attributes of SVG as it is: no double quotes.
-  const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif";
+  const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Hiragino Sans', 'Noto Sans CJK JP', 'Noto Sans JP', 'Yu Gothic', Meiryo, 'DejaVu Sans', sans-serif";
   const SVG = "http://www.w3.org/2000/svg";
 
   // Six colours that stay apart for colour-blind eyes (after Okabe and Ito), lighter ones on dark.
@@ -41,6 +43,11 @@
     }
   }
 
+  // A whisker is found by its point, as ECharts hands out points alone.
+  for (const { series } of PLOTS) {
+    for (const one of series) one.ends_of = new Map(one.whiskers.map((ends, at) => [String(one.drawn[at]), ends]));
+  }
+
   // ---- Numbers, as the terminal shows them.
   const digits = (value, count) => {
     if (!Number.isFinite(value)) return "n/a";
@@ -54,9 +61,9 @@
     if (!unit.steps.length || size === 0 || (unit.prefix && size < 10000)) return null;
     return unit.steps.findLast(([times]) => size >= times * 0.9999999) ?? unit.steps[0];
   };
-  const short = (unit, value) => {
+  const short = (unit, value, count = 4) => {
     const step = stepOf(unit, value);
-    return step && step[1] ? `${digits(value / step[0], 4)} ${step[1]}` : digits(value, 4);
+    return step && step[1] ? `${digits(value / step[0], count)} ${step[1]}` : digits(value, count);
   };
   const inUnit = (unit, value) => {
     const number = short(unit, value);
@@ -134,7 +141,8 @@
     if (axis.log_base) {
       option.axisLabel.customValues = axis.ticks;
       option.axisTick.customValues = axis.ticks;
-      return { ...option, type: "log", logBase: axis.log_base, min: axis.low, max: axis.high };
+      // Bars begin at the end of the axis, as they do in the terminal, and not at one.
+      return { ...option, type: "log", logBase: axis.log_base, min: axis.low, max: axis.high, startValue: axis.low };
     }
     return { ...option, type: "value", min: axis.low, max: axis.high };
   };
@@ -148,19 +156,43 @@
     option.axisTick = { show: plot.categories.length > 1, lineStyle: { color: theme.axis } };
     return { ...option, ...common, type: "category", data: plot.categories, splitLine: { show: false } };
   };
+  // Lines from end to end of each whisker, with caps. ECharts puts a bar's own beside the middle of its group.
+  // Of bars, the end that points away from the axis has the bar's label, if it has one.
+  const whiskers = (series, theme, bars, label) => {
+    if (series.drawn.length > FEW * 4) return [];
+    const { colour } = look(series, theme);
+    const line = { color: bars ? theme.ink : colour, width: 1.3, type: "solid", opacity: 0.85 };
+    const cap = { symbol: "rect", symbolSize: [bars ? 9 : 7, 1.3], itemStyle: { color: line.color, opacity: 0.85 } };
+    return series.whiskers.flatMap((ends, at) => {
+      if (!ends) return [];
+      const [x, y] = series.drawn[at];
+      const [from, to] = y < 0 ? [ends[1], ends[0]] : ends;
+      const end = (place) => ({ coord: [x, place], lineStyle: line, ...cap });
+      const text = label ? { label: { ...label, show: true, position: "end", distance: 3, formatter: () => label.of(y) } } : {};
+      return [[{ ...end(from), ...text }, end(to)]];
+    });
+  };
+  const barLabel = (plot, y) => short(plot.y.unit, y * plot.y.divisor, 3);
+  // Whether each bar's label has room beside those of the bars next to it.
+  const labelsFit = (plot, width) => {
+    const bar = ((width - 70) / Math.max(1, plot.categories.length) / Math.max(1, plot.series.length)) * 0.8;
+    const labels = plot.series.flatMap(({ drawn }) => drawn.map(([, y]) => (Number.isFinite(y) && y !== null ? textWidth(barLabel(plot, y)) : 0)));
+    return Math.max(0, ...labels) <= bar + 6;
+  };
   const barSeries = (plot, series, theme, labelled) => {
     const { ghost, colour } = look(series, theme);
+    const text = { color: theme.soft, fontFamily: FONT, fontSize: 11, of: (y) => barLabel(plot, y) };
     const hatch = { symbol: "rect", symbolSize: 1, color: theme.card, dashArrayX: [1, 0], dashArrayY: [2, 4], rotation: -Math.PI / 4 };
     return {
       type: "bar", name: series.label, barMaxWidth: 56, barGap: "8%", barCategoryGap: "32%",
-      data: series.drawn.map(([x, y]) => ({ value: [x, y], label: { position: y < 0 ? "bottom" : "top" } })),
+      data: series.drawn.map(([x, y], at) => ({ value: [x, y], label: { show: labelled && !series.whiskers[at], position: y < 0 ? "bottom" : "top" } })),
       itemStyle: {
         color: ghost ? "transparent" : colour, borderColor: colour, borderWidth: ghost ? 1.4 : 1,
         borderType: ghost ? "dashed" : "solid", opacity: series.mark === "simulated" ? 0.8 : 1,
         decal: series.mark === "synthetic" ? hatch : null,
       },
-      markLine: { silent: true, symbol: "none", label: { show: false }, data: plot.y.low < 0 ? [{ yAxis: 0 }] : [], lineStyle: { color: theme.axis, type: "solid", width: 1 } },
-      label: { show: labelled, color: theme.soft, fontFamily: FONT, fontSize: 11, formatter: ({ value }) => short(plot.y.unit, value[1] * plot.y.divisor) },
+      markLine: { silent: true, symbol: "none", label: { show: false }, data: [...(plot.y.low < 0 ? [{ yAxis: 0 }] : []), ...whiskers(series, theme, true, labelled ? text : null)], lineStyle: { color: theme.axis, type: "solid", width: 1 } },
+      label: { ...text, show: labelled, formatter: ({ value }) => text.of(value[1]) },
       labelLayout: { hideOverlap: true },
       emphasis: { focus: "series" },
     };
@@ -173,6 +205,7 @@
       name: series.label, symbol, symbolSize: (plot.kind === "scatter" ? 8 : 7) + (ghost ? 5 : 0), z: ghost ? 2 : 3,
       itemStyle: { color: hollow ? theme.card : colour, borderColor: colour, borderWidth: 1.6, borderType: plot.kind === "scatter" && series.mark === "synthetic" ? [2, 1.5] : "solid" },
       emphasis: { focus: "series" },
+      markLine: { silent: true, label: { show: false }, data: whiskers(series, theme, false), animation: false },
     };
     if (plot.kind === "scatter") return [{ ...common, type: "scatter", data: series.drawn }];
     const line = {
@@ -183,15 +216,17 @@
     // A few symbols tell dense lines apart. They are a series of their own, that the tooltip leaves out.
     const gap = Math.ceil(series.drawn.length / 8);
     const some = series.drawn.filter((_, at) => at % gap === Math.floor((gap * (series.slot % 6 + 0.5)) / 6));
-    return [line, { ...common, id: `${series.slot}-${series.mark}-symbols`, type: "line", data: some, silent: true, lineStyle: { opacity: 0 }, z: 4, tooltip: { show: false } }];
+    return [line, { ...common, markLine: undefined, id: `${series.slot}-${series.mark}-symbols`, type: "line", data: some, silent: true, lineStyle: { opacity: 0 }, z: 4, tooltip: { show: false } }];
   };
   const tooltip = (plot, theme) => {
     const across = (x) => (plot.categories ? plot.categories[x] : inUnit(plot.x.unit, x * plot.x.divisor));
     const row = ({ seriesName, value }, alike) => {
       const series = plot.series.find(({ label }) => label === seriesName);
-      const place = alike ? "" : ` at ${across(value[0])}`;
-      const number = inUnit(plot.y.unit, value[1] * plot.y.divisor);
-      return `<div>${swatch(plot.kind, series, theme).outerHTML}<span>${escaped(seriesName + place)}</span><em>${escaped(number)}</em></div>`;
+      const name = alike ? seriesName : said(WORDS.at, { name: seriesName, place: across(value[0]) });
+      const shown = (y) => inUnit(plot.y.unit, y * plot.y.divisor);
+      const ends = series.ends_of.get(String(value));
+      const number = ends ? said(WORDS.range, { value: shown(value[1]), low: shown(ends[0]), high: shown(ends[1]) }) : shown(value[1]);
+      return `<div>${swatch(plot.kind, series, theme).outerHTML}<span>${escaped(name)}</span><em>${escaped(number)}</em></div>`;
     };
     return {
       trigger: plot.kind === "scatter" ? "item" : "axis", confine: true, transitionDuration: 0,
@@ -210,7 +245,7 @@
   };
   const option = (plot, theme, width) => {
     const bars = plot.kind === "bar";
-    const labelled = bars && plot.series.reduce((sum, { drawn }) => sum + drawn.length, 0) <= width / 38;
+    const labelled = bars && labelsFit(plot, width);
     const zoom = { type: "inside", filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseMove: "shift", moveOnMouseWheel: false, preventDefaultMouseMove: false };
     return {
       animation: false, backgroundColor: "transparent", textStyle: { fontFamily: FONT },
@@ -240,8 +275,10 @@
       return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     const head = ({ name, unit }, otherwise) => (name || otherwise) + (unit.name ? ` (${unit.name})` : "");
-    const rows = plot.series.flatMap(({ name, mark, points }) => points.map(([x, y]) => [name, mark, x, y]));
-    const all = [["series", "mark", head(plot.x, "x"), head(plot.y, "y")], ...rows];
+    const spread = plot.series.some(({ ends }) => ends.length);
+    const ended = (ends, at) => (spread ? (ends[at] ?? [null, null, null]) : []);
+    const rows = plot.series.flatMap(({ name, mark, points, ends }) => points.map(([x, y], at) => [name, mark, x, y, ...ended(ends, at)]));
+    const all = [["series", "mark", head(plot.x, "x"), head(plot.y, "y"), ...(spread ? ["low", "high", "ends"] : [])], ...rows];
     return all.map((row) => row.map(cell).join(",") + "\r\n").join("");
   };
   const picture = (plot, theme, selected, renderer) => {
@@ -380,15 +417,17 @@
   dark.addEventListener("change", redraw);
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));
-  document.querySelector('[data-do="copy"]')?.addEventListener("click", async ({ currentTarget }) => {
-    const text = document.querySelector(".command code").textContent;
-    try {
-      await navigator.clipboard.writeText(text);
-      currentTarget.textContent = "Copied";
-    } catch {
-      getSelection().selectAllChildren(document.querySelector(".command code"));
-    }
-  });
+  for (const button of document.querySelectorAll('[data-do="copy"]')) {
+    button.addEventListener("click", async () => {
+      const code = button.closest(".command").querySelector("code");
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = WORDS.copied;
+      } catch {
+        getSelection().selectAllChildren(code);
+      }
+    });
+  }
 
   // `#dark` and `#light` choose the colours from the start.
   const start = location.hash.slice(1);

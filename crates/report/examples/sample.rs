@@ -1,6 +1,9 @@
 //! Writes a study with each kind of plot, each mark and awkward values, as JSON: what
 //! `tests/report/run` renders.
-use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X, to_json};
+use terapage_report::{
+    Answer, Axis, Ends, Finding, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Verdict,
+    Whisker, X, to_json,
+};
 
 fn axis(name: &str, unit: &str, log: bool) -> Axis {
     Axis { name: name.into(), unit: unit.into(), log }
@@ -11,11 +14,24 @@ fn named(name: &str, mark: Mark, points: &[(&str, f64)]) -> Series {
         name: name.into(),
         mark,
         points: points.iter().map(|(x, y)| (X::Name((*x).into()), *y)).collect(),
+        ..Series::default()
     }
 }
 
 fn numbers(name: &str, mark: Mark, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
-    Series { name: name.into(), mark, points: points.into_iter().map(|(x, y)| (X::Number(x), y)).collect() }
+    Series {
+        name: name.into(),
+        mark,
+        points: points.into_iter().map(|(x, y)| (X::Number(x), y)).collect(),
+        ..Series::default()
+    }
+}
+
+/// The series with whiskers of these shares below and above each value.
+fn spread(mut series: Series, below: f64, above: f64, ends: Ends) -> Series {
+    let whisker = |(_, y): &(X, f64)| Some(Whisker { low: y * (1.0 - below), high: y * (1.0 + above), ends });
+    series.whiskers = series.points.iter().map(whisker).collect();
+    series
 }
 
 fn plot(title: &str, kind: PlotKind, x: Axis, y: Axis, series: Vec<Series>) -> Plot {
@@ -33,7 +49,7 @@ fn line() -> Plot {
             axis("transfer size", "bytes", true),
             axis("bandwidth", "B/s", false),
             vec![
-                numbers("SSD", Mark::Measured, rate(80e-6, 1.9e9)),
+                spread(numbers("SSD", Mark::Measured, rate(80e-6, 1.9e9)), 0.15, 0.1, Ends::Interval),
                 numbers("far memory", Mark::Simulated, rate(30e-6, 3.6e9)),
                 numbers("far memory (published)", Mark::Published, rate(36e-6, 3.4e9)),
                 numbers("swap", Mark::Synthetic, rate(160e-6, 0.4e9)),
@@ -53,7 +69,7 @@ fn bars() -> Plot {
         axis("volume", "", false),
         axis("gain", "%", false),
         vec![
-            named("gain", Mark::Synthetic, &of(other)),
+            spread(named("gain", Mark::Synthetic, &of(other)), 0.1, 0.1, Ends::Deviation),
             named("gain (published)", Mark::Published, &of(published)),
         ],
     )
@@ -93,7 +109,12 @@ fn steps() -> Plot {
 fn many_bars() -> Plot {
     let name = |at: usize| format!("a volume with a long name {at}");
     let points = (0..24).map(|at| (X::Name(name(at)), 800.0 * 1.3f64.powi(at as i32)));
-    let series = Series { name: "requests".into(), mark: Mark::Simulated, points: points.collect() };
+    let series = Series {
+        name: "requests".into(),
+        mark: Mark::Simulated,
+        points: points.collect(),
+        ..Series::default()
+    };
     plot(
         "Many categories with long names",
         PlotKind::Bar,
@@ -148,10 +169,63 @@ fn parameters() -> Vec<Parameter> {
     ]
 }
 
+fn finding(printed: &str, claim: &str, verdict: Verdict, here: &str, figures: Vec<usize>) -> Finding {
+    Finding { printed: printed.into(), claim: claim.into(), verdict, here: here.into(), figures }
+}
+
+fn part(title: &str, plot: Plot) -> Study {
+    let summary = vec!["A part has a summary, plots and tables of its own.".into()];
+    Study { title: title.into(), summary, plots: vec![plot], ..Study::default() }
+}
+
+/// Bars in groups, some without whisker, on a logarithmic axis.
+fn groups() -> Plot {
+    let of = |name: &str, factor: f64, ends: Ends| {
+        let points = [("1", factor), ("1/2", factor * 2.0), ("1/4", factor * 5.0)];
+        spread(named(name, Mark::Measured, &points), 0.3, 0.4, ends)
+    };
+    plot(
+        "Time by the part of memory",
+        PlotKind::Bar,
+        axis("ratio", "", false),
+        axis("time against memory", "times", true),
+        vec![
+            of("terapage", 1.1, Ends::Interval),
+            of("swap", 4.0, Ends::Range),
+            named("swap", Mark::Published, &[("1", 52.0)]),
+        ],
+    )
+}
+
+/// Lines over names.
+fn lines() -> Plot {
+    let of = |name: &str, factor: f64| {
+        let points = [("one", factor), ("two", factor * 1.7), ("four", factor * 2.4)];
+        spread(named(name, Mark::Measured, &points), 0.12, 0.05, Ends::Range)
+    };
+    plot(
+        "Lines over names",
+        PlotKind::Line,
+        axis("threads", "", false),
+        axis("speed", "MFLOPS", false),
+        vec![of("memory", 1000.0), of("terapage", 900.0)],
+    )
+}
+
 fn main() {
     let cells = |row: [&str; 4]| row.map(String::from).to_vec();
     let study = Study {
         title: "A sample study".into(),
+        answers: vec![Answer {
+            text: "With half of its memory the program takes 1.3 (1.2 to 1.4) times as long.".into(),
+            command: "terapage run --memory 512M -- ./program".into(),
+        }],
+        findings: vec![
+            finding("000, Fig 5", "Swap takes 52 to 96 times as long.", Verdict::Differs, "8.0 times", vec![0]),
+            finding("001, Fig 2", "Barriers cost a factor of ten.", Verdict::NoLonger, "The option is gone.", vec![]),
+            finding("003, Table 2", "Seven volumes gain.", Verdict::Holds, "All but one.", vec![1, 2]),
+            finding("004, Fig 7", "Several I/Os in a call pay.", Verdict::NotMeasured, "", vec![]),
+        ],
         summary: vec![
             "It shows each kind of plot and each mark with invented values, so that the page and the terminal can be checked."
                 .into(),
@@ -173,6 +247,8 @@ fn main() {
             ],
             note: "Gains are of requests per second.".into(),
         }],
+        parts: vec![part("The first part", groups()), part("The second part", lines())],
+        ..Study::default()
     };
     print!("{}", to_json(&study));
 }

@@ -25,6 +25,19 @@ pub fn from_json(text: &str) -> Result<Study, JsonError> {
     Ok(study)
 }
 
+/// The form of a number that may not be finite: `null` then.
+pub(crate) mod number {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(*value)
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<f64, D::Error> {
+        Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::NAN))
+    }
+}
+
 /// The form of points: JSON has only finite numbers, so the others are `null`.
 pub(crate) mod points {
     use crate::study::X;

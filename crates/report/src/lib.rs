@@ -9,7 +9,7 @@
 //!     title: "Bandwidth by transfer size".into(),
 //!     x: Axis { name: "transfer size".into(), unit: "bytes".into(), log: true },
 //!     y: Axis { name: "bandwidth".into(), unit: "B/s".into(), log: false },
-//!     series: vec![Series { name: "SSD".into(), mark: Mark::Simulated, points }],
+//!     series: vec![Series { name: "SSD".into(), mark: Mark::Simulated, points, ..Series::default() }],
 //!     ..Plot::default()
 //! };
 //! let study = Study { title: "An SSD".into(), plots: vec![plot], ..Study::default() };
@@ -19,15 +19,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod csv;
 mod html;
 mod json;
+mod markdown;
 mod number;
 mod scale;
 mod study;
 mod text;
 mod view;
+mod words;
 
+pub use csv::render_csv;
 pub use html::render_html;
 pub use json::{JsonError, from_json, to_json};
-pub use study::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
+pub use markdown::render_markdown;
+pub use study::{
+    Answer, Axis, Ends, Finding, Language, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table,
+    Verdict, Whisker, X,
+};
 pub use text::{TextOptions, render_text, render_text_with};

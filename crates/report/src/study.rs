@@ -8,8 +8,17 @@ use serde::{Deserialize, Serialize};
 pub struct Study {
     /// The heading.
     pub title: String,
+    /// The language of its own words, and of those that are shown around them.
+    #[serde(skip_serializing_if = "Language::is_english")]
+    pub language: Language,
+    /// What the reader came for, before everything else.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Answer>,
     /// Paragraphs: the question, the results, and what to be careful with.
     pub summary: Vec<String>,
+    /// What papers found, and what was found here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
     /// The command that makes this report again.
     pub command: String,
     /// The machine or model that it ran on, as pairs of name and value.
@@ -20,6 +29,83 @@ pub struct Study {
     pub plots: Vec<Plot>,
     /// Tables, in order, after the plots.
     pub tables: Vec<Table>,
+    /// Studies of which this one is made, in order; shown after its own tables.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Study>,
+}
+
+impl Study {
+    /// All plots, those of the parts after its own: the order in which a page numbers them.
+    pub fn all_plots(&self) -> Vec<&Plot> {
+        self.plots.iter().chain(self.parts.iter().flat_map(Study::all_plots)).collect()
+    }
+}
+
+/// The language of a study.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    /// English.
+    #[default]
+    En,
+    /// Japanese.
+    Ja,
+}
+
+impl Language {
+    fn is_english(&self) -> bool {
+        *self == Language::En
+    }
+
+    /// Its code, as in HTML.
+    pub fn code(self) -> &'static str {
+        match self {
+            Language::En => "en",
+            Language::Ja => "ja",
+        }
+    }
+}
+
+/// An answer in plain words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Answer {
+    /// A sentence or two.
+    pub text: String,
+    /// The command to use then; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub command: String,
+}
+
+/// A paper's finding, and what was found here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Finding {
+    /// Where it is printed: paper and figure.
+    pub printed: String,
+    /// What was found there, in a sentence.
+    pub claim: String,
+    /// Whether it was found here too.
+    pub verdict: Verdict,
+    /// The values found here, or the reason why there are none.
+    pub here: String,
+    /// The figures that show it, by their places in [`Study::all_plots`].
+    pub figures: Vec<usize>,
+}
+
+/// What became of a finding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It was found here too.
+    Holds,
+    /// Something else was found here.
+    Differs,
+    /// It cannot be measured any more.
+    NoLonger,
+    /// It was not measured.
+    #[default]
+    NotMeasured,
 }
 
 /// A parameter and the origin of its value.
@@ -111,6 +197,51 @@ pub struct Series {
     /// The points, in the order in which they are joined. A point whose y is not finite is a gap.
     #[serde(with = "crate::json::points")]
     pub points: Vec<(X, f64)>,
+    /// How far the values behind each point are spread, in the order of the points; points without
+    /// one, and all beyond its end, have no whisker.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub whiskers: Vec<Option<Whisker>>,
+}
+
+impl Series {
+    /// The whisker of a point, if there is something to draw.
+    pub fn whisker(&self, at: usize) -> Option<Whisker> {
+        let whisker = (*self.whiskers.get(at)?)?;
+        (whisker.low.is_finite() && whisker.high.is_finite() && whisker.low < whisker.high).then_some(whisker)
+    }
+}
+
+/// How far the values behind a point are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Whisker {
+    /// Its lower end, in the unit of the axis.
+    #[serde(with = "crate::json::number")]
+    pub low: f64,
+    /// Its upper end.
+    #[serde(with = "crate::json::number")]
+    pub high: f64,
+    /// What the ends are.
+    pub ends: Ends,
+}
+
+impl Whisker {
+    /// One that reaches `margin` below and above a value.
+    pub fn around(value: f64, margin: f64, ends: Ends) -> Whisker {
+        Whisker { low: value - margin, high: value + margin, ends }
+    }
+}
+
+/// What the ends of a whisker are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ends {
+    /// Those of a 95 % interval of the value that is drawn.
+    Interval,
+    /// The least and the greatest of the values behind it.
+    #[default]
+    Range,
+    /// One standard deviation below and above it.
+    Deviation,
 }
 
 /// How a series came about. Each kind looks different, so that none is taken for another.

@@ -7,8 +7,9 @@ mod paragraph;
 mod table;
 
 use crate::number::number_columns;
-use crate::study::{Origin, Plot, PlotKind, Study, Table};
+use crate::study::{Plot, PlotKind, Study, Table};
 use crate::view::View;
+use crate::words::Words;
 use paragraph::Page;
 
 /// How a study is shown in the terminal.
@@ -37,32 +38,71 @@ pub fn render_text(study: &Study, columns: usize) -> String {
 
 /// The study as text, with these options.
 pub fn render_text_with(study: &Study, options: &TextOptions) -> String {
+    let words = Words::of(study.language);
     let mut page = Page::new(options.columns.max(40), options.ascii);
     page.heading(&study.title, '=');
-    for paragraph in &study.summary {
-        page.paragraph(paragraph, "");
+    for answer in &study.answers {
+        page.paragraph(&answer.text, "");
+        page.verbatim(&answer.command);
         page.gap();
     }
-    if options.charts {
-        study.plots.iter().for_each(|plot| plot_of(&mut page, plot));
-    }
-    study.tables.iter().for_each(|table| table_of(&mut page, table));
-    if options.parameters {
-        parameters_of(&mut page, study);
-    }
+    paragraphs(&mut page, &study.summary);
+    findings(&mut page, study, words);
+    contents(&mut page, study, options, words);
     page.finish()
 }
 
-fn plot_of(page: &mut Page, plot: &Plot) {
+fn paragraphs(page: &mut Page, summary: &[String]) {
+    for paragraph in summary {
+        page.paragraph(paragraph, "");
+        page.gap();
+    }
+}
+
+/// The plots and tables of a study, its parts, and what ends it.
+fn contents(page: &mut Page, study: &Study, options: &TextOptions, words: &'static Words) {
+    if options.charts {
+        study.plots.iter().for_each(|plot| plot_of(page, plot, words));
+    }
+    study.tables.iter().for_each(|table| table_of(page, table));
+    for part in &study.parts {
+        page.heading(&part.title, '=');
+        paragraphs(page, &part.summary);
+        contents(page, part, options, words);
+    }
+    if options.parameters {
+        ending(page, study, words);
+    }
+}
+
+fn findings(page: &mut Page, study: &Study, words: &Words) {
+    if study.findings.is_empty() {
+        return;
+    }
+    page.heading(&words.findings, '-');
+    let heads = [&words.printed, &words.claim, &words.verdict, &words.here].map(String::clone);
+    let rows: Vec<Vec<String>> = study
+        .findings
+        .iter()
+        .map(|finding| {
+            let verdict = words.verdict(finding.verdict).to_owned();
+            vec![finding.printed.clone(), finding.claim.clone(), verdict, finding.here.clone()]
+        })
+        .collect();
+    table::draw(page, &heads, &rows, &[false; 4]);
+    page.gap();
+}
+
+fn plot_of(page: &mut Page, plot: &Plot, words: &'static Words) {
     page.heading(&plot.title, '-');
-    let view = View::new(plot);
+    let view = View::new(plot, words);
     match plot.kind {
-        _ if view.point_count() == 0 => page.paragraph("There are no points to draw.", ""),
+        _ if view.point_count() == 0 => page.paragraph(&words.nothing, ""),
         PlotKind::Bar => bars::draw(page, &view),
         PlotKind::Line | PlotKind::Scatter | PlotKind::Step => chart::draw(page, &view),
     }
     page.paragraph(&plot.note, "");
-    page.paragraph(&view.left_out, "");
+    page.paragraph(&view.remarks, "");
     page.gap();
 }
 
@@ -73,41 +113,32 @@ fn table_of(page: &mut Page, table: &Table) {
     page.gap();
 }
 
-/// The word for an origin.
-pub fn origin_word(origin: Origin) -> &'static str {
-    match origin {
-        Origin::Published => "published",
-        Origin::Measured => "measured",
-        Origin::Fitted => "fitted",
-        Origin::Estimated => "estimated",
-        Origin::Chosen => "chosen",
-    }
-}
-
-fn parameters_of(page: &mut Page, study: &Study) {
+/// Parameters, machine and command.
+fn ending(page: &mut Page, study: &Study, words: &Words) {
     if !study.parameters.is_empty() {
-        page.heading("Parameters", '-');
+        page.heading(&words.parameters, '-');
         let row = |parameter: &crate::study::Parameter| {
             let value = format!("{} {}", parameter.value, parameter.unit).trim().to_owned();
             vec![
                 parameter.name.clone(),
                 value,
-                origin_word(parameter.origin).to_owned(),
+                words.origin(parameter.origin).to_owned(),
                 parameter.source.clone(),
             ]
         };
         let rows: Vec<Vec<String>> = study.parameters.iter().map(row).collect();
-        let columns = ["parameter", "value", "origin", "source"].map(String::from);
+        let columns =
+            [&words.parameter, &words.value, &words.origin, &words.source].map(|w| w.to_lowercase());
         table::draw(page, &columns, &rows, &[false; 4]);
         page.gap();
     }
     if !study.machine.is_empty() {
-        page.heading("Machine", '-');
+        page.heading(&words.machine, '-');
         study.machine.iter().for_each(|(name, value)| page.pair(name, value));
         page.gap();
     }
     if !study.command.is_empty() {
-        page.heading("Command", '-');
+        page.heading(&words.command, '-');
         page.verbatim(&study.command);
         page.gap();
     }

@@ -2,7 +2,8 @@
 
 use crate::number::{Unit, number};
 use crate::scale::{Scale, Spread, can_be_drawn};
-use crate::study::{Axis, Mark, Plot, PlotKind, Series, X};
+use crate::study::{Axis, Ends, Mark, Plot, PlotKind, Series, X};
+use crate::words::{Words, filled};
 use std::collections::BTreeMap;
 
 /// A plot, ready to be drawn.
@@ -10,6 +11,8 @@ use std::collections::BTreeMap;
 pub struct View<'a> {
     /// The plot itself.
     pub plot: &'a Plot,
+    /// The words around it.
+    pub words: &'static Words,
     /// The x values if they are categories; a point's x counts them from 0.
     pub categories: Option<Vec<String>>,
     /// The horizontal axis.
@@ -18,8 +21,8 @@ pub struct View<'a> {
     pub y: AxisView,
     /// The series that are drawn.
     pub series: Vec<SeriesView>,
-    /// A sentence about points that are not drawn; empty if all are.
-    pub left_out: String,
+    /// Sentences about whiskers, and about points that are not drawn; empty if there are none.
+    pub remarks: String,
 }
 
 /// An axis, ready to be drawn.
@@ -48,28 +51,37 @@ pub struct SeriesView {
     pub slot: usize,
     /// The points, divided by the divisors of the axes. The second value is not-a-number at a gap.
     pub points: Vec<(f64, f64)>,
+    /// The ends of each point's whisker, divided alike; `None` if there is none to draw.
+    pub whiskers: Vec<Option<(f64, f64)>>,
 }
 
 impl<'a> View<'a> {
-    /// Prepares a plot.
-    pub fn new(plot: &'a Plot) -> View<'a> {
+    /// Prepares a plot, with these words around it.
+    pub fn new(plot: &'a Plot, words: &'static Words) -> View<'a> {
         let categories = categories(plot);
         let named = categories.is_some();
         let from_zero = plot.kind == PlotKind::Bar;
         let points = || plot.series.iter().flat_map(|series| &series.points);
         let across = points().filter_map(|(x, _)| if let X::Number(x) = x { Some(*x) } else { None });
         let x = AxisView::new(&plot.x, across, false, !named);
-        let y = AxisView::new(&plot.y, points().map(|(_, y)| *y), from_zero, true);
-        let mut left_out = LeftOut::default();
-        let slots = slots(&plot.series);
-        let series = plot.series.iter().zip(slots).map(|(series, slot)| SeriesView {
-            label: label(series, plot),
-            mark: series.mark,
-            slot,
-            points: drawn(series, categories.as_deref(), &x, &y, &mut left_out),
+        let ends = plot.series.iter().flat_map(|series| {
+            let whiskers = (0..series.points.len()).filter_map(|at| series.whisker(at));
+            whiskers.flat_map(|whisker| [whisker.low, whisker.high])
         });
-        let series = series.collect();
-        View { plot, categories, x, y, series, left_out: left_out.sentence() }
+        let y = AxisView::new(&plot.y, points().map(|(_, y)| *y).chain(ends), from_zero, true);
+        let mut left_out = LeftOut::default();
+        let slots = slots(&plot.series, words);
+        let series: Vec<SeriesView> = plot
+            .series
+            .iter()
+            .zip(slots)
+            .map(|(series, slot)| {
+                let (points, whiskers) = drawn(series, categories.as_deref(), (&x, &y), &mut left_out);
+                SeriesView { label: label(series, plot, words), mark: series.mark, slot, points, whiskers }
+            })
+            .collect();
+        let remarks = [whiskers(plot, words), left_out.sentence(words)].join(" ").trim().to_owned();
+        View { plot, words, categories, x, y, series, remarks }
     }
 
     /// The number of points that are drawn.
@@ -98,8 +110,20 @@ impl AxisView {
             (true, false) => Spread::Decimal,
             (true, true) => Spread::Binary,
         };
-        let scale = Scale::fit(values.iter().map(|value| value / divisor), spread, from_zero);
+        // On a logarithmic axis bars have no zero to begin at: the least of them needs some length.
+        let least = values.iter().fold(f64::INFINITY, |least, value| least.min(*value));
+        let below = Some(least * 0.7).filter(|_| axis.log && from_zero && least.is_finite());
+        let scale =
+            Scale::fit(values.iter().copied().chain(below).map(|value| value / divisor), spread, from_zero);
         AxisView { unit, divisor, title, scale }
+    }
+
+    /// The end of a whisker, divided; the axis' own end where it has no place for it.
+    fn end(&self, value: f64) -> f64 {
+        match can_be_drawn(value, self.scale.spread != Spread::Linear) {
+            true => value / self.divisor,
+            false => self.scale.low,
+        }
     }
 
     /// The label of a tick.
@@ -148,33 +172,50 @@ struct LeftOut {
 }
 
 impl LeftOut {
-    fn sentence(&self) -> String {
-        let points = |number: usize| {
-            if number == 1 { "1 point is".to_owned() } else { format!("{number} points are") }
+    fn sentence(&self, words: &Words) -> String {
+        let of = |count: usize, one: &str, several: &str| match count {
+            0 => None,
+            1 => Some(filled(one, &[("count", "1")])),
+            _ => Some(filled(several, &[("count", &count.to_string())])),
         };
-        let mut sentences = Vec::new();
-        if self.below_log > 0 {
-            let points = points(self.below_log);
-            sentences.push(format!(
-                "{points} not drawn: at or below zero, which a logarithmic axis does not have."
-            ));
-        }
-        if self.without_value > 0 {
-            sentences.push(format!("{} not drawn: no finite value.", points(self.without_value)));
-        }
-        sentences.join(" ")
+        let below = of(self.below_log, &words.below_log_one, &words.below_log);
+        let without = of(self.without_value, &words.without_value_one, &words.without_value);
+        below.into_iter().chain(without).collect::<Vec<_>>().join(" ")
     }
 }
+
+/// What the whiskers of a plot are, and of how many points if they differ; empty without any.
+fn whiskers(plot: &Plot, words: &Words) -> String {
+    let mut counts: BTreeMap<Ends, usize> = BTreeMap::new();
+    for series in &plot.series {
+        for whisker in (0..series.points.len()).filter_map(|at| series.whisker(at)) {
+            *counts.entry(whisker.ends).or_default() += 1;
+        }
+    }
+    let named = |(ends, count): (&Ends, &usize)| match counts.len() {
+        1 => words.ends(*ends).to_owned(),
+        _ => {
+            filled(&words.whiskers_of, &[("ends", words.ends(*ends)), ("count", &number(*count as f64, 12))])
+        }
+    };
+    let all: Vec<String> = counts.iter().map(named).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => filled(&words.whiskers, &[("ends", &all.join(", "))]),
+    }
+}
+
+/// Points as they are drawn, and the ends of their whiskers.
+type Drawn = (Vec<(f64, f64)>, Vec<Option<(f64, f64)>>);
 
 /// The points of a series, divided. A y that cannot be drawn is a gap; a point whose x cannot be
 /// drawn is left out.
 fn drawn(
     series: &Series,
     categories: Option<&[String]>,
-    x: &AxisView,
-    y: &AxisView,
+    (x, y): (&AxisView, &AxisView),
     left_out: &mut LeftOut,
-) -> Vec<(f64, f64)> {
+) -> Drawn {
     let places: Option<BTreeMap<&str, usize>> =
         categories.map(|names| names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect());
     let mut fits = |value: f64, axis: &AxisView| {
@@ -187,36 +228,29 @@ fn drawn(
         }
         fits
     };
-    let mut points = Vec::with_capacity(series.points.len());
-    for (across, up) in &series.points {
+    let (mut points, mut whiskers) = (Vec::with_capacity(series.points.len()), Vec::new());
+    for (at, (across, up)) in series.points.iter().enumerate() {
         let across = match (&places, across) {
             (Some(places), X::Name(name)) => places[name.as_str()] as f64,
             (Some(places), X::Number(number)) => places[x.unit.value(*number).as_str()] as f64,
             (None, X::Number(number)) if fits(*number, x) => *number / x.divisor,
             (None, _) => continue,
         };
-        points.push((across, if fits(*up, y) { up / y.divisor } else { f64::NAN }));
+        let drawn = fits(*up, y);
+        points.push((across, if drawn { up / y.divisor } else { f64::NAN }));
+        let whisker = series.whisker(at).filter(|_| drawn);
+        whiskers.push(whisker.map(|whisker| (y.end(whisker.low), y.end(whisker.high))));
     }
-    points
-}
-
-/// The word for a mark.
-pub fn word(mark: Mark) -> &'static str {
-    match mark {
-        Mark::Measured => "measured",
-        Mark::Simulated => "simulated",
-        Mark::Synthetic => "synthetic",
-        Mark::Published => "published",
-    }
+    (points, whiskers)
 }
 
 /// The name of a series, and how it came about unless the name says so or all series of the plot
 /// are alike. Published and synthetic series always say so.
-fn label(series: &Series, plot: &Plot) -> String {
+fn label(series: &Series, plot: &Plot, words: &Words) -> String {
     let alike =
         plot.series.iter().all(|other| matches!(other.mark, Mark::Published) || other.mark == series.mark);
     let plain = matches!(series.mark, Mark::Measured | Mark::Simulated) && alike;
-    let word = word(series.mark);
+    let word = words.mark(series.mark);
     match series.name.trim() {
         "" => word.to_owned(),
         name if plain || name.to_lowercase().contains(word) => name.to_owned(),
@@ -225,36 +259,45 @@ fn label(series: &Series, plot: &Plot) -> String {
 }
 
 /// A slot for each series: series with the same name share it; published ones come last.
-fn slots(series: &[Series]) -> Vec<usize> {
+fn slots(series: &[Series], words: &Words) -> Vec<usize> {
     let mut known: Vec<String> = Vec::new();
     let published = |series: &&Series| series.mark == Mark::Published;
     let in_order = series.iter().filter(|series| !published(series)).chain(series.iter().filter(published));
     for series in in_order {
-        let stem = stem(&series.name);
+        let stem = stem(&series.name, words);
         if !known.contains(&stem) {
             known.push(stem);
         }
     }
     let place =
-        |series: &Series| known.iter().position(|stem| *stem == self::stem(&series.name)).unwrap_or(0);
+        |series: &Series| known.iter().position(|stem| *stem == self::stem(&series.name, words)).unwrap_or(0);
     series.iter().map(place).collect()
 }
 
 /// A name without the words on how the series came about.
-fn stem(name: &str) -> String {
+fn stem(name: &str, words: &Words) -> String {
     let name = name.to_lowercase();
-    let words = name.split(|letter: char| letter.is_whitespace() || "(),;:".contains(letter));
-    let says_mark =
-        |word: &&str| matches!(*word, "" | "measured" | "simulated" | "synthetic" | "published" | "paper");
-    words.filter(|word| !says_mark(word)).collect::<Vec<_>>().join(" ")
+    let parts = name.split(|letter: char| letter.is_whitespace() || "(),;:（）".contains(letter));
+    let own = [&words.measured, &words.simulated, &words.synthetic, &words.published];
+    let says_mark = |word: &&str| {
+        matches!(*word, "" | "measured" | "simulated" | "synthetic" | "published" | "paper")
+            || own.iter().any(|own| own == word)
+    };
+    parts.filter(|word| !says_mark(word)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::{Language, Whisker};
 
     fn series(name: &str, mark: Mark, points: &[(f64, f64)]) -> Series {
-        Series { name: name.into(), mark, points: points.iter().map(|(x, y)| (X::Number(*x), *y)).collect() }
+        Series {
+            name: name.into(),
+            mark,
+            points: points.iter().map(|(x, y)| (X::Number(*x), *y)).collect(),
+            ..Series::default()
+        }
     }
 
     #[test]
@@ -268,7 +311,7 @@ mod tests {
             ],
             ..Plot::default()
         };
-        let view = View::new(&plot);
+        let view = View::new(&plot, Words::of(Language::En));
         let slots: Vec<usize> = view.series.iter().map(|series| series.slot).collect();
         assert_eq!(slots, [1, 0, 1, 2]);
         let labels: Vec<&str> = view.series.iter().map(|series| series.label.as_str()).collect();
@@ -286,7 +329,7 @@ mod tests {
             series: vec![series("a", Mark::Measured, &[(4096.0, 100_000.0), (65536.0, 200_000.0)])],
             ..Plot::default()
         };
-        let view = View::new(&plot);
+        let view = View::new(&plot, Words::of(Language::En));
         assert_eq!((view.x.title.as_str(), view.y.title.as_str()), ("size", "latency (µs)"));
         assert_eq!(view.x.tick(65536.0), "64 KiB");
         assert_eq!(view.series[0].points[1], (65536.0, 200.0));
@@ -303,10 +346,50 @@ mod tests {
             )],
             ..Plot::default()
         };
-        let view = View::new(&plot);
+        let view = View::new(&plot, Words::of(Language::En));
         assert_eq!(view.point_count(), 1);
-        assert!(view.left_out.contains("1 point is not drawn: at or below zero"), "{}", view.left_out);
-        assert!(view.left_out.contains("2 points are not drawn: no finite value"), "{}", view.left_out);
+        assert!(view.remarks.contains("1 point is not drawn: at or below zero"), "{}", view.remarks);
+        assert!(view.remarks.contains("2 points are not drawn: no finite value"), "{}", view.remarks);
+    }
+
+    #[test]
+    fn whiskers_have_room_and_are_explained() {
+        let whisker = |low, high, ends| Some(Whisker { low, high, ends });
+        let mut plot = Plot {
+            series: vec![series("a", Mark::Measured, &[(1.0, 4.0), (f64::NAN, 5.0), (2.0, 5.0), (3.0, 6.0)])],
+            ..Plot::default()
+        };
+        plot.series[0].whiskers = vec![
+            whisker(3.0, 19.0, Ends::Interval),
+            whisker(1.0, 2.0, Ends::Interval),
+            // Nothing to draw: no spread.
+            whisker(5.0, 5.0, Ends::Range),
+        ];
+        let view = View::new(&plot, Words::of(Language::En));
+        assert_eq!(view.series[0].whiskers, [Some((3.0, 19.0)), None, None]);
+        assert_eq!(view.y.scale.high, 20.0);
+        assert!(view.remarks.starts_with("Whiskers: 95 % interval."), "{}", view.remarks);
+        plot.series[0].whiskers.push(whisker(1.0, 7.0, Ends::Deviation));
+        let view = View::new(&plot, Words::of(Language::En));
+        let wanted = "95 % interval (2 points), one standard deviation to each side (1 points).";
+        assert!(view.remarks.contains(wanted), "{}", view.remarks);
+        // Half of it is where a logarithmic axis has no place.
+        plot.y.log = true;
+        plot.series[0].whiskers[3] = whisker(-1.0, 7.0, Ends::Deviation);
+        let view = View::new(&plot, Words::of(Language::En));
+        assert_eq!(view.series[0].whiskers[2], Some((view.y.scale.low, 7.0)));
+    }
+
+    #[test]
+    fn the_least_bar_of_a_logarithmic_axis_has_a_length() {
+        let plot = Plot {
+            kind: PlotKind::Bar,
+            y: Axis { log: true, ..Axis::default() },
+            series: vec![series("a", Mark::Measured, &[(1.0, 1.0), (2.0, 50.0)])],
+            ..Plot::default()
+        };
+        let view = View::new(&plot, Words::of(Language::En));
+        assert_eq!((view.y.scale.low, view.y.scale.high), (0.5, 50.0));
     }
 
     #[test]
@@ -320,7 +403,7 @@ mod tests {
             ],
             ..Plot::default()
         };
-        let view = View::new(&plot);
+        let view = View::new(&plot, Words::of(Language::En));
         assert_eq!(view.categories, Some(vec!["4 KiB".into(), "16 KiB".into(), "64 KiB".into()]));
         assert_eq!(view.series[1].points, [(1.0, 3.0)]);
     }

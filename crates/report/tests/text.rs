@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use std::path::Path;
 use terapage_report::{
-    Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, TextOptions, X, render_text,
-    render_text_with,
+    Answer, Axis, Ends, Finding, Language, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table,
+    TextOptions, Verdict, Whisker, X, render_text, render_text_with,
 };
 use unicode_width::UnicodeWidthChar;
 
@@ -13,7 +13,12 @@ fn axis(name: &str, unit: &str, log: bool) -> Axis {
 }
 
 fn numbers(name: &str, mark: Mark, points: &[(f64, f64)]) -> Series {
-    Series { name: name.into(), mark, points: points.iter().map(|(x, y)| (X::Number(*x), *y)).collect() }
+    Series {
+        name: name.into(),
+        mark,
+        points: points.iter().map(|(x, y)| (X::Number(*x), *y)).collect(),
+        ..Series::default()
+    }
 }
 
 fn names(name: &str, mark: Mark, points: &[(&str, f64)]) -> Series {
@@ -21,6 +26,7 @@ fn names(name: &str, mark: Mark, points: &[(&str, f64)]) -> Series {
         name: name.into(),
         mark,
         points: points.iter().map(|(x, y)| (X::Name((*x).into()), *y)).collect(),
+        ..Series::default()
     }
 }
 
@@ -85,7 +91,24 @@ fn study() -> Study {
             ],
             note: String::new(),
         }],
+        answers: vec![Answer { text: "It takes 1.3 times as long.".into(), command: "terapage run".into() }],
+        findings: vec![Finding {
+            printed: "a paper, Fig 3".into(),
+            claim: "What was found there, in a sentence that is long enough to be wrapped.".into(),
+            verdict: Verdict::Differs,
+            here: "1.3 (1.2 to 1.4)".into(),
+            figures: vec![1],
+        }],
+        parts: vec![Study { title: "A part".into(), plots: vec![whiskers()], ..Study::default() }],
+        ..Study::default()
     }
+}
+
+fn whiskers() -> Plot {
+    let mut series = names("time", Mark::Measured, &[("mail", 6.9), ("news", 2.0)]);
+    let whisker = |low, high| Some(Whisker { low, high, ends: Ends::Interval });
+    series.whiskers = vec![whisker(6.0, 7.4), None];
+    Plot { title: "Spread".into(), kind: PlotKind::Bar, series: vec![series], ..Plot::default() }
 }
 
 /// Compares with a kept file; with BLESS=1 writes it.
@@ -157,11 +180,12 @@ fn a_series() -> impl Strategy<Value = Series> {
     ];
     let y = prop_oneof![any::<f64>(), -9.0..9.0, Just(f64::NAN)];
     let mark = prop::sample::select(vec![Mark::Measured, Mark::Simulated, Mark::Synthetic, Mark::Published]);
-    (text(), mark, prop::collection::vec((x, y), 0..30)).prop_map(|(name, mark, points)| Series {
-        name,
-        mark,
-        points,
-    })
+    let ends = prop::sample::select(vec![Ends::Interval, Ends::Range, Ends::Deviation]);
+    let whisker = prop::option::of((-9.0..9.0, any::<f64>(), ends));
+    let whisker = whisker.prop_map(|found| found.map(|(low, high, ends)| Whisker { low, high, ends }));
+    let whiskers = prop::collection::vec(whisker, 0..9);
+    (text(), mark, prop::collection::vec((x, y), 0..30), whiskers)
+        .prop_map(|(name, mark, points, whiskers)| Series { name, mark, points, whiskers })
 }
 
 fn a_plot() -> impl Strategy<Value = Plot> {
@@ -190,11 +214,27 @@ prop_compose! {
         command in text(),
         machine in prop::collection::vec((text(), text()), 0..3),
         parameters in prop::collection::vec((text(), text(), text(), text()), 0..3),
+        japanese: bool,
+        findings in prop::collection::vec((text(), text(), text()), 0..3),
         plots in prop::collection::vec(a_plot(), 0..3),
         tables in prop::collection::vec(a_table(), 0..3),
     ) -> Study {
         let parameter = |(name, value, unit, source)| Parameter { name, value, unit, source, origin: Origin::Chosen };
-        Study { title, summary, command, machine, parameters: parameters.into_iter().map(parameter).collect(), plots, tables }
+        let finding = |(printed, claim, here)| Finding { printed, claim, here, figures: vec![0, 7], ..Finding::default() };
+        let part = Study { title: command.clone(), plots: plots.clone(), ..Study::default() };
+        Study {
+            title,
+            language: if japanese { Language::Ja } else { Language::En },
+            summary,
+            command,
+            machine,
+            parameters: parameters.into_iter().map(parameter).collect(),
+            findings: findings.into_iter().map(finding).collect(),
+            plots,
+            tables,
+            parts: vec![part],
+            ..Study::default()
+        }
     }
 }
 
@@ -218,9 +258,11 @@ proptest! {
         let back = terapage_report::from_json(&json).unwrap();
         // Numbers that are not finite are not equal to anything, so the texts are compared as well.
         prop_assert_eq!(terapage_report::to_json(&back), json);
-        let finite = |study: &Study| study.plots.iter().flat_map(|plot| &plot.series).flat_map(|series| &series.points)
-            .all(|(x, y)| y.is_finite() && !matches!(x, X::Number(x) if !x.is_finite()));
-        if finite(&named) {
+        let series = || named.plots.iter().flat_map(|plot| &plot.series);
+        let finite = series().flat_map(|series| &series.points)
+            .all(|(x, y)| y.is_finite() && !matches!(x, X::Number(x) if !x.is_finite()))
+            && series().flat_map(|series| series.whiskers.iter().flatten()).all(|whisker| whisker.high.is_finite());
+        if finite {
             prop_assert_eq!(back, named);
         }
     }
@@ -228,7 +270,11 @@ proptest! {
     #[test]
     fn a_page_is_made_of_any_study(study in a_study()) {
         let page = terapage_report::render_html(&study);
-        prop_assert_eq!(page.matches("<figure").count(), study.plots.len());
+        prop_assert_eq!(page.matches("<figure").count(), study.all_plots().len());
+        terapage_report::render_markdown(&study);
+        let points = study.all_plots().iter().flat_map(|plot| &plot.series).map(|series| series.points.len()).sum::<usize>();
+        let rows = terapage_report::render_csv(&study).matches("\r\n").count();
+        prop_assert!(rows > points, "{rows} rows of {points} points");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::number::Unit;
 use crate::scale::Spread;
-use crate::study::{Mark, PlotKind, X};
+use crate::study::{Ends, Mark, PlotKind, Whisker, X};
 use crate::view::{AxisView, SeriesView, View};
 use serde::Serialize;
 
@@ -44,12 +44,20 @@ struct SeriesData<'a> {
     points: &'a [(X, f64)],
     /// If the x values are categories: the points that are drawn instead; `null` at a gap.
     drawn: Option<&'a [(f64, f64)]>,
+    /// Whiskers as they are drawn, in the order of the drawn points; empty if there are none.
+    whiskers: &'a [Option<(f64, f64)>],
+    /// Those of the study, in the order of its points: ends, and what they are.
+    ends: Vec<Option<(f64, f64, Ends)>>,
 }
 
-/// The plots as JSON that can stand in a script element: no `<`, `>` or `&`.
+/// The plots as JSON.
 pub fn embedded(views: &[View]) -> String {
-    let plots: Vec<PlotData> = views.iter().map(plot).collect();
-    let json = serde_json::to_string(&plots).expect("strings and numbers always serialise");
+    json(&views.iter().map(plot).collect::<Vec<PlotData>>())
+}
+
+/// JSON that can stand in a script element: no `<`, `>` or `&`.
+pub fn json(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).expect("strings and numbers always serialise");
     let mut safe = String::with_capacity(json.len());
     for letter in json.chars() {
         match letter {
@@ -95,6 +103,9 @@ fn axis<'a>(name: &'a str, axis: &'a AxisView) -> AxisData<'a> {
 }
 
 fn series<'a>(view: &View, drawn: &'a SeriesView, own: &'a crate::study::Series) -> SeriesData<'a> {
+    let has_whiskers = drawn.whiskers.iter().any(Option::is_some);
+    let ends = |Whisker { low, high, ends }: Whisker| (low, high, ends);
+    let all = own.points.iter().enumerate().map(|(at, _)| own.whisker(at).map(ends));
     SeriesData {
         name: &own.name,
         label: &drawn.label,
@@ -102,21 +113,25 @@ fn series<'a>(view: &View, drawn: &'a SeriesView, own: &'a crate::study::Series)
         slot: drawn.slot,
         points: &own.points,
         drawn: view.categories.as_ref().map(|_| &drawn.points[..]),
+        whiskers: if has_whiskers { &drawn.whiskers } else { &[] },
+        ends: if has_whiskers { all.collect() } else { Vec::new() },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::{Axis, Plot, Series};
+    use crate::study::{Axis, Language, Plot, Series};
+    use crate::words::Words;
 
     #[test]
     fn gaps_are_null_and_markup_is_escaped() {
         let axis = Axis { name: "<b>".into(), unit: "bytes".into(), log: false };
         let points = vec![(X::Number(1.0), f64::NAN), (X::Number(2.0), 2048.0)];
-        let series = vec![Series { name: "</script>".into(), mark: Mark::Measured, points }];
+        let series =
+            vec![Series { name: "</script>".into(), mark: Mark::Measured, points, ..Series::default() }];
         let plot = Plot { y: axis, series, ..Plot::default() };
-        let json = embedded(&[View::new(&plot)]);
+        let json = embedded(&[View::new(&plot, Words::of(Language::En))]);
         assert!(json.contains("\"points\":[[1.0,null],[2.0,2048.0]]"), "{json}");
         assert!(json.contains("\"divisor\":1024.0"), "{json}");
         assert!(!json.contains(['<', '>', '&']));

@@ -2,7 +2,8 @@
 
 use crate::number::number;
 use crate::study::{Axis, Plot, Series, X};
-use crate::view::{View, category, word};
+use crate::view::{View, category};
+use crate::words::{Words, filled};
 use maud::{Markup, html};
 
 /// A longer table is cut. The CSV has all data.
@@ -11,11 +12,14 @@ const MOST_ROWS: usize = 400;
 /// A plot's data in the study's units: a column for each series if all have the same x values, else
 /// a row for each point.
 pub fn table(view: &View) -> Markup {
-    let plot = view.plot;
+    let (plot, words) = (view.plot, view.words);
+    let label = filled(&words.data_of, &[("title", &plot.title)]);
     let (heads, rows) = if places_are_shared(&plot.series) { beside(view) } else { below(view) };
     let total = rows.len();
+    let cut = [("shown", MOST_ROWS.to_string()), ("all", number(total as f64, 12))];
+    let cut = cut.each_ref().map(|(name, value)| (*name, value.as_str()));
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(format!("Data of {}", plot.title)) {
+        div.scroll tabindex="0" role="region" aria-label=(label) {
             table {
                 thead { tr { @for head in &heads { th scope="col" { (head) } } } }
                 tbody {
@@ -25,7 +29,7 @@ pub fn table(view: &View) -> Markup {
                 }
             }
         }
-        @if total > MOST_ROWS { p.note { "The first " (MOST_ROWS) " of " (number(total as f64, 12)) " rows; the CSV has all." } }
+        @if total > MOST_ROWS { p.note { (filled(&words.rows_cut, &cut)) } }
     }
 }
 
@@ -50,6 +54,15 @@ fn places_are_shared(series: &[Series]) -> bool {
     })
 }
 
+/// A value with the ends of its whisker.
+fn value(series: &Series, at: usize, words: &Words) -> String {
+    let value = number(series.points[at].1, 6);
+    match series.whisker(at) {
+        Some(whisker) => words.with_ends(&value, &number(whisker.low, 6), &number(whisker.high, 6)),
+        None => value,
+    }
+}
+
 type Cells = (Vec<String>, Vec<Vec<String>>);
 
 fn beside(view: &View) -> Cells {
@@ -59,18 +72,20 @@ fn beside(view: &View) -> Cells {
     heads.extend(view.series.iter().map(|series| format!("{}{unit}", series.label)));
     let places = plot.series.first().map_or(&[][..], |series| &series.points);
     let row = |(at, (x, _)): (usize, &(X, f64))| {
-        let values = plot.series.iter().map(|series| number(series.points[at].1, 6));
+        let values = plot.series.iter().map(|series| value(series, at, view.words));
         std::iter::once(across(x, plot)).chain(values).collect()
     };
     (heads, places.iter().enumerate().map(row).collect())
 }
 
 fn below(view: &View) -> Cells {
-    let plot = view.plot;
-    let heads = vec!["series".into(), "mark".into(), with_unit(&plot.x, "x"), with_unit(&plot.y, "y")];
+    let (plot, words) = (view.plot, view.words);
+    let heads =
+        vec![words.series.clone(), words.mark.clone(), with_unit(&plot.x, "x"), with_unit(&plot.y, "y")];
     let rows = plot.series.iter().flat_map(|series| {
-        series.points.iter().map(|(x, y)| {
-            vec![series.name.clone(), word(series.mark).to_owned(), across(x, plot), number(*y, 6)]
+        series.points.iter().enumerate().map(move |(at, (x, _))| {
+            let mark = words.mark(series.mark).to_owned();
+            vec![series.name.clone(), mark, across(x, plot), value(series, at, words)]
         })
     });
     (heads, rows.collect())

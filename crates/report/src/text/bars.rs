@@ -3,9 +3,12 @@
 use super::paragraph::{Page, padded, width};
 use crate::study::Mark;
 use crate::view::{SeriesView, View};
+use crate::words::filled;
 
 /// If there are more bars, they are not drawn one by one.
 const MOST: usize = 60;
+/// The most columns of a value with its whisker.
+const VALUE_MOST: usize = 28;
 /// Eighths of a character, filled from the left.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
@@ -13,7 +16,21 @@ const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'
 struct Bar {
     label: String,
     value: f64,
+    /// The ends of its whisker.
+    whisker: Option<(f64, f64)>,
     mark: Mark,
+}
+
+impl Bar {
+    /// Its value with its whisker, in the unit of the axis.
+    fn text(&self, view: &View) -> String {
+        let of = |value: f64| view.y.unit.value(value * view.y.divisor);
+        match self.whisker {
+            _ if self.value.is_nan() => "n/a".into(),
+            Some((low, high)) => view.words.with_ends(&of(self.value), &of(low), &of(high)),
+            None => of(self.value),
+        }
+    }
 }
 
 /// Draws bars in groups, one for each category; without groups if there is one series.
@@ -23,9 +40,13 @@ pub fn draw(page: &mut Page, view: &View) {
     let all = groups(view, names, alone);
     let labels =
         all.iter().flat_map(|(_, bars)| bars).map(|bar| width(&page.clean(&bar.label))).max().unwrap_or(0);
-    let room = Room::new(page.columns(), labels.min(page.columns() / 3), view);
+    let values = all.iter().flat_map(|(_, bars)| bars).map(|bar| width(&page.clean(&bar.text(view)))).max();
+    // Bars keep a fifth of a line.
+    let most = VALUE_MOST.min(page.columns() * 45 / 100);
+    let widths = (labels.min(page.columns() / 3), values.unwrap_or(0).min(most));
+    let room = Room::new(page.columns(), widths, view);
     let title = [&view.y.title, &view.x.title].into_iter().filter(|title| !title.is_empty());
-    page.paragraph(&title.cloned().collect::<Vec<_>>().join(" by "), "");
+    page.paragraph(&title.cloned().collect::<Vec<_>>().join(&view.words.by), "");
     if let [series] = &view.series[..] {
         page.paragraph(&series.label, "");
     }
@@ -42,16 +63,18 @@ pub fn draw(page: &mut Page, view: &View) {
         bars.iter().for_each(|bar| room.draw(page, bar, view));
     }
     if drawn < total {
-        page.paragraph(&format!("and {} bars more", total - drawn), "");
+        let count = (total - drawn).to_string();
+        page.paragraph(&filled(&view.words.more_bars, &[("count", &count)]), "");
     }
 }
 
 /// The bars of each category, under its name unless the bars themselves have it.
 fn groups<'a>(view: &View, names: &'a [String], alone: bool) -> Vec<(Option<&'a str>, Vec<Bar>)> {
     let bar = |at: usize, series: &SeriesView| {
-        let (_, value) = *series.points.iter().rev().find(|(x, _)| *x == at as f64)?;
+        let place = series.points.iter().rposition(|(x, _)| *x == at as f64)?;
         let label = if alone { names[at].clone() } else { format!("  {}", series.label) };
-        Some(Bar { label, value, mark: series.mark })
+        let (value, whisker) = (series.points[place].1, series.whiskers[place]);
+        Some(Bar { label, value, whisker, mark: series.mark })
     };
     let group = |(at, name): (usize, &'a String)| {
         let bars = view.series.iter().filter_map(|series| bar(at, series)).collect();
@@ -64,6 +87,7 @@ fn groups<'a>(view: &View, names: &'a [String], alone: bool) -> Vec<(Option<&'a 
 struct Room {
     labels: usize,
     bars: usize,
+    values: usize,
     /// The least value that has room.
     low: f64,
     /// The greatest value that has room.
@@ -72,10 +96,8 @@ struct Room {
 }
 
 impl Room {
-    fn new(columns: usize, labels: usize, view: &View) -> Room {
+    fn new(columns: usize, (labels, values): (usize, usize), view: &View) -> Room {
         let drawn = || view.series.iter().flat_map(|series| &series.points).map(|(_, y)| *y);
-        let values =
-            drawn().map(|y| width(&view.y.unit.value(y * view.y.divisor))).max().unwrap_or(0).min(18);
         let scale = view.y.scale;
         let log = scale.spread != crate::scale::Spread::Linear;
         let finite = drawn().filter(|y| y.is_finite());
@@ -83,7 +105,7 @@ impl Room {
         let (low, high) = if log { (scale.low, scale.high) } else { (low, high) };
         // If zero is a line among the bars, it takes a column.
         let bars = columns - labels - values - if low < 0.0 { 4 } else { 3 };
-        Room { labels, bars, low, high, log }
+        Room { labels, bars, values, low, high, log }
     }
 
     /// The place of a value, in columns from the left.
@@ -101,10 +123,8 @@ impl Room {
         let indented = bar.label.starts_with("  ");
         let indent = if indented { "  " } else { "" };
         let label = indent.to_owned() + &page.cut(&bar.label, self.labels - indent.len());
-        let text =
-            if bar.value.is_nan() { "n/a".into() } else { view.y.unit.value(bar.value * view.y.divisor) };
         let drawn = if bar.value.is_nan() { String::new() } else { self.bar(bar, page.ascii()) };
-        let value = page.cut(&text, 18);
+        let value = page.cut(&bar.text(view), self.values);
         let side = if page.ascii() { '|' } else { '│' };
         page.line(&format!("{} {side}{drawn} {value}", padded(&label, self.labels, false)));
     }

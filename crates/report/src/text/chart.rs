@@ -24,6 +24,7 @@ pub fn draw(page: &mut Page, view: &View) {
     let columns = page.columns() - gutter - 2;
     let mut canvas = Canvas::new(columns, ROWS, page.ascii());
     view.series.iter().for_each(|series| line(&mut canvas, view.plot.kind, series, (&across, &up)));
+    view.series.iter().for_each(|series| whiskers(&mut canvas, series, (&across, &up)));
     let count = view.series.len();
     for (at, series) in view.series.iter().enumerate().rev() {
         let sign = sign(series, page.ascii());
@@ -61,6 +62,16 @@ fn line(canvas: &mut Canvas, kind: PlotKind, series: &SeriesView, (across, up): 
                 canvas.line((to.0, from.1), to, every);
             }
             PlotKind::Scatter | PlotKind::Bar => {}
+        }
+    }
+}
+
+/// Draws a line from end to end of each whisker.
+fn whiskers(canvas: &mut Canvas, series: &SeriesView, (across, up): (&Scale, &Scale)) {
+    for ((x, _), whisker) in series.points.iter().zip(&series.whiskers) {
+        let Some((low, high)) = whisker else { continue };
+        if let (Some(x), Some(low), Some(high)) = (across.place(*x), up.place(*low), up.place(*high)) {
+            canvas.line((x, low), (x, high), 1);
         }
     }
 }
