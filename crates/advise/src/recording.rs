@@ -32,7 +32,7 @@ pub enum Error {
     },
     /// It has no references.
     #[error(
-        "{}: the trace of {program} has no references: the program never used more than half of its budget (record with less --memory)",
+        "{}: the trace of {program} has no references: the program never used enough of its budget (record with less --memory)",
         path.display()
     )]
     Empty {

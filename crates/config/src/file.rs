@@ -75,10 +75,12 @@ fn set(partial: &mut Partial, name: &str, value: &Value) -> Result<(), String> {
             let path = path.as_str().ok_or("it holds something else than paths")?;
             partial.add_store(OsStr::new(path))
         }),
-        ("encrypt" | "verify" | "verbose", Value::Boolean(on)) => {
+        ("encrypt" | "overcommit" | "per-process" | "verify" | "verbose", Value::Boolean(on)) => {
             partial.set(name, OsStr::new(&on.to_string()))
         }
-        ("encrypt" | "verify" | "verbose", _) => Err("it is not true or false".to_owned()),
+        ("encrypt" | "overcommit" | "per-process" | "verify" | "verbose", _) => {
+            Err("it is not true or false".to_owned())
+        }
         ("memory" | "block" | "threads" | "store-size", Value::Integer(n)) => partial.set(name, &number(n)),
         (_, Value::String(text)) => partial.set(name, OsStr::new(text)),
         _ => Err(format!("it cannot be of type {}", value.type_str())),
@@ -88,7 +90,7 @@ fn set(partial: &mut Partial, name: &str, value: &Value) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Heap, Memory, Placement, Size, StoreSpec};
+    use crate::{Codec, Heap, Io, Memory, Placement, Size, StoreSpec};
 
     fn read(text: &str) -> Result<Partial, String> {
         Partial::from_toml(text, Path::new("a.toml")).map_err(|e| e.to_string())
@@ -97,23 +99,27 @@ mod tests {
     #[test]
     fn every_setting_can_stand_in_the_file() {
         let partial = read(
-            "memory = '25%'\nstore = ['/a', 'file:/b']\nplacement = 'round-robin'\nencrypt = true\nstore-size = '1G'\n\
-             block = 65536\npolicy = 'lru'\nprefetch = 'off'\nthreads = 3\nheap = 'large'\nverify = false\n\
-             stats = 's.json'\ntrace = 't'\nverbose = true\n",
+            "memory = '25%'\nstore = ['/a', 'file:/b']\nplacement = 'round-robin'\nencrypt = true\ncompress = 'zstd:3'\nstore-size = '1G'\n\
+             block = 65536\npolicy = 'lru'\nprefetch = 'off'\nthreads = 3\nio = 'aio'\nheap = 'large'\nverify = false\n\
+             stats = 's.json'\ntrace = 't'\nverbose = true\nper-process = true\novercommit = false\n",
         )
         .unwrap();
         assert_eq!(
             partial,
             Partial {
                 memory: Some(Memory::Percent(25.0)),
+                per_process: Some(true),
+                overcommit: Some(false),
                 stores: Some(vec![StoreSpec::File("/a".into()), StoreSpec::File("/b".into())]),
                 placement: Some(Placement::RoundRobin),
                 encrypt: Some(true),
+                compress: Some(Some(Codec::Zstd(3))),
                 store_size: Some(Some(Size(1 << 30))),
                 block: Some(Some(Size(65536))),
                 policy: Some("lru".into()),
                 prefetch: Some("off".into()),
                 threads: Some(3),
+                io: Some(Io::Aio),
                 heap: Some(Heap::Large),
                 verify: Some(false),
                 stats: Some("s.json".into()),

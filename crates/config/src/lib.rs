@@ -13,6 +13,6 @@ mod store;
 
 pub use machine::memory_bytes;
 pub use partial::{KEYS, Key, Memory, Partial, can_be_made, check_block};
-pub use settings::{Error, Heap, Placement, Settings};
+pub use settings::{Error, Heap, Io, Placement, Settings};
 pub use size::{ParseSizeError, Size};
-pub use store::{StoreSpec, Stores, default_store};
+pub use store::{Codec, StoreSpec, Stores, default_store};

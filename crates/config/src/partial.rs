@@ -1,6 +1,6 @@
 //! The settings of one layer (flags, variables, a file), and how layers are combined.
 
-use crate::{Error, Heap, Placement, Settings, Size, StoreSpec, Stores, machine, store};
+use crate::{Codec, Error, Heap, Io, Placement, Settings, Size, StoreSpec, Stores, machine, store};
 use rustix::fs::{Access, access};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;
@@ -33,14 +33,18 @@ macro_rules! keys {
 
 keys! {
     "memory" "TERAPAGE_MEMORY",
+    "per-process" "TERAPAGE_PER_PROCESS",
     "store" "TERAPAGE_STORE",
     "placement" "TERAPAGE_PLACEMENT",
     "encrypt" "TERAPAGE_ENCRYPT",
+    "compress" "TERAPAGE_COMPRESS",
     "store-size" "TERAPAGE_STORE_SIZE",
+    "overcommit" "TERAPAGE_OVERCOMMIT",
     "block" "TERAPAGE_BLOCK",
     "policy" "TERAPAGE_POLICY",
     "prefetch" "TERAPAGE_PREFETCH",
     "threads" "TERAPAGE_THREADS",
+    "io" "TERAPAGE_IO",
     "heap" "TERAPAGE_HEAP",
     "verify" "TERAPAGE_VERIFY",
     "stats" "TERAPAGE_STATS",
@@ -62,14 +66,20 @@ pub enum Memory {
 pub struct Partial {
     /// Bytes of frames.
     pub memory: Option<Memory>,
+    /// Whether each process has the whole budget.
+    pub per_process: Option<bool>,
     /// Stores.
     pub stores: Option<Vec<StoreSpec>>,
     /// How blocks are spread over the stores.
     pub placement: Option<Placement>,
-    /// Whether stores get only ciphertext.
+    /// Whether stores get only ciphertext; without it, those do where others may read blocks.
     pub encrypt: Option<bool>,
+    /// How blocks are compressed on their way to stores; `Some(None)` is `off`.
+    pub compress: Option<Option<Codec>>,
     /// Bytes that the store may take; `Some(None)` is `auto`.
     pub store_size: Option<Option<Size>>,
+    /// Whether the program may have more memory than the store could hold.
+    pub overcommit: Option<bool>,
     /// Bytes of a block; `Some(None)` is `auto`.
     pub block: Option<Option<Size>>,
     /// Replacement policy.
@@ -78,6 +88,8 @@ pub struct Partial {
     pub prefetch: Option<String>,
     /// Threads of the pager.
     pub threads: Option<u32>,
+    /// How stores are read and written.
+    pub io: Option<Io>,
     /// Which allocations are paged.
     pub heap: Option<Heap>,
     /// Whether bytes that are read are checked.
@@ -116,14 +128,18 @@ impl Partial {
                 }
                 match name {
                     "memory" => self.memory = Some(memory(text)?),
+                    "per-process" => self.per_process = Some(boolean(text)?),
                     "placement" => self.placement = Some(placement(text)?),
                     "store-size" => self.store_size = Some(auto_or(text, store_size)?),
+                    "overcommit" => self.overcommit = Some(boolean(text)?),
                     "block" => self.block = Some(auto_or(text, block)?),
                     "policy" => self.policy = Some(text.to_owned()),
                     "prefetch" => self.prefetch = Some(text.to_owned()),
                     "threads" => self.threads = Some(threads(text)?),
+                    "io" => self.io = Some(io(text)?),
                     "heap" => self.heap = Some(heap(text)?),
                     "encrypt" => self.encrypt = Some(boolean(text)?),
+                    "compress" => self.compress = Some(codec(text)?),
                     "verify" => self.verify = Some(boolean(text)?),
                     "verbose" => self.verbose = Some(boolean(text)?),
                     _ => panic!("no setting is called {name}"),
@@ -155,14 +171,18 @@ impl Partial {
     pub fn or(self, lower: Partial) -> Partial {
         Partial {
             memory: self.memory.or(lower.memory),
+            per_process: self.per_process.or(lower.per_process),
             stores: self.stores.or(lower.stores),
             placement: self.placement.or(lower.placement),
             encrypt: self.encrypt.or(lower.encrypt),
+            compress: self.compress.or(lower.compress),
             store_size: self.store_size.or(lower.store_size),
+            overcommit: self.overcommit.or(lower.overcommit),
             block: self.block.or(lower.block),
             policy: self.policy.or(lower.policy),
             prefetch: self.prefetch.or(lower.prefetch),
             threads: self.threads.or(lower.threads),
+            io: self.io.or(lower.io),
             heap: self.heap.or(lower.heap),
             verify: self.verify.or(lower.verify),
             stats: self.stats.or(lower.stats),
@@ -233,16 +253,23 @@ impl Partial {
             Some(stores) if !stores.is_empty() => stores,
             _ => vec![store::default_store(known, get)?],
         };
+        let by_default = self.encrypt.is_none();
+        let wants = |url: &str| known.wants_cipher(url, by_default);
+        let stores = stores.into_iter().map(|store| store.encrypted_where(&wants)).collect();
         Ok(Settings {
             memory,
+            per_process: self.per_process.unwrap_or(false),
             stores,
             placement: self.placement.unwrap_or(Placement::Simple),
             encrypt: self.encrypt.unwrap_or(false),
+            compress: self.compress.flatten(),
             store_size: self.store_size.flatten(),
+            overcommit: self.overcommit.unwrap_or(true),
             block: self.block.flatten(),
             policy: self.policy.unwrap_or_else(|| "auto".to_owned()),
             prefetch: self.prefetch.unwrap_or_else(|| "auto".to_owned()),
             threads: self.threads.unwrap_or(1),
+            io: self.io.unwrap_or(Io::Auto),
             heap: self.heap.unwrap_or(Heap::All),
             verify: self.verify.unwrap_or(true),
             stats: self.stats,
@@ -403,9 +430,22 @@ fn placement(text: &str) -> Result<Placement, String> {
     placement.ok_or_else(|| unknown(text, &Placement::ALL.map(Placement::name)))
 }
 
+fn codec(text: &str) -> Result<Option<Codec>, String> {
+    if matches!(text, "off" | "none" | "false" | "no" | "0") {
+        Ok(None)
+    } else {
+        Codec::parse(text).map(Some)
+    }
+}
+
 fn heap(text: &str) -> Result<Heap, String> {
     let heap = Heap::ALL.into_iter().find(|heap| heap.name() == text);
     heap.ok_or_else(|| unknown(text, &Heap::ALL.map(Heap::name)))
+}
+
+fn io(text: &str) -> Result<Io, String> {
+    let io = Io::ALL.into_iter().find(|io| io.name() == text);
+    io.ok_or_else(|| unknown(text, &Io::ALL.map(Io::name)))
 }
 
 fn boolean(text: &str) -> Result<bool, String> {
@@ -441,8 +481,12 @@ mod tests {
             ("threads", "0"),
             ("threads", "65"),
             ("threads", "-1"),
+            ("io", "posix"),
             ("heap", "small"),
             ("placement", "random"),
+            ("compress", "gzip"),
+            ("compress", "zstd:10"),
+            ("compress", "lz4:1"),
             ("verify", "maybe"),
             ("store-size", "0"),
             ("store", "far:host"),

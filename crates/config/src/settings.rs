@@ -1,6 +1,6 @@
 //! The settings themselves.
 
-use crate::{Partial, Size, StoreSpec, Stores, store};
+use crate::{Codec, Partial, Size, StoreSpec, Stores, store};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -25,6 +25,34 @@ impl Heap {
             Heap::All => "all",
             Heap::Large => "large",
             Heap::Off => "off",
+        }
+    }
+}
+
+/// How stores are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// By io_uring; where that is forbidden, by libaio, and where that cannot be had, by threads.
+    Auto,
+    /// By io_uring only.
+    Uring,
+    /// By libaio.
+    Aio,
+    /// By threads.
+    Threads,
+}
+
+impl Io {
+    /// All values.
+    pub const ALL: [Io; 4] = [Io::Auto, Io::Uring, Io::Aio, Io::Threads];
+
+    /// The value's name in the setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            Io::Auto => "auto",
+            Io::Uring => "uring",
+            Io::Aio => "aio",
+            Io::Threads => "threads",
         }
     }
 }
@@ -61,16 +89,23 @@ impl Placement {
 /// All settings, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of frames.
+    /// Bytes of frames: of all processes together.
     pub memory: Size,
+    /// Each process has all of these for itself.
+    pub per_process: bool,
     /// Stores; never empty.
     pub stores: Vec<StoreSpec>,
     /// How blocks are spread over the stores.
     pub placement: Placement,
-    /// Stores get only ciphertext.
+    /// All stores get only ciphertext. If not, those do whose texts say so.
     pub encrypt: bool,
+    /// How blocks are compressed on their way to all stores.
+    pub compress: Option<Codec>,
     /// Bytes that the store may take; `None`: it grows as needed.
     pub store_size: Option<Size>,
+    /// The program may have more memory than the store could hold. If not, an allocation that it
+    /// could not hold is refused.
+    pub overcommit: bool,
     /// Bytes of a block; `None` is `auto`.
     pub block: Option<Size>,
     /// Replacement policy, one of `terapage_policy::replacement::NAMES`.
@@ -79,6 +114,8 @@ pub struct Settings {
     pub prefetch: String,
     /// Threads of the pager.
     pub threads: u32,
+    /// How stores are read and written.
+    pub io: Io,
     /// Which allocations are paged.
     pub heap: Heap,
     /// Whether bytes that come back are checked against the hash taken when they left.
@@ -136,26 +173,27 @@ impl Settings {
     /// The stores over which blocks are spread: with the placement `mirror` or `tier`, one store of
     /// all.
     pub fn specs(&self) -> Vec<StoreSpec> {
-        let placed = self.placed().into_iter().map(|store| store.with_ram(self.auto_ram()));
-        if self.encrypt { placed.map(StoreSpec::encrypted).collect() } else { placed.collect() }
+        let dressed = |store: StoreSpec| {
+            let store = store.with_ram(self.auto_ram());
+            let store = if self.encrypt { store.encrypted() } else { store };
+            match self.compress {
+                Some(codec) => store.compressed(codec),
+                None => store,
+            }
+        };
+        self.placed().into_iter().map(dressed).collect()
     }
 
     /// As they are placed.
     fn placed(&self) -> Vec<StoreSpec> {
-        let all = |inner: fn(&StoreSpec) -> Option<&Vec<StoreSpec>>| {
-            let stores = self.stores.iter();
-            stores.flat_map(|store| inner(store).cloned().unwrap_or_else(|| vec![store.clone()])).collect()
+        let tiers = |store: &StoreSpec| match store {
+            StoreSpec::Tier(tiers) => tiers.clone(),
+            other => vec![other.clone()],
         };
         match self.placement {
             Placement::Simple | Placement::RoundRobin => self.stores.clone(),
-            Placement::Mirror => vec![StoreSpec::Mirror(all(|store| match store {
-                StoreSpec::Mirror(copies) => Some(copies),
-                _ => None,
-            }))],
-            Placement::Tier => vec![StoreSpec::Tier(all(|store| match store {
-                StoreSpec::Tier(tiers) => Some(tiers),
-                _ => None,
-            }))],
+            Placement::Mirror => vec![StoreSpec::mirror_of(self.stores.clone())],
+            Placement::Tier => vec![StoreSpec::Tier(self.stores.iter().flat_map(tiers).collect())],
         }
     }
 
@@ -181,14 +219,18 @@ impl Settings {
         let boolean = |on: bool| if on { "1" } else { "0" }.into();
         let mut variables: Vec<(&'static str, OsString)> = vec![
             ("TERAPAGE_MEMORY", self.memory.0.to_string().into()),
+            ("TERAPAGE_PER_PROCESS", boolean(self.per_process)),
             ("TERAPAGE_STORE", store::join(&self.stores)),
             ("TERAPAGE_PLACEMENT", self.placement.name().into()),
             ("TERAPAGE_ENCRYPT", boolean(self.encrypt)),
+            ("TERAPAGE_COMPRESS", self.compress.map_or("off".into(), |codec| codec.to_text().into())),
             ("TERAPAGE_STORE_SIZE", size(self.store_size)),
+            ("TERAPAGE_OVERCOMMIT", boolean(self.overcommit)),
             ("TERAPAGE_BLOCK", size(self.block)),
             ("TERAPAGE_POLICY", self.policy.clone().into()),
             ("TERAPAGE_PREFETCH", self.prefetch.clone().into()),
             ("TERAPAGE_THREADS", self.threads.to_string().into()),
+            ("TERAPAGE_IO", self.io.name().into()),
             ("TERAPAGE_HEAP", self.heap.name().into()),
             ("TERAPAGE_VERIFY", boolean(self.verify)),
             ("TERAPAGE_VERBOSE", boolean(self.verbose)),
@@ -227,6 +269,10 @@ mod tests {
         ]
     }
 
+    fn codec() -> impl Strategy<Value = Codec> {
+        prop_oneof![Just(Codec::Lz4), (1..=Codec::LEVEL_MAX).prop_map(Codec::Zstd)]
+    }
+
     fn store() -> impl Strategy<Value = StoreSpec> {
         let leaf = prop_oneof![
             path().prop_map(StoreSpec::File),
@@ -235,6 +281,9 @@ mod tests {
         prop_oneof![
             leaf.clone(),
             leaf.clone().prop_map(StoreSpec::encrypted),
+            (codec(), leaf.clone(), any::<bool>()).prop_map(|(codec, store, encrypt)| {
+                if encrypt { store.encrypted().compressed(codec) } else { store.compressed(codec) }
+            }),
             proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)).prop_map(StoreSpec::Ram),
             proptest::collection::vec(leaf.clone(), 2..4).prop_map(StoreSpec::Tier),
             proptest::collection::vec(leaf, 2..4).prop_map(StoreSpec::Mirror),
@@ -250,14 +299,17 @@ mod tests {
             block in proptest::option::of((12u32..=21).prop_map(|shift| Size(1 << shift))),
             names in ("[^\x00]{1,9}", "[^\x00]{1,9}"),
             threads in 1u32..=64,
-            heap in select(&Heap::ALL),
-            switches in any::<(bool, bool, bool)>(),
+            (heap, io) in (select(&Heap::ALL), select(&Io::ALL)),
+            switches in any::<[bool; 5]>(),
             files in (proptest::option::of(path()), proptest::option::of(path())),
+            compress in proptest::option::of(codec()),
         ) -> Settings {
             Settings {
-                memory: Size(memory), stores, placement, store_size, block,
-                policy: names.0, prefetch: names.1, threads, heap,
-                verify: switches.0, verbose: switches.1, encrypt: switches.2, stats: files.0, trace: files.1,
+                memory: Size(memory), stores, placement, store_size, block, compress,
+                policy: names.0, prefetch: names.1, threads, io, heap,
+                verify: switches[0], verbose: switches[1], encrypt: switches[2], per_process: switches[3],
+                overcommit: switches[4],
+                stats: files.0, trace: files.1,
             }
         }
     }

@@ -14,12 +14,52 @@ pub enum StoreSpec {
     Mirror(Vec<StoreSpec>),
     /// Only ciphertext of what is kept: `encrypt:STORE`.
     Encrypted(Box<StoreSpec>),
+    /// What is kept, compressed: `compress:lz4:STORE`.
+    Compressed(Codec, Box<StoreSpec>),
     /// Several in order, the fastest first: `tier:A+B`.
     Tier(Vec<StoreSpec>),
     /// So many bytes of memory, compressed: `ram:SIZE`; `None` is `ram:auto`.
     Ram(Option<Size>),
     /// A store elsewhere: `KIND://...`.
     Url(String),
+}
+
+/// How blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// LZ4: fast.
+    Lz4,
+    /// Zstandard, at a level from 1 to 9: smaller, and several times slower.
+    Zstd(u8),
+}
+
+impl Codec {
+    /// The highest level of Zstandard: more takes much memory, and more time than a disk.
+    pub const LEVEL_MAX: u8 = 9;
+
+    /// Reads `lz4`, `zstd` or `zstd:LEVEL`. The error says in one line what is wrong.
+    pub fn parse(text: &str) -> Result<Codec, String> {
+        let level = match text.split_once(':').map_or((text, "1"), |(name, level)| (name, level)) {
+            ("lz4", _) if text == "lz4" => return Ok(Codec::Lz4),
+            ("zstd", level) => level.parse().ok().filter(|level| (1..=Codec::LEVEL_MAX).contains(level)),
+            _ => None,
+        };
+        let shown = text.escape_debug();
+        level.map(Codec::Zstd).ok_or_else(|| {
+            format!(
+                "'{shown}' is no compression (write lz4, zstd, or zstd:LEVEL from 1 to {})",
+                Codec::LEVEL_MAX
+            )
+        })
+    }
+
+    /// The text from which [`parse`](Self::parse) reads it.
+    pub fn to_text(self) -> String {
+        match self {
+            Codec::Lz4 => "lz4".to_owned(),
+            Codec::Zstd(level) => format!("zstd:{level}"),
+        }
+    }
 }
 
 /// Knowledge about stores, from a crate that can open them.
@@ -34,11 +74,17 @@ pub trait Stores {
     /// Bytes that are free now for all these stores together; `None` if that is not known, or their
     /// size is fixed.
     fn room(&self, stores: &[StoreSpec]) -> Option<u64>;
+
+    /// Whether a store elsewhere is to get only ciphertext: as its URL says, or, `by_default`, as
+    /// seems wise where it is.
+    fn wants_cipher(&self, _url: &str, _by_default: bool) -> bool {
+        false
+    }
 }
 
 impl StoreSpec {
-    /// Reads `PATH`, `file:PATH`, `mirror:A+B`, `tier:A+B`, `encrypt:STORE`, `ram:SIZE` or
-    /// `KIND://...`. The error says in one line what is wrong.
+    /// Reads `PATH`, `file:PATH`, `mirror:A+B`, `tier:A+B`, `encrypt:STORE`, `compress:STORE`,
+    /// `ram:SIZE` or `KIND://...`. The error says in one line what is wrong.
     pub fn parse(text: &OsStr) -> Result<StoreSpec, String> {
         let bytes = text.as_bytes();
         let path = match bytes.iter().position(|&b| b == b':') {
@@ -47,7 +93,13 @@ impl StoreSpec {
                 b"mirror" => return mirror(&bytes[at + 1..]),
                 b"tier" => return tier(&bytes[at + 1..]),
                 b"ram" => return ram(&text.to_string_lossy()[at + 1..]),
-                b"encrypt" => return inside(&bytes[at + 1..]).map(StoreSpec::encrypted),
+                b"encrypt" => {
+                    return inside("encrypt", &bytes[at + 1..]).map(StoreSpec::encrypted);
+                }
+                b"compress" => {
+                    let (codec, rest) = codec(&bytes[at + 1..])?;
+                    return inside("compress", rest).map(|store| store.compressed(codec));
+                }
                 b"far" => return Err("a memory server is named as in valkey://HOST:PORT".to_owned()),
                 scheme => {
                     let shown = text.to_string_lossy();
@@ -84,6 +136,7 @@ impl StoreSpec {
             StoreSpec::Ram(None) => "ram:auto".into(),
             StoreSpec::Ram(Some(size)) => format!("ram:{}", size.0).into(),
             StoreSpec::Encrypted(inner) => prefixed("encrypt:", inner),
+            StoreSpec::Compressed(codec, inner) => prefixed(&format!("compress:{}:", codec.to_text()), inner),
             StoreSpec::Url(url) => url.into(),
         }
     }
@@ -93,8 +146,20 @@ impl StoreSpec {
         match self {
             StoreSpec::File(_) | StoreSpec::Ram(_) => false,
             StoreSpec::Mirror(parts) | StoreSpec::Tier(parts) => parts.iter().any(StoreSpec::is_far),
-            StoreSpec::Encrypted(inner) => inner.is_far(),
+            StoreSpec::Encrypted(inner) | StoreSpec::Compressed(_, inner) => inner.is_far(),
             StoreSpec::Url(_) => true,
+        }
+    }
+
+    /// The URLs in the store's name.
+    pub fn urls(&self) -> Vec<&str> {
+        match self {
+            StoreSpec::File(_) | StoreSpec::Ram(_) => Vec::new(),
+            StoreSpec::Mirror(parts) | StoreSpec::Tier(parts) => {
+                parts.iter().flat_map(StoreSpec::urls).collect()
+            }
+            StoreSpec::Encrypted(inner) | StoreSpec::Compressed(_, inner) => inner.urls(),
+            StoreSpec::Url(url) => vec![url],
         }
     }
 
@@ -111,6 +176,9 @@ impl StoreSpec {
             StoreSpec::Mirror(copies) => StoreSpec::Mirror(all(copies)?),
             StoreSpec::Tier(tiers) => StoreSpec::Tier(all(tiers)?),
             StoreSpec::Encrypted(inner) => StoreSpec::Encrypted(Box::new(inner.map_urls(map)?)),
+            StoreSpec::Compressed(codec, inner) => {
+                StoreSpec::Compressed(codec, Box::new(inner.map_urls(map)?))
+            }
             StoreSpec::Url(url) => StoreSpec::Url(map(&url)?),
         })
     }
@@ -120,8 +188,74 @@ impl StoreSpec {
         match self {
             StoreSpec::Encrypted(_) | StoreSpec::Ram(_) => self,
             StoreSpec::Tier(tiers) => StoreSpec::Tier(tiers.into_iter().map(StoreSpec::encrypted).collect()),
+            // What is encrypted does not compress.
+            StoreSpec::Compressed(codec, inner) => StoreSpec::Compressed(codec, Box::new(inner.encrypted())),
             other => StoreSpec::Encrypted(Box::new(other)),
         }
+    }
+
+    /// The same store, with only ciphertext in those parts of which a URL `wants` it: of a mirror
+    /// in all copies, so that each block is encrypted once.
+    pub(crate) fn encrypted_where(self, wants: &impl Fn(&str) -> bool) -> StoreSpec {
+        match self {
+            StoreSpec::Tier(tiers) => {
+                StoreSpec::Tier(tiers.into_iter().map(|tier| tier.encrypted_where(wants)).collect())
+            }
+            StoreSpec::Compressed(codec, inner) => {
+                StoreSpec::Compressed(codec, Box::new(inner.encrypted_where(wants)))
+            }
+            other if other.shows(wants) => other.encrypted(),
+            other => other,
+        }
+    }
+
+    /// Whether blocks go as they are to a URL that wants ciphertext.
+    fn shows(&self, wants: &impl Fn(&str) -> bool) -> bool {
+        match self {
+            StoreSpec::File(_) | StoreSpec::Ram(_) | StoreSpec::Encrypted(_) => false,
+            StoreSpec::Mirror(parts) | StoreSpec::Tier(parts) => parts.iter().any(|part| part.shows(wants)),
+            StoreSpec::Compressed(_, inner) => inner.shows(wants),
+            StoreSpec::Url(url) => wants(url),
+        }
+    }
+
+    /// The same store, with what is kept compressed; once is enough, and what is in memory is.
+    pub fn compressed(self, codec: Codec) -> StoreSpec {
+        match self {
+            StoreSpec::Compressed(..) | StoreSpec::Ram(_) => self,
+            StoreSpec::Tier(tiers) => {
+                StoreSpec::Tier(tiers.into_iter().map(|tier| tier.compressed(codec)).collect())
+            }
+            other => StoreSpec::Compressed(codec, Box::new(other)),
+        }
+    }
+
+    /// The stores of several as one mirror: what is around each copy is around the whole.
+    pub(crate) fn mirror_of(copies: Vec<StoreSpec>) -> StoreSpec {
+        let (mut encrypt, mut codec) = (false, None);
+        let mut bare = |mut copy: StoreSpec| {
+            loop {
+                copy = match copy {
+                    StoreSpec::Encrypted(inner) => {
+                        encrypt = true;
+                        *inner
+                    }
+                    StoreSpec::Compressed(with, inner) => {
+                        codec.get_or_insert(with);
+                        *inner
+                    }
+                    other => return other,
+                }
+            }
+        };
+        let all = copies.into_iter().map(&mut bare);
+        let all = all.flat_map(|copy| match copy {
+            StoreSpec::Mirror(copies) => copies,
+            other => vec![other],
+        });
+        let mirror = StoreSpec::Mirror(all.collect());
+        let mirror = if encrypt { mirror.encrypted() } else { mirror };
+        codec.map_or(mirror.clone(), |codec| mirror.compressed(codec))
     }
 
     /// Bytes of memory that it takes; `auto` is what `ram:auto` does.
@@ -151,7 +285,7 @@ impl StoreSpec {
             StoreSpec::Mirror(inner) | StoreSpec::Tier(inner) => {
                 inner.iter().flat_map(StoreSpec::paths).collect()
             }
-            StoreSpec::Encrypted(inner) => inner.paths(),
+            StoreSpec::Encrypted(inner) | StoreSpec::Compressed(_, inner) => inner.paths(),
             StoreSpec::Ram(_) | StoreSpec::Url(_) => Vec::new(),
         }
     }
@@ -173,17 +307,36 @@ impl StoreSpec {
             }
             StoreSpec::Ram(size) => StoreSpec::Ram(size),
             StoreSpec::Encrypted(inner) => StoreSpec::Encrypted(Box::new(inner.map_paths(map)?)),
+            StoreSpec::Compressed(codec, inner) => {
+                StoreSpec::Compressed(codec, Box::new(inner.map_paths(map)?))
+            }
             StoreSpec::Url(url) => StoreSpec::Url(url),
         })
     }
 }
 
 /// The store in another, as text.
-fn inside(bytes: &[u8]) -> Result<StoreSpec, String> {
+fn inside(kind: &str, bytes: &[u8]) -> Result<StoreSpec, String> {
     if bytes.is_empty() {
-        return Err("a store is missing behind the colon, as in encrypt:/mnt/nvme0".to_owned());
+        return Err(format!("a store is missing behind the colon, as in {kind}:/mnt/nvme0"));
     }
     StoreSpec::parse(OsStr::from_bytes(bytes))
+}
+
+/// The compression that a store's text begins with, if it names one, and the rest.
+fn codec(bytes: &[u8]) -> Result<(Codec, &[u8]), String> {
+    let word = |bytes: &[u8]| bytes.iter().position(|&b| b == b':').unwrap_or(bytes.len());
+    let mut end = word(bytes);
+    if !matches!(&bytes[..end], b"lz4" | b"zstd") {
+        return Ok((Codec::Lz4, bytes));
+    }
+    let rest = bytes.get(end + 1..).unwrap_or_default();
+    let level = word(rest);
+    if &bytes[..end] == b"zstd" && level > 0 && rest[..level].iter().all(u8::is_ascii_digit) {
+        end += 1 + level;
+    }
+    let codec = Codec::parse(&String::from_utf8_lossy(&bytes[..end]))?;
+    Ok((codec, bytes.get(end + 1..).unwrap_or_default()))
 }
 
 fn prefixed(prefix: &str, store: &StoreSpec) -> OsString {
@@ -401,6 +554,18 @@ pub(crate) mod tests {
         let copies = vec![encrypted(file("/a")), file("/b")];
         assert_eq!(parse("mirror:encrypt:/a+/b"), Ok(StoreSpec::Mirror(copies)));
         assert!(parse("encrypt:").unwrap_err().contains("a store is missing"));
+        let compressed = |codec, inner| StoreSpec::Compressed(codec, Box::new(inner));
+        assert_eq!(parse("compress:/a"), Ok(compressed(Codec::Lz4, file("/a"))));
+        assert_eq!(parse("compress:lz4:/a"), Ok(compressed(Codec::Lz4, file("/a"))));
+        assert_eq!(parse("compress:zstd:/a:b"), Ok(compressed(Codec::Zstd(1), file("/a:b"))));
+        assert_eq!(parse("compress:zstd:3:/a"), Ok(compressed(Codec::Zstd(3), file("/a"))));
+        let both = compressed(Codec::Lz4, encrypted(file("/a")));
+        assert_eq!(parse("compress:encrypt:/a"), Ok(both.clone()));
+        assert_eq!(parse("encrypt:compress:/a"), Ok(both.clone()), "compressed first");
+        assert_eq!(StoreSpec::parse(&both.to_text()), Ok(both));
+        for text in ["compress:", "compress:lz4", "compress:zstd:0:/a", "compress:zstd:44:/a"] {
+            assert!(!parse(text).unwrap_err().contains('\n'), "{text}");
+        }
         let ram = StoreSpec::Ram(Some(Size(2 << 30)));
         let mirror = StoreSpec::Mirror(vec![file("/a"), file("/b")]);
         assert_eq!(parse("tier:ram:2G+/a"), Ok(StoreSpec::Tier(vec![ram.clone(), file("/a")])));
@@ -415,6 +580,25 @@ pub(crate) mod tests {
         for text in ["tier:", "tier:/a", "tier:/a+tier:/b", "ram:", "ram:x", "ram:4K", "mirror:/a+ram:1G"] {
             let why = parse(text).unwrap_err();
             assert!(!why.contains('\n'), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn what_is_around_copies_is_around_their_mirror() {
+        let parse = |text: &str| StoreSpec::parse(OsStr::new(text)).unwrap();
+        let mirror = StoreSpec::mirror_of(vec![parse("encrypt:/a"), parse("mirror:/b+/c"), parse("/d")]);
+        assert_eq!(mirror, parse("encrypt:mirror:/a+/b+/c+/d"));
+        let far = |url: &str| url.starts_with("valkey:");
+        let cases = [
+            ("/a", "/a"),
+            ("valkey://h", "encrypt:valkey://h"),
+            ("valkeys://h", "valkeys://h"),
+            ("mirror:/a+valkey://h", "encrypt:mirror:/a+valkey://h"),
+            ("tier:ram:2G+/a+valkey://h", "tier:ram:2G+/a+encrypt:valkey://h"),
+            ("compress:valkey://h", "compress:encrypt:valkey://h"),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(parse(text).encrypted_where(&far), parse(wanted), "{text}");
         }
     }
 

@@ -1,8 +1,18 @@
 //! Descriptors: events and pipes.
 
 use crate::Result;
-use crate::machine::{Open, bells, point, try_with, with};
+use crate::machine::{Open, bells, choose, point, try_with, with};
 use std::os::fd::OwnedFd;
+
+/// Sets an event.
+fn signal(raw: i32) {
+    point();
+    with(|machine| {
+        machine.open.insert(raw, Open::Event { set: true });
+        machine.notify(raw);
+    });
+    bells().ends.ring();
+}
 
 /// A descriptor.
 #[derive(Debug)]
@@ -38,12 +48,15 @@ impl Fd {
         Ok(Fd::open(Open::Event { set: false }))
     }
 
-    /// A timer that never fires: no run is long enough.
+    /// A timer that fires a few times, at any time.
     ///
     /// # Errors
     /// None; the real one has some.
-    pub fn each_second() -> Result<Fd> {
-        Fd::event()
+    pub fn each(_ms: u64) -> Result<Fd> {
+        let timer = Fd::event()?;
+        let raw = timer.raw;
+        drop(shuttle::thread::spawn(move || (0..choose(8)).for_each(|_| signal(raw))));
+        Ok(timer)
     }
 
     /// A pipe: the reading end, the writing end.
@@ -59,12 +72,7 @@ impl Fd {
 
     /// Sets the event.
     pub fn signal(&self) {
-        point();
-        with(|machine| {
-            machine.open.insert(self.raw, Open::Event { set: true });
-            machine.notify(self.raw);
-        });
-        bells().ends.ring();
+        signal(self.raw);
     }
 
     /// Clears the event.

@@ -91,6 +91,20 @@ pub struct Address;
 /// A message to a socket: there are none here.
 pub struct Message;
 
+/// How a ring reads and writes: in one way here.
+#[derive(Clone, Copy, Debug)]
+pub enum IoEngine {
+    /// The simulated one.
+    Uring,
+}
+
+impl IoEngine {
+    /// Its number among the counters.
+    pub fn number(self) -> u64 {
+        1
+    }
+}
+
 /// A submission and a completion queue.
 #[derive(Default)]
 pub struct Ring {
@@ -103,8 +117,13 @@ impl Ring {
     ///
     /// # Errors
     /// None; the real one has some.
-    pub fn new(_entries: u32) -> Result<Ring> {
+    pub fn with(_wish: Option<IoEngine>, _entries: u32, _threads: bool) -> Result<Ring> {
         Ok(Ring::default())
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> IoEngine {
+        IoEngine::Uring
     }
 
     pub(crate) fn push(&mut self, operation: Operation) {

@@ -47,6 +47,9 @@ mod held;
 #[path = "../../pager/src/io/mod.rs"]
 #[allow(dead_code, reason = "a child's part needs a process of its own")]
 mod io;
+#[path = "../../pager/src/lease.rs"]
+#[allow(dead_code, reason = "the pager uses all of it")]
+mod lease;
 #[path = "../../pager/src/load.rs"]
 mod load;
 #[path = "../../pager/src/look.rs"]
@@ -231,6 +234,8 @@ mod recorder {
 const PAGES_A_BLOCK: usize = 4;
 const BLOCK: usize = PAGES_A_BLOCK * PAGE;
 const FRAMES: usize = 8;
+/// Frames more that there are at times if the budget is shared.
+const LENT: usize = 6;
 /// Threads of the pager.
 const THREADS_MAX: usize = 3;
 const BLOCKS: usize = 14;
@@ -243,6 +248,8 @@ const FILE_BYTES: usize = MAPPED * BLOCK - 100;
 /// The plan of a run.
 #[derive(Clone, Copy)]
 struct Plan {
+    /// Other processes take frames, and give them back.
+    shared: bool,
     threads: usize,
     steps: usize,
     moves: bool,
@@ -257,6 +264,7 @@ struct Plan {
 const POLICIES: &[&str] = &["auto", "fifo", "lru", "clock", "s3fifo", "2q", "arc"];
 
 const PLAN: Plan = Plan {
+    shared: false,
     threads: 3,
     steps: 14,
     moves: true,
@@ -357,19 +365,32 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     Box::new(mirror::Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
 }
 
+/// A share that changes at any time.
+#[derive(Debug)]
+struct Fickle;
+
+impl lease::Share for Fickle {
+    fn update(&self, now: &lease::Use) -> usize {
+        assert!(now.held <= (FRAMES + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
+        (FRAMES + choose(LENT + 1)) * BLOCK
+    }
+}
+
 /// One run of a program under the pager.
 fn run(plan: Plan) {
     // A page that is copied instead of moved is there twice for a moment, one in each thread. One
     // that a wrong count leaves behind is there for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
-    let pages_max = FRAMES * PAGES_A_BLOCK + THREADS_MAX + left_behind;
+    let frames = FRAMES + if plan.shared { LENT } else { 0 };
+    let pages_max = frames * PAGES_A_BLOCK + THREADS_MAX + left_behind;
     let Plan { moves, trouble, canary, mirrored, .. } = plan;
     machine::start(Behaviour { moves, trouble, pages_max, mirrored, canary });
     let disk = shuttle::thread::spawn(ring::disk);
     let one_of = |names: &[&str]| names[choose(names.len())].to_owned();
     let options = Options {
         block: BLOCK,
-        frames: FRAMES,
+        frames,
+        share: plan.shared.then_some(&Fickle),
         policy: one_of(plan.policies),
         prefetch: one_of(&["auto", "sequential", "stride", "trend", "off"]),
         ahead_bytes: 2 * BLOCK,
@@ -667,6 +688,13 @@ fn a_kernel_that_counts_too_many_stops_the_program() {
 #[test]
 fn every_read_gives_what_was_written_last() {
     explore(PLAN, 800);
+    assert_met();
+}
+
+/// The budget grows and shrinks while the program runs.
+#[test]
+fn a_budget_that_is_shared_too() {
+    explore(Plan { shared: true, ..PLAN }, 600);
     assert_met();
 }
 

@@ -8,10 +8,12 @@ use crate::held::Held;
 use crate::io::bounce::Bounce;
 use crate::io::transfers::Operation;
 use crate::io::{self, Event, Io, Poll};
+use crate::lease::{Lease, TICK_MS};
 use crate::load::{Load, Way};
 use crate::look::hash;
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
+use crate::pagein::Stall;
 use crate::pool::Pool;
 use crate::recorder::{Kind, Recorder};
 use crate::table::{State, Table, WANTED};
@@ -72,6 +74,8 @@ pub(crate) struct Engine {
     pub block: usize,
     /// The most frames that may exist.
     pub limit: usize,
+    /// The budget, if others share it.
+    pub lease: Lease,
     /// Frames that exist: in the program or in the pool.
     pub frames: usize,
     /// Frames that are left unmade for copies.
@@ -111,9 +115,9 @@ pub(crate) struct Engine {
     pub queue: VecDeque<Fault>,
     pub faults_ready: bool,
     pub requests_ready: bool,
-    /// The timer that ends each second, if a function is to be called then.
-    pub seconds: Option<Fd>,
-    pub second_passed: bool,
+    /// The timer, if something is to be done now and then.
+    pub timer: Option<Fd>,
+    pub tick_passed: bool,
     /// The stores are closed.
     pub closed: bool,
     /// Children that still read this process's slots: the snapshot of each, and the pipe that it
@@ -128,6 +132,8 @@ pub(crate) struct Engine {
     pub mailbox: &'static Mailbox,
     /// Reads under way for which a thread waits.
     pub demands: usize,
+    /// Since when threads wait for reads.
+    pub stall: Stall,
     /// How often spinning has found work lately, see `LUCK_MAX`.
     pub luck: u32,
     pub sleeps: u32,
@@ -155,9 +161,10 @@ impl Engine {
         let ahead = (options.ahead_bytes / block).min(limit / 4).max(1) as u32;
         let policy = replacement::by_name(&options.policy, limit).ok_or(crate::Error::Policy)?;
         let prefetch = prefetch::by_name(&options.prefetch, limit, run, ahead).ok_or(crate::Error::Policy)?;
-        let engine = Engine {
+        let mut engine = Engine {
             block,
             limit,
+            lease: Lease::new(options.share, limit),
             frames: 0,
             spare: 0,
             mapped: 0,
@@ -186,8 +193,8 @@ impl Engine {
             queue: VecDeque::new(),
             faults_ready: false,
             requests_ready: false,
-            seconds: None,
-            second_passed: false,
+            timer: None,
+            tick_passed: false,
             closed: false,
             children: Vec::new(),
             random: Vec::new(),
@@ -196,6 +203,7 @@ impl Engine {
             condition_told: None,
             mailbox,
             demands: 0,
+            stall: Stall::default(),
             luck: LUCK_MAX,
             sleeps: 0,
             held: Held::default(),
@@ -205,19 +213,24 @@ impl Engine {
         };
         engine.counters.budget_bytes.store((limit * block) as u64, Relaxed);
         engine.counters.block_bytes.store(block as u64, Relaxed);
+        engine.counters.lease_bytes.store((limit * block) as u64, Relaxed);
+        engine.begin_lease();
         Ok(engine)
     }
 
     /// Called when the thread begins: opens its descriptors, and starts its helper threads.
     pub fn prepare(&mut self) {
-        self.io.begin_ring(if self.io.is_child() { ENTRIES_OF_CHILD } else { ENTRIES });
+        // The child of a fork has paged memory already. To begin a thread, the C library may need
+        // it, and this thread cannot wait for itself.
+        let may_begin_threads = self.table.regions().is_empty();
+        let entries = if self.io.is_child() { ENTRIES_OF_CHILD } else { ENTRIES };
+        let io = self.io.begin_ring(self.options.io, entries, may_begin_threads);
+        self.counters.io_engine.store(io.number(), Relaxed);
         if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
             // With one processor, spinning would keep the program from working.
             self.options.spin_us = 0;
         }
-        // The child of a fork has paged memory already. To begin a thread, the C library may need
-        // it, and this thread cannot wait for itself.
-        if self.table.regions().is_empty() {
+        if may_begin_threads {
             self.start_helpers();
         }
         self.io.poll(Poll::Faults, self.mover.program.raw());
@@ -225,7 +238,7 @@ impl Engine {
         if let Some(event) = self.carriers.event() {
             self.io.poll(Poll::Carried, event.raw());
         }
-        self.begin_seconds();
+        self.begin_ticks();
         for (id, fd) in &self.children {
             self.io.poll(Poll::Child(*id), fd.raw());
         }
@@ -256,10 +269,11 @@ impl Engine {
             if self.demands > 0 {
                 self.make_spare();
             }
+            let mut gives = self.see_to_lease();
             self.read_postponed();
             self.publish();
-            if std::mem::take(&mut self.second_passed) {
-                self.tell_second();
+            if std::mem::take(&mut self.tick_passed) {
+                gives |= self.tick();
             }
             if cfg!(any(debug_assertions, test)) {
                 self.assert_books_agree();
@@ -278,21 +292,32 @@ impl Engine {
             }
             if !self.io.finished.is_empty() {
                 self.io.hand_over();
-            } else if !self.faults_ready && !self.mover.heard.has_some() {
+            } else if !self.faults_ready && !self.mover.heard.has_some() && !gives {
                 self.sleep();
             }
         }
     }
 
-    /// Starts the timer of `each_second`, if that is set. Without a timer it is never called.
-    fn begin_seconds(&mut self) {
-        if self.options.each_second.is_some() {
-            self.seconds = Fd::each_second().ok();
-            if let Some(timer) = &self.seconds {
-                self.io.poll(Poll::Seconds, timer.raw());
+    /// Starts the timer of `each_second`, and of the shared budget, if there are these. Without a
+    /// timer nothing is called.
+    fn begin_ticks(&mut self) {
+        let shared = self.lease.is_shared();
+        if self.options.each_second.is_some() || shared {
+            self.timer = Fd::each(if shared { TICK_MS } else { 1000 }).ok();
+            if let Some(timer) = &self.timer {
+                self.io.poll(Poll::Timer, timer.raw());
             }
             self.tell_second();
         }
+    }
+
+    /// Whether frames are to be given back now.
+    fn tick(&mut self) -> bool {
+        if self.lease.ends_second() {
+            self.tell_second();
+        }
+        self.ask_share(true);
+        self.lease.excess() > 0
     }
 
     fn tell_second(&mut self) {
@@ -307,7 +332,8 @@ impl Engine {
             self.awake = Awake::where_it_pays(self.mover.program.waker());
         }
         if self.mover.moves() {
-            let pages = self.limit.saturating_sub(self.frames) * self.block / HUGE;
+            let most = if self.lease.is_shared() { self.options.frames } else { self.limit };
+            let pages = most.saturating_sub(self.frames) * self.block / HUGE;
             self.maker = Maker::start(pages, self.options.spin_us > 0).unwrap_or_else(|_| Maker::none());
         }
         let carriers = Carriers::start(self.options.threads.saturating_sub(1));
@@ -391,9 +417,9 @@ impl Engine {
                 Event::Faults => self.faults_ready = true,
                 Event::Requests => self.requests_ready = true,
                 Event::Carried => self.carriers.event().into_iter().for_each(Fd::clear),
-                Event::Second => {
-                    self.seconds.iter().for_each(Fd::clear);
-                    self.second_passed = true;
+                Event::Tick => {
+                    self.timer.iter().for_each(Fd::clear);
+                    self.tick_passed = true;
                 }
                 Event::ChildEnded(id) => self.child_ended(id),
             }
@@ -432,6 +458,7 @@ impl Engine {
                 let first = !self.table.get(block).has(WANTED);
                 self.table.get_mut(block).flags |= WANTED;
                 if first {
+                    self.stall.begin(self.now());
                     self.prefetch_after(block, true);
                 }
             }

@@ -138,14 +138,16 @@ impl Engine {
         self.postponed.clear();
         self.faults_ready = false;
         self.requests_ready = false;
-        self.second_passed = false;
-        self.seconds = None;
+        self.tick_passed = false;
+        self.timer = None;
         self.children.clear();
         self.io.begin_child(store)?;
         counters.budget_bytes.store((self.options.frames * self.block) as u64, Relaxed);
         counters.block_bytes.store(self.block as u64, Relaxed);
         counters.regions.store(self.table.regions().len() as u64, Relaxed);
         self.counters = counters;
+        counters.lease_bytes.store((self.lease.frames * self.block) as u64, Relaxed);
+        self.inherit_lease();
         (self.condition, self.condition_told) = (&shared.condition, None);
         self.mailbox = mailbox;
         Ok(())

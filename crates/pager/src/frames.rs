@@ -3,6 +3,7 @@
 use crate::engine::{Carry, Engine};
 use crate::load::Run;
 use crate::table::State;
+use terapage_sys::memory::HUGE;
 use terapage_sys::thread;
 
 /// Neighbours of at most this many bytes are copied into the program, not moved, if there is room:
@@ -70,16 +71,25 @@ impl Engine {
 
     /// Makes new frames, if more than `spare` may still be made.
     fn make_frames(&mut self, spare: usize) -> bool {
+        let whole = HUGE / self.block;
+        if self.frames + spare + whole > self.limit {
+            self.want_frames(spare);
+        }
         if self.frames + spare >= self.limit {
             return false;
         }
-        let made = self.pool.make(&self.mover, &mut self.maker, self.limit - self.frames - spare);
+        let most = self.limit - self.frames - spare;
+        let made = match self.lease.is_shared() && most < whole {
+            // There may be room for a huge page later.
+            true => self.pool.make_one(&self.mover).map(|()| 1),
+            false => self.pool.make(&self.mover, &mut self.maker, most),
+        };
         self.frames += self.or_stop(made);
         true
     }
 
     /// Takes the frame of the soft block that has waited longest.
-    fn reclaim(&mut self) -> Option<u32> {
+    pub(crate) fn reclaim(&mut self) -> Option<u32> {
         while let Some((block, stamp)) = self.soft.pop_front() {
             let entry = self.table.get_mut(block);
             if entry.state != State::Soft || entry.stamp != stamp {

@@ -13,7 +13,9 @@ mod fork;
 mod frames;
 mod heard;
 mod held;
+pub mod host;
 mod io;
+mod lease;
 mod load;
 mod look;
 mod mailbox;
@@ -35,6 +37,7 @@ mod words;
 use engine::Engine;
 pub use error::Error;
 pub use files::FDATASYNC;
+pub use lease::{Share, Use};
 pub(crate) use mailbox::{Mailbox, Request};
 pub use options::Options;
 use recorder::Recorder;
@@ -240,6 +243,14 @@ impl Pager {
         self.mailbox.ask(Request::WillNeed { start, len })
     }
 
+    /// Makes room in the store for this many bytes in all, if it has less.
+    ///
+    /// # Errors
+    /// It cannot have so much.
+    pub fn reserve(&self, bytes: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Reserve { bytes })
+    }
+
     /// The parts of a range of whole blocks that are paged and not known to be zero: from, to.
     ///
     /// # Errors
@@ -271,6 +282,15 @@ impl Pager {
     /// None.
     pub fn close_stores(&self) -> Result<(), Error> {
         self.mailbox.ask(Request::CloseStores)
+    }
+
+    /// Tells the stores that the process is about to execute another program (`leaves`), or, after
+    /// that, that it stays. Whether all have noted that it leaves: call it again until they have.
+    pub fn leaving(&self, leaves: bool) -> bool {
+        // Not on the asker's stack, which may be paged.
+        let mut noted = Box::new(true);
+        let asked = self.mailbox.ask(Request::Leaving { leaves, noted: &raw mut *noted });
+        asked.is_err() || *noted
     }
 
     /// How often the pager has waited for the trace to be written; 0 without one.

@@ -85,8 +85,18 @@ pub(crate) enum Request {
     Unname {
         region: usize,
     },
+    /// Makes room in the store for this many bytes in all.
+    Reserve {
+        bytes: usize,
+    },
     FinishTrace,
     CloseStores,
+    /// The process is about to execute another program, or stays after all. `noted`: whether the
+    /// stores have all noted that.
+    Leaving {
+        leaves: bool,
+        noted: *mut bool,
+    },
     /// A fork is near: no block leaves the program that need not, until the next
     /// [`Park`](Request::Park) is over.
     Hold,

@@ -1,7 +1,9 @@
 //! Options of a pager.
 
+use crate::lease::Share;
 use std::path::PathBuf;
 use terapage_stats::Counters;
+use terapage_sys::ring::IoEngine;
 
 /// Options of a pager.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct Options {
     /// Threads of the pager: one decides, the others (carriers) put blocks into the program and
     /// take them out.
     pub threads: usize,
+    /// How stores are read and written; `None`: by io_uring, or otherwise where that is forbidden.
+    pub io: Option<IoEngine>,
     /// Whether threads that lose their blocks to each other take turns, with the default policy.
     pub turns: bool,
     /// Microseconds that the pager spins, looking for work, before it sleeps.
@@ -42,6 +46,9 @@ pub struct Options {
     /// A function that the pager's thread calls when it begins, and each second, with the counters
     /// and the bytes of bookkeeping that count in the budget. It must not wait for the program.
     pub each_second: Option<fn(&'static Counters, u64)>,
+    /// Where the budget comes from, if it is shared with other processes: then `frames` is the most
+    /// that this one can have.
+    pub share: Option<&'static dyn Share>,
     /// Record the program's block references in this file. Each `%p` in the path becomes the
     /// process's number. `docs/trace-format.md` tells what is recorded. A forked child records
     /// nothing.
@@ -59,6 +66,7 @@ impl Default for Options {
             soft_per_mille: terapage_policy::soft::PER_MILLE,
             verify: true,
             threads: 1,
+            io: None,
             turns: true,
             spin_us: 100,
             bounce: None,
@@ -67,6 +75,7 @@ impl Default for Options {
             patience_ms: 30_000,
             copy: false,
             each_second: None,
+            share: None,
             trace: None,
         }
     }

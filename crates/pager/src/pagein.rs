@@ -14,6 +14,34 @@ use terapage_store::{Failure, OpKind, Why};
 /// The most bytes of blocks that are installed ahead of a first touch.
 const FRESH_BYTES: usize = 2 << 20;
 
+/// For how long at least one thread has waited for a read: what the kernel's pressure stall
+/// information calls "some".
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stall {
+    /// Blocks that are waited for.
+    waits: usize,
+    /// From when on the wait was not counted yet, ns.
+    since_ns: u64,
+}
+
+impl Stall {
+    /// A thread begins to wait for a block for which none has waited.
+    pub fn begin(&mut self, now_ns: u64) {
+        if self.waits == 0 {
+            self.since_ns = now_ns;
+        }
+        self.waits += 1;
+    }
+
+    /// Nobody waits for `blocks` blocks any more. Returns the nanoseconds that are to be counted.
+    fn end(&mut self, blocks: usize, now_ns: u64) -> u64 {
+        let counted = if self.waits > 0 { now_ns.saturating_sub(self.since_ns) } else { 0 };
+        self.waits = self.waits.saturating_sub(blocks);
+        self.since_ns = now_ns;
+        counted
+    }
+}
+
 impl Engine {
     /// A touch of a block that was never touched, or has become zero: installs zeros, and more of
     /// them if fresh memory is touched in order.
@@ -162,6 +190,7 @@ impl Engine {
         // Waiting for a place cannot have changed this block: only faults and requests do.
         self.table.get_mut(block).flags |= WANTED;
         self.demands += 1;
+        self.stall.begin(since_ns);
         self.read(&[block], &[place], since_ns);
         Counters::add(&self.counters.demand_blocks, 1);
         self.hurry(block);
@@ -204,6 +233,7 @@ impl Engine {
             let Some(block) = wanted(index).filter(|block| end.contains(block)) else { break };
             blocks.push(block);
         }
+        blocks.truncate(self.longest_run());
         let postponed: usize = self.postponed.iter().map(Vec::len).sum();
         if self.has_room_for(blocks.len()) || postponed + blocks.len() > self.most_read() {
             self.read_run(&blocks);
@@ -391,8 +421,21 @@ impl Engine {
         self.awake.settle_late();
     }
 
+    /// Counts the time in which threads waited, now that these blocks have come.
+    fn tell_stall(&mut self, blocks: &[u32]) {
+        let waited_for = blocks.iter().filter(|&&block| self.table.get(block).has(WANTED)).count();
+        if waited_for > 0 {
+            let stalled_ns = self.stall.end(waited_for, self.now());
+            Counters::add(&self.counters.stalled_us, stalled_ns / 1000);
+        }
+        if self.reading == 0 {
+            self.stall = Stall::default();
+        }
+    }
+
     fn paged_in(&mut self, operation: &Operation, runs: &[Run]) {
         self.reading -= operation.blocks.len();
+        self.tell_stall(&operation.blocks);
         for &block in &operation.left_out {
             self.policy.insert(block);
             if self.table.get(block).has(WANTED) {
@@ -420,5 +463,23 @@ impl Engine {
             self.counters.hard_latency.add(waited_ns);
             Counters::add(&self.counters.hard_wait_us, waited_ns / 1000);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stall;
+
+    #[test]
+    fn waits_that_overlap_count_once() {
+        let mut stall = Stall::default();
+        stall.begin(100);
+        stall.begin(150);
+        assert_eq!(stall.end(1, 200), 100);
+        stall.begin(220);
+        assert_eq!(stall.end(2, 300), 100);
+        assert_eq!(stall.end(1, 400), 0, "nobody waited");
+        stall.begin(500);
+        assert_eq!(stall.end(1, 510), 10);
     }
 }

@@ -33,7 +33,8 @@ impl Engine {
 
     fn missing(&self) -> usize {
         let wanted = self.postponed.front().map_or(0, Vec::len);
-        (self.soft_frames.now() + wanted).saturating_sub(self.ready() + self.leaving + self.writing)
+        (self.soft_frames.now() + wanted + self.lease.excess_now(self.block))
+            .saturating_sub(self.ready() + self.leaving + self.writing)
     }
 
     /// Whether blocks should be paged out now.

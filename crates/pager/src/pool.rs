@@ -184,10 +184,15 @@ impl Pool {
                 return Ok(made);
             }
         }
+        self.make_one(mover).map(|()| 1)
+    }
+
+    /// Makes one new frame, zero and free, of single pages.
+    pub fn make_one(&mut self, mover: &Mover) -> Result<(), Lost> {
         let place = self.take_hollow(1).start;
         mover.fill(self.address(place), self.block)?;
         self.zero.push_back(place);
-        Ok(1)
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use terapage_stats::RegionCounters;
 use terapage_sys::{PAGE, memory};
 
 /// The least frames that there are.
-const FRAMES_MIN: usize = 8;
+pub(crate) const FRAMES_MIN: usize = 8;
 
 /// Pages that are checked together when memory that holds something is to be paged.
 const ADOPTED_PAGES: usize = 1024;
@@ -70,9 +70,16 @@ impl Engine {
                 self.table.usage.unname(region);
                 Ok(())
             }
+            Request::Reserve { bytes } => self.io.reserve(bytes.div_ceil(self.block)),
             Request::CloseStores => {
                 self.io.close_stores();
                 self.closed = true;
+                Ok(())
+            }
+            Request::Leaving { leaves, noted } => {
+                let all = self.io.leaving(leaves);
+                // SAFETY: the asker owns the place, and waits for the answer.
+                unsafe { *noted = all };
                 Ok(())
             }
             Request::FinishTrace => {
@@ -135,7 +142,7 @@ impl Engine {
     /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it: as
     /// they grow, there are fewer frames.
     pub(crate) fn make_room_for_books(&mut self) {
-        let budget = self.options.frames;
+        let budget = self.lease.frames;
         let begins = self.io.bounce_wanted && self.io.bounce.is_none();
         let buffers = match &self.io.bounce {
             None if begins => Bounce::total_bytes_of(budget * self.block / self.options.bounce_part),
@@ -144,9 +151,9 @@ impl Engine {
         };
         let books = (self.table.usage.books_bytes() + buffers) / self.block;
         let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
-        if limit < self.limit {
+        if limit != self.limit {
             self.limit = limit;
-            self.soft_frames.shrink(limit, self.block, self.options.soft_per_mille);
+            self.soft_frames.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());
             }

@@ -10,6 +10,7 @@ mod list;
 pub mod objects;
 pub mod prefetch;
 pub mod replacement;
+pub mod shares;
 pub mod soft;
 mod sparse;
 pub mod turns;

@@ -82,6 +82,9 @@ pub trait Replacement: Send {
     /// `block` exists no more (unmapped, discarded): the policy forgets it.
     fn remove(&mut self, block: u32);
 
+    /// From now on there are `frames` frames.
+    fn resize(&mut self, _frames: usize) {}
+
     /// The number of blocks in memory.
     fn len(&self) -> usize;
 

@@ -51,11 +51,12 @@ impl SoftFrames {
         (self.least, self.most)
     }
 
-    /// The frames are fewer than before: sets the bounds as [`new`](Self::new) does, and keeps the
-    /// present number within them.
-    pub fn shrink(&mut self, frames: usize, block_bytes: usize, per_mille: usize) {
+    /// The frames are more or fewer than before: sets the bounds as [`new`](Self::new) does, and
+    /// keeps the present number within them.
+    pub fn resize(&mut self, frames: usize, block_bytes: usize, per_mille: usize) {
         let (least, most) = Self::new(frames, block_bytes, per_mille).bounds();
-        (self.least, self.most, self.now) = (least, most, self.now.clamp(least, most));
+        let now = if self.now == self.most { most } else { self.now.clamp(least, most) };
+        (self.least, self.most, self.now) = (least, most, now);
     }
 
     /// A block that had left the program was touched before its frame was needed.
@@ -115,7 +116,7 @@ mod tests {
         // A stream.
         (0..10_000).for_each(|_| soft.gone());
         assert_eq!(soft.now(), 614);
-        soft.shrink(3000, 16 << 10, 20);
+        soft.resize(3000, 16 << 10, 20);
         assert_eq!((soft.now(), soft.bounds()), (300, (60, 300)));
     }
 

@@ -10,7 +10,7 @@ use crate::limits::Kernels;
 use crate::lock::Lock;
 use crate::ranges::Ranges;
 use crate::regions::Named;
-use crate::{exit, limits, process, statics};
+use crate::{exit, job, limits, process, statics};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_config::Size;
@@ -28,6 +28,10 @@ const HUGE_FROM: usize = 8 << 20;
 /// The part of the arena that core dumps contain grows in steps of this many bytes: each step costs
 /// a system call.
 const DUMP_STEP: usize = 64 << 20;
+
+/// With `--overcommit no` the store is asked for this much more than is in use, if it has that: not
+/// each allocation asks.
+const BACKED_STEP: usize = 16 << 20;
 
 /// A program that gives back this many reservations, unused, one after the other, because they are
 /// not at the places that it named, gets its places. Java tries some twenty places for a heap, and
@@ -78,6 +82,8 @@ pub struct Arena {
     dumped: usize,
     /// The pager is started when more bytes than this are in use.
     start_at: usize,
+    /// The store has room for so many bytes, as far as it was asked for.
+    backed: usize,
 }
 
 pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
@@ -96,6 +102,7 @@ pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     pager: None,
     named: Vec::new(),
     start_at: usize::MAX,
+    backed: 0,
 });
 
 /// The arena's start. These three are read without the lock, and never change after the library's
@@ -228,9 +235,27 @@ impl Arena {
             memory::advise(from, WIDE.load(Relaxed) - from, libc::MADV_HUGEPAGE);
         }
         self.start_if_due();
+        if !self.is_backed(0) {
+            self.give(at, at + len, false);
+            return None;
+        }
         self.show_in_dumps();
         self.count_by_region(at, at + len);
         Some(at)
+    }
+
+    /// Whether the store could hold all that is in use and `more` bytes, if that is to be so
+    /// (`--overcommit no`).
+    pub fn is_backed(&mut self, more: usize) -> bool {
+        let wants = process::settings().is_some_and(|settings| !settings.overcommit);
+        let Some(pager) = self.pager.as_ref().filter(|_| wants) else { return true };
+        let in_use = self.in_use() + more;
+        if in_use > self.backed && pager.reserve(in_use + BACKED_STEP).is_ok() {
+            self.backed = in_use + BACKED_STEP;
+        } else if in_use > self.backed && pager.reserve(in_use).is_ok() {
+            self.backed = in_use;
+        }
+        in_use <= self.backed
     }
 
     /// Whether the program's own limits allow it `more` bytes, which are `data` (private and
@@ -271,9 +296,31 @@ impl Arena {
         // A child of vfork shares this memory with its parent, and a pager that it started would
         // end with it.
         if is_due && exit::is_owner() {
-            self.start();
+            match self.may_wait(rests) {
+                Some(start_at) => self.start_at = start_at,
+                None => self.start(),
+            }
         }
         self.count_in_use();
+    }
+
+    /// The bytes in use at which paging starts, if the job has room for more without it.
+    fn may_wait(&self, rests: usize) -> Option<usize> {
+        if process::start_bytes().is_some() || self.start_at == usize::MAX {
+            return None;
+        }
+        let _internal = thread::Internal::enter();
+        let _room = Room::make();
+        job::unpaged(self.in_use() + rests)
+    }
+
+    /// In the child of a fork, which is a process of its own to the job.
+    pub fn begin_child(&mut self) {
+        // Its store is another one.
+        self.backed = 0;
+        if self.pager.is_none() {
+            self.start_at = job::start_of_child(self.start_at, self.in_use());
+        }
     }
 
     /// Starts the pager, if this process may have one.
@@ -282,7 +329,7 @@ impl Arena {
         let _internal = thread::Internal::enter();
         // If no room can be made, the call that opens something says which limit it met.
         let room = Room::make();
-        let pager = process::start_pager();
+        let pager = process::start_pager(self.in_use());
         drop(room);
         let Some(pager) = pager else { return };
         // The arena comes last: blocks are numbered in this order, and policies keep arrays indexed
@@ -646,6 +693,9 @@ impl Arena {
 
     /// Makes closed pages of a range in use readable and writable. Whether that could be done.
     pub fn open_pages(&mut self, at: usize, to: usize) -> bool {
+        if !self.is_backed(to - at) {
+            return false;
+        }
         let rights = i64::from(libc::PROT_READ | libc::PROT_WRITE);
         // SAFETY: the pages could not be touched before.
         let opened = memory::alike(|| unsafe { libc::syscall(libc::SYS_mprotect, at, to - at, rights) }) == 0;

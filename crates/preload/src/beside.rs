@@ -8,7 +8,7 @@
 //! even if the memory is given back before the end.
 
 use crate::arena::ARENA;
-use crate::{exit, process};
+use crate::{exit, job, process};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_config::Heap;
@@ -226,6 +226,7 @@ pub fn look() {
     let len = read_status(bytes);
     if let Some((found, all)) = parse(&bytes[..len], counted) {
         note(found);
+        job::claim(found.private, terapage_store::packed_bytes() as u64);
         if all > budget + budget / 100 + PROMISED {
             BROKEN.store(true, Relaxed);
             let is_much = found.total() > BEGAN_WITH.load(Relaxed) + budget / 10 + UNTOLD;

@@ -435,6 +435,23 @@ unsafe fn found_in_path<R>(file: *const c_char, then: impl FnOnce(Option<&CStr>)
     then(None)
 }
 
+/// Executes a program in this process. Servers that keep its blocks hear of it before, and again if
+/// it fails. What surely fails is not told: shells try one directory after the other.
+fn leaving(path: Option<&CStr>, execute: impl FnOnce() -> c_int) -> c_int {
+    let may_be = |path: &CStr| {
+        // SAFETY: the path ends in a zero byte.
+        unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::X_OK) == 0 }
+    };
+    let leaves = crate::exit::is_owner() && path.is_none_or(may_be) && crate::exit::leave();
+    let answer = execute();
+    if leaves {
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        crate::exit::stay();
+        crate::set_errno(errno.unwrap_or(0));
+    }
+    answer
+}
+
 unsafe extern "C" {
     #[link_name = "environ"]
     static mut ENVIRONMENT: Texts;
@@ -452,8 +469,9 @@ fn own_environment() -> Texts {
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
     // SAFETY: the caller keeps the contract of `execve`.
     unsafe {
-        with_library((!path.is_null()).then(|| CStr::from_ptr(path)), environment, |environment| {
-            libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int
+        let known = (!path.is_null()).then(|| CStr::from_ptr(path));
+        with_library(known, environment, |environment| {
+            leaving(known, || libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int)
         })
     }
 }
@@ -474,7 +492,14 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
     unsafe {
         found_in_path(file, |path| {
             with_library(path, environment, |environment| {
-                call_real!(0, fn(*const c_char, Texts, Texts) -> c_int, (file, arguments, environment), -1)
+                leaving(path, || {
+                    call_real!(
+                        0,
+                        fn(*const c_char, Texts, Texts) -> c_int,
+                        (file, arguments, environment),
+                        -1
+                    )
+                })
             })
         })
     }
@@ -503,7 +528,9 @@ pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts
         // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
         unsafe {
             with_library(path, environment, |environment| {
-                call_real!(1, fn(c_int, Texts, Texts) -> c_int, (fd, arguments, environment), -1)
+                leaving(None, || {
+                    call_real!(1, fn(c_int, Texts, Texts) -> c_int, (fd, arguments, environment), -1)
+                })
             })
         }
     })
@@ -523,7 +550,9 @@ pub unsafe extern "C" fn execveat(
     unsafe {
         let execute = |environment: Texts| {
             let (directory, flags) = (i64::from(directory), i64::from(flags));
-            libc::syscall(libc::SYS_execveat, directory, path, arguments, environment, flags) as c_int
+            leaving(None, || {
+                libc::syscall(libc::SYS_execveat, directory, path, arguments, environment, flags) as c_int
+            })
         };
         if path.is_null() || *path == 0 {
             return path_of_descriptor(directory, |path| with_library(path, environment, execute));

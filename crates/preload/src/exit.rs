@@ -22,6 +22,11 @@ pub fn is_root() {
     ROOT.store(std::process::id(), SeqCst);
 }
 
+/// Whether the calling process is that one.
+pub fn is_run() -> bool {
+    ROOT.load(SeqCst) == std::process::id()
+}
+
 /// Prepares to be called at the end of the process.
 pub fn open() {
     FIRST.store(std::process::id(), SeqCst);
@@ -74,6 +79,36 @@ fn close_stores() {
     }
 }
 
+/// How long an exec waits at most for servers to note that this process leaves.
+const LEAVE_MS: u32 = 200;
+
+/// Between two looks.
+const LOOK_MS: u32 = 2;
+
+/// Before this process executes another program: servers are told that it leaves what it keeps
+/// there. Whether there are any; then [`stay`] must be called if there is no exec after all.
+pub fn leave() -> bool {
+    if !is_far() {
+        return false;
+    }
+    let _internal = terapage_sys::thread::Internal::enter();
+    for _ in 0..LEAVE_MS / LOOK_MS {
+        if ARENA.lock().pager.as_ref().is_none_or(|pager| pager.leaving(true)) {
+            break;
+        }
+        terapage_sys::thread::sleep_ms(LOOK_MS.into());
+    }
+    true
+}
+
+/// The process goes on.
+pub fn stay() {
+    let _internal = terapage_sys::thread::Internal::enter();
+    if let Some(pager) = &ARENA.lock().pager {
+        pager.leaving(false);
+    }
+}
+
 /// Writes the counters and ends the trace.
 fn finish() {
     if !is_owner() {
@@ -91,7 +126,7 @@ fn finish() {
     if let Some(line) = beside::last_line() {
         terapage_sys::thread::say(&line);
     }
-    summary::finish(ROOT.load(SeqCst) == std::process::id());
+    summary::finish(is_run());
 }
 
 /// The path of a file that each process of a run writes. The first process uses the name itself;
@@ -114,6 +149,7 @@ pub fn never_paged() -> terapage_stats::Snapshot {
         block_bytes: process::block() as u64,
         ..Default::default()
     };
+    (counters.job, counters.job_processes) = crate::job::numbers();
     beside::fill(&mut counters);
     counters
 }
@@ -125,7 +161,7 @@ fn write_stats() {
         Some(pager) => pager.counters().snapshot(),
         // A process that never grew large enough to be paged says so, unless another process of the
         // run has written counters.
-        None if ROOT.load(SeqCst) == std::process::id() && !path.exists() => never_paged(),
+        None if is_run() && !path.exists() => never_paged(),
         None => return,
     };
     let Ok(json) = counters.to_json() else { return };

@@ -326,6 +326,8 @@ unsafe extern "C" fn in_child() {
     // SAFETY: the lock was taken in `before`.
     let arena = unsafe { ARENA.value() };
     let InHand { pager: forking, heaps, signals } = in_hand();
+    crate::job::in_child();
+    arena.begin_child();
     if let (Some(pager), Some(forking)) = (&mut arena.pager, forking) {
         let _room = Room::make();
         process::or_fail(pager.after_fork_in_child(forking));

@@ -1,7 +1,7 @@
 //! The library that `terapage run` loads into a program. It hooks malloc's and mmap's families and
-//! places what they return in one range of addresses, the arena. Once the program has grown to half
-//! its budget, the arena is paged. A program that stays small never has a pager (no thread, no
-//! pool, no file), unless it has a `malloc` of its own.
+//! places what they return in one range of addresses, the arena. Once the program has grown, the
+//! arena is paged. A program that stays small never has a pager (no thread, no pool, no file),
+//! unless it has a `malloc` of its own.
 //!
 //! The library's own allocations come from a heap of its own, which nothing pages.
 
@@ -17,6 +17,8 @@ mod exec;
 mod exit;
 mod fork;
 mod heap;
+mod host;
+mod job;
 mod lent;
 mod limits;
 mod lock;

@@ -380,6 +380,11 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
                 }
             } else if !arena.any_loose(from, from + len) {
                 return 0;
+            } else {
+                let opened = arena.odd_bytes(from, from + len);
+                if opened > 0 && !arena.is_backed(opened) {
+                    return refuse(libc::ENOMEM);
+                }
             }
             // SAFETY: the caller keeps the contract of `mprotect`.
             let change = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, prot as i64) as c_int };

@@ -5,7 +5,7 @@ use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_config::{Settings, Size};
+use terapage_config::{Io, Settings, Size};
 use terapage_pager::{Options, Pager};
 use terapage_store::Shelf;
 use terapage_sys::fd::Room;
@@ -72,6 +72,7 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     if let Err(why) = terapage_far::remember_password(password.map(Into::into)) {
         fail(&why);
     }
+    settings.stores.iter().flat_map(|store| store.urls()).for_each(terapage_far::remember);
     let hidden = Hidden {
         copy: variable("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
         faults: variable("TERAPAGE_FAULTS").and_then(|value| value.to_str()?.parse().ok()),
@@ -93,13 +94,16 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     if let Some(handed) = variable(DEVICE_VARIABLE).and_then(|value| value.to_str()?.parse().ok()) {
         userfaultfd::take(handed);
     }
+    if !SETTINGS.get().is_some_and(|settings| settings.per_process) {
+        crate::job::begin(variable(terapage_lease::JOB_VARIABLE), variable("TERAPAGE_ROOT"));
+    }
     limits::begin();
     crate::beside::begin();
     crate::summary::begin(variable("TERAPAGE_SUMMARY"));
     statics::find(block());
     crate::direct::find();
     thread::find();
-    let start_bytes = HIDDEN.get().and_then(|hidden| hidden.start_bytes).unwrap_or(budget() / 2);
+    let start_bytes = start_bytes().unwrap_or_else(|| crate::job::start_bytes(budget()));
     if let Err(why) = arena::open(block(), budget(), start_bytes) {
         fail(&why);
     }
@@ -147,6 +151,11 @@ struct Hidden {
 
 static HIDDEN: OnceLock<Hidden> = OnceLock::new();
 
+/// The bytes in use at which paging starts, if a test or a recording says so.
+pub fn start_bytes() -> Option<usize> {
+    HIDDEN.get().and_then(|hidden| hidden.start_bytes)
+}
+
 /// Ends the process: it cannot run as asked.
 pub fn fail(why: &str) -> ! {
     // The message takes memory, which must not come from a heap or arena whose lock may be held
@@ -184,7 +193,10 @@ fn lacking_right() -> Option<String> {
     {
         return Some(format!("it may not handle page faults ({error})"));
     }
-    ring::forbidden().map(|error| format!("it may have no ring of io_uring ({error})"))
+    if settings().is_some_and(|settings| settings.io == Io::Uring) {
+        return ring::forbidden().map(|error| format!("it may have no ring of io_uring ({error})"));
+    }
+    None
 }
 
 /// Whether a pager could not start because this process may not open its store.
@@ -213,14 +225,16 @@ unsafe extern "C" {
 
 /// Starts the pager, as the settings say. `None` if this process lacks the rights, which is said
 /// once.
-pub fn start_pager() -> Option<Pager> {
+///
+/// `in_use` is the bytes that the program may have filled.
+pub fn start_pager(in_use: usize) -> Option<Pager> {
     if goes_unpaged() {
         return None;
     }
     let Some(settings) = settings() else { fail("paging before the start") };
     let block = block();
     // Stores in memory have their part of the budget.
-    let frames = settings.frames().0 as usize / block;
+    let frames = crate::job::most(settings.frames().0) as usize / block;
     if frames < 8 {
         fail(&format!(
             "a budget of {} holds only {frames} blocks of {}; 8 is the least: raise --memory or lower --block",
@@ -239,9 +253,11 @@ pub fn start_pager() -> Option<Pager> {
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
         threads: settings.threads as usize,
+        io: terapage_store::io_engine(settings.io),
         trace: None,
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
         each_second: Some(crate::beside::each_second),
+        share: crate::job::share(in_use),
         turns: !HIDDEN.get().is_some_and(|hidden| hidden.no_turns),
         soft_per_mille: HIDDEN
             .get()

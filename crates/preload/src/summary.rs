@@ -7,6 +7,7 @@
 use crate::arena::ARENA;
 use crate::{beside, exit};
 use std::ffi::OsString;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_stats::{Counters, Snapshot};
@@ -19,6 +20,10 @@ const NAME: &[u8] = b"/memfd:terapage-summary";
 static OWN: AtomicI32 = AtomicI32::new(-1);
 /// Else the process that has the file, and its number there.
 static OTHERS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+/// Standard error as it was at the start, or -1: programs close theirs before they end, to hear of
+/// errors (GNU's do).
+static ERRORS: AtomicI32 = AtomicI32::new(-1);
 
 /// When the run began, ns, on the monotonic clock; 0 if no summary is wanted.
 static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
@@ -40,6 +45,34 @@ pub fn begin(asked: Option<OsString>) {
     OTHERS[0].store(root as u32, Relaxed);
     OTHERS[1].store(number as u32, Relaxed);
     BEGAN_NS.store(began_ns, Relaxed);
+    if exit::is_run() {
+        keep_errors();
+    }
+}
+
+/// Keeps standard error open, out of the program's way.
+fn keep_errors() {
+    // SAFETY: no memory is touched.
+    let kept = unsafe { libc::fcntl(2, libc::F_DUPFD_CLOEXEC, 3) };
+    if kept < 0 {
+        return;
+    }
+    // SAFETY: made just now, and nobody else's.
+    if let Ok(kept) = fd::Fd::adopt(unsafe { OwnedFd::from_raw_fd(kept) }) {
+        ERRORS.store(kept.raw(), Relaxed);
+        // It stays open as long as the process lives.
+        std::mem::forget(kept);
+    }
+}
+
+/// Says the summary where standard error was at the start.
+fn say(text: &str) {
+    let kept = ERRORS.load(Relaxed);
+    // SAFETY: the bytes are valid.
+    let written = unsafe { libc::syscall(libc::SYS_write, i64::from(kept), text.as_ptr(), text.len()) };
+    if written < 0 {
+        thread::say(text);
+    }
 }
 
 /// Whether the memory file is open in this process under this number.
@@ -102,7 +135,8 @@ pub fn finish(is_root: bool) {
     let mut all = read(&String::from_utf8_lossy(&text));
     all.push(own);
     let seconds = thread::now_ns().saturating_sub(began_ns) as f64 / 1e9;
-    thread::say(&show(&all, seconds, snapshot.budget_bytes, snapshot.block_bytes));
+    let is_shared = crate::job::is_shared();
+    say(&show(&all, seconds, snapshot.budget_bytes, is_shared, snapshot.block_bytes));
 }
 
 /// Reads the lines of the processes.
@@ -115,7 +149,9 @@ fn read(text: &str) -> Vec<[u64; NUMBERS]> {
 }
 
 /// The summary: a line, and a second one if something would help.
-fn show(processes: &[[u64; NUMBERS]], seconds: f64, budget: u64, block: u64) -> String {
+///
+/// `is_shared`: the budget is that of all processes together.
+fn show(processes: &[[u64; NUMBERS]], seconds: f64, budget: u64, is_shared: bool, block: u64) -> String {
     let mut sums = [0_u64; NUMBERS];
     for process in processes {
         sums.iter_mut().zip(process).for_each(|(sum, number)| *sum += number);
@@ -126,6 +162,7 @@ fn show(processes: &[[u64; NUMBERS]], seconds: f64, budget: u64, block: u64) -> 
     let share = if seconds > 0.0 { waited * 100.0 / seconds } else { 0.0 };
     let (many, each) = match processes.len() {
         1 => ("1 process".to_owned(), ""),
+        count if is_shared => (format!("{count} processes"), " of all (each one's peak, summed)"),
         count => (format!("{count} processes"), " each, summed"),
     };
     let mut text = format!(
@@ -153,8 +190,15 @@ fn show(processes: &[[u64; NUMBERS]], seconds: f64, budget: u64, block: u64) -> 
     text
 }
 
-/// In a forked child: its waits are counted anew.
+/// In a forked child: its waits are counted anew, and whoever reads standard error does not wait
+/// for it.
 pub fn in_child() {
+    let kept = ERRORS.swap(-1, Relaxed);
+    if kept >= 0 {
+        // SAFETY: kept by `keep_errors`, and used by nobody from now on. Dropped, it is closed and
+        // noted no more.
+        drop(fd::Fd::keep(unsafe { OwnedFd::from_raw_fd(kept) }));
+    }
     WINDOW.iter().for_each(|cell| cell.store(0, Relaxed));
 }
 
@@ -206,14 +250,15 @@ mod tests {
         let text = "1 1048576 2097152 3145728 4194304 5 2000000 100 10\nbroken\n0 0 1048576 0 0 0 0 0 0\n";
         let all = read(text);
         assert_eq!(all.len(), 2);
-        let shown = show(&all, 4.0, 64 << 20, 16 << 10);
+        let shown = show(&all, 4.0, 64 << 20, false, 16 << 10);
         assert!(shown.starts_with(
             "terapage: summary: 4.0 s, 2 processes, 1 paged; peak 1 MiB in the budget of 64 MiB each, summed, 3 MiB beside it; page-in 3 MiB, page-out 4 MiB, \
              blocks of 16 KiB; 5 hard faults, threads waited 2.0 s for them (50% of the time)\n"
         ), "{shown}");
         assert!(shown.contains("--block 4K (100 blocks") && shown.lines().count() == 2, "{shown}");
-        assert!(!show(&all, 4.0, 64 << 20, 4 << 10).contains("--block"));
-        assert_eq!(show(&all, 40.0, 64 << 20, 16 << 10).lines().count(), 1);
+        let shared = show(&all, 4.0, 64 << 20, true, 4 << 10);
+        assert!(!shared.contains("--block") && shared.contains("of 64 MiB of all (each"), "{shared}");
+        assert_eq!(show(&all, 40.0, 64 << 20, true, 16 << 10).lines().count(), 1);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use terapage_policy::soft::{PER_MILLE, SoftFrames};
 const EXTENT: u64 = 2 << 20;
 /// Bytes read ahead of a stream, at most.
 const AHEAD_BYTES: u64 = 16 << 20;
+/// A process has this much without a pager, or an eighth of the budget, if that is more.
+const UNPAGED_BYTES: usize = 16 << 20;
 /// Bytes that may be on their way to the store at once.
 const WRITING_BYTES: u64 = 32 << 20;
 /// How long the pager's thread looks for more work before it sleeps, microseconds.
@@ -269,8 +271,9 @@ impl<'a> Pager<'a> {
     fn first_touch(&mut self, block: u32, ahead: bool) {
         self.forecast.first_touches += 1;
         if !self.paging {
-            // Until half of the budget is in use the program runs as it would by itself.
-            self.paging = self.taken >= self.frames / 2;
+            // Until so much is in use the program runs as it would by itself.
+            let small = UNPAGED_BYTES / self.block_bytes as usize;
+            self.paging = self.taken >= (self.frames / 8).max(small.min(self.frames / 2));
             return self.enter(block);
         }
         let fresh = self.taken + self.soft_len < self.frames;

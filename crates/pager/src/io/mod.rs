@@ -13,7 +13,7 @@ use bounce::Bounce;
 use slots::Slots;
 use std::collections::VecDeque;
 use terapage_store::{EXTENT, Ended, Op, Store, StoreRing};
-use terapage_sys::ring::{Done, Piece, Ring};
+use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 use terapage_sys::thread;
 use transfers::{Operation, Transfer, Transfers};
 
@@ -26,7 +26,7 @@ const CHILDREN: u64 = 4 << TOPIC_SHIFT;
 /// A pause before an operation is tried again has ended.
 const PAUSES: u64 = 5 << TOPIC_SHIFT;
 const STORES: u64 = 6 << TOPIC_SHIFT;
-const SECONDS: u64 = 7 << TOPIC_SHIFT;
+const TIMER: u64 = 7 << TOPIC_SHIFT;
 const TOPIC_SHIFT: u32 = 56;
 const NUMBER: u64 = (1 << TOPIC_SHIFT) - 1;
 /// Bits of a store's own token.
@@ -44,8 +44,8 @@ pub(crate) enum Event {
     Requests,
     /// A carrier has done a load.
     Carried,
-    /// A second has passed.
-    Second,
+    /// The timer's period has passed.
+    Tick,
     /// Every process that came of a fork has ended.
     ChildEnded(u32),
 }
@@ -56,7 +56,7 @@ pub(crate) enum Poll {
     Faults,
     Requests,
     Carried,
-    Seconds,
+    Timer,
     /// A child of a fork, by its number.
     Child(u32),
 }
@@ -111,9 +111,11 @@ impl Io {
         }
     }
 
-    /// Makes the ring, with this many entries, when the thread begins.
-    pub fn begin_ring(&mut self, entries: u32) {
-        self.ring = Some(Ring::new(entries).unwrap_or_else(|error| stop(&error.to_string())));
+    /// Makes the ring, with this many entries, when the thread begins. It may begin `threads`.
+    /// Returns how it reads and writes.
+    pub fn begin_ring(&mut self, wish: Option<IoEngine>, entries: u32, threads: bool) -> IoEngine {
+        let ring = Ring::with(wish, entries, threads).unwrap_or_else(|error| stop(&error.to_string()));
+        self.ring.insert(ring).engine()
     }
 
     /// Opens the stores, once there is a ring.
@@ -127,6 +129,17 @@ impl Io {
     /// elsewhere, and inherited stores are held no longer.
     pub fn close_stores(&mut self) {
         self.stores.iter_mut().for_each(|store| store.close());
+    }
+
+    /// Tells all stores that the process is about to execute another program, or stays. Whether all
+    /// have noted it.
+    pub fn leaving(&mut self, leaves: bool) -> bool {
+        let mut all = true;
+        for origin in 0..self.stores.len() {
+            self.with_store(origin as u8, |store, ring, _| all &= store.leaving(ring, leaves));
+        }
+        self.hand_over();
+        all
     }
 
     /// The ring of the thread.
@@ -152,7 +165,7 @@ impl Io {
             Poll::Faults => FAULTS,
             Poll::Requests => REQUESTS,
             Poll::Carried => CARRIED,
-            Poll::Seconds => SECONDS,
+            Poll::Timer => TIMER,
             Poll::Child(id) => CHILDREN | u64::from(id),
         };
         let again = !matches!(what, Poll::Child(_));
@@ -187,7 +200,7 @@ impl Io {
                 FAULTS => (Event::Faults, Poll::Faults),
                 REQUESTS => (Event::Requests, Poll::Requests),
                 CARRIED => (Event::Carried, Poll::Carried),
-                SECONDS => (Event::Second, Poll::Seconds),
+                TIMER => (Event::Tick, Poll::Timer),
                 _ => unreachable!("an end of nobody's: {done:?}"),
             };
             if !done.more {
@@ -319,6 +332,19 @@ impl Io {
             stop(&error.to_string());
         }
         self.slots.grown(store.slots());
+    }
+
+    /// Makes slots in this process's own store until there are so many in all.
+    ///
+    /// # Errors
+    /// The store has no room for them; it keeps those that it has made.
+    pub fn reserve(&mut self, blocks: usize) -> Result<(), Error> {
+        let store = &mut self.stores[usize::from(self.own)];
+        while (store.slots() as usize) < blocks {
+            store.grow()?;
+            self.slots.grown(store.slots());
+        }
+        Ok(())
     }
 
     /// Adds a store that is only read. Returns its origin.

@@ -136,6 +136,11 @@ impl Replacement for Arc {
         self.lists.remove(block);
     }
 
+    fn resize(&mut self, frames: usize) {
+        self.frames = frames.max(1);
+        self.once = self.once.min(self.frames as f64);
+    }
+
     fn len(&self) -> usize {
         self.lists.len(ONCE) + self.lists.len(AGAIN)
     }

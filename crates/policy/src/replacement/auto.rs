@@ -409,6 +409,14 @@ impl Replacement for Auto {
         }
     }
 
+    fn resize(&mut self, frames: usize) {
+        let part = self.new_share as u128 * frames as u128 / self.frames.max(1) as u128;
+        self.frames = frames;
+        self.new_share = (part as usize).clamp(share(frames, NEW_MIN), share(frames, NEW_MAX));
+        self.paid = self.paid.min(frames);
+        self.credit = self.credit.min(frames / 8);
+    }
+
     fn len(&self) -> usize {
         self.blocks.iter().sum()
     }

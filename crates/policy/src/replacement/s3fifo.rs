@@ -118,6 +118,11 @@ impl Replacement for S3Fifo {
         self.lists.remove(block);
     }
 
+    fn resize(&mut self, frames: usize) {
+        let new = Self::new(frames);
+        (self.small, self.ghosts) = (new.small, new.ghosts);
+    }
+
     fn len(&self) -> usize {
         self.lists.len(SMALL) + self.lists.len(MAIN)
     }

@@ -91,6 +91,11 @@ impl Replacement for TwoQ {
         self.lists.remove(block);
     }
 
+    fn resize(&mut self, frames: usize) {
+        let new = Self::new(frames);
+        (self.new, self.ghosts) = (new.new, new.ghosts);
+    }
+
     fn len(&self) -> usize {
         self.lists.len(NEW) + self.lists.len(HOT)
     }

@@ -1,0 +1,401 @@
+//! The table.
+//!
+//! Every number is a word of its own, and each word has one writer at a time: a slot's owner, or
+//! whoever holds the lock of the table.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use terapage_policy::shares::{Bound, Claimant, is_within, shares};
+
+/// "TERAJOB" and the layout's version.
+const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x01");
+
+/// Processes that can have a slot at the same time.
+pub const SLOTS: usize = 1000;
+/// Jobs, with those inside others.
+pub const JOBS: usize = 32;
+
+/// Words at the start: the magic; whether it was said that the budget is too small.
+const HEAD: usize = 8;
+const HEAD_SAID: usize = 1;
+/// Words of a job: its budget, 0 if there is none; the number of the job around it, plus 1.
+const JOB: usize = 2;
+/// Words of a slot.
+const SLOT: usize = 10;
+
+const WORDS: usize = HEAD + JOBS * JOB + SLOTS * SLOT;
+/// Bytes of the table.
+pub const TABLE_BYTES: usize = (WORDS * 8).next_multiple_of(4096);
+
+/// The words of a slot, in order.
+#[derive(Clone, Copy)]
+enum Word {
+    /// The process, by the number that it has for itself; 0: nobody.
+    Pid,
+    Job,
+    /// Bytes that are the process's: it has no more, apart from `Claim`.
+    Lease,
+    /// Bytes that it has beside, and cannot give.
+    Claim,
+    Least,
+    Held,
+    Wants,
+    /// The bits of an `f64`.
+    Gain,
+    /// Bits: [`IDLE`], [`UNPAGED`].
+    Flags,
+}
+
+const IDLE: u64 = 1;
+/// It has no pager, and gives nothing back before its end.
+const UNPAGED: u64 = 2;
+
+/// The byte of the file whose lock is the table's.
+const TABLE_BYTE: u64 = 1 << 20;
+/// The byte of the first job; those of slots begin at 0.
+const JOB_BYTE: u64 = 1 << 16;
+
+/// An active process gives one part in this many of its lease at once, unless the budget is
+/// exceeded: by its faults it sees what it misses before it gives more.
+const PART: u64 = 8;
+
+/// Processes without a pager have one part in this many of the budget, all together: nobody can
+/// make them give it back.
+const UNPAGED_PART: u64 = 8;
+
+/// The least of a process, bytes, if the budget is large.
+const LEAST: u64 = 4 << 20;
+/// Of a small budget it is one part in this many.
+const LEAST_PART: u64 = 8;
+/// But so many blocks in any case.
+const LEAST_BLOCKS: u64 = 8;
+
+/// The least that a process can work with, in bytes: in a job with this budget, in blocks of this
+/// size.
+pub fn least_of(budget: u64, block: u64) -> u64 {
+    LEAST.min(budget / LEAST_PART).max(LEAST_BLOCKS * block)
+}
+
+/// Locks on bytes of the table's file, which end with the process that has them.
+pub trait Locks {
+    /// Locks a byte, if nobody else has it.
+    fn take(&self, byte: u64) -> bool;
+    /// Gives a lock back.
+    fn give(&self, byte: u64);
+    /// Whether nobody else has it.
+    fn is_free(&self, byte: u64) -> bool;
+}
+
+/// What a process says of itself. All in bytes but the last two.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Needs {
+    /// It cannot do with less.
+    pub least: u64,
+    /// It has this much of its lease in memory.
+    pub held: u64,
+    /// It would use this much.
+    pub wants: u64,
+    /// It has this much in memory beside its lease.
+    pub claim: u64,
+    /// What more would save: see [`Claimant::gain`].
+    pub gain: f64,
+    /// It does nothing.
+    pub idle: bool,
+}
+
+/// A process's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(usize);
+
+impl Slot {
+    /// The number of the slot.
+    pub fn number(self) -> usize {
+        self.0
+    }
+
+    /// The slot with this number, which the calling process has taken.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn from_number(number: usize) -> Slot {
+        assert!(number < SLOTS);
+        Slot(number)
+    }
+}
+
+/// What a job has in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    /// Its budget, bytes; that of the job around it, if that is less.
+    pub budget: u64,
+    /// Processes that have a slot.
+    pub processes: u64,
+    /// Bytes of their leases.
+    pub leased: u64,
+    /// Bytes that they have beside.
+    pub claimed: u64,
+}
+
+/// A slot that is in use.
+struct Used {
+    slot: usize,
+    lease: u64,
+    claim: u64,
+    unpaged: bool,
+    claimant: Claimant,
+}
+
+/// The table of a job, and this process's way to its locks.
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> Table<'a> {
+    /// A new table, in words that are zero, for a job with this budget, bytes.
+    ///
+    /// # Panics
+    /// There are too few words.
+    pub fn begin(words: &'a [AtomicU64], budget: u64) -> Table<'a> {
+        assert!(words.len() >= WORDS, "a table takes more");
+        let table = Table { words };
+        table.job(0)[0].store(budget, SeqCst);
+        words[0].store(MAGIC, SeqCst);
+        table
+    }
+
+    /// The table that is in these words; `None` if there is none, or one of another version.
+    pub fn of(words: &'a [AtomicU64]) -> Option<Table<'a>> {
+        (words.len() >= WORDS && words[0].load(SeqCst) == MAGIC).then_some(Table { words })
+    }
+
+    fn job(&self, job: usize) -> &'a [AtomicU64] {
+        &self.words[HEAD + job * JOB..][..JOB]
+    }
+
+    fn word(&self, slot: usize, word: Word) -> &'a AtomicU64 {
+        &self.words[HEAD + JOBS * JOB + slot * SLOT + word as usize]
+    }
+
+    fn get(&self, slot: usize, word: Word) -> u64 {
+        self.word(slot, word).load(SeqCst)
+    }
+
+    fn set(&self, slot: usize, word: Word, value: u64) {
+        self.word(slot, word).store(value, SeqCst);
+    }
+
+    /// The budgets of the jobs.
+    fn bounds(&self) -> Vec<Bound> {
+        let bound = |job: usize| {
+            let [bytes, around] = [0, 1].map(|at| self.job(job)[at].load(SeqCst));
+            let parent = (around as usize).checked_sub(1).filter(|&parent| parent < job);
+            Bound { bytes, parent: if job == 0 { None } else { parent.or(Some(0)) } }
+        };
+        let last = (1..JOBS).rev().find(|&job| self.job(job)[0].load(SeqCst) > 0).unwrap_or(0);
+        (0..=last).map(bound).collect()
+    }
+
+    /// The budget of a job, bytes: the least of its own and those around it. 0 if there is no such
+    /// job.
+    pub fn budget(&self, job: usize) -> u64 {
+        let bounds = self.bounds();
+        let around = |&other: &usize| is_within(&bounds, job, other);
+        (0..bounds.len()).filter(around).map(|job| bounds[job].bytes).min().unwrap_or(0)
+    }
+
+    fn used(&self) -> Vec<Used> {
+        let used = |slot: usize| {
+            let get = |word| self.get(slot, word);
+            let flags = get(Word::Flags);
+            let (idle, unpaged) = (flags & IDLE != 0, flags & UNPAGED != 0);
+            let (lease, held) = (get(Word::Lease), get(Word::Held));
+            // Who has no pager keeps what it has.
+            let (least, wants) = if unpaged { (lease, lease) } else { (get(Word::Least), get(Word::Wants)) };
+            let gain = Some(f64::from_bits(get(Word::Gain))).filter(|gain| *gain >= 0.0 && gain.is_finite());
+            let job = get(Word::Job) as usize % JOBS;
+            let claimant = Claimant { job, least, held, wants, gain: gain.unwrap_or(0.0), idle };
+            Used { slot, lease, claim: get(Word::Claim), unpaged, claimant }
+        };
+        (0..SLOTS).filter(|&slot| self.get(slot, Word::Pid) != 0).map(used).collect()
+    }
+
+    /// Takes a slot for the calling process, in a job; `None` if all are in use. The lock of the
+    /// slot is the proof that it lives.
+    pub fn join(&self, locks: &impl Locks, job: usize, pid: u32, least: u64) -> Option<Slot> {
+        let take = |&slot: &usize| locks.is_free(slot as u64) && locks.take(slot as u64);
+        let slot = (0..SLOTS).find(take)?;
+        self.clear(slot);
+        self.set(slot, Word::Job, job as u64);
+        for word in [Word::Least, Word::Lease, Word::Wants] {
+            self.set(slot, word, least);
+        }
+        self.set(slot, Word::Pid, pid.max(1).into());
+        Some(Slot(slot))
+    }
+
+    fn clear(&self, slot: usize) {
+        (0..SLOT).for_each(|word| self.words[HEAD + JOBS * JOB + slot * SLOT + word].store(0, SeqCst));
+    }
+
+    /// Clears the slots of processes that have ended.
+    fn reap(&self, locks: &impl Locks, own: Slot) {
+        for slot in (0..SLOTS).filter(|&slot| slot != own.0 && self.get(slot, Word::Pid) != 0) {
+            let byte = slot as u64;
+            if locks.is_free(byte) && locks.take(byte) {
+                self.clear(slot);
+                locks.give(byte);
+            }
+        }
+    }
+
+    /// Notes what a process needs, and reckons its share. Returns the bytes that it may have: it
+    /// takes no more from now on, and gives back what it has more. `None` if somebody else is
+    /// reckoning: what was said last holds.
+    pub fn update(&self, locks: &impl Locks, own: Slot, needs: &Needs) -> Option<u64> {
+        let set = |word, value| self.set(own.0, word, value);
+        set(Word::Claim, needs.claim);
+        set(Word::Least, needs.least);
+        set(Word::Held, needs.held);
+        set(Word::Wants, needs.wants);
+        set(Word::Gain, needs.gain.to_bits());
+        set(Word::Flags, if needs.idle { IDLE } else { 0 });
+        if needs.held > self.get(own.0, Word::Lease) {
+            // It was a fork's parent's, or what the process had before it had a pager.
+            set(Word::Lease, needs.held);
+        }
+        if !locks.take(TABLE_BYTE) {
+            return None;
+        }
+        self.reap(locks, own);
+        let allowed = self.reckon(own, needs);
+        // What it still has is not free, until it says that it has less.
+        set(Word::Lease, allowed.max(needs.held));
+        locks.give(TABLE_BYTE);
+        Some(allowed)
+    }
+
+    fn reckon(&self, own: Slot, needs: &Needs) -> u64 {
+        let used = self.used();
+        let mut bounds = self.bounds();
+        let Some(mine) = used.iter().position(|used| used.slot == own.0) else { return needs.least };
+        let free = free(&bounds, &used, used[mine].claimant.job);
+        // What cannot be given is no part of what is shared.
+        for (job, bytes) in claims(&bounds, &used).into_iter().enumerate() {
+            bounds[job].bytes = bounds[job].bytes.saturating_sub(bytes);
+        }
+        let claimants: Vec<Claimant> = used.iter().map(|used| used.claimant).collect();
+        let share = shares(&bounds, &claimants)[mine];
+        let lease = used[mine].lease;
+        let allowed = if share >= lease {
+            share.min(lease.saturating_add_signed(free.max(0)))
+        } else if needs.idle || free < 0 || share >= needs.held {
+            share
+        } else {
+            share.max(lease - lease / PART)
+        };
+        allowed.max(needs.least)
+    }
+
+    /// Takes bytes for a process that has no pager: `lease` in all, which it keeps until its end or
+    /// until it [updates](Self::update) as one that has a pager. Whether they are its own now.
+    pub fn take_unpaged(&self, locks: &impl Locks, own: Slot, lease: u64) -> bool {
+        if !locks.take(TABLE_BYTE) {
+            return false;
+        }
+        self.reap(locks, own);
+        let used = self.used();
+        let bounds = self.bounds();
+        let job = self.get(own.0, Word::Job) as usize;
+        let had = self.get(own.0, Word::Lease);
+        let more = lease.saturating_sub(had);
+        let others: u64 =
+            used.iter().filter(|used| used.unpaged && used.slot != own.0).map(|used| used.lease).sum();
+        let fits = free(&bounds, &used, job) >= more as i64
+            && others.saturating_add(lease) <= self.budget(job) / UNPAGED_PART;
+        if fits {
+            self.set(own.0, Word::Flags, UNPAGED);
+            self.set(own.0, Word::Held, lease);
+            self.set(own.0, Word::Lease, lease.max(had));
+        }
+        locks.give(TABLE_BYTE);
+        fits
+    }
+
+    /// Notes what a process without a pager has beside its lease.
+    pub fn claim_unpaged(&self, own: Slot, claim: u64) {
+        self.set(own.0, Word::Flags, UNPAGED);
+        self.set(own.0, Word::Claim, claim);
+    }
+
+    /// Makes a job inside another one. Returns its number; `None` if there are too many. The caller
+    /// keeps the lock of the job's byte in a description that all of its processes inherit.
+    pub fn add_job(&self, locks: &impl Locks, parent: usize, budget: u64) -> Option<usize> {
+        let used = self.used();
+        let is_unused = |&job: &usize| {
+            used.iter().all(|used| used.claimant.job != job)
+                && (0..JOBS).all(|other| {
+                    self.job(other)[0].load(SeqCst) == 0 || self.job(other)[1].load(SeqCst) != job as u64 + 1
+                })
+                && locks.is_free(JOB_BYTE + job as u64)
+                && locks.take(JOB_BYTE + job as u64)
+        };
+        // Jobs that are over are made room of, the inner ones first.
+        for job in (1..JOBS).rev().filter(|&job| self.job(job)[0].load(SeqCst) > 0) {
+            if is_unused(&job) {
+                self.job(job)[0].store(0, SeqCst);
+                locks.give(JOB_BYTE + job as u64);
+            }
+        }
+        let is_new = |job: &usize| self.job(*job)[0].load(SeqCst) == 0 && is_unused(job);
+        let job = (parent + 1..JOBS).find(is_new)?;
+        self.job(job)[1].store(parent as u64 + 1, SeqCst);
+        self.job(job)[0].store(budget, SeqCst);
+        Some(job)
+    }
+
+    /// What a job has in all, with the jobs in it.
+    pub fn overview(&self, job: usize) -> Overview {
+        let bounds = self.bounds();
+        let used = self.used();
+        let members = used.iter().filter(|used| is_within(&bounds, used.claimant.job, job));
+        let mut all = Overview { budget: self.budget(job), ..Overview::default() };
+        for used in members {
+            all.processes += 1;
+            all.leased += used.lease;
+            all.claimed += used.claim;
+        }
+        all
+    }
+
+    /// Whether the least of all processes of a job is more than its budget, and nobody has said so
+    /// yet: the caller does.
+    pub fn is_too_small(&self, job: usize) -> bool {
+        let bounds = self.bounds();
+        let least: u64 = self
+            .used()
+            .iter()
+            .filter(|used| !used.unpaged && is_within(&bounds, used.claimant.job, job))
+            .map(|used| used.claimant.least)
+            .sum();
+        least > self.budget(job) && self.words[HEAD_SAID].swap(1, SeqCst) == 0
+    }
+}
+
+/// Bytes of each job, with those inside it, that its processes have beside their leases.
+fn claims(bounds: &[Bound], used: &[Used]) -> Vec<u64> {
+    let of = |job| {
+        used.iter().filter(|used| is_within(bounds, used.claimant.job, job)).map(|used| used.claim).sum()
+    };
+    (0..bounds.len()).map(of).collect()
+}
+
+/// Bytes that a process of a job could take, without exceeding a budget; less than 0 if one is
+/// exceeded.
+fn free(bounds: &[Bound], used: &[Used], job: usize) -> i64 {
+    let left = |outer: usize| {
+        let of = used.iter().filter(|used| is_within(bounds, used.claimant.job, outer));
+        let has: u64 = of.map(|used| used.lease + used.claim).sum();
+        bounds[outer].bytes as i64 - has as i64
+    };
+    (0..bounds.len()).filter(|&outer| is_within(bounds, job, outer)).map(left).min().unwrap_or(0)
+}

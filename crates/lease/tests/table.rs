@@ -1,0 +1,261 @@
+//! The table against a naive model: processes that take, give and die at any point, and a lock that
+//! is sometimes somebody else's.
+
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use terapage_lease::{Locks, Needs, Slot, TABLE_BYTES, Table, least_of};
+
+const MIB: u64 = 1 << 20;
+const LEAST: u64 = 4 * MIB;
+
+/// Who has which byte, for all processes.
+#[derive(Default)]
+struct Kernel {
+    owners: RefCell<HashMap<u64, usize>>,
+}
+
+/// One process's way to the locks.
+struct Way<'a> {
+    kernel: &'a Kernel,
+    process: usize,
+}
+
+impl Locks for Way<'_> {
+    fn take(&self, byte: u64) -> bool {
+        *self.kernel.owners.borrow_mut().entry(byte).or_insert(self.process) == self.process
+    }
+
+    fn give(&self, byte: u64) {
+        let mut owners = self.kernel.owners.borrow_mut();
+        if owners.get(&byte) == Some(&self.process) {
+            owners.remove(&byte);
+        }
+    }
+
+    fn is_free(&self, byte: u64) -> bool {
+        self.kernel.owners.borrow().get(&byte).is_none_or(|&owner| owner == self.process)
+    }
+}
+
+/// A simulated process: it has no more than it may have, but for what it has not given back yet.
+#[derive(Clone, Copy, Debug)]
+struct Process {
+    id: usize,
+    slot: Slot,
+    held: u64,
+    allowed: u64,
+    unpaged: bool,
+}
+
+struct Machine<'a> {
+    kernel: &'a Kernel,
+    table: Table<'a>,
+    processes: Vec<Process>,
+    born: usize,
+}
+
+/// The number of who is at the table while nobody of the test is.
+const SOMEBODY: usize = usize::MAX;
+/// The byte of the table's lock.
+const TABLE_BYTE: u64 = 1 << 20;
+
+impl Machine<'_> {
+    fn way(&self, process: usize) -> Way<'_> {
+        Way { kernel: self.kernel, process }
+    }
+
+    fn start(&mut self, job: usize) {
+        self.born += 1;
+        let id = self.born;
+        let Some(slot) = self.table.join(&self.way(id), job, id as u32, LEAST) else { return };
+        self.processes.push(Process { id, slot, held: 0, allowed: LEAST, unpaged: false });
+    }
+
+    fn update(&mut self, at: usize, wants: u64, idle: bool, gain: f64) {
+        let process = self.processes[at];
+        let needs = Needs { least: LEAST, held: process.held, wants, claim: 0, gain, idle };
+        if let Some(allowed) = self.table.update(&self.way(process.id), process.slot, &needs) {
+            let process = &mut self.processes[at];
+            (process.allowed, process.unpaged) = (allowed, false);
+        }
+    }
+
+    /// It takes what it may have, or gives back some of what it may not.
+    fn take_and_give(&mut self, at: usize, most: u64) {
+        let process = &mut self.processes[at];
+        if process.held < process.allowed {
+            process.held = process.allowed.min(process.held + most);
+        } else {
+            process.held -= most.min(process.held - process.allowed);
+        }
+    }
+
+    /// Its locks are gone, and what it had.
+    fn kill(&mut self, at: usize) {
+        let process = self.processes.swap_remove(at);
+        self.kernel.owners.borrow_mut().retain(|_, owner| *owner != process.id);
+    }
+
+    fn held(&self) -> u64 {
+        self.processes.iter().map(|process| process.held).sum()
+    }
+}
+
+fn with_machine(budget: u64, test: impl FnOnce(&mut Machine<'_>)) {
+    let words: Vec<AtomicU64> = (0..TABLE_BYTES / 8).map(|_| AtomicU64::new(0)).collect();
+    let kernel = Kernel::default();
+    let table = Table::begin(&words, budget);
+    test(&mut Machine { kernel: &kernel, table, processes: Vec::new(), born: 0 });
+}
+
+/// All want all: after some rounds they have it, and no more.
+fn settle(machine: &mut Machine<'_>, budget: u64) {
+    for _ in 0..60 {
+        for at in 0..machine.processes.len() {
+            machine.update(at, u64::MAX / 4, false, 0.0);
+            machine.take_and_give(at, u64::MAX / 4);
+        }
+    }
+    let least = machine.processes.len() as u64 * LEAST;
+    let held = machine.held();
+    assert!(held <= budget.max(least), "{held} of {budget}");
+    if !machine.processes.is_empty() {
+        assert!(held + MIB >= budget.min(held + MIB * 64), "{held} of {budget}: memory is lost");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Start,
+    Update(usize, u64, bool, f64),
+    Take(usize, u64),
+    Unpaged(usize, u64),
+    Kill(usize),
+    /// The next steps find somebody else at the table.
+    Busy(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => Just(Step::Start),
+        8 => (any::<usize>(), 0..1000u64, any::<bool>(), 0.0..9.0f64).prop_map(|(at, wants, idle, gain)| Step::Update(at, wants * MIB, idle, gain)),
+        8 => (any::<usize>(), 0..300u64).prop_map(|(at, most)| Step::Take(at, most * MIB)),
+        1 => (any::<usize>(), 0..100u64).prop_map(|(at, lease)| Step::Unpaged(at, lease * MIB)),
+        1 => any::<usize>().prop_map(Step::Kill),
+        1 => any::<bool>().prop_map(Step::Busy),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn they_never_have_more_than_the_budget_and_the_least(budget in 16..600u64, steps in proptest::collection::vec(step(), 1..200)) {
+        let budget = budget * MIB;
+        with_machine(budget, |machine| {
+            for step in steps {
+                let count = machine.processes.len();
+                match step {
+                    Step::Start if count < 20 => machine.start(0),
+                    Step::Update(at, wants, idle, gain) if count > 0 => machine.update(at % count, wants, idle, gain),
+                    Step::Take(at, most) if count > 0 => machine.take_and_give(at % count, most),
+                    Step::Unpaged(at, lease) if count > 0 => {
+                        let at = at % count;
+                        let process = machine.processes[at];
+                        let is_new = process.held == 0 && process.allowed == LEAST;
+                        let taken = (is_new || process.unpaged)
+                            && machine.table.take_unpaged(&machine.way(process.id), process.slot, lease.max(process.allowed));
+                        if taken {
+                            let process = &mut machine.processes[at];
+                            (process.allowed, process.unpaged) = (lease.max(process.allowed), true);
+                        }
+                    }
+                    Step::Kill(at) if count > 0 => machine.kill(at % count),
+                    Step::Busy(true) => drop(machine.way(SOMEBODY).take(TABLE_BYTE)),
+                    Step::Busy(false) => machine.way(SOMEBODY).give(TABLE_BYTE),
+                    _ => {}
+                }
+                // Each one that is there may have had its least though nothing was free.
+                let most = budget + machine.processes.len() as u64 * LEAST;
+                assert!(machine.held() <= most, "{} of {most}", machine.held());
+            }
+            machine.way(SOMEBODY).give(TABLE_BYTE);
+            settle(machine, budget);
+        });
+    }
+}
+
+#[test]
+fn one_that_wants_has_what_idle_ones_had() {
+    with_machine(2048 * MIB, |machine| {
+        (0..8).for_each(|_| machine.start(0));
+        settle(machine, 2048 * MIB);
+        assert!(machine.processes.iter().all(|process| process.held > 200 * MIB), "{:?}", machine.processes);
+        let mut rounds = 0;
+        while machine.processes[0].held < 2048 * MIB * 85 / 100 {
+            for at in 0..8 {
+                let held = machine.processes[at].held;
+                let (wants, idle) = if at == 0 { (held * 4 + 64 * MIB, false) } else { (held, true) };
+                machine.update(at, wants, idle, 0.0);
+                machine.take_and_give(at, u64::MAX / 4);
+            }
+            rounds += 1;
+            assert!(rounds < 8, "{:?}", machine.processes);
+        }
+    });
+}
+
+#[test]
+fn leases_of_the_dead_come_back() {
+    with_machine(400 * MIB, |machine| {
+        (0..4).for_each(|_| machine.start(0));
+        settle(machine, 400 * MIB);
+        (0..3).for_each(|_| machine.kill(0));
+        settle(machine, 400 * MIB);
+        assert!(machine.processes[0].held > 399 * MIB, "{:?}", machine.processes);
+        assert_eq!(machine.table.overview(0).processes, 1);
+    });
+}
+
+#[test]
+fn a_job_in_a_job_has_less_and_its_number_is_used_again() {
+    with_machine(400 * MIB, |machine| {
+        let inner = machine.table.add_job(&machine.way(77), 0, 50 * MIB).unwrap();
+        let deeper = machine.table.add_job(&machine.way(78), inner, 500 * MIB).unwrap();
+        assert_eq!([inner, deeper].map(|job| machine.table.budget(job)), [50 * MIB; 2]);
+        machine.start(0);
+        (0..2).for_each(|_| machine.start(deeper));
+        settle(machine, 400 * MIB);
+        let held: Vec<u64> = machine.processes.iter().map(|process| process.held / MIB).collect();
+        assert!(held[1] + held[2] <= 50 && held[0] >= 349, "{held:?}");
+        // Its processes live, so the number is theirs, whoever still has the lock.
+        machine.kernel.owners.borrow_mut().retain(|_, owner| ![77, 78].contains(owner));
+        let other = machine.table.add_job(&machine.way(79), 0, MIB).unwrap();
+        assert!(other != inner && other != deeper);
+        (0..2).for_each(|_| machine.kill(1));
+        settle(machine, 400 * MIB);
+        let again = [80, 81].map(|id| machine.table.add_job(&machine.way(id), 0, 20 * MIB).unwrap());
+        assert_eq!(again, [inner, deeper]);
+    });
+}
+
+#[test]
+fn too_many_processes_are_told_once() {
+    with_machine(10 * MIB, |machine| {
+        (0..2).for_each(|_| machine.start(0));
+        assert!(!machine.table.is_too_small(0));
+        machine.start(0);
+        assert!(machine.table.is_too_small(0) && !machine.table.is_too_small(0));
+        assert_eq!(least_of(10 * MIB, 16 << 10), 10 * MIB / 8);
+        assert_eq!(least_of(1 << 40, 16 << 10), LEAST);
+        assert_eq!(least_of(MIB, 2 << 20), 16 * MIB, "eight blocks");
+    });
+}
+
+#[test]
+fn other_words_are_no_table() {
+    let words: Vec<AtomicU64> = (0..TABLE_BYTES / 8).map(|_| AtomicU64::new(0)).collect();
+    assert!(Table::of(&words).is_none() && Table::of(&words[..9]).is_none());
+    Table::begin(&words, MIB);
+    assert_eq!(Table::of(&words).unwrap().budget(0), MIB);
+}
