@@ -331,7 +331,7 @@ impl Cache {
             let series = |policy: &String| {
                 let rows = results.rows.iter().filter(|row| row.policy == *policy);
                 let points = rows.map(|row| (X::Number(row.share * 100.0), of(row))).collect();
-                Series { name: policy.clone(), mark: Mark::Simulated, points }
+                Series { name: policy.clone(), mark: Mark::Simulated, points, ..Series::default() }
             };
             Plot {
                 title: title.into(),

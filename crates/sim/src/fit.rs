@@ -9,7 +9,9 @@ use clap::Args;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use terapage_config::Size;
-use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
+use terapage_report::{
+    Axis, Ends, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Whisker, X,
+};
 use terapage_volumes::fit::{FREEDOM, Fit, Plan, UNKNOWNS, WHOLE_NUMBERS, fit};
 use terapage_volumes::published::{GAINS, SOURCE};
 use terapage_volumes::{Case, Fitted, Workload, cores};
@@ -158,14 +160,22 @@ fn plot(found: &Fit) -> Plot {
     };
     let published = bars(&|n| GAINS[n].percent);
     let fitted = bars(&|n| found.gains[n]);
+    let spread = found.gains.iter().zip(&found.spreads);
+    let whiskers =
+        spread.map(|(gain, spread)| Some(Whisker::around(*gain, *spread, Ends::Deviation))).collect();
     Plot {
         title: "Gain of 3D CT TLC over 2D FG MLC".to_owned(),
         kind: PlotKind::Bar,
         x: Axis { name: "volume".to_owned(), ..Axis::default() },
         y: Axis { name: "gain in IOPS".to_owned(), unit: "%".to_owned(), log: false },
         series: vec![
-            Series { name: "published".to_owned(), mark: Mark::Published, points: published },
-            Series { name: "fitted, synthetic".to_owned(), mark: Mark::Synthetic, points: fitted },
+            Series {
+                name: "published".to_owned(),
+                mark: Mark::Published,
+                points: published,
+                ..Series::default()
+            },
+            Series { name: "fitted, synthetic".to_owned(), mark: Mark::Synthetic, points: fitted, whiskers },
         ],
         note: String::new(),
     }

@@ -5,6 +5,7 @@
 mod advise;
 mod cache;
 mod convert;
+mod far;
 mod fit;
 mod info;
 mod names;
@@ -46,6 +47,8 @@ pub enum Command {
     /// Simulate Linux's I/O stack: where CPU time goes, and which locks cost it
     #[command(subcommand)]
     Stack(stack::Stack),
+    /// Simulate far memory: clients and servers, and which part of them saturates at what scale
+    Far(far::Far),
     /// Draw the hybrid SSD paper's figures again, beside what was published
     Paper(paper::Paper),
     /// Fit the unknowns of the hybrid SSD paper to the gains that it printed
@@ -70,6 +73,7 @@ impl Command {
             Command::Ssd(ssd) => ssd.run(),
             Command::Speed(speed) => speed.run(),
             Command::Stack(stack) => stack.run(),
+            Command::Far(far) => far.run(),
             Command::Paper(paper) => paper.run(),
             Command::Fit(fit) => fit.run(),
             Command::Sweep(sweep) => sweep.run(),

@@ -377,8 +377,12 @@ fn soft_frames(row: &Row) -> String {
 fn plot(block: &Block, size: u64) -> Plot {
     let footprint = block.compared.footprint.max(1.0);
     let mib = |frames: usize| X::Number((frames as u64 * size) as f64 / f64::from(1 << 20));
-    let line =
-        |name: &str, points: Vec<(X, f64)>| Series { name: name.into(), mark: Mark::Simulated, points };
+    let line = |name: &str, points: Vec<(X, f64)>| Series {
+        name: name.into(),
+        mark: Mark::Simulated,
+        points,
+        ..Series::default()
+    };
     let rows = &block.compared.rows;
     let mut series = vec![
         line(

@@ -1,6 +1,7 @@
 //! `terapage sim stack`: Linux's I/O stack, simulated.
 
 mod anchors;
+mod calibrate;
 mod figures;
 mod free;
 mod mechanisms;
@@ -8,7 +9,8 @@ mod options;
 mod prediction;
 
 use options::Options;
-use terapage_report::Study;
+use terapage_report::{Ends, Study, Whisker};
+use terapage_stack::Spread;
 
 /// The studies of the I/O stack.
 #[derive(clap::Subcommand)]
@@ -17,7 +19,8 @@ Examples:
   terapage sim stack fig6
   terapage sim stack fig7 --without host-lock,smt
   terapage sim stack mechanisms --html mechanisms.html
-  terapage sim stack run --stack scsi --rate 800k --multiplicity 4")]
+  terapage sim stack run --stack scsi --rate 800k --multiplicity 4
+  terapage sim stack calibrate --out here.toml")]
 pub enum Stack {
     /// CPU use against IOPS, SCSI and NVMe.
     Fig5(figures::Figure5),
@@ -33,6 +36,8 @@ pub enum Stack {
     Predict(prediction::Predict),
     /// One setup of your own.
     Run(Box<free::Run>),
+    /// Measure this machine, and fit the model to it.
+    Calibrate(calibrate::Calibrate),
 }
 
 impl Stack {
@@ -41,9 +46,13 @@ impl Stack {
     /// # Errors
     /// What is wrong, in one line.
     pub fn run(self) -> anyhow::Result<()> {
-        let Options { show, costs, .. } = self.options();
+        let this = match self {
+            Stack::Calibrate(calibrate) => return calibrate.run(),
+            other => other,
+        };
+        let Some(Options { show, costs, .. }) = this.options() else { return Ok(()) };
         show.check(costs.as_deref())?;
-        show.study(&self.study()?)
+        show.study(&this.study()?)
     }
 
     fn study(&self) -> anyhow::Result<Study> {
@@ -55,11 +64,13 @@ impl Stack {
             Stack::Mechanisms(switches) => switches.study(),
             Stack::Predict(predict) => predict.study(),
             Stack::Run(run) => run.study(),
+            Stack::Calibrate(_) => anyhow::bail!("calibrate measures; it is no simulation"),
         }
     }
 
-    fn options(&self) -> &Options {
-        match self {
+    /// The options of a simulation.
+    fn options(&self) -> Option<&Options> {
+        Some(match self {
             Stack::Fig5(figure) => &figure.options,
             Stack::Fig6(figure) => &figure.options,
             Stack::Fig7(figure) => &figure.options,
@@ -67,8 +78,14 @@ impl Stack {
             Stack::Mechanisms(switches) => &switches.options,
             Stack::Predict(predict) => &predict.options,
             Stack::Run(run) => &run.options,
-        }
+            Stack::Calibrate(_) => return None,
+        })
     }
+}
+
+/// A value over several seeds as a whisker; none of one seed.
+fn whisker(spread: &Spread) -> Option<Whisker> {
+    Some(Whisker::around(spread.mean, spread.margin?, Ends::Interval))
 }
 
 #[cfg(test)]

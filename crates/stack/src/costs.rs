@@ -26,7 +26,9 @@ pub struct Sourced {
 pub enum Origin {
     /// It is printed somewhere.
     Published,
-    /// It was fitted to published results.
+    /// It was measured on a machine.
+    Measured,
+    /// It was fitted to published results, or to a machine's measured ones.
     Fitted,
     /// It is estimated.
     Estimated,
@@ -157,6 +159,16 @@ costs! {
     uring_io = "uring-io",
     /// io_uring: a polled completion.
     uring_reap = "uring-reap",
+    /// io_uring: direct I/O down to the bio, with interrupts.
+    uring_dio = "uring-dio",
+    /// io_uring: waiting for results, and taking them.
+    uring_wait = "uring-wait",
+    /// virtio-blk: a request is put into the virtual queue.
+    virtio_submit = "virtio-submit",
+    /// virtio-blk: an idle host is told of requests: an exit from the virtual machine.
+    virtio_kick = "virtio-kick",
+    /// virtio-blk: the driver's part of a completion.
+    virtio_complete = "virtio-complete",
     /// Scheduler anchor: an I/O outside of the scheduler's lock.
     sched_io = "sched-io",
     /// mq-deadline: a batch is inserted, under the scheduler's lock.
@@ -194,7 +206,7 @@ impl Costs {
         let read: BTreeMap<String, Sourced> =
             toml::from_str(text).map_err(|cause| Error::Syntax { cause })?;
         for (name, cost) in read {
-            self.replace(&name, cost)?;
+            self.put(&name, cost)?;
         }
         Ok(())
     }
@@ -206,7 +218,7 @@ impl Costs {
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), Error> {
         let unit = self.origins.get(name).map_or_else(String::new, |cost| cost.unit.clone());
         let source = "given on the command line".into();
-        self.replace(name, Sourced { value, unit, origin: Origin::Chosen, source })
+        self.put(name, Sourced { value, unit, origin: Origin::Chosen, source })
     }
 
     /// The cost of that name.
@@ -219,7 +231,11 @@ impl Costs {
         self.origins.iter().map(|(name, cost)| (name.as_str(), cost))
     }
 
-    fn replace(&mut self, name: &str, cost: Sourced) -> Result<(), Error> {
+    /// Sets one cost, with its origin.
+    ///
+    /// # Errors
+    /// An unknown name, a value out of range.
+    pub fn put(&mut self, name: &str, cost: Sourced) -> Result<(), Error> {
         let slot = self.slot(name).ok_or_else(|| Error::Unknown { name: name.into() })?;
         if !(0.0..=1e7).contains(&cost.value) {
             return Err(Error::Range { name: name.into(), value: cost.value });

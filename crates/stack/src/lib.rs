@@ -26,7 +26,9 @@ pub use anchors::{Anchor, LOCK_THREADS, Quantity, anchors, cycles_bound, lock_sc
 pub use costs::{Costs, Error as CostError, NAMES as COST_NAMES, Origin, Sourced};
 pub use findings::{Experiment, Findings, Highest, MULTIPLICITIES, Point, RATES_KIOPS};
 pub use lock::{Kind as LockKind, UnknownKind as UnknownLock};
-pub use machines::{MACHINES, UnknownMachine, machine, machine_values, paper_load};
+pub use machines::{
+    MACHINES, MachineFile, MachineFileError, UnknownMachine, machine, machine_values, paper_load,
+};
 pub use mechanism::{Mechanism, Mechanisms, UnknownMechanism};
 pub use meter::{Activity, Outcome};
 pub use prediction::{COMPARED, DOUBT, Draw, PLAUSIBLE, RATE_IOPS, draws, quantile};

@@ -3,6 +3,7 @@
 use crate::costs::Sourced;
 use crate::lock::Kind;
 use crate::setup::{Arrivals, Load, Machine, Variation};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The values of the machines, with origins.
@@ -43,9 +44,13 @@ pub fn machine(name: &str) -> Result<Machine, UnknownMachine> {
         return Err(UnknownMachine { name: name.into() });
     }
     let table: Table = machine_values(name)?.into_iter().collect();
+    Ok(from_table(&table, if name == "haswell" { Kind::Ticket } else { Kind::Queued }))
+}
+
+fn from_table(table: &Table, lock: Kind) -> Machine {
     let value = |key: &str| table.get(key).map_or(f64::NAN, |sourced| sourced.value);
     let count = |key: &str| value(key) as u32;
-    Ok(Machine {
+    Machine {
         cores: count("cores"),
         smt: count("smt"),
         sockets: count("sockets"),
@@ -58,8 +63,90 @@ pub fn machine(name: &str) -> Result<Machine, UnknownMachine> {
         front_end_iops: value("front-end"),
         latency_fixed_ns: value("latency-fixed"),
         latency_random_ns: value("latency-random"),
-        lock: if name == "haswell" { Kind::Ticket } else { Kind::Queued },
-    })
+        drains: value("drains") > 0.0,
+        lock,
+    }
+}
+
+/// The values that a machine must have.
+const KEYS: [&str; 13] = [
+    "cores",
+    "smt",
+    "sockets",
+    "ghz",
+    "smt-speed",
+    "transfer",
+    "transfer-far",
+    "hosts",
+    "hw-queues",
+    "front-end",
+    "latency-fixed",
+    "latency-random",
+    "drains",
+];
+
+/// A machine of the user's own, in a file: its values, and the costs that differ from the model's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineFile {
+    /// The machine's values, as in the model's own file.
+    pub machine: BTreeMap<String, Sourced>,
+    /// The costs on it, by name.
+    #[serde(default)]
+    pub costs: BTreeMap<String, Sourced>,
+}
+
+/// An error in a machine file.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineFileError {
+    /// It is not TOML, or not in the form that `terapage sim stack calibrate` writes.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A value is missing.
+    #[error("[machine.{0}] is missing")]
+    Missing(&'static str),
+    /// A value is unknown.
+    #[error("[machine.{0}] is unknown")]
+    Unknown(String),
+    /// A cost is unknown, or out of range.
+    #[error(transparent)]
+    Cost(#[from] crate::costs::Error),
+}
+
+impl MachineFile {
+    /// Reads the text of a machine file.
+    ///
+    /// # Errors
+    /// Syntax; a value is missing or unknown.
+    pub fn read(text: &str) -> Result<MachineFile, MachineFileError> {
+        let file: MachineFile = toml::from_str(text)?;
+        if let Some(key) = KEYS.into_iter().find(|&key| !file.machine.contains_key(key)) {
+            return Err(MachineFileError::Missing(key));
+        }
+        if let Some(key) = file.machine.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            return Err(MachineFileError::Unknown(key.clone()));
+        }
+        file.apply(&mut crate::costs::Costs::builtin())?;
+        Ok(file)
+    }
+
+    /// The machine. Its kernel has queued spinlocks.
+    pub fn machine(&self) -> Machine {
+        from_table(&self.machine, Kind::Queued)
+    }
+
+    /// Puts the file's costs in the place of others.
+    ///
+    /// # Errors
+    /// A cost is unknown, or out of range.
+    pub fn apply(&self, costs: &mut crate::costs::Costs) -> Result<(), crate::costs::Error> {
+        self.costs.iter().try_for_each(|(name, cost)| costs.put(name, cost.clone()))
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> String {
+        toml::to_string(self).expect("values and texts can be written")
+    }
 }
 
 /// The report's load, at its highest rate.
@@ -103,6 +190,32 @@ mod tests {
             setup.check().unwrap();
         }
         assert_eq!(paper_load().volumes, 192);
+    }
+
+    #[test]
+    fn a_machine_file_gives_back_what_was_written() {
+        let sourced = |value| Sourced {
+            value,
+            unit: String::new(),
+            origin: crate::costs::Origin::Measured,
+            source: "a test".into(),
+        };
+        let machine = KEYS.map(|key| (key.to_owned(), sourced(1.0))).into();
+        let costs = [("syscall".to_owned(), sourced(123.0))].into();
+        let file = MachineFile { machine, costs };
+        let read = MachineFile::read(&file.text()).unwrap();
+        assert_eq!(read, file);
+        assert!(read.machine().drains);
+        let mut costs = Costs::builtin();
+        read.apply(&mut costs).unwrap();
+        assert_eq!(costs.syscall, 123.0);
+    }
+
+    #[test]
+    fn a_wrong_machine_file_is_refused() {
+        let refused = |text: &str| MachineFile::read(text).unwrap_err().to_string();
+        assert_eq!(refused("[machine]"), "[machine.cores] is missing");
+        assert!(refused("[machines]").contains("unknown field `machines`"));
     }
 
     #[test]

@@ -56,17 +56,23 @@ pub(crate) struct Meter {
     ios: u64,
     latencies_ns: Vec<u64>,
     interrupts: u64,
+    charged_ns: u64,
 }
 
 impl Meter {
     pub fn new(from: Nanos, to: Nanos) -> Self {
-        Meter { from, to, busy_ns: [0; _], ios: 0, latencies_ns: Vec::new(), interrupts: 0 }
+        Meter { from, to, busy_ns: [0; _], ios: 0, latencies_ns: Vec::new(), interrupts: 0, charged_ns: 0 }
     }
 
     /// Notes what a CPU did from `start` to `end`.
     pub fn busy(&mut self, activity: Activity, start: Nanos, end: Nanos) {
         let (start, end) = (start.max(self.from), end.min(self.to));
         self.busy_ns[activity as usize] += end.saturating_sub(start);
+    }
+
+    /// Notes time that the kernel counts as a thread's: its own, and that of interrupts meanwhile.
+    pub fn charge(&mut self, start: Nanos, end: Nanos) {
+        self.charged_ns += end.min(self.to).saturating_sub(start.max(self.from));
     }
 
     /// Notes that a request for `ios` I/Os is done, `latency_ns` after the program wanted it.
@@ -98,6 +104,7 @@ impl Meter {
             latency_mean_us: self.latencies_ns.iter().sum::<u64>() as f64 / 1e3 / count.max(1) as f64,
             latency_p99_us: percentile(0.99),
             interrupts_per_io: self.interrupts as f64 / ios,
+            thread_us: self.charged_ns as f64 / 1e3 / ios,
             cpus,
         }
     }
@@ -117,6 +124,9 @@ pub struct Outcome {
     pub latency_p99_us: f64,
     /// Interrupts for an I/O.
     pub interrupts_per_io: f64,
+    /// Time for an I/O that the kernel counts as the threads', us: interrupts of an idle CPU are
+    /// not in it. Locks' waits are not, either.
+    pub thread_us: f64,
     /// Logical CPUs of the machine.
     pub cpus: u32,
 }

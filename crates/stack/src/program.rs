@@ -46,6 +46,8 @@ pub(crate) enum Op {
     Acquire(Place),
     /// Releasing a lock.
     Release(Place),
+    /// Telling a virtual device that there are requests, if it has none: an exit to the host.
+    Kick { cycles: f64 },
     /// Handing the request to the device.
     Issue,
 }
@@ -120,6 +122,12 @@ impl<'a> Builder<'a> {
     pub fn shared_line(&mut self, io: u8, place: Place) {
         let cycles = self.setup.costs.atomic;
         self.locked(io, place, cycles);
+    }
+
+    /// Adds the notification of a virtual device, which is left out while the device works.
+    pub fn kick(&mut self, io: u8) {
+        let cycles = self.setup.costs.virtio_kick;
+        self.push(io, Op::Kick { cycles });
     }
 
     pub fn issue(&mut self, io: u8) {

@@ -33,6 +33,9 @@ pub struct Machine {
     pub latency_fixed_ns: f64,
     /// The mean of the exponentially distributed part of that latency, ns.
     pub latency_random_ns: f64,
+    /// Whether a host tells the ends of requests together, once it has no more requests, as virtual
+    /// disks do.
+    pub drains: bool,
     /// The kind of the kernel's spinlocks.
     pub lock: Kind,
 }

@@ -197,6 +197,7 @@ impl<'a> Simulator<'a> {
                 Op::Fetch { lines } => self.fetch(task, lines),
                 Op::Acquire(place) => self.acquire(task, place, step.io),
                 Op::Release(place) => self.release(task, place, step.io),
+                Op::Kick { cycles } => self.kick(task, cycles, step.io),
                 Op::Issue => self.issue(task, step.io),
             };
             if !goes_on {
@@ -225,6 +226,9 @@ impl<'a> Simulator<'a> {
         self.meter.busy(Activity::Transfer, now, now + fetch_ns);
         let activity = if user { Activity::User } else { Activity::Kernel };
         self.meter.busy(activity, now + fetch_ns, now + fetch_ns + ns);
+        if self.is_thread(task) || self.cpus[cpu as usize].has_interrupted() {
+            self.meter.charge(now, now + fetch_ns + ns);
+        }
         if fetch_ns + ns == 0 {
             return true;
         }
@@ -248,6 +252,13 @@ impl<'a> Simulator<'a> {
         let from = machine.core(self.requests.get(state.request).cpu);
         state.fetch_ns += lines * machine.transfer_ns(from, machine.core(state.cpu));
         true
+    }
+
+    /// A virtual device is told of requests, unless it works. Whether that took no time.
+    fn kick(&mut self, task: u32, cycles: f64, io: u8) -> bool {
+        let volume = self.calls.get(self.tasks[task as usize].call).volumes[io as usize];
+        let host = volume % self.setup.machine.hosts;
+        if self.device.works(host) { true } else { self.work(task, cycles, false) }
     }
 
     /// A request goes to the device.

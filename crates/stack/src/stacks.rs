@@ -22,12 +22,25 @@ pub enum Stack {
     Deadline,
     /// A null device behind the scheduler BFQ, with one lock for each volume.
     Bfq,
+    /// A virtual disk (virtio-blk) on the multi-queue block layer, libaio.
+    Virtio,
+    /// The same by io_uring with interrupts.
+    VirtioUring,
 }
 
 impl Stack {
     /// All stacks.
-    pub const ALL: [Stack; 7] =
-        [Stack::Scsi, Stack::Nvme, Stack::MqScsi, Stack::MqNvme, Stack::Uring, Stack::Deadline, Stack::Bfq];
+    pub const ALL: [Stack; 9] = [
+        Stack::Scsi,
+        Stack::Nvme,
+        Stack::MqScsi,
+        Stack::MqNvme,
+        Stack::Uring,
+        Stack::Deadline,
+        Stack::Bfq,
+        Stack::Virtio,
+        Stack::VirtioUring,
+    ];
 
     /// The stack's name on the command line.
     pub fn name(self) -> &'static str {
@@ -39,6 +52,8 @@ impl Stack {
             Stack::Uring => "uring",
             Stack::Deadline => "mq-deadline",
             Stack::Bfq => "bfq",
+            Stack::Virtio => "virtio",
+            Stack::VirtioUring => "virtio-uring",
         }
     }
 
@@ -52,6 +67,8 @@ impl Stack {
             Stack::Uring => "io_uring, polled",
             Stack::Deadline => "mq-deadline",
             Stack::Bfq => "BFQ",
+            Stack::Virtio => "virtio-blk, libaio",
+            Stack::VirtioUring => "virtio-blk, io_uring",
         }
     }
 
@@ -116,7 +133,7 @@ impl Programs {
         let sleep = if polls { 0.0 } else { shared };
         Programs {
             submit: submit(setup, shared),
-            reap: kernel(costs.getevents * sleep),
+            reap: kernel(reap_cycles(setup) * sleep),
             woken: kernel(costs.switch * sleep),
             timer: kernel((costs.switch + costs.timer) * sleep),
             interrupt: kernel(if polls { 0.0 } else { costs.irq }),
@@ -141,14 +158,17 @@ fn submit(setup: &Setup, shared: f64) -> Program {
     if setup.stack.polls() {
         builder.kernel(0, costs.uring_enter * shared);
     } else {
+        let enter = if setup.stack == Stack::VirtioUring { costs.uring_enter } else { 0.0 };
         builder.user(0, costs.user_call * shared);
-        builder.kernel(0, costs.syscall * shared);
+        builder.kernel(0, (costs.syscall + enter) * shared);
     }
     for group in groups(setup) {
         match setup.stack {
             Stack::Scsi => submit_scsi(&mut builder, setup, group),
             Stack::Nvme => submit_nvme(&mut builder, setup, group),
-            Stack::MqScsi | Stack::MqNvme => submit_mq(&mut builder, setup, group),
+            Stack::MqScsi | Stack::MqNvme | Stack::Virtio | Stack::VirtioUring => {
+                submit_mq(&mut builder, setup, group);
+            }
             Stack::Uring => submit_uring(&mut builder, setup, group),
             Stack::Deadline => {
                 submit_scheduler(&mut builder, setup, group, costs.deadline_insert, costs.deadline_dispatch);
@@ -161,8 +181,15 @@ fn submit(setup: &Setup, shared: f64) -> Program {
 
 /// An I/O as far as the bio.
 fn down_to_bio(builder: &mut Builder, setup: &Setup, io: u8) {
+    let by_ring = setup.stack == Stack::VirtioUring;
     builder.user(io, setup.costs.user_io);
-    builder.kernel(io, setup.costs.aio_dio);
+    builder.kernel(io, if by_ring { setup.costs.uring_dio } else { setup.costs.aio_dio });
+}
+
+/// The system call that takes results.
+fn reap_cycles(setup: &Setup) -> f64 {
+    let costs = &setup.costs;
+    if setup.stack == Stack::VirtioUring { costs.syscall + costs.uring_wait } else { costs.getevents }
 }
 
 /// Linux 3.10: `blk_queue_bio`, the unplugging, `scsi_request_fn`.
@@ -218,7 +245,14 @@ fn submit_mq(builder: &mut Builder, setup: &Setup, group: std::ops::Range<u8>) {
             builder.request().shared_line(io, Place::VolumeCounter);
             builder.request().shared_line(io, Place::HostCounter);
         }
-        builder.request().kernel(io, if scsi { costs.scsi_dispatch } else { costs.nvme_submit });
+        match setup.stack {
+            Stack::MqScsi => builder.request().kernel(io, costs.scsi_dispatch),
+            Stack::Virtio | Stack::VirtioUring => {
+                builder.request().kernel(io, costs.virtio_submit);
+                builder.request().kick(io);
+            }
+            _ => builder.request().kernel(io, costs.nvme_submit),
+        }
         builder.request().issue(io);
     }
 }
@@ -279,6 +313,10 @@ fn complete(setup: &Setup) -> Program {
             builder.kernel(0, costs.nvme_complete + costs.dio_complete + costs.mq_end);
             builder.shared_line(0, Place::Tags);
         }
+        Stack::Virtio | Stack::VirtioUring => {
+            builder.kernel(0, costs.virtio_complete + costs.dio_complete + costs.mq_end);
+            builder.shared_line(0, Place::Tags);
+        }
         Stack::Uring => builder.kernel(0, costs.uring_reap),
         Stack::Deadline | Stack::Bfq => {}
     }
@@ -297,7 +335,7 @@ mod tests {
         let error = "scsi2".parse::<Stack>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown stack 'scsi2'; known are scsi, nvme, mq-scsi, mq-nvme, uring, mq-deadline, bfq"
+            "unknown stack 'scsi2'; known are scsi, nvme, mq-scsi, mq-nvme, uring, mq-deadline, bfq, virtio, virtio-uring"
         );
     }
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const FILE_NAME: &str = "terapage-stats";
 
 /// "TERASTA" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x03");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x04");
 
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
@@ -187,6 +187,16 @@ counters! {
     shared_bytes,
     /// The most that `shared_bytes` was found to be.
     shared_peak_bytes,
+    /// The part of the budget that is the process's now, bytes.
+    lease_bytes,
+    /// The job whose processes share the budget; 0 if each has its own.
+    job,
+    /// Processes of the job that have a lease.
+    job_processes,
+    /// Microseconds in which at least one thread waited for a page-in.
+    stalled_us,
+    /// How stores are read and written: 1 is io_uring, 2 libaio, 3 threads.
+    io_engine,
 }
 
 impl Counters {
@@ -227,7 +237,7 @@ mod tests {
         let snapshot = Snapshot::from_bytes(&bytes).unwrap();
         assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
-        assert_eq!((snapshot.shared_bytes, snapshot.shared_peak_bytes), (names - 1, names));
+        assert_eq!((snapshot.stalled_us, snapshot.io_engine), (names - 1, names));
         assert_eq!(snapshot.hard_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
     }
 

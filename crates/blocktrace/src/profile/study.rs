@@ -15,10 +15,10 @@ impl Profile {
             title: format!("Block trace {name}"),
             summary: self.summary(),
             command: command.to_string(),
-            machine: Vec::new(),
             parameters: self.parameters(),
             plots: self.plots(),
             tables: self.tables(),
+            ..Study::default()
         }
     }
 
@@ -298,6 +298,7 @@ impl Profile {
             name: name.to_string(),
             mark,
             points: points.into_iter().map(number).collect(),
+            ..Series::default()
         });
         Plot { title: title.into(), kind, x, y, series: series.collect(), note: String::new() }
     }

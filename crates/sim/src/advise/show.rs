@@ -181,7 +181,12 @@ pub fn study(results: &Results) -> Study {
             kind: PlotKind::Line,
             x: Axis { name: "budget".into(), unit: "MiB".into(), log: false },
             y: Axis { name: "slow-down".into(), unit: String::new(), log: false },
-            series: vec![Series { name: "predicted".into(), mark: Mark::Simulated, points }],
+            series: vec![Series {
+                name: "predicted".into(),
+                mark: Mark::Simulated,
+                points,
+                ..Series::default()
+            }],
             note: "Time over the program's native time.".into(),
         }],
         tables: vec![Table {

@@ -59,11 +59,11 @@ fn plot(bench: &Bench, outcomes: &[Vec<Outcome>]) -> Plot {
             let points: Vec<(X, f64)> =
                 of.map(|((volume, _), all)| (X::Name(volume.to_owned()), relative(all, nand))).collect();
             if !points.is_empty() {
-                series.push(Series { name: title(name), mark, points });
+                series.push(Series { name: title(name), mark, points, ..Series::default() });
             }
         }
     }
-    series.push(Series { name: title("3d-ct-tlc"), mark: Mark::Published, points: ct });
+    series.push(Series { name: title("3d-ct-tlc"), mark: Mark::Published, points: ct, ..Series::default() });
     Plot {
         title: "IOPS relative to SCM with 2D FG MLC".to_owned(),
         kind: PlotKind::Bar,

@@ -156,7 +156,7 @@ fn plot(bench: &Bench, changes: &[Vec<f64>]) -> Plot {
             let points: Vec<(X, f64)> =
                 of.map(|((volume, _), change)| (X::Name(volume.to_owned()), change[case])).collect();
             if !points.is_empty() {
-                series.push(Series { name: (*name).to_owned(), mark, points });
+                series.push(Series { name: (*name).to_owned(), mark, points, ..Series::default() });
             }
         }
     }

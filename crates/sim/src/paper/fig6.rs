@@ -35,12 +35,18 @@ pub(super) fn study(bench: &Bench) -> anyhow::Result<Study> {
 fn plot(bench: &Bench, found: &[(f64, f64)], published: &[(f64, f64)]) -> Plot {
     let points = |pairs: &[(f64, f64)]| pairs.iter().map(|&(x, y)| (X::Number(x), y)).collect::<Vec<_>>();
     let name = "published gain, at the simulated share".to_owned();
-    let mut series = vec![Series { name, mark: Mark::Published, points: points(published) }];
+    let mut series =
+        vec![Series { name, mark: Mark::Published, points: points(published), ..Series::default() }];
     for mark in [Mark::Synthetic, Mark::Simulated] {
         let of = bench.volumes().zip(found).filter(|((_, of), _)| *of == mark);
         let pairs: Vec<(f64, f64)> = of.map(|(_, pair)| *pair).collect();
         if !pairs.is_empty() {
-            series.push(Series { name: called(mark).to_owned(), mark, points: points(&pairs) });
+            series.push(Series {
+                name: called(mark).to_owned(),
+                mark,
+                points: points(&pairs),
+                ..Series::default()
+            });
         }
     }
     Plot {

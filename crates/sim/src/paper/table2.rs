@@ -2,7 +2,7 @@
 
 use super::{Bench, called, collected, headed, sensitivity};
 use crate::quantity::signed;
-use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
+use terapage_report::{Axis, Ends, Mark, Plot, PlotKind, Series, Study, Table, Whisker, X};
 use terapage_volumes::published::{GAINS, SOURCE};
 use terapage_volumes::{Case, MeanGain, pairs_in_order};
 
@@ -26,7 +26,7 @@ pub(super) fn study(bench: &Bench, seeds: u64, varied: bool) -> anyhow::Result<S
     }
     let names = [bench.chip("2d-fg-mlc"), bench.chip("3d-ct-tlc")];
     study.tables.push(collected::table(bench, &outcomes, &[&names[0], &names[1]]));
-    study.plots = vec![plot(bench, &means)];
+    study.plots = vec![plot(bench, &gains)];
     Ok(study)
 }
 
@@ -105,15 +105,24 @@ fn table(bench: &Bench, gains: &[MeanGain]) -> Table {
 
 /// Published gains beside those that were simulated; synthetic and real ones are series of their
 /// own.
-pub(super) fn plot(bench: &Bench, gains: &[f64]) -> Plot {
+fn plot(bench: &Bench, gains: &[MeanGain]) -> Plot {
     let named = |name: &str, value: f64| (X::Name(name.to_owned()), value);
     let published = GAINS.iter().map(|gain| named(gain.volume, gain.percent)).collect();
-    let mut series = vec![Series { name: "published".to_owned(), mark: Mark::Published, points: published }];
+    let mut series = vec![Series {
+        name: "published".to_owned(),
+        mark: Mark::Published,
+        points: published,
+        ..Series::default()
+    }];
     for mark in [Mark::Synthetic, Mark::Simulated] {
-        let of = bench.volumes().zip(gains).filter(|((_, of), _)| *of == mark);
-        let points: Vec<(X, f64)> = of.map(|((name, _), gain)| named(name, *gain)).collect();
+        let of = || bench.volumes().zip(gains).filter(|((_, of), _)| *of == mark);
+        let points: Vec<(X, f64)> = of().map(|((name, _), gain)| named(name, gain.mean)).collect();
+        // Traces have no seeds.
+        let spread = of().filter(|_| mark == Mark::Synthetic);
+        let whiskers =
+            spread.map(|(_, gain)| Some(Whisker::around(gain.mean, gain.spread, Ends::Deviation))).collect();
         if !points.is_empty() {
-            series.push(Series { name: called(mark).to_owned(), mark, points });
+            series.push(Series { name: called(mark).to_owned(), mark, points, whiskers });
         }
     }
     Plot {

@@ -27,10 +27,10 @@ pub fn of(arguments: &Ssd, runs: &[Run]) -> Study {
         title: title(runs),
         summary: summary(runs),
         command: command_line(),
-        machine: Vec::new(),
         parameters: parameters::of(arguments, runs),
         plots,
         tables: vec![throughput(runs, several), latencies(runs)],
+        ..Study::default()
     }
 }
 
@@ -125,7 +125,12 @@ fn normalised(runs: &[Run]) -> Plot {
             let point = (X::Name(run.trace.clone()), run.outcome.iops / first.outcome.iops);
             match series.iter_mut().find(|known| known.name == run.nand && known.mark == mark(run)) {
                 Some(known) => known.points.push(point),
-                None => series.push(Series { name: run.nand.clone(), mark: mark(run), points: vec![point] }),
+                None => series.push(Series {
+                    name: run.nand.clone(),
+                    mark: mark(run),
+                    points: vec![point],
+                    ..Series::default()
+                }),
             }
         }
     }
@@ -147,6 +152,7 @@ fn distributions(runs: &[Run]) -> Plot {
         points: (run.outcome.distribution.iter())
             .map(|&(share, ns)| (X::Number(ns as f64 / 1000.0), share * 100.0))
             .collect(),
+        ..Series::default()
     });
     Plot {
         title: "Latency".to_owned(),

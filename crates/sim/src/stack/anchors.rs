@@ -103,9 +103,14 @@ fn scaling_plot(scaling: &[Scaling]) -> Plot {
             .filter(|case| case.0 == kind)
             .map(|case| (X::Number(f64::from(case.1)), case.2.mean(|outcome: &Outcome| outcome.iops / 1e3)))
             .collect(),
+        ..Series::default()
     });
-    let published =
-        Series { name: "published".into(), mark: Mark::Published, points: vec![(X::Number(32.0), 879.0)] };
+    let published = Series {
+        name: "published".into(),
+        mark: Mark::Published,
+        points: vec![(X::Number(32.0), 879.0)],
+        ..Series::default()
+    };
     Plot {
         title: "One lock, mq-deadline".into(),
         kind: PlotKind::Line,

@@ -1,6 +1,7 @@
 //! Figures 5, 6 and 7 of the report on SCSI and NVMe.
 
 use super::options::{Options, machine_lines, parameters};
+use super::whisker;
 use crate::progress::Progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
@@ -63,9 +64,17 @@ impl Simulated {
     }
 
     fn series(&self, stack: Stack, what: &str, value: impl Fn(&Outcome) -> f64) -> Series {
-        let point = |point: &Point| (X::Number(f64::from(point.kiops)), point.repeated.mean(&value));
-        let name = format!("{}{what}", stack.title());
-        Series { name, mark: Mark::Simulated, points: self.of(stack).map(point).collect() }
+        let spreads: Vec<(u32, Spread)> =
+            self.of(stack).map(|point| (point.kiops, point.repeated.spread(&value))).collect();
+        Series {
+            name: format!("{}{what}", stack.title()),
+            mark: Mark::Simulated,
+            points: spreads
+                .iter()
+                .map(|(kiops, spread)| (X::Number(f64::from(*kiops)), spread.mean))
+                .collect(),
+            whiskers: spreads.iter().map(|(_, spread)| whisker(spread)).collect(),
+        }
     }
 }
 
@@ -140,8 +149,13 @@ fn ratio_plot(simulated: &Simulated) -> Plot {
         x: kiops_axis(),
         y: Axis { name: "ratio of CPU use".into(), ..Axis::default() },
         series: vec![
-            Series { name: "model".into(), mark: Mark::Simulated, points },
-            Series { name: "about 2 (section 3.2)".into(), mark: Mark::Published, points: published },
+            Series { name: "model".into(), mark: Mark::Simulated, points, ..Series::default() },
+            Series {
+                name: "about 2 (section 3.2)".into(),
+                mark: Mark::Published,
+                points: published,
+                ..Series::default()
+            },
         ],
         note: "The published line is a sentence of the text, not points of the figure.".into(),
     }
@@ -270,10 +284,16 @@ fn multiplicity_axis() -> Axis {
 }
 
 fn highest_plot(highest: &[Highest]) -> Plot {
+    let in_k = |spread: Spread| Spread { mean: spread.mean / 1e3, margin: spread.margin.map(|of| of / 1e3) };
     let series = STACKS.map(|stack| Series {
         name: stack.title().into(),
         mark: Mark::Simulated,
         points: kiops(highest, stack),
+        whiskers: highest
+            .iter()
+            .filter(|highest| highest.stack == stack)
+            .map(|highest| whisker(&in_k(highest.iops())))
+            .collect(),
     });
     Plot {
         title: "Highest rate".into(),
@@ -295,11 +315,12 @@ fn gap_plot(highest: &[Highest]) -> Plot {
         x: multiplicity_axis(),
         y: Axis { name: "NVMe less SCSI".into(), unit: "kIOPS".into(), log: false },
         series: vec![
-            Series { name: "model".into(), mark: Mark::Simulated, points },
+            Series { name: "model".into(), mark: Mark::Simulated, points, ..Series::default() },
             Series {
                 name: "at most about 80 (section 3.2)".into(),
                 mark: Mark::Published,
                 points: published,
+                ..Series::default()
             },
         ],
         note: "The published line is a sentence of the text, not points of the figure.".into(),

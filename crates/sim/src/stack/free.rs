@@ -1,10 +1,13 @@
 //! One setup of the user's own.
 
-use super::options::{Options, parameters};
+use super::options::{Options, parameter, parameters};
 use crate::progress::Progress;
+use anyhow::Context;
 use clap::Args;
 use terapage_report::{Origin, Parameter, Study, Table};
-use terapage_stack::{Activity, Arrivals, LockKind, Outcome, Repeated, Setup, Stack, machine};
+use terapage_stack::{
+    Activity, Arrivals, LockKind, MACHINES, MachineFile, Outcome, Repeated, Setup, Stack, machine,
+};
 
 /// One setup of your own.
 #[derive(Args)]
@@ -14,13 +17,15 @@ use terapage_stack::{Activity, Arrivals, LockKind, Outcome, Repeated, Setup, Sta
   terapage sim stack run --stack mq-scsi --hw-queues 1 --rate 600k --json -
   terapage sim stack run --stack uring --machine polled --threads 1 --calls 4 --volumes 1
 
-Stacks: scsi, nvme (Linux 3.10), mq-scsi, mq-nvme, uring, mq-deadline, bfq.
-Machines: haswell, desktop, polled.")]
+  terapage sim stack run --stack virtio --machine here.toml --threads 1 --calls 8
+
+Stacks: scsi, nvme (Linux 3.10), mq-scsi, mq-nvme, uring, mq-deadline, bfq, virtio, virtio-uring.
+Machines: haswell, desktop, polled, or a file that `terapage sim stack calibrate` wrote.")]
 pub struct Run {
-    /// The software: scsi, nvme, mq-scsi, mq-nvme, uring, mq-deadline, bfq.
+    /// The software: scsi, nvme, mq-scsi, mq-nvme, uring, mq-deadline, bfq, virtio, virtio-uring.
     #[arg(long)]
     stack: Stack,
-    /// The machine to start from: haswell (the report's), desktop, polled.
+    /// The machine to start from: haswell (the report's), desktop, polled, or a machine file.
     #[arg(long, default_value = "haswell")]
     machine: String,
     /// Cores.
@@ -95,7 +100,15 @@ impl Run {
         drop(progress);
         let mut study = options.study(&format!("{}, simulated", self.stack.title()), &self.command());
         study.summary = vec!["Simulated; no hardware was measured.".into()];
-        study.parameters = parameters(&setup.costs, &[&self.machine])?;
+        study.parameters = match self.machine_file()? {
+            None => parameters(&setup.costs, &[&self.machine])?,
+            Some(file) => {
+                let mut all = parameters(&setup.costs, &[])?;
+                let named = file.machine.iter();
+                all.extend(named.map(|(name, value)| parameter(&format!("{} {name}", self.machine), value)));
+                all
+            }
+        };
         self.choose(&mut study.parameters);
         study.parameters.extend(chosen(&setup));
         study.tables = repeated.first().map(result_table).into_iter().collect();
@@ -123,9 +136,28 @@ impl Run {
         }
     }
 
+    /// The machine file, if `--machine` names one.
+    fn machine_file(&self) -> anyhow::Result<Option<MachineFile>> {
+        let name = &self.machine;
+        if MACHINES.contains(&name.as_str()) || !(name.contains('/') || name.contains('.')) {
+            return Ok(None);
+        }
+        let text = std::fs::read_to_string(name).with_context(|| format!("--machine {name}"))?;
+        Ok(Some(MachineFile::read(&text).with_context(|| format!("--machine {name}"))?))
+    }
+
     fn setup(&self) -> anyhow::Result<Setup> {
         let mut setup = self.options.experiment()?.setup(self.stack, self.rate, self.multiplicity);
-        setup.machine = machine(&self.machine)?;
+        match self.machine_file()? {
+            None => setup.machine = machine(&self.machine)?,
+            Some(file) => {
+                setup.machine = file.machine();
+                file.apply(&mut setup.costs)?;
+                // What the command line says of costs has the last word.
+                self.options.apply_costs(&mut setup.costs)?;
+                setup.load.volumes = 1;
+            }
+        }
         let (machine, load) = (&mut setup.machine, &mut setup.load);
         let set = |slot: &mut u32, value: Option<u32>| *slot = value.unwrap_or(*slot);
         set(&mut machine.cores, self.cores);
@@ -199,7 +231,7 @@ fn chosen(setup: &Setup) -> Vec<Parameter> {
 
 fn result_table(repeated: &Repeated) -> Table {
     type Value = fn(&Outcome) -> f64;
-    let rows: [(&str, &str, Value); 7] = [
+    let rows: [(&str, &str, Value); 8] = [
         ("rate", "kIOPS", |outcome| outcome.iops / 1e3),
         ("CPU use", "%", |outcome| outcome.cpu_use() * 100.0),
         ("CPU use, kernel", "%", |outcome| outcome.kernel_use() * 100.0),
@@ -207,6 +239,7 @@ fn result_table(repeated: &Repeated) -> Table {
         ("latency, mean", "us", |outcome| outcome.latency_mean_us),
         ("latency, 99 %", "us", |outcome| outcome.latency_p99_us),
         ("interrupts", "for an I/O", |outcome| outcome.interrupts_per_io),
+        ("thread's time", "us for an I/O", |outcome| outcome.thread_us),
     ];
     let row = |(name, unit, value): (&str, &str, Value)| {
         let spread = repeated.spread(value);

@@ -61,6 +61,12 @@ impl Options {
             let text = std::fs::read_to_string(path).with_context(|| format!("{shown}"))?;
             costs.read(&text).with_context(|| format!("{shown}"))?;
         }
+        self.apply_costs(&mut costs)?;
+        Ok(costs)
+    }
+
+    /// Puts the costs of the command line in the place of others.
+    pub fn apply_costs(&self, costs: &mut Costs) -> anyhow::Result<()> {
         for cost in &self.cost {
             let Some((name, value)) = cost.split_once('=') else {
                 bail!("--cost {cost} has no value; write NAME=VALUE");
@@ -68,7 +74,7 @@ impl Options {
             let value: f64 = value.parse().ok().with_context(|| format!("--cost {cost}: no number"))?;
             costs.set(name, value)?;
         }
-        Ok(costs)
+        Ok(())
     }
 
     /// A study with this title, and how to make it again.
@@ -95,9 +101,10 @@ pub fn parameters(costs: &Costs, tables: &[&str]) -> anyhow::Result<Vec<Paramete
     Ok(parameters)
 }
 
-fn parameter(name: &str, sourced: &Sourced) -> Parameter {
+pub fn parameter(name: &str, sourced: &Sourced) -> Parameter {
     let origin = match sourced.origin {
         CostOrigin::Published => Origin::Published,
+        CostOrigin::Measured => Origin::Measured,
         CostOrigin::Fitted => Origin::Fitted,
         CostOrigin::Estimated => Origin::Estimated,
         CostOrigin::Chosen => Origin::Chosen,

@@ -1,11 +1,13 @@
 //! The multi-queue stacks at the load of the report, which it predicted and did not measure.
 
 use super::options::{Options, machine_lines, parameters};
+use super::whisker;
 use crate::progress::Progress;
 use clap::Args;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
-    COMPARED, DOUBT, Draw, Experiment, Outcome, PLAUSIBLE, RATE_IOPS, Repeated, Stack, draws, quantile,
+    COMPARED, DOUBT, Draw, Experiment, Outcome, PLAUSIBLE, RATE_IOPS, Repeated, Spread, Stack, draws,
+    quantile,
 };
 
 /// The multi-queue stacks at the same load, with the model's uncertainty.
@@ -96,10 +98,14 @@ fn summary(plausible: &[Draw], drawn: usize) -> Vec<String> {
 
 fn plot(curves: &Curves) -> Plot {
     let series = curves.iter().map(|(stack, repeated)| {
-        let points = RATES_KIOPS.iter().zip(repeated);
-        let points =
-            points.map(|(&kiops, repeated)| (X::Number(f64::from(kiops)), repeated.mean(Outcome::total_us)));
-        Series { name: stack.title().into(), mark: Mark::Simulated, points: points.collect() }
+        let spreads: Vec<Spread> = repeated.iter().map(|of_rate| of_rate.spread(Outcome::total_us)).collect();
+        let points = RATES_KIOPS.iter().zip(&spreads);
+        Series {
+            name: stack.title().into(),
+            mark: Mark::Simulated,
+            points: points.map(|(&kiops, spread)| (X::Number(f64::from(kiops)), spread.mean)).collect(),
+            whiskers: spreads.iter().map(whisker).collect(),
+        }
     });
     Plot {
         title: "Busy time for an I/O".into(),

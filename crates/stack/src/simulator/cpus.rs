@@ -18,6 +18,14 @@ pub(super) struct Cpu {
     completions: VecDeque<u32>,
 }
 
+impl Cpu {
+    /// Whether an interrupt keeps a thread from running, which the kernel counts as the thread's
+    /// time.
+    pub(super) fn has_interrupted(&self) -> bool {
+        self.interrupted.is_some()
+    }
+}
+
 impl Simulator<'_> {
     /// Cycles that a CPU does in a nanosecond.
     pub(super) fn speed(&self, cpu: u32) -> f64 {
@@ -37,6 +45,19 @@ impl Simulator<'_> {
 
     /// The device has done a request: a CPU is interrupted, or a polling thread will see it.
     pub(super) fn done(&mut self, request: u32) {
+        let host = self.requests.get(request).volume % self.setup.machine.hosts;
+        if !self.setup.machine.drains {
+            self.device.finish(host);
+            self.tell(request);
+            return;
+        }
+        for request in self.device.finish_together(host, request) {
+            self.tell(request);
+        }
+    }
+
+    /// A request's end is told.
+    fn tell(&mut self, request: u32) {
         let state = *self.requests.get(request);
         if self.setup.stack.polls() {
             let thread = self.calls.get(state.call).thread;

@@ -1,0 +1,41 @@
+//! What the steps of an I/O cost on this machine: system calls, switches, wake-ups, interrupts,
+//! cache lines, and whole reads at several depths.
+//!
+//! Each function takes a fraction of a second, and repeats many short measurements, so that other
+//! work on the machine disturbs it little.
+
+mod reads;
+mod steps;
+
+pub use reads::{Interface, Reads, read_at_random};
+pub use steps::{
+    clock_ghz, empty_getevents_ns, interrupt_ns, line_transfer_ns, sleep_ns, switch_ns, syscall_ns, wake_ns,
+};
+
+/// A step that could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[error("{doing}: {cause}")]
+pub struct Error {
+    doing: &'static str,
+    cause: std::io::Error,
+}
+
+/// The last error of the C library, for `doing`.
+fn last(doing: &'static str) -> Error {
+    Error { doing, cause: std::io::Error::last_os_error() }
+}
+
+/// The median of some values; NaN of none.
+fn median(values: Vec<f64>) -> f64 {
+    quantile(values, 2)
+}
+
+/// The value that a tenth of them does not exceed; NaN of none.
+fn tenth(values: Vec<f64>) -> f64 {
+    quantile(values, 10)
+}
+
+fn quantile(mut values: Vec<f64>, part: usize) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / part).copied().unwrap_or(f64::NAN)
+}
