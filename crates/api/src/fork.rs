@@ -2,11 +2,12 @@
 
 use crate::heap::{SMALL, SmallHeap};
 use crate::mapping::SYNC;
+use crate::pages::Pages;
 use crate::process::{Process, Ranges, STARTING, lock, started};
 use crate::{Error, Result};
 use std::cell::UnsafeCell;
 use std::sync::{MutexGuard, OnceLock, PoisonError, RwLockWriteGuard};
-use terapage_pager::{Forking, Pager};
+use terapage_pager::Forking;
 use terapage_sys::fd::Room;
 use terapage_sys::thread::{self, Uncancelled};
 use terapage_sys::{PAGE, last};
@@ -20,10 +21,11 @@ const OWN_VARIABLES: usize = 8 << 10;
 /// Bytes of the descriptor.
 const DESCRIPTOR: usize = 4 << 10;
 
-/// What a fork holds from before to after, if there is a pager.
+/// What a fork holds from before to after, if there is a pager. The pager of `terapage run` is
+/// parked by its own library, after this: its handlers were registered first.
 struct Held {
     forking: Option<Forking>,
-    pager: RwLockWriteGuard<'static, Pager>,
+    pages: RwLockWriteGuard<'static, Pages>,
     _ranges: MutexGuard<'static, Ranges>,
     _small: MutexGuard<'static, SmallHeap>,
     _sync: MutexGuard<'static, ()>,
@@ -64,11 +66,14 @@ fn hold(process: &'static Process) -> Held {
     let sync = lock(&SYNC);
     let small = lock(&SMALL);
     let ranges = lock(&process.ranges);
-    let pager = process.pager.write().unwrap_or_else(PoisonError::into_inner);
-    let _room = Room::make();
-    let forking = pager.before_fork().ok();
-    touch_own(process, &ranges);
-    Held { forking, pager, _ranges: ranges, _small: small, _sync: sync }
+    let pages = process.pages.write().unwrap_or_else(PoisonError::into_inner);
+    let mut forking = None;
+    if let Pages::Own(pager) = &*pages {
+        let _room = Room::make();
+        forking = pager.before_fork().ok();
+        touch_own(process, &ranges);
+    }
+    Held { forking, pages, _ranges: ranges, _small: small, _sync: sync }
 }
 
 /// Touches what the child uses before it has a pager, if the thread's stack and variables lie in
@@ -78,7 +83,7 @@ fn touch_own(process: &Process, ranges: &Ranges) {
     let (here, own) = (&raw const mark as usize, thread::own_name());
     for (from, to) in [(here - STACK_BELOW, here + STACK_ABOVE), (own - OWN_VARIABLES, own + DESCRIPTOR)] {
         for at in (from / PAGE * PAGE..to).step_by(PAGE) {
-            if process.has(at) && ranges.space.is_taken(at, PAGE) {
+            if process.has(at) && process.is_taken(ranges, at, PAGE) {
                 // SAFETY: the memory is allocated, and only read.
                 unsafe { std::ptr::read_volatile(at as *const u8) };
             }
@@ -101,8 +106,9 @@ extern "C" fn in_parent() {
     let kept = unsafe { (*KEPT.0.get()).take() };
     if let Some((Some(mut held), _starting, _uncancelled)) = kept
         && let Some(forking) = held.forking.take()
+        && let Pages::Own(pager) = &*held.pages
     {
-        held.pager.after_fork_in_parent(forking);
+        pager.after_fork_in_parent(forking);
     }
 }
 
@@ -112,8 +118,9 @@ extern "C" fn in_child() {
     // SAFETY: `before` took `STARTING` in this thread.
     let kept = unsafe { (*KEPT.0.get()).take() };
     let Some((Some(mut held), _starting, _uncancelled)) = kept else { return };
+    let Pages::Own(pager) = &mut *held.pages else { return };
     let _room = Room::make();
-    let begun = held.forking.take().map(|forking| held.pager.after_fork_in_child(forking));
+    let begun = held.forking.take().map(|forking| pager.after_fork_in_child(forking));
     match begun {
         Some(Ok(())) => {}
         Some(Err(error)) => {

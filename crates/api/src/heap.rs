@@ -171,12 +171,9 @@ pub unsafe fn reallocate(at: *mut u8, len: usize) -> Result<*mut u8> {
 
 /// Makes a large allocation longer or shorter in place. Whether that could be done.
 fn resize(process: &Process, at: usize, old: usize, len: usize) -> Result<bool> {
+    let (have, want) = (process.round(old)?, process.round(len)?);
     let mut ranges = lock(&process.ranges);
-    let (have, want) = match (ranges.space.round(old), ranges.space.round(len)) {
-        (Some(have), Some(want)) => (have, want),
-        _ => return Err(Error::Room(len)),
-    };
-    if want > have && !ranges.space.extend(at, have, want - have) {
+    if want > have && !process.extend(&mut ranges, at, have, want - have) {
         return Ok(false);
     }
     ranges.large.insert(at, len);

@@ -5,7 +5,8 @@
 //! this crate.
 //!
 //! The process has one pager. [`init`] starts it with [`Options`]. Otherwise the first use starts
-//! it with the options of the environment (`TERAPAGE_MEMORY`, `TERAPAGE_STORE` and so on).
+//! it with the options of the environment (`TERAPAGE_MEMORY`, `TERAPAGE_STORE` and so on). Under
+//! `terapage run` the pager is the one that is there, and options have no effect.
 //!
 //! The child of a fork gets a pager of its own, with the same budget, over memory as it was at the
 //! fork.
@@ -19,6 +20,7 @@ mod heap;
 mod mapping;
 mod options;
 mod paged;
+mod pages;
 mod process;
 mod space;
 

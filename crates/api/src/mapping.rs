@@ -80,7 +80,7 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     let file = File::from(fd::move_up(file.into())?);
     let at = process.take(len, 1)?;
     let mapping = Mapping { at, len, bytes, offset, path: path.to_owned(), file, writable };
-    let mapped = process.pager().map_file(
+    let mapped = process.pages().map_file(
         at,
         len.next_multiple_of(process.block),
         reader.as_ref().unwrap_or(&mapping.file),
@@ -89,7 +89,7 @@ pub fn map_file(path: &Path, offset: u64, len: Option<usize>, writable: bool) ->
     );
     if let Err(error) = mapped {
         process.put(at, len)?;
-        return Err(error.into());
+        return Err(error);
     }
     lock(&process.ranges).mappings.insert(at, Arc::new(mapping));
     Ok(Place { at: at as *mut u8, len })
@@ -133,7 +133,7 @@ fn find(at: *const u8) -> Result<(&'static Process, Arc<Mapping>)> {
 impl Mapping {
     fn sync(&self, process: &Process) -> Result<u64> {
         let size = (self.bytes as usize).next_multiple_of(process.block);
-        let written = process.pager().sync_file(self.at, size, &self.file, self.offset, self.bytes);
+        let written = process.pages().sync_file(self.at, size, &self.file, self.offset, self.bytes);
         written.map_err(|error| match error {
             terapage_pager::Error::System(error) => {
                 let durable = error.call == terapage_pager::FDATASYNC;
@@ -146,7 +146,7 @@ impl Mapping {
 
     fn remove(&self, process: &Process) -> Result<()> {
         lock(&process.ranges).mappings.remove(&self.at);
-        process.pager().unmap_file(self.at, self.len.next_multiple_of(process.block))?;
+        process.pages().unmap_file(self.at, self.len.next_multiple_of(process.block))?;
         process.put(self.at, self.len)
     }
 }

@@ -1,16 +1,18 @@
 //! The pager of this process, which starts at the first use, and the address space that it pages.
 //!
 //! Locks, in the order in which they are taken: `STARTING`, `SYNC`, the small heap,
-//! [`Process::ranges`], [`Process::pager`]. A fork takes them all. A thread that holds one touches
+//! [`Process::ranges`], [`Process::pages`]. A fork takes them all. A thread that holds one touches
 //! no paged memory except the small heap's.
 
 use crate::options::{Options, for_pager};
+use crate::pages::{self, Pages};
 use crate::space::Space;
 use crate::{Error, Result, fork, heap, mapping::Mapping};
 use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use terapage_pager::Pager;
+use terapage_pager::{Pager, host::Host};
 use terapage_stats::Snapshot;
 use terapage_sys::fd::Room;
 use terapage_sys::{last, memory, userfaultfd};
@@ -25,7 +27,8 @@ const DONE_WITH: usize = 4 << 20;
 
 /// The use of the address space.
 pub(crate) struct Ranges {
-    pub space: Space,
+    /// `None` under `terapage run`, whose pager has the addresses.
+    pub space: Option<Space>,
     /// Large allocations: the bytes that were asked for, by address.
     pub large: BTreeMap<usize, usize>,
     /// Mapped files, by address.
@@ -41,8 +44,12 @@ pub(crate) struct Process {
     pub medium_bits: usize,
     /// Whether the program ever said that a range is touched in random order.
     pub advised: AtomicBool,
+    /// The pager of `terapage run`, if it is the one.
+    pub host: Option<&'static Host>,
     pub ranges: Mutex<Ranges>,
-    pub pager: RwLock<Pager>,
+    pub pages: RwLock<Pages>,
+    /// A store lies elsewhere, and keeps what is not given back.
+    pub is_far: bool,
 }
 
 /// Called at load, before the program has threads: a fork during another thread's first use must
@@ -52,7 +59,31 @@ pub(crate) struct Process {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
 
+unsafe extern "C" {
+    /// As `atexit`, but that the function hears the status.
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    /// What `exit` does to streams once all functions were called.
+    fn fcloseall() -> c_int;
+}
+
+/// The end of the process: what lies elsewhere is given back. Whoever touches paged memory from
+/// here on waits, and does not keep the process from ending.
+extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
+    let Some(process) = started().filter(|process| process.is_far && process.host.is_none()) else { return };
+    // SAFETY: this function was among the first to be registered, so it is called among the last;
+    // streams are done with before the stores are, as their memory may be paged.
+    unsafe { fcloseall() };
+    if let Pages::Own(pager) = &*process.pages() {
+        pager.close_stores().ok();
+    }
+    // SAFETY: ends the process.
+    unsafe { libc::syscall(libc::SYS_exit_group, i64::from(status)) };
+}
+
 extern "C" fn at_load() {
+    pages::find();
+    // SAFETY: the function lives as long as the process.
+    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
     // The first use reports what fails here.
     fork::register().ok();
     last::open(|| {
@@ -107,28 +138,40 @@ fn start(options: &Options) -> Result<&'static Process> {
         let why = "the process locks all that it maps (mlockall with MCL_FUTURE), and paged memory cannot be locked";
         return Err(Error::Argument(why.to_owned()));
     }
-    let for_pager = for_pager(&settings);
-    let block = for_pager.block;
-    let open = terapage_far::shelf().opener(&settings, block);
-    let pager = Pager::start(for_pager, Box::new(move || Ok(open()?)))?;
-    let most = terapage_pager::BLOCKS_MOST.saturating_mul(block);
-    let (start, len) = reserve(options.address_space.unwrap_or(ADDRESS_SPACE).min(most))?;
-    pager.add(start, len, 0)?;
-    let medium_bits = memory::reserve(len / 128)? as usize;
+    let host = pages::host();
+    let (pages, start, len, block, space) = match host {
+        Some(host) => {
+            let (mut start, mut len) = (0, 0);
+            (host.whole)(&mut start, &mut len);
+            (Pages::Host(host), start, len, (host.block)(), None)
+        }
+        None => {
+            let for_pager = for_pager(&settings);
+            let block = for_pager.block;
+            let open = terapage_far::shelf().opener(&settings, block);
+            let pager = Pager::start(for_pager, Box::new(move || Ok(open()?)))?;
+            let most = terapage_pager::BLOCKS_MOST.saturating_mul(block);
+            let (start, len) = reserve(options.address_space.unwrap_or(ADDRESS_SPACE).min(most))?;
+            pager.add(start, len, 0)?;
+            (Pages::Own(pager), start, len, block, Some(Space::new(start, len, block)))
+        }
+    };
+    let medium_bits = memory::reserve(len.div_ceil(128).next_multiple_of(8))? as usize;
     heap::open(start, len)?;
     fork::register()?;
     // The program may give up the right to make a userfaultfd, and each of its children needs one.
     userfaultfd::keep_device();
-    let ranges =
-        Ranges { space: Space::new(start, len, block), large: BTreeMap::new(), mappings: BTreeMap::new() };
+    let ranges = Ranges { space, large: BTreeMap::new(), mappings: BTreeMap::new() };
     let process = Process {
         start,
         len,
         block,
         medium_bits,
         advised: AtomicBool::new(false),
+        host,
         ranges: Mutex::new(ranges),
-        pager: RwLock::new(pager),
+        pages: RwLock::new(pages),
+        is_far: settings.stores.iter().any(|store| store.is_far()),
     };
     Ok(PROCESS.get_or_init(|| process))
 }
@@ -148,12 +191,12 @@ fn reserve(len: usize) -> Result<(usize, usize)> {
 
 /// The pager's counters; `None` before it was started.
 pub fn stats() -> Option<Snapshot> {
-    started().map(|process| process.pager().counters().snapshot())
+    started().map(|process| process.pages().counters().snapshot())
 }
 
 impl Process {
-    pub fn pager(&self) -> RwLockReadGuard<'_, Pager> {
-        self.pager.read().unwrap_or_else(PoisonError::into_inner)
+    pub fn pages(&self) -> RwLockReadGuard<'_, Pages> {
+        self.pages.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether an address is in the reserved address space.
@@ -161,26 +204,59 @@ impl Process {
         at.wrapping_sub(self.start) < self.len
     }
 
+    /// `len` rounded up to whole blocks, at least one.
+    ///
+    /// # Errors
+    /// No address space has so many bytes.
+    pub fn round(&self, len: usize) -> Result<usize> {
+        len.max(1).checked_next_multiple_of(self.block).ok_or(Error::Room(len))
+    }
+
     /// Takes a range of at least `len` bytes that begins at a multiple of `align` and reads as
     /// zeros.
     pub fn take(&self, len: usize, align: usize) -> Result<usize> {
-        let mut ranges = lock(&self.ranges);
-        let size = ranges.space.round(len).ok_or(Error::Room(len))?;
-        ranges.space.take(size, align).ok_or(Error::Room(len))
+        let size = self.round(len)?;
+        let at = match self.host {
+            None => lock(&self.ranges).space.as_mut().and_then(|space| space.take(size, align)),
+            Some(host) => Some((host.take)(size, align)).filter(|&at| at != 0),
+        };
+        at.ok_or(Error::Room(len))
+    }
+
+    /// Lengthens a range of `len` bytes (whole blocks) by `more` in place. Whether that could be
+    /// done.
+    pub fn extend(&self, ranges: &mut Ranges, at: usize, len: usize, more: usize) -> bool {
+        ranges.space.as_mut().is_some_and(|space| space.extend(at, len, more))
+    }
+
+    /// Whether all of a range of these addresses is in use.
+    pub fn is_taken(&self, ranges: &Ranges, at: usize, len: usize) -> bool {
+        match (&ranges.space, self.host) {
+            (Some(space), _) => space.is_taken(at, len),
+            (None, host) => host.is_some_and(|host| (host.is_used)(at, len)),
+        }
     }
 
     /// Gives back a range of [`take`](Self::take).
     pub fn put(&self, at: usize, len: usize) -> Result<()> {
-        let size = lock(&self.ranges).space.round(len).ok_or(Error::Room(len))?;
+        let size = self.round(len)?;
         // The addresses can be used again only after the bytes are dropped.
-        let pager = self.pager();
+        let pages = self.pages();
         if self.advised.load(Relaxed) {
-            pager.set_random(at, size, false)?;
+            pages.set_random(at, size, false)?;
         }
-        pager.discard(at, size)?;
+        match &*pages {
+            Pages::Host(host) => {
+                (host.give)(at, size);
+                return Ok(());
+            }
+            Pages::Own(pager) => pager.discard(at, size)?,
+        }
         // Needed for the order of the locks.
-        drop(pager);
-        lock(&self.ranges).space.put(at, size);
+        drop(pages);
+        if let Some(space) = &mut lock(&self.ranges).space {
+            space.put(at, size);
+        }
         Ok(())
     }
 }
@@ -218,25 +294,25 @@ pub fn advise(at: *const u8, len: usize, advice: Advice) -> Result<()> {
     if len == 0 {
         return Ok(());
     }
-    if !lock(&process.ranges).space.is_taken(at, len) {
+    if !process.is_taken(&lock(&process.ranges), at, len) {
         return Err(outside());
     }
     if first >= last {
         return Ok(());
     }
-    let (pager, size) = (process.pager(), last - first);
+    let (pages, size) = (process.pages(), last - first);
     match advice {
-        Advice::WillNeed => pager.will_need(first, size)?,
+        Advice::WillNeed => pages.will_need(first, size)?,
         // In parts, so that faults are served in between.
         Advice::DoneWith => {
             for part in (first..last).step_by(DONE_WITH) {
-                pager.done_with(part, DONE_WITH.min(last - part))?;
+                pages.done_with(part, DONE_WITH.min(last - part))?;
             }
         }
-        Advice::Sequential => pager.set_random(first, size, false)?,
+        Advice::Sequential => pages.set_random(first, size, false)?,
         Advice::Random => {
             process.advised.store(true, Relaxed);
-            pager.set_random(first, size, true)?
+            pages.set_random(first, size, true)?
         }
     }
     Ok(())

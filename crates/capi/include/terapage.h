@@ -5,7 +5,8 @@
  * back when it is touched. Link with -lterapage (pkg-config: terapage). The
  * process has one pager. tera_init starts it; otherwise the first call that
  * needs it does, with the options of the environment (TERAPAGE_MEMORY,
- * TERAPAGE_STORE, ...).
+ * TERAPAGE_STORE, ...). Under `terapage run` it is the pager that is there:
+ * options are checked, and have no effect.
  *
  *     double *table = tera_malloc(100UL << 30);
  *     if (!table)
@@ -173,6 +174,15 @@ int tera_stats(struct tera_stats *stats);
 /* The message of the last failure in this thread, "" if there was none. Valid
  * until the next failure in this thread. */
 const char *tera_error(void);
+
+/* ---- numpy ------------------------------------------------------------- */
+
+/*
+ * The address of a PyDataMem_Handler (NEP 49, version 1, static) whose functions are the ones
+ * above: the arrays that numpy makes while it is set with PyDataMem_SetHandler are paged. None of
+ * its functions needs the interpreter.
+ */
+const void *tera_numpy_handler(void);
 
 /* ---- Fork -------------------------------------------------------------- */
 

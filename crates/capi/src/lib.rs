@@ -2,6 +2,8 @@
 //!
 //! The header is the documentation. A test compiles it together with programs that use all of it.
 
+mod numpy;
+
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;

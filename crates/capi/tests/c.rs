@@ -134,6 +134,29 @@ fn random_calls_leave_in_memory_and_files_what_a_model_says() {
 }
 
 #[test]
+fn under_terapage_run_a_program_has_one_pager() {
+    let Some(program) = compile_in("tests", "cc", "walk", &[]) else { return };
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let stats = directory.path().join("stats");
+    for (memory, block, mechanism) in [("6M", "4K", "move"), ("8M", "64K", "copy")] {
+        let mut run = Command::new(build().join("terapage"));
+        run.args(["run", "--memory", memory, "--block", block, "--store"]).arg(directory.path());
+        run.arg("--stats").arg(&stats).arg("--").arg(&program).arg(directory.path()).arg("300");
+        run.env("TERAPAGE_MECHANISM", mechanism).env("TERAPAGE_START_BYTES", "0");
+        let output = run.output().unwrap();
+        if is_refusal(&said(&output)) {
+            eprintln!("SKIPPED: {}", said(&output));
+            return;
+        }
+        assert!(output.status.success(), "{memory} {block} {mechanism}: {}", said(&output));
+        // The program's memory and files were paged by the pager whose counters these are.
+        let counters = std::fs::read_to_string(&stats).unwrap();
+        assert!(!counters.contains("\"page_out_bytes\":0,"), "{counters}");
+        assert!(!counters.contains("\"page_in_bytes\":0,"), "{counters}");
+    }
+}
+
+#[test]
 fn programs_begin_and_end_in_ways_of_their_own() {
     let Some(program) = compile_in("tests", "cc", "ends", &[]) else { return };
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -174,7 +197,7 @@ fn is_refusal(said: &str) -> bool {
 }
 
 #[test]
-fn a_paged_program_with_a_pager_of_its_own_ends_with_its_last_thread() {
+fn a_paged_program_with_the_library_in_it_ends_with_its_last_thread() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let built = build();
     let (library, shared) = (built.join("libterapage.a"), built.join("libterapage.so"));
@@ -209,7 +232,7 @@ fn a_paged_program_with_a_pager_of_its_own_ends_with_its_last_thread() {
             .arg(&program)
             .arg("main-ends")
             .arg(loads)
-            // Both pagers work from the start.
+            // The pager works from the start.
             .env("TERAPAGE_START_BYTES", "0")
             .output()
             .unwrap();

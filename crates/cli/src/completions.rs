@@ -4,7 +4,7 @@ use crate::print;
 use clap::{Args, Command, ValueHint, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use std::process::ExitCode;
-use terapage_config::{Heap, Placement};
+use terapage_config::{Heap, Io, Placement};
 use terapage_policy::{prefetch, replacement};
 
 /// What follows `--` is a command line of its own, which bash's script of `clap_complete` does not
@@ -76,6 +76,7 @@ fn names(setting: &str) -> Vec<&'static str> {
         "block" => vec!["auto", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M"],
         "policy" => replacement::NAMES.to_vec(),
         "prefetch" => prefetch::NAMES.to_vec(),
+        "io" => Io::ALL.map(Io::name).to_vec(),
         "heap" => Heap::ALL.map(Heap::name).to_vec(),
         _ => Vec::new(),
     }

@@ -2,7 +2,7 @@
 
 use crate::forecast::forecast;
 use crate::userfaultfd::{self, Refusal};
-use crate::{library, options::Options, print, ring};
+use crate::{container, fix, library, options::Options, print, ring};
 use clap::{Args, ValueHint};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
@@ -12,7 +12,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use terapage_config::{Settings, Size, StoreSpec, memory_bytes};
+use terapage_config::{Io, Settings, Size, StoreSpec, memory_bytes};
+use terapage_sys::ring::IoEngine;
 
 /// The arguments of `terapage doctor`.
 #[derive(Args)]
@@ -21,6 +22,8 @@ Examples:
   terapage doctor
   terapage doctor --store /mnt/nvme0
   terapage doctor -- java -XX:+UseZGC -jar server.jar
+  terapage doctor --fix --dry-run
+  sudo terapage doctor --fix
   terapage doctor --json | jq '.checks[] | select(.status != \"ok\")'
 
 Exit status:
@@ -32,6 +35,13 @@ pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Do what is advised, as root, and say how to undo it: give /dev/userfaultfd to a group (and
+    /// the user of sudo to the group), or allow userfaultfd; allow io_uring; allow huge pages
+    #[arg(long, conflicts_with = "json")]
+    fix: bool,
+    /// With --fix: change nothing, and say what would be done
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
     /// A program and its arguments: say which of its memory will be paged, without running it
     #[arg(last = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -66,22 +76,29 @@ pub struct Check {
     found: String,
     /// What mends it.
     fix: Option<String>,
+    /// How what is well is had, in lines.
+    how: Option<String>,
 }
 
 impl Check {
     /// All is well.
     pub fn ok(name: &'static str, found: impl Into<String>) -> Check {
-        Check { name, status: Status::Ok, found: found.into(), fix: None }
+        Check { name, status: Status::Ok, found: found.into(), fix: None, how: None }
     }
 
     /// Something is less than it could be.
     pub fn warning(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
-        Check { name, status: Status::Warning, found: found.into(), fix: Some(fix.into()) }
+        Check { name, status: Status::Warning, found: found.into(), fix: Some(fix.into()), how: None }
+    }
+
+    /// All is well; `how` says in lines how it is had.
+    pub fn advice(name: &'static str, found: impl Into<String>, how: impl Into<String>) -> Check {
+        Check { name, status: Status::Ok, found: found.into(), fix: None, how: Some(how.into()) }
     }
 
     /// Paging cannot work.
     pub fn failure(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
-        Check { name, status: Status::Failure, found: found.into(), fix: Some(fix.into()) }
+        Check { name, status: Status::Failure, found: found.into(), fix: Some(fix.into()), how: None }
     }
 
     /// What was found.
@@ -121,9 +138,14 @@ fn opening(text: &str) -> Option<usize> {
 impl Doctor {
     /// Runs all checks and prints them.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if self.fix {
+            print(&fix::fix(self.dry_run)?)?;
+        }
         let mut checks = faults();
-        checks.extend([io_uring(), huge_pages(), open_files(), locked_memory()]);
-        match Options::with_stores(self.store).settings() {
+        let settings = Options::with_stores(self.store).settings();
+        checks.push(io(settings.as_ref().map_or(Io::Auto, |settings| settings.io)));
+        checks.extend([huge_pages(), open_files(), locked_memory()]);
+        match settings {
             Ok(settings) => {
                 checks.push(memory(&settings));
                 let paths = settings.stores.iter().flat_map(StoreSpec::paths);
@@ -131,6 +153,7 @@ impl Doctor {
             }
             Err(error) => checks.push(Check::of("settings", &format!("{error:#}"), "correct the setting")),
         }
+        checks.extend(container::checks());
         checks.push(match library::find() {
             Ok(path) => Check::ok("library", path.display().to_string()),
             Err(error) => Check::of("library", &format!("{error:#}"), "install terapage again"),
@@ -146,7 +169,7 @@ fn to_json(checks: &[Check], works: bool) -> String {
     let checks: Vec<_> = checks
         .iter()
         .map(|check| {
-            json!({"name": check.name, "status": check.status.name(), "found": check.found, "fix": check.fix})
+            json!({"name": check.name, "status": check.status.name(), "found": check.found, "fix": check.fix, "how": check.how})
         })
         .collect();
     format!("{:#}\n", json!({"works": works, "checks": checks}))
@@ -156,8 +179,10 @@ fn to_text(checks: &[Check], works: bool) -> String {
     let mut text = String::new();
     for check in checks {
         let _ = writeln!(text, "{:<8} {:<15} {}", check.status.name(), check.name, check.found);
-        if let Some(fix) = &check.fix {
-            let _ = writeln!(text, "{:<8} {:<15} fix: {fix}", "", "");
+        for (label, text_of) in [("fix", &check.fix), ("how", &check.how)] {
+            for line in text_of.iter().flat_map(|lines| lines.lines()) {
+                let _ = writeln!(text, "{:<8} {:<15} {label}: {line}", "", "");
+            }
         }
     }
     let verdict = if works { "Paging can work here." } else { "Paging cannot work here yet." };
@@ -187,10 +212,23 @@ fn faults() -> Vec<Check> {
     }
 }
 
-fn io_uring() -> Check {
-    match ring::refusal() {
-        None => Check::ok("io_uring", "a ring can be made"),
-        Some(refusal) => Check::failure("io_uring", refusal.what, refusal.fix),
+/// How stores are read and written: as `wish` says.
+fn io(wish: Io) -> Check {
+    let by = |engine: IoEngine| format!("by {}, as the setting io says", engine.name());
+    let asked_for = |engine| match ring::works(engine) {
+        Ok(()) => Check::ok("io", by(engine)),
+        Err(error) => Check::failure("io", format!("{}: {error}", engine.name()), "set io to auto"),
+    };
+    match (wish, ring::refusal()) {
+        (Io::Aio, _) => asked_for(IoEngine::Aio),
+        (Io::Threads, _) => asked_for(IoEngine::Threads),
+        (_, None) => Check::ok("io_uring", "a ring can be made"),
+        (Io::Auto, Some(refusal)) if refusal.is_lasting() => {
+            let instead = IoEngine::of_this_process().name();
+            let found = format!("{}; stores are read and written by {instead} instead", refusal.what);
+            Check::warning("io_uring", found, refusal.fix)
+        }
+        (_, Some(refusal)) => Check::failure("io_uring", refusal.what, refusal.fix),
     }
 }
 

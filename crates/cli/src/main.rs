@@ -3,22 +3,29 @@
 //! Its own errors are one line on standard error and exit status 125, as env(1) has it, so that
 //! they can be told from those of the program that it runs.
 
+mod cert;
 mod completions;
+mod container;
 mod doctor;
 mod enforce;
 mod far;
+mod fix;
 mod forecast;
+mod job;
 mod library;
 mod manual;
+mod metrics;
 mod options;
 mod process;
 mod program;
+mod progress;
 mod regions;
 mod ring;
 mod run;
 mod signals;
 mod stat;
 mod summary;
+mod sums;
 mod top;
 mod userfaultfd;
 
@@ -56,6 +63,8 @@ enum Command {
     Stat(stat::Stat),
     /// Watch paged processes live.
     Top(top::Top),
+    /// Tell the counters of all paged processes to Prometheus: once, as a file, or by HTTP.
+    Metrics(metrics::Metrics),
     /// Far memory: serve this machine's, list and clean up a server's.
     #[command(subcommand)]
     Far(far::Command),
@@ -100,6 +109,7 @@ fn command() -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Stat(stat) => stat.run(),
         Command::Top(top) => top.run(),
+        Command::Metrics(metrics) => metrics.run(),
         Command::Far(far) => far.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Lab(lab) => lab.run(),

@@ -11,24 +11,36 @@ use terapage_policy::{prefetch, replacement};
 /// wherever it came from: flag, variable or file.
 #[derive(Args, Default)]
 pub struct Options {
-    /// Memory that the program's data may take: 4G, 500M, or 50% of the machine or container
+    /// Memory that the data of the program, and of all that it starts, may take together: 4G, 500M,
+    /// or 50% of the machine or container
     #[arg(short, long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     memory: Option<OsString>,
+    /// Give each process all of --memory for itself, instead of one budget for all
+    #[arg(long)]
+    per_process: bool,
     /// Where the rest lives: a directory, an empty file, a block device, whose content is lost, a
-    /// memory server, as in valkey://HOST:6379; mirror:A+B, tier:A+B, ram:SIZE, encrypt:STORE;
-    /// repeat it for several
+    /// memory server, as in valkey://HOST:6379; mirror:A+B, tier:A+B, ram:SIZE, encrypt:STORE,
+    /// compress:STORE; repeat it for several
     #[arg(short, long, value_name = "STORE", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
     store: Vec<OsString>,
     /// How blocks spread over several stores: simple (fill one, then the next), round-robin,
     /// mirror (each has all), or tier (each block in the first that takes it)
     #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
     placement: Option<OsString>,
-    /// Encrypt what goes to the stores, with a key that only the program's process has
+    /// Encrypt what goes to all stores, with a key that only the program's process has. What goes
+    /// to a memory server that others may see is encrypted in any case
     #[arg(long)]
     encrypt: bool,
+    /// Compress what goes to the stores: lz4, zstd or zstd:LEVEL (1 to 9); or off
+    #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
+    compress: Option<OsString>,
     /// Bytes that the store may take, or auto: as much as is needed
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     store_size: Option<OsString>,
+    /// Whether the program may have more memory than the store could hold: yes or no. With no, an
+    /// allocation that it could not hold is refused (ENOMEM)
+    #[arg(long, value_name = "WHICH", allow_hyphen_values = true)]
+    overcommit: Option<OsString>,
     /// Bytes that move at once: a power of two from 4K to 2M, or auto
     #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
     block: Option<OsString>,
@@ -42,6 +54,10 @@ pub struct Options {
     /// them out
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<OsString>,
+    /// How stores are read and written: uring, aio, threads, or auto: io_uring, or, where that is
+    /// forbidden, libaio
+    #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
+    io: Option<OsString>,
     /// Which allocations are paged: all, large (128 KiB and more) or off (only mmap and static
     /// arrays)
     #[arg(long, value_name = "WHICH", allow_hyphen_values = true)]
@@ -99,11 +115,14 @@ impl Options {
         for (name, value) in [
             ("memory", &self.memory),
             ("placement", &self.placement),
+            ("compress", &self.compress),
             ("store-size", &self.store_size),
+            ("overcommit", &self.overcommit),
             ("block", &self.block),
             ("policy", &self.policy),
             ("prefetch", &self.prefetch),
             ("threads", &self.threads),
+            ("io", &self.io),
             ("heap", &self.heap),
             ("stats", &self.stats),
             ("trace", &self.trace),
@@ -116,6 +135,7 @@ impl Options {
             flags.add_store(store).map_err(|why| anyhow!("--store: {why}"))?;
         }
         for (name, on, value) in [
+            ("per-process", self.per_process, "true"),
             ("encrypt", self.encrypt, "true"),
             ("verify", self.no_verify, "false"),
             ("verbose", self.verbose, "true"),

@@ -89,7 +89,33 @@ fn name(process: &Path) -> String {
 
 /// What is said of a process that has no counters.
 pub fn not_paged(pid: u32) -> String {
-    format!("process {pid} is not paged (not started with terapage run, or below half of its budget)")
+    format!("process {pid} is not paged (not started with terapage run, or still small)")
+}
+
+/// The process with which the run began that a process is of, as that saw its own number.
+pub fn root_of(pid: u32) -> Option<u32> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let root = environment.split(|&b| b == 0).find_map(|text| text.strip_prefix(b"TERAPAGE_ROOT="))?;
+    std::str::from_utf8(root).ok()?.parse().ok()
+}
+
+/// The cgroup in the text of `/proc/PID/cgroup`: in version 1, that of the memory controller.
+pub fn cgroup_of(text: &str) -> &str {
+    let fields = text.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        Some((fields.next()?, fields.next()?, fields.next()?))
+    });
+    let of_memory = |controllers: &str| controllers.split(',').any(|name| name == "memory");
+    let mut found = "/";
+    for (number, controllers, path) in fields {
+        if of_memory(controllers) {
+            return path;
+        }
+        if number == "0" {
+            found = path;
+        }
+    }
+    found
 }
 
 /// Whether there are processes that may not be looked into.
@@ -136,6 +162,13 @@ mod tests {
         assert!(paged.is_alive() && !paged.name.is_empty());
         assert_eq!(all().iter().filter(|paged| paged.pid == me).count(), 1);
         drop(memory);
+    }
+
+    #[test]
+    fn the_cgroup_is_that_of_the_memory_controller() {
+        assert_eq!(cgroup_of("0::/user.slice/a:b\n"), "/user.slice/a:b");
+        assert_eq!(cgroup_of("12:cpu,cpuacct:/x\n4:memory:/job/7\n0::/\n"), "/job/7");
+        assert_eq!(cgroup_of(""), "/");
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Whether rings of io_uring can be had from the kernel.
+//! How stores can be read and written here: by io_uring, or otherwise.
 
 use std::fs;
 use std::io;
+use terapage_config::Io;
+use terapage_sys::ring::{IoEngine, Ring};
 
-/// Why they cannot.
+/// Why there is no ring of io_uring.
 pub struct Refusal {
     /// What is wrong.
     pub what: String,
@@ -12,7 +14,15 @@ pub struct Refusal {
     error: io::Error,
 }
 
-/// Makes a ring, to see whether that is refused.
+impl Refusal {
+    /// Whether it will not pass: this process and its kernel, container or user can have no ring of
+    /// io_uring at all. For want of memory or descriptors a program that never grows does not care.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self.error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS))
+    }
+}
+
+/// Makes a ring of io_uring, to see whether that is refused.
 pub fn refusal() -> Option<Refusal> {
     let error = io_uring::IoUring::new(2).err()?;
     let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
@@ -29,10 +39,12 @@ pub fn refusal() -> Option<Refusal> {
     Some(Refusal { what, fix, error })
 }
 
-/// A refusal that will not pass: this process and its kernel, container or user can have no ring at
-/// all. For want of memory or descriptors a program that never grows does not care.
-pub fn forbidden() -> Option<Refusal> {
-    let lasting =
-        |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS));
-    refusal().filter(|refusal| lasting(&refusal.error))
+/// Why a program would not be paged that is to use io_uring and nothing else.
+pub fn barred(io: Io) -> Option<Refusal> {
+    if io == Io::Uring { refusal().filter(Refusal::is_lasting) } else { None }
+}
+
+/// Whether stores can be read and written by an engine. What is wrong, if not.
+pub fn works(engine: IoEngine) -> Result<(), String> {
+    Ring::with(Some(engine), 2, false).map(drop).map_err(|error| error.to_string())
 }

@@ -1,8 +1,8 @@
 //! `terapage run`: hands its process over to the program, with the library loaded into it.
 
 use crate::{
-    OWN_ERROR, complain, enforce, far, library, options::Options, program, ring, signals, summary,
-    userfaultfd,
+    OWN_ERROR, complain, enforce, far, job, library, options::Options, program, progress, ring, signals,
+    summary, userfaultfd,
 };
 use anyhow::Context;
 use anyhow::bail;
@@ -11,7 +11,8 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use terapage_config::{KEYS, Settings, Size, memory_bytes};
+use terapage_config::{Io, KEYS, Settings, Size, memory_bytes};
+use terapage_lease::JOB_VARIABLE;
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
 
 const NOT_EXECUTABLE: u8 = 126;
@@ -24,6 +25,7 @@ const NOT_FOUND: u8 = 127;
     after_help = "\
 Examples:
   terapage run --memory 4G -- ./simulation input.dat
+  terapage run --memory 8G -- make -j8
   terapage run -m 50% --store /mnt/nvme0 --store /mnt/nvme1 --placement round-robin -- ./solver
   terapage run -m 4G --store valkey://far1:6379 -- ./simulation input.dat
   terapage run -m 4G --store tier:ram:auto+/mnt/nvme0 -- ./solver
@@ -45,6 +47,10 @@ pub struct Run {
     /// Say at the end, on standard error, what the run has used, and what would help
     #[arg(long)]
     summary: bool,
+    /// Show on standard error, if that is a terminal, one line while the program runs: memory,
+    /// store, speed, the share of the time in which it waits, and how much slower that makes it
+    #[arg(long)]
+    progress: bool,
     /// Refuse, with status 125, a program that would run without being paged
     #[arg(long)]
     require: bool,
@@ -73,6 +79,11 @@ impl Run {
     /// Returns only where the program could not be started.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let settings = far::hand_over(self.options.settings()?)?;
+        if self.progress
+            && let Some(status) = progress::watch()?
+        {
+            return Ok(status);
+        }
         if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
             bail!(
                 "--memory: {} is more than the available memory, {all} (try: --memory 50%)",
@@ -98,7 +109,7 @@ impl Run {
         };
         let library = library::find()?;
         let preload = library::preload(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
-        let unpaged = unpaged(&path);
+        let unpaged = unpaged(&path, settings.io);
         if let Some(Unpaged { why, .. }) = &unpaged {
             if self.require {
                 bail!("{shown} is not run, since its memory would not be paged (--require): {why}");
@@ -121,6 +132,10 @@ impl Run {
             without_library(&mut command, &library);
         } else {
             with_library(&mut command, &settings, preload);
+            match job::prepare(&settings)? {
+                Some(handed) => command.env(JOB_VARIABLE, handed.to_string()),
+                None => command.env_remove(JOB_VARIABLE),
+            };
             if self.summary {
                 command.env(summary::VARIABLE, summary::prepare()?);
             }
@@ -153,9 +168,9 @@ struct Unpaged {
 }
 
 /// Why the program at `path` could not be paged, as far as that is known before it begins.
-fn unpaged(path: &Path) -> Option<Unpaged> {
+fn unpaged(path: &Path, io: Io) -> Option<Unpaged> {
     let right = userfaultfd::features().err().map(|refusal| (refusal.what(), refusal.fix()));
-    let right = right.or_else(|| ring::forbidden().map(|refusal| (refusal.what, refusal.fix)));
+    let right = right.or_else(|| ring::barred(io).map(|refusal| (refusal.what, refusal.fix)));
     if let Some((what, fix)) = right {
         return Some(Unpaged { why: format!("{what} (try: {fix})"), bars_library: true });
     }
@@ -188,5 +203,5 @@ fn without_library(command: &mut Command, library: &Path) {
         Some(others) => command.env("LD_PRELOAD", others),
         None => command.env_remove("LD_PRELOAD"),
     };
-    command.env_remove(DEVICE_VARIABLE).env("TERAPAGE", "off");
+    command.env_remove(DEVICE_VARIABLE).env_remove(JOB_VARIABLE).env("TERAPAGE", "off");
 }

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use terapage_config::Size;
 use terapage_stats::{Region, Snapshot};
+use terapage_sys::ring::IoEngine;
 
 /// The arguments of `terapage stat`.
 #[derive(Args)]
@@ -73,7 +74,8 @@ pub fn table(name: &str, now: &Snapshot) -> String {
     let mut text = String::new();
     for (what, value) in [
         ("process", format!("{} ({name})", now.pid)),
-        ("budget", bytes(now.budget_bytes)),
+        ("budget", budget(now)),
+        ("lease", bytes(now.lease_bytes)),
         ("resident", format!("{} (at most {})", bytes(now.resident_bytes), bytes(now.resident_peak_bytes))),
         ("beside the budget", beside(now)),
         ("paged", if now.region_bytes == 0 { "-".to_owned() } else { bytes(now.region_bytes) }),
@@ -84,6 +86,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("hard faults", count(now.hard_faults)),
         ("soft faults", count(now.soft_faults)),
         ("hard fault wait", format!("{:.1} s", now.hard_wait_us as f64 / 1e6)),
+        ("stalled", format!("{:.1} s", now.stalled_us as f64 / 1e6)),
         ("hard fault latency", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
         ("demand page-ins", format!("{} blocks", now.demand_blocks)),
         ("prefetched", format!("{} blocks", now.prefetched_blocks)),
@@ -99,6 +102,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
             ),
         ),
         ("retries", count(now.retries)),
+        ("I/O", io(now).to_owned()),
         ("forks", count(now.forks)),
     ] {
         let _ = writeln!(text, "{what:<20}{value}");
@@ -106,10 +110,26 @@ pub fn table(name: &str, now: &Snapshot) -> String {
     text
 }
 
+/// The budget, and who shares it.
+fn budget(now: &Snapshot) -> String {
+    let budget = Size(now.budget_bytes);
+    match (now.job, now.job_processes) {
+        (0, _) => format!("{budget}, of this process"),
+        (job, 1) => format!("{budget}, of job {job} (1 process)"),
+        (job, count) => format!("{budget}, of job {job} ({count} processes)"),
+    }
+}
+
 /// What is in memory beside the budget, how much of that is shared, and the most that there was.
 fn beside(now: &Snapshot) -> String {
     let [all, shared, most] = [now.beside_bytes, now.shared_bytes, now.beside_peak_bytes].map(Size);
     format!("{all}, of which {shared} shared (at most {most})")
+}
+
+/// How stores are read and written.
+pub fn io(now: &Snapshot) -> &'static str {
+    let engine = IoEngine::ALL.into_iter().find(|engine| engine.number() == now.io_engine);
+    engine.map_or("-", IoEngine::name)
 }
 
 /// A percentile of the latency: under so many microseconds.
@@ -129,9 +149,16 @@ mod tests {
     #[test]
     fn the_table_and_json_hold_the_counters() {
         let mut now = Snapshot { pid: 7, budget_bytes: 4 << 30, hard_faults: 12345, ..Snapshot::default() };
+        assert!(table("sort", &now).contains("4 GiB, of this process"));
+        (now.job, now.job_processes) = (12, 3);
         now.hard_latency_us[8] = 10;
         let text = table("sort", &now);
-        assert!(text.contains("7 (sort)") && text.contains("4 GiB") && text.contains("12345"), "{text}");
+        assert!(
+            text.contains("7 (sort)")
+                && text.contains("4 GiB, of job 12 (3 processes)")
+                && text.contains("12345"),
+            "{text}"
+        );
         assert!(text.contains("p50 <256 us"), "{text}");
         let heap = Region { name: "heap".to_owned(), soft_faults: 3, ..Region::default() };
         let value = to_json(&now, &[heap]).unwrap();

@@ -1,11 +1,13 @@
 //! `terapage top`: paged processes, live.
 
-use crate::{complain, print, process, process::Paged, regions, stat::latency, stat::table};
+mod view;
+
+use crate::{complain, print, process, process::Paged, regions, stat::table};
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, terminal};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stdout};
 use std::process::ExitCode;
@@ -14,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use terapage_config::Size;
 use terapage_stats::Snapshot;
+use view::{By, FOLD, HEAD, Line, Rates, Sort};
 
 /// Between two frames.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -28,13 +31,18 @@ const ONE_LOOK: Duration = Duration::from_millis(500);
 Examples:
   terapage top
   terapage top 4711
-  terapage top --once
+  terapage top --once --by job --sort stall
 
 Keys:
-  q quits.
+  q quits. p, j, c, r show processes, jobs, cgroups, regions. Capitals sort: N by number, M by
+  resident memory, B by what is beside the budget, H by hard faults, I and O by page-ins and
+  page-outs, S by stalled time.
 
 Columns:
-  RESIDENT counts against the budget; BESIDE is memory that does not: shared, executable, stacks.
+  LEASE is the part of the budget that the process has now: all of it, if each process has its own
+  (--per-process). RESIDENT counts against it; BESIDE is memory that does not: shared, executable,
+  stacks. STALL% is the share of the time in which at least one thread waited for a page-in; of
+  several processes it is the mean.
   HIT% and WASTE% are the shares of prefetched runs that were used and that were not. DIRTY% is the
   share of page-outs that needed a write. P50 and P99 are percentiles of how long hard faults took.
 
@@ -47,6 +55,20 @@ pub struct Top {
     /// Print one frame and end; needs no terminal
     #[arg(long)]
     once: bool,
+    /// What has a line of its own
+    #[arg(long, value_enum, default_value_t = By::Process, conflicts_with = "pid")]
+    by: By,
+    /// By what lines are sorted
+    #[arg(long, value_enum, default_value_t = Sort::Pid)]
+    sort: Sort,
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    Quit,
+    By(By),
+    Sort(Sort),
 }
 
 /// Counters of one process at one time.
@@ -54,7 +76,7 @@ type Looks = HashMap<u32, (Instant, Snapshot)>;
 
 impl Top {
     /// Shows frames until `q`, or one.
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub fn run(mut self) -> anyhow::Result<ExitCode> {
         if let Some(pid) = self.pid {
             let why = match Paged::find(pid) {
                 Ok(Some(_)) => None,
@@ -96,8 +118,14 @@ impl Top {
                 if !gone {
                     show(&frame, width, height)?;
                 }
-                if gone || wait_for_quit(&ended_by)? {
+                if gone {
                     break;
+                }
+                match wait_for_key(&ended_by)? {
+                    Some(Ask::Quit) => break,
+                    Some(Ask::By(by)) => self.by = by,
+                    Some(Ask::Sort(sort)) => self.sort = sort,
+                    None => {}
                 }
             }
         }
@@ -127,7 +155,7 @@ impl Top {
             None => process::all(),
         };
         let mut now = Looks::new();
-        let mut rows = Vec::new();
+        let mut lines = Vec::new();
         let mut details = String::new();
         for paged in paged.iter().filter(|paged| paged.is_alive()) {
             let Some(snapshot) = paged.snapshot() else { continue };
@@ -136,26 +164,39 @@ impl Top {
             let rates = before
                 .get(&paged.pid)
                 .map(|(then, old)| Rates { old: *old, seconds: at.duration_since(*then).as_secs_f64() });
-            rows.push(row(paged.pid, &paged.name, &snapshot, rates.as_ref()));
+            let name = paged.name.clone();
+            lines.push(Line { pid: paged.pid, name, processes: 1, now: snapshot, rates });
             if self.pid.is_some() {
                 // What a low terminal has no room for are the last counters.
                 let regions = regions::table(paged.regions(), width);
                 details = format!("{regions}\n{}", table(&paged.name, &snapshot));
             }
         }
+        let jobs = jobs(now.values().map(|(_, snapshot)| snapshot));
         *before = now;
+        if self.by == By::Region && self.pid.is_none() {
+            details = regions::table(view::regions(&paged), width);
+        }
+        let rows = view::rows(lines, self.by, self.sort);
         let hidden = rows.is_empty() && process::some_are_hidden();
-        frame(&rows, width, hidden) + &details
+        frame(&rows, width, hidden) + &jobs + &details
     }
 }
 
-const HEAD: &str = concat!(
-    "    PID NAME            ",
-    "    BUDGET   RESIDENT     BESIDE  HARD/s  SOFT/s IN MB/s OUT MB/s  HIT% WASTE% DIRTY%      P50      P99\n"
-);
-
-/// Characters of a row before the column of page-ins, where rows are folded that do not fit.
-const FOLD: usize = 72;
+/// A line for each job whose processes share a budget.
+fn jobs<'a>(processes: impl Iterator<Item = &'a Snapshot>) -> String {
+    let mut jobs: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+    for process in processes.filter(|process| process.job != 0) {
+        let (count, leased, budget) = jobs.entry(process.job).or_default();
+        (*count, *leased) = (*count + 1, *leased + process.lease_bytes);
+        *budget = process.budget_bytes.max(*budget);
+    }
+    let mut text = String::new();
+    for (job, (count, leased, budget)) in jobs {
+        let _ = writeln!(text, "job {job}: {} of {} leased, by {count} paged", Size(leased), Size(budget));
+    }
+    text
+}
 
 /// Where there are no `rows`, `hidden` says whether there are processes that may not be looked
 /// into.
@@ -180,51 +221,6 @@ fn folded(line: &str) -> String {
         None => line.to_owned(),
         Some((at, _)) => format!("{}\n{:>FOLD$}\n", &line[..at], line[at..].trim_end()),
     }
-}
-
-/// What to take rates from.
-struct Rates {
-    old: Snapshot,
-    seconds: f64,
-}
-
-impl Rates {
-    fn of(&self, now: &Snapshot, counter: fn(&Snapshot) -> u64) -> f64 {
-        // Another process under the same id counts from zero again.
-        counter(now).saturating_sub(counter(&self.old)) as f64 / self.seconds.max(1e-3)
-    }
-}
-
-fn row(pid: u32, name: &str, now: &Snapshot, rates: Option<&Rates>) -> String {
-    let rate = |counter, unit: f64| match rates {
-        Some(rates) => format!("{:.0}", rates.of(now, counter) / unit),
-        None => "-".to_owned(),
-    };
-    let share = |part: u64, whole: u64| match whole {
-        0 => "-".to_owned(),
-        _ => format!("{:.0}", part as f64 * 100.0 / whole as f64),
-    };
-    let left = now.clean_page_outs.saturating_add(now.zero_page_outs).saturating_add(now.dirty_page_outs);
-    let judged = now.prefetch_used_runs.saturating_add(now.prefetch_wasted_runs);
-    let percentile = |p| latency(now.hard_latency_percentile_us(p));
-    let mut row = String::new();
-    let _ = writeln!(
-        row,
-        "{pid:>7} {name:<15} {:>10} {:>10} {:>10} {:>7} {:>7} {:>7} {:>8} {:>5} {:>6} {:>6} {:>8} {:>8}",
-        Size(now.budget_bytes).to_string(),
-        Size(now.resident_bytes).to_string(),
-        Size(now.beside_bytes).to_string(),
-        rate(|s| s.hard_faults, 1.0),
-        rate(|s| s.soft_faults, 1.0),
-        rate(|s| s.page_in_bytes, 1e6),
-        rate(|s| s.page_out_bytes, 1e6),
-        share(now.prefetch_used_runs, judged),
-        share(now.prefetch_wasted_runs, judged),
-        share(now.dirty_page_outs, left),
-        percentile(0.5),
-        percentile(0.99),
-    );
-    row
 }
 
 /// The terminal while `top` has it; given back when dropped.
@@ -254,30 +250,52 @@ fn show(frame: &str, width: u16, height: u16) -> anyhow::Result<()> {
         screen.push_str("\x1b[K\r\n");
     }
     let mut out = stdout().lock();
-    write!(out, "\x1b[H{screen}\x1b[J\x1b[2mq quits\x1b[0m")?;
+    write!(
+        out,
+        "\x1b[H{screen}\x1b[J\x1b[2mq quits; p j c r: processes, jobs, cgroups, regions; N M B H I O S sort\x1b[0m"
+    )?;
     Ok(out.flush()?)
 }
 
-/// Waits for the next frame's time; true where the user, or a signal, wants to end before.
-fn wait_for_quit(ended_by: &AtomicUsize) -> anyhow::Result<bool> {
+/// What a key asks for, if anything.
+fn asked_by(code: KeyCode) -> Option<Ask> {
+    Some(match code {
+        KeyCode::Char('q') | KeyCode::Esc => Ask::Quit,
+        KeyCode::Char('p') => Ask::By(By::Process),
+        KeyCode::Char('j') => Ask::By(By::Job),
+        KeyCode::Char('c') => Ask::By(By::Cgroup),
+        KeyCode::Char('r') => Ask::By(By::Region),
+        KeyCode::Char('N') => Ask::Sort(Sort::Pid),
+        KeyCode::Char('M') => Ask::Sort(Sort::Resident),
+        KeyCode::Char('B') => Ask::Sort(Sort::Beside),
+        KeyCode::Char('H') => Ask::Sort(Sort::Hard),
+        KeyCode::Char('I') => Ask::Sort(Sort::In),
+        KeyCode::Char('O') => Ask::Sort(Sort::Out),
+        KeyCode::Char('S') => Ask::Sort(Sort::Stall),
+        _ => return None,
+    })
+}
+
+/// Waits for the next frame's time, or for what the user, or a signal, asks for before.
+fn wait_for_key(ended_by: &AtomicUsize) -> anyhow::Result<Option<Ask>> {
     let end = Instant::now() + REFRESH;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let key = event::poll(left.min(SIGNALS))?;
         if ended_by.load(Relaxed) != 0 {
-            return Ok(true);
+            return Ok(Some(Ask::Quit));
         }
         if !key {
             match left.is_zero() {
-                true => return Ok(false),
+                true => return Ok(None),
                 false => continue,
             }
         }
         let Event::Key(key) = event::read()? else { continue };
         let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-        let quit = interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc);
-        if quit && key.kind == KeyEventKind::Press {
-            return Ok(true);
+        let asked = if interrupt { Some(Ask::Quit) } else { asked_by(key.code) };
+        if asked.is_some() && key.kind == KeyEventKind::Press {
+            return Ok(asked);
         }
     }
 }
@@ -288,11 +306,13 @@ mod tests {
 
     #[test]
     fn a_row_stands_under_its_heads() {
-        let old = Snapshot { budget_bytes: 4 << 30, ..Snapshot::default() };
+        let old = Snapshot { budget_bytes: 8 << 30, lease_bytes: 4 << 30, job: 7, ..Snapshot::default() };
+        assert_eq!(jobs([&old, &old].into_iter()), "job 7: 8 GiB of 8 GiB leased, by 2 paged\n");
         let mut now = Snapshot {
             resident_bytes: 3 << 30,
             beside_bytes: 64 << 20,
             hard_faults: 200,
+            stalled_us: 1_000_000,
             page_in_bytes: 4_000_000,
             prefetched_blocks: 10_000,
             prefetch_used_runs: 90,
@@ -302,27 +322,29 @@ mod tests {
             ..old
         };
         now.hard_latency_us[7] = 1;
-        let row = row(42, "simulation", &now, Some(&Rates { old, seconds: 2.0 }));
+        let rates = Some(Rates { old, seconds: 2.0 });
+        let row = Line { pid: 42, name: "simulation".to_owned(), processes: 1, now, rates }.row("42");
         let narrow = frame(std::slice::from_ref(&row), 80, true);
-        let frame = frame(std::slice::from_ref(&row), 127, false);
+        let frame = frame(std::slice::from_ref(&row), 134, false);
         let fields: Vec<_> = row.split_whitespace().collect();
-        let wanted = "42 simulation 4 GiB 3 GiB 64 MiB 100 0 2 0 90 10 25 <128 us <128 us";
+        let wanted = "42 simulation 4 GiB 3 GiB 64 MiB 100 0 2 0 50 90 10 25 <128 us <128 us";
         assert_eq!(fields.join(" "), wanted, "{frame}");
         let widths: Vec<_> = frame.lines().map(|line| line.chars().count()).collect();
-        assert_eq!(widths, [127, 127], "{frame}");
+        assert_eq!(widths, [134, 134], "{frame}");
         let widths: Vec<_> = narrow.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths, [FOLD; 4], "{narrow}");
         assert_eq!(
-            narrow.split_whitespace().collect::<Vec<_>>()[11..17].join(" "),
-            "HIT% WASTE% DIRTY% P50 P99 42"
+            narrow.split_whitespace().collect::<Vec<_>>()[11..18].join(" "),
+            "STALL% HIT% WASTE% DIRTY% P50 P99 42"
         );
     }
 
     #[test]
     fn without_a_first_look_there_are_no_rates() {
-        let row = row(1, "x", &Snapshot::default(), None);
+        let now = Snapshot::default();
+        let row = Line { pid: 1, name: "x".to_owned(), processes: 1, now, rates: None }.row("1");
         assert!(row.contains(" - "), "{row}");
         assert!(frame(&[], 80, false).contains("no process is paged (start"));
-        assert!(frame(&[], 127, true).contains("that you may inspect"));
+        assert!(frame(&[], 134, true).contains("that you may inspect"));
     }
 }

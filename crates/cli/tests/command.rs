@@ -224,7 +224,7 @@ fn a_process_without_paging_has_no_counters() {
     let output = place.terapage(&["stat", &other.id().to_string()]);
     other.kill().unwrap();
     other.wait().unwrap();
-    assert_error(&output, 1, "is not paged (not started with terapage run, or below half of its budget)");
+    assert_error(&output, 1, "is not paged (not started with terapage run, or still small)");
     assert_error(&place.terapage(&["stat", "4194999"]), 1, "no process");
     assert_error(&place.terapage(&["top", "--once", "4194999"]), 1, "no process");
 }
@@ -351,7 +351,7 @@ fn a_small_stack_is_enough_and_the_programs() {
 #[test]
 fn every_command_has_examples() {
     let place = Place::new();
-    for command in ["run", "stat", "top", "doctor", "completions", "man"] {
+    for command in ["run", "stat", "top", "metrics", "doctor", "completions", "man"] {
         let output = place.terapage(&[command, "--help"]);
         assert!(output.status.success() && text(&output.stdout).contains("Examples:"), "{command}");
     }

@@ -1,0 +1,136 @@
+//! Containers and batch jobs: which one this process is in, and the lines that start one in which
+//! programs can be paged.
+
+use crate::doctor::Check;
+use std::path::Path;
+
+/// What runs containers and jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    Docker,
+    Podman,
+    Kubernetes,
+    Apptainer,
+    Slurm,
+    /// Some container.
+    Other,
+}
+
+impl Host {
+    /// What people call it.
+    fn name(self) -> &'static str {
+        match self {
+            Host::Docker => "a Docker container",
+            Host::Podman => "a Podman container",
+            Host::Kubernetes => "a pod of Kubernetes",
+            Host::Apptainer => "an Apptainer container",
+            Host::Slurm => "a job of Slurm",
+            Host::Other => "a container",
+        }
+    }
+
+    /// The lines that start a program there that can be paged.
+    fn lines(self) -> &'static str {
+        match self {
+            Host::Docker | Host::Other => DOCKER,
+            Host::Podman => PODMAN,
+            Host::Kubernetes => KUBERNETES,
+            Host::Apptainer => APPTAINER,
+            Host::Slurm => SLURM,
+        }
+    }
+}
+
+/// The device is all that Docker's own seccomp profile leaves to be asked for.
+const DOCKER: &str = "\
+docker run --device /dev/userfaultfd -v /mnt/nvme:/store --memory 8g IMAGE terapage run --memory 85% --store /store -- PROGRAM
+for another user than root in it: --group-add $(stat -c %g /dev/userfaultfd), and on the host: sudo terapage doctor --fix";
+
+const PODMAN: &str = "\
+podman run --device /dev/userfaultfd -v /mnt/nvme:/store --memory 8g IMAGE terapage run --memory 85% --store /store -- PROGRAM
+without root: the host's user must be in the device's group (sudo terapage doctor --fix), and --group-add keep-groups";
+
+const KUBERNETES: &str = "\
+on the nodes, a plugin that lends the device: generic-device-plugin --device '{\"name\": \"userfaultfd\", \"groups\": [{\"count\": 100, \"paths\": [{\"path\": \"/dev/userfaultfd\"}]}]}'
+in the pod: resources: {limits: {squat.ai/userfaultfd: 1, memory: 8Gi, ephemeral-storage: 64Gi}}, and an emptyDir or local volume at /store
+its command: [terapage, run, --memory, 85%, --store, /store, --store-size, 56G, --, PROGRAM]";
+
+const APPTAINER: &str = "\
+apptainer exec --bind /mnt/nvme:/store IMAGE terapage run --memory 85% --store /store -- PROGRAM
+the host's user must be in the device's group: sudo terapage doctor --fix on the host";
+
+const SLURM: &str = "\
+#SBATCH --mem=8G
+srun terapage run --memory 85% --store \"$TMPDIR\" -- PROGRAM
+the user must be in the device's group on the nodes: sudo terapage doctor --fix there";
+
+/// What this process is in: a container, a job, or both.
+pub fn hosts() -> Vec<Host> {
+    let has = |path: &str| Path::new(path).exists();
+    let cgroup = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    hosts_by(has, |name| std::env::var(name).ok().filter(|value| !value.is_empty()), &cgroup)
+}
+
+fn hosts_by(
+    has: impl Fn(&str) -> bool,
+    variable: impl Fn(&str) -> Option<String>,
+    cgroup: &str,
+) -> Vec<Host> {
+    let container = variable("container");
+    let is = |name: &str| container.as_deref() == Some(name);
+    let of_container = if variable("KUBERNETES_SERVICE_HOST").is_some() || cgroup.contains("kubepods") {
+        Some(Host::Kubernetes)
+    } else if has("/.singularity.d") || variable("APPTAINER_CONTAINER").is_some() {
+        Some(Host::Apptainer)
+    } else if has("/run/.containerenv") || is("podman") || cgroup.contains("/libpod") {
+        Some(Host::Podman)
+    } else if has("/.dockerenv") || is("docker") || cgroup.contains("/docker") {
+        Some(Host::Docker)
+    } else {
+        container.map(|_| Host::Other)
+    };
+    let of_job = variable("SLURM_JOB_ID").map(|_| Host::Slurm);
+    of_container.into_iter().chain(of_job).collect()
+}
+
+/// What the doctor says of it.
+pub fn checks() -> Vec<Check> {
+    let say = |host: Host| Check::advice("place", host.name(), host.lines());
+    hosts().into_iter().map(say).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_known_by_what_its_maker_leaves_there() {
+        let none = |_: &str| None;
+        let nothing = |_: &str| false;
+        assert!(hosts_by(nothing, none, "0::/user.slice").is_empty());
+        assert_eq!(hosts_by(|path| path == "/.dockerenv", none, "0::/"), [Host::Docker]);
+        assert_eq!(hosts_by(|path| path == "/run/.containerenv", none, "0::/"), [Host::Podman]);
+        assert_eq!(hosts_by(nothing, none, "0::/kubepods.slice/pod1"), [Host::Kubernetes]);
+        let slurm = |name: &str| (name == "SLURM_JOB_ID").then(|| "7".to_owned());
+        assert_eq!(hosts_by(|path| path == "/.singularity.d", slurm, ""), [Host::Apptainer, Host::Slurm]);
+        let other = |name: &str| (name == "container").then(|| "lxc".to_owned());
+        assert_eq!(hosts_by(nothing, other, ""), [Host::Other]);
+    }
+
+    /// What the doctor prints is what the page says.
+    #[test]
+    fn the_lines_are_in_the_documentation() {
+        let docs = include_str!("../../../docs/containers.md");
+        for host in [Host::Docker, Host::Podman, Host::Kubernetes, Host::Apptainer, Host::Slurm] {
+            let lines = host.lines().lines();
+            let commands: Vec<_> = lines.filter_map(|line| line.split_once("terapage run")).collect();
+            let of_pod = host.lines().lines().filter_map(|line| line.split_once("[terapage, run"));
+            let of_pod: Vec<_> = of_pod.collect();
+            assert_eq!(commands.len() + of_pod.len(), 1, "{host:?}");
+            for part in commands.iter().chain(&of_pod).flat_map(|(before, after)| [before, after]) {
+                let part = part.trim_start_matches("its command: ");
+                assert!(docs.contains(part), "{part} is not in docs/containers.md");
+            }
+        }
+    }
+}

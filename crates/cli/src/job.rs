@@ -1,0 +1,38 @@
+//! `terapage run`: the table in which all processes of the run lease their memory.
+
+use crate::complain;
+use anyhow::Context;
+use terapage_config::{Settings, Size};
+use terapage_lease::{Handed, JOB_VARIABLE};
+
+/// The table of the job around this command, if it runs in one.
+fn around() -> Option<Handed> {
+    std::env::var(JOB_VARIABLE).ok()?.parse().ok().filter(Handed::is_there)
+}
+
+/// Makes the table that the program and its children inherit; in a job that runs already, a place
+/// in that one's. `None` if each process has a budget of its own.
+pub fn prepare(settings: &Settings) -> anyhow::Result<Option<Handed>> {
+    if settings.per_process {
+        return Ok(None);
+    }
+    let budget = settings.memory;
+    let Some(outer) = around() else {
+        let made = Handed::make(budget.0).context("the table of the job's memory (try: --per-process)")?;
+        return Ok(Some(made));
+    };
+    let all = Size(outer.budget()?);
+    if budget > all {
+        complain(&format!("warning: --memory {budget} is within a job of {all}: that is the limit"));
+    }
+    if budget >= all {
+        return Ok(Some(outer));
+    }
+    let inner = outer.inside(budget.0).context("the table of the job's memory")?;
+    if inner.is_none() {
+        complain(&format!(
+            "warning: there are too many jobs in one another: the limit is that of the outer one, {all}"
+        ));
+    }
+    Ok(Some(inner.unwrap_or(outer)))
+}

@@ -1,0 +1,281 @@
+//! The text: Prometheus' own format, or OpenMetrics, which names counters otherwise and has an end.
+
+use super::collect::Labels;
+use crate::sums::Sums;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use terapage_stats::BUCKETS;
+
+/// Which of the two formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Version 0.0.4 of Prometheus' text format.
+    Text,
+    /// Version 1.0.0 of OpenMetrics.
+    Open,
+}
+
+impl Format {
+    /// What HTTP calls it.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Format::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// What a metric is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Gauge,
+    Counter,
+}
+
+/// The value of one sample: a further label, and how it follows from the sums.
+type Sample = (Option<(&'static str, &'static str)>, fn(&Sums) -> f64);
+
+/// A metric: its name, without `_total`.
+struct Metric {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    samples: &'static [Sample],
+}
+
+const fn one(value: fn(&Sums) -> f64) -> Sample {
+    (None, value)
+}
+
+const fn of(label: &'static str, value: &'static str, sum: fn(&Sums) -> f64) -> Sample {
+    (Some((label, value)), sum)
+}
+
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "terapage_processes",
+        kind: Kind::Gauge,
+        help: "Paged processes that run.",
+        samples: &[one(|s| s.processes as f64)],
+    },
+    Metric {
+        name: "terapage_budget_bytes",
+        kind: Kind::Gauge,
+        help: "Bytes of frames that paged data may take now: the process's part of its job's budget.",
+        samples: &[one(|s| s.sums.lease_bytes as f64)],
+    },
+    Metric {
+        name: "terapage_resident_bytes",
+        kind: Kind::Gauge,
+        help: "Bytes of frames in use.",
+        samples: &[one(|s| s.sums.resident_bytes as f64)],
+    },
+    Metric {
+        name: "terapage_beside_bytes",
+        kind: Kind::Gauge,
+        help: "Bytes in memory that the budget does not count.",
+        samples: &[one(|s| s.sums.beside_bytes as f64)],
+    },
+    Metric {
+        name: "terapage_paged_bytes",
+        kind: Kind::Gauge,
+        help: "Bytes of address space that are paged and in use.",
+        samples: &[one(|s| s.sums.region_bytes as f64)],
+    },
+    Metric {
+        name: "terapage_store_bytes",
+        kind: Kind::Gauge,
+        help: "Bytes of the store in use.",
+        samples: &[one(|s| s.sums.store_bytes as f64)],
+    },
+    Metric {
+        name: "terapage_faults",
+        kind: Kind::Counter,
+        help: "Touches of blocks that were not in the program: never touched before (first), with their frame still in memory (soft), or read from the store (hard).",
+        samples: &[
+            of("kind", "first", |s| s.sums.first_touches as f64),
+            of("kind", "soft", |s| s.sums.soft_faults as f64),
+            of("kind", "hard", |s| s.sums.hard_faults as f64),
+        ],
+    },
+    Metric {
+        name: "terapage_stalled_seconds",
+        kind: Kind::Counter,
+        help: "Time in which at least one thread of a process waited for a page-in.",
+        samples: &[one(|s| s.sums.stalled_us as f64 / 1e6)],
+    },
+    Metric {
+        name: "terapage_page_in_bytes",
+        kind: Kind::Counter,
+        help: "Bytes read from the store.",
+        samples: &[one(|s| s.sums.page_in_bytes as f64)],
+    },
+    Metric {
+        name: "terapage_page_out_bytes",
+        kind: Kind::Counter,
+        help: "Bytes written to the store.",
+        samples: &[one(|s| s.sums.page_out_bytes as f64)],
+    },
+    Metric {
+        name: "terapage_page_in_blocks",
+        kind: Kind::Counter,
+        help: "Blocks read because a thread waited (demand) or ahead (prefetch).",
+        samples: &[
+            of("cause", "demand", |s| s.sums.demand_blocks as f64),
+            of("cause", "prefetch", |s| s.sums.prefetched_blocks as f64),
+        ],
+    },
+    Metric {
+        name: "terapage_page_out_blocks",
+        kind: Kind::Counter,
+        help: "Blocks that left memory: with a write (dirty), or without one, since the store had the same bytes (clean) or all were zero (zero).",
+        samples: &[
+            of("kind", "dirty", |s| s.sums.dirty_page_outs as f64),
+            of("kind", "clean", |s| s.sums.clean_page_outs as f64),
+            of("kind", "zero", |s| s.sums.zero_page_outs as f64),
+        ],
+    },
+    Metric {
+        name: "terapage_prefetched_runs",
+        kind: Kind::Counter,
+        help: "Runs that were read ahead and then used (hit), or left memory before that (wasted).",
+        samples: &[
+            of("result", "hit", |s| s.sums.prefetch_used_runs as f64),
+            of("result", "wasted", |s| s.sums.prefetch_wasted_runs as f64),
+        ],
+    },
+    Metric {
+        name: "terapage_retries",
+        kind: Kind::Counter,
+        help: "Pages that could not be moved at once.",
+        samples: &[one(|s| s.sums.retries as f64)],
+    },
+    Metric {
+        name: "terapage_forks",
+        kind: Kind::Counter,
+        help: "Forks of paged processes.",
+        samples: &[one(|s| s.sums.forks as f64)],
+    },
+];
+
+/// All metrics of these series.
+pub fn page(all: &BTreeMap<Labels, Sums>, format: Format) -> String {
+    let mut text = String::new();
+    let version = env!("CARGO_PKG_VERSION");
+    let _ = writeln!(text, "# HELP terapage_build_info The version of terapage.");
+    let _ =
+        writeln!(text, "# TYPE terapage_build_info gauge\nterapage_build_info{{version=\"{version}\"}} 1");
+    for metric in METRICS {
+        let sample = match metric.kind {
+            Kind::Gauge => metric.name.to_owned(),
+            Kind::Counter => format!("{}_total", metric.name),
+        };
+        // Only OpenMetrics has a name for a counter and its samples each.
+        let family = if format == Format::Open { metric.name } else { &sample };
+        let kind = if metric.kind == Kind::Counter { "counter" } else { "gauge" };
+        let _ = writeln!(text, "# HELP {family} {}\n# TYPE {family} {kind}", metric.help);
+        for (labels, sums) in all {
+            for (further, value) in metric.samples {
+                let _ = writeln!(text, "{sample}{} {}", shown(labels, *further), value(sums));
+            }
+        }
+    }
+    histogram(&mut text, all);
+    if format == Format::Open {
+        text.push_str("# EOF\n");
+    }
+    text
+}
+
+/// How long hard faults took: bucket `i` of the counters has those under 2^i microseconds, and the
+/// last bucket has no end.
+fn histogram(text: &mut String, all: &BTreeMap<Labels, Sums>) {
+    let name = "terapage_hard_fault_seconds";
+    let _ = writeln!(text, "# HELP {name} How long hard faults took.\n# TYPE {name} histogram");
+    for (labels, sums) in all {
+        let mut count = 0;
+        for (bucket, faults) in sums.sums.hard_latency_us.iter().enumerate() {
+            count += faults;
+            let end = match bucket {
+                _ if bucket == BUCKETS - 1 => "+Inf".to_owned(),
+                _ => ((1_u64 << bucket) as f64 / 1e6).to_string(),
+            };
+            let _ = writeln!(text, "{name}_bucket{} {count}", shown(labels, Some(("le", &end))));
+        }
+        let labels = shown(labels, None);
+        let _ = writeln!(text, "{name}_sum{labels} {}", sums.sums.hard_wait_us as f64 / 1e6);
+        let _ = writeln!(text, "{name}_count{labels} {count}");
+    }
+}
+
+/// Labels in their brackets.
+fn shown(labels: &Labels, further: Option<(&str, &str)>) -> String {
+    let labels = labels.iter().map(|(name, value)| (*name, value.as_str())).chain(further);
+    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let all: Vec<_> = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    format!("{{{}}}", all.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terapage_stats::Snapshot;
+
+    fn some() -> BTreeMap<Labels, Sums> {
+        let mut sums = Snapshot { hard_faults: 3, stalled_us: 1_500_000, ..Snapshot::default() };
+        sums.hard_latency_us[8] = 2;
+        sums.hard_latency_us[BUCKETS - 1] = 1;
+        let labels = vec![("comm", "a \"b\"\\".to_owned())];
+        BTreeMap::from([(labels, Sums { processes: 1, sums })])
+    }
+
+    #[test]
+    fn both_formats_name_counters_as_they_should() {
+        let (plain, open) = (page(&some(), Format::Text), page(&some(), Format::Open));
+        let sample = "terapage_faults_total{comm=\"a \\\"b\\\"\\\\\",kind=\"hard\"} 3\n";
+        assert!(plain.contains(sample) && open.contains(sample), "{plain}");
+        assert!(plain.contains("# TYPE terapage_faults_total counter\n"));
+        assert!(open.contains("# TYPE terapage_faults counter\n") && open.ends_with("# EOF\n"));
+        assert!(plain.contains("terapage_stalled_seconds_total{comm=\"a \\\"b\\\"\\\\\"} 1.5\n"));
+        assert!(!plain.contains("EOF"));
+    }
+
+    #[test]
+    fn buckets_add_up() {
+        let text = page(&some(), Format::Text);
+        let bucket = |le: &str| {
+            let end = format!("le=\"{le}\"}} ");
+            text.lines().find_map(|line| Some(line.split_once(&end)?.1.to_owned())).unwrap()
+        };
+        assert_eq!(["0.000128", "0.000256", "0.262144", "+Inf"].map(bucket), ["0", "2", "2", "3"]);
+    }
+
+    /// Every metric that the dashboard shows is one of these.
+    #[test]
+    fn the_dashboard_shows_what_there_is() {
+        let dashboard = include_str!("../../../../contrib/grafana/terapage.json");
+        let value: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        assert!(value["schemaVersion"].is_u64() && value["panels"].as_array().unwrap().len() >= 6);
+        let text = page(&some(), Format::Text);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let mut count = 0;
+        for (at, _) in dashboard.match_indices("terapage_") {
+            let end = dashboard[at..].find(|c| !is_name(c)).map_or(dashboard.len(), |len| at + len);
+            let name = &dashboard[at..end];
+            let is_there = text.lines().any(|line| line.split(['{', ' ']).next() == Some(name));
+            assert!(is_there, "{name} is no metric");
+            count += 1;
+        }
+        assert!(count >= 12, "{count} metrics are shown");
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let docs = include_str!("../../../../docs/metrics.md");
+        for line in page(&some(), Format::Text).lines() {
+            let Some(rest) = line.strip_prefix("# TYPE ") else { continue };
+            let name = rest.split(' ').next().unwrap_or_default();
+            assert!(docs.contains(&format!("`{name}`")), "{name} is not in docs/metrics.md");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Counters of several processes, added up.
+
+use terapage_stats::{BUCKETS, Snapshot};
+
+/// Sums over processes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sums {
+    /// Processes that run.
+    pub processes: u64,
+    /// Sums of their counters, and of those that have ended, which only counters that grow have.
+    pub sums: Snapshot,
+}
+
+impl Sums {
+    /// Adds a process that runs.
+    pub fn add_running(&mut self, now: &Snapshot) {
+        self.processes += 1;
+        let all = &mut self.sums;
+        all.budget_bytes += now.budget_bytes;
+        all.lease_bytes += now.lease_bytes;
+        all.resident_bytes += now.resident_bytes;
+        all.beside_bytes += now.beside_bytes;
+        all.region_bytes += now.region_bytes;
+        all.store_bytes += now.store_bytes;
+        all.started_s = if self.processes == 1 { now.started_s } else { all.started_s.min(now.started_s) };
+        self.add_counters(now);
+    }
+
+    /// Adds the counters that only grow.
+    pub fn add_counters(&mut self, now: &Snapshot) {
+        let all = &mut self.sums;
+        for (sum, value) in [
+            (&mut all.first_touches, now.first_touches),
+            (&mut all.hard_faults, now.hard_faults),
+            (&mut all.soft_faults, now.soft_faults),
+            (&mut all.demand_blocks, now.demand_blocks),
+            (&mut all.prefetched_blocks, now.prefetched_blocks),
+            (&mut all.prefetch_used_runs, now.prefetch_used_runs),
+            (&mut all.prefetch_wasted_runs, now.prefetch_wasted_runs),
+            (&mut all.page_in_bytes, now.page_in_bytes),
+            (&mut all.page_out_bytes, now.page_out_bytes),
+            (&mut all.clean_page_outs, now.clean_page_outs),
+            (&mut all.zero_page_outs, now.zero_page_outs),
+            (&mut all.dirty_page_outs, now.dirty_page_outs),
+            (&mut all.retries, now.retries),
+            (&mut all.forks, now.forks),
+            (&mut all.hard_wait_us, now.hard_wait_us),
+            (&mut all.stalled_us, now.stalled_us),
+        ] {
+            *sum = sum.saturating_add(value);
+        }
+        for bucket in 0..BUCKETS {
+            all.hard_latency_us[bucket] += now.hard_latency_us[bucket];
+        }
+    }
+}

@@ -1,0 +1,124 @@
+"""The cell magic of IPython and Jupyter: ``%load_ext terapage``, then ``%%terapage --memory 4G``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import threading
+from typing import Any
+
+from . import _library
+
+_EVERY_S = 0.5
+_WIDTH = 30
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:  # a cell has no process to end
+        raise ValueError(f"%%terapage: {message}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="%%terapage", description="Runs the cell; each array that it makes is paged.", add_help=False)
+    parser.add_argument("--memory", metavar="SIZE", help="the budget; the first cell sets it")
+    parser.add_argument("--store", metavar="PATH", help="where the rest lies")
+    parser.add_argument("--quiet", action="store_true", help="no line at the end, and no bar")
+    return parser
+
+
+def human(count: int) -> str:
+    """Bytes as people read them."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            break
+        value /= 1024
+    else:
+        unit = "TiB"
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def line(stats: _library.Stats) -> str:
+    """One line: how full the budget is, and how much lies in the store."""
+    part = min(1.0, stats.resident_bytes / max(1, stats.budget_bytes))
+    bar = "#" * round(_WIDTH * part)
+    return (
+        f"[{bar:<{_WIDTH}}] {human(stats.resident_bytes)} of {human(stats.budget_bytes)} in memory, "
+        f"{human(stats.store_bytes)} in the store"
+    )
+
+
+def spent(before: _library.Stats, after: _library.Stats) -> str:
+    """What a cell has cost."""
+    names = ("hard_faults", "page_in_bytes", "page_out_bytes")
+    faults, read, written = (getattr(after, name) - getattr(before, name) for name in names)
+    return f"{line(after)}; the cell: {faults} hard faults, read {human(read)}, written {human(written)}"
+
+
+class _Bar:
+    """Shows the line while a cell runs: in place on a terminal or in a notebook, else not at all."""
+
+    def __init__(self, shell: Any) -> None:
+        self._over = threading.Event()
+        self._notebook = type(shell).__name__ == "ZMQInteractiveShell"
+        self._thread = threading.Thread(target=self._show, name="terapage-bar", daemon=True)
+
+    def __enter__(self) -> _Bar:
+        self._handle = None
+        if self._notebook:
+            from IPython.display import display
+
+            self._handle = display({"text/plain": line(_library.stats())}, raw=True, display_id=True)
+        if self._notebook or sys.stderr.isatty():
+            self._thread.start()
+        return self
+
+    def _show(self) -> None:
+        while not self._over.wait(_EVERY_S):
+            text = line(_library.stats())
+            if self._handle is not None:
+                self._handle.update({"text/plain": text}, raw=True)
+            else:
+                print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
+
+    def end(self, text: str) -> None:
+        """The last line, which stays."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._handle is not None:
+            self._handle.update({"text/plain": text}, raw=True)
+        else:
+            clear = "\r\033[K" if sys.stderr.isatty() else ""
+            print(clear + text, file=sys.stderr)
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+
+def register(shell: Any) -> None:
+    """Registers the magic in a shell."""
+
+    def terapage(words: str, cell: str) -> None:
+        """%%terapage [--memory SIZE] [--store PATH] [--quiet]: the arrays that the cell makes are paged."""
+        from . import _arrays
+
+        options = _parser().parse_args(shlex.split(words))
+        if options.memory or options.store:
+            try:
+                _library.init(memory=options.memory, store=options.store)
+            except RuntimeError:
+                budget = human(_library.budget())
+                print(f"terapage: it runs already, with a budget of {budget}: options are set once", file=sys.stderr)
+        before = _library.stats()
+        if options.quiet:
+            with _arrays.arrays():
+                shell.run_cell(cell)
+            return
+        with _Bar(shell) as bar:
+            with _arrays.arrays():
+                shell.run_cell(cell)
+            bar.end(spent(before, _library.stats()))
+
+    shell.register_magic_function(terapage, magic_kind="cell", magic_name="terapage")
