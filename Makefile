@@ -8,7 +8,7 @@ SONAME := libterapage.so.$(firstword $(subst ., ,$(VERSION)))
 MAN := target/man
 COMPLETIONS := target/completions
 
-.PHONY: help setup build demo check test soak guest install
+.PHONY: help setup build demo check test soak guest works-with install stage wheel deb dist site
 
 help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
@@ -18,7 +18,12 @@ help:
 	@echo "make test     formatting, lints, unit tests, real programs, faults; about half an hour on 2 cores"
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make guest    older kernels alone: Linux 6.1 and 6.12 in an emulated machine; some 15 minutes"
+	@echo "make works-with  the page docs/works-with.md: real programs with less memory; a quarter of an hour and more"
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
+	@echo "make wheel    the Python wheel, into dist/"
+	@echo "make deb      the Debian packages, into dist/"
+	@echo "make dist     both, the debug symbols, the SBOM, and checksums of all"
+	@echo "make site     the docs as a site, target/site/html"
 
 setup:
 	tools/setup
@@ -50,16 +55,49 @@ test:
 	tests/faults/run
 	tests/far/run
 	tests/report/run
+	packaging/stage
+	packaging/wheel || test $$? = 77
+	tests/packages/run
 
 soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 $(CARGO_TEST) -p terapage-model
 	TERAPAGE_FUZZ_SEED=$$RANDOM TERAPAGE_FUZZ_CASES=200000 $(CARGO_TEST) -p terapage-blocktrace --test fuzz
+	tests/far/run soak
 	tests/programs/run-all soak
+	TERAPAGE_IO=aio tests/programs/run-all ci
+	TERAPAGE_IO=threads tests/programs/run-all ci
+	TERAPAGE_IO=aio tests/far/run
 	tests/programs/run-all soak always
+	$(MAKE) dist
+	tests/packages/run soak
 	$(MAKE) guest
 
 guest: build
 	tests/guest/run
+
+works-with: build
+	tests/programs/works-with
+
+stage: build
+	packaging/stage
+
+# 77: the build backend could not be installed, and a line has said so.
+wheel: stage
+	packaging/wheel
+
+deb: stage
+	packaging/deb
+
+dist: stage
+	packaging/wheel
+	packaging/deb
+	tar -C target/dist -cJf dist/terapage-$(VERSION)-debug.tar.xz debug
+	cp target/dist/files/terapage.cyclonedx.json dist/terapage-$(VERSION).cyclonedx.json
+	cd dist && sha256sum *.whl *.deb *.tar.xz *.json > SHA256SUMS
+	@cat dist/SHA256SUMS
+
+site:
+	packaging/site
 
 # Without building: root, who may install, often has no Rust.
 install:

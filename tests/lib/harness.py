@@ -16,6 +16,8 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# What each process may have in memory beside its part of the budget.
+ALLOWANCE = 32 << 20
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
@@ -121,6 +123,7 @@ class Child:
         self.began = time.monotonic()
         self.seconds = 0.0
         self.peak_bytes = 0
+        self.shared_peak_bytes = 0
         self.left_over = []
         with open(stdin or os.devnull, "rb") as source, open(self.out, "wb") as out, open(self.err, "wb") as err:
             self.process = subprocess.Popen(
@@ -141,9 +144,11 @@ class Child:
         self._sampler.join()
 
     def _sample(self):
-        """Takes note of the largest process of the session until the end."""
+        """Takes note of the largest process of the session until the end, and of all together without what each may have."""
         while not self._over.wait(0.03):
-            self.peak_bytes = max([self.peak_bytes, *map(anonymous_bytes, session_members(self.pid))])
+            each = list(map(anonymous_bytes, session_members(self.pid)))
+            self.peak_bytes = max([self.peak_bytes, *each])
+            self.shared_peak_bytes = max(self.shared_peak_bytes, sum(each) - ALLOWANCE * len(each))
 
     def wait(self, timeout_s):
         """Waits for the end and returns the status: negative for a signal. Failed when it takes too long."""

@@ -44,6 +44,10 @@ class Case:
     outputs: tuple = ("stdout",)
     pages: bool = True
     only_soak: bool = False
+    # All of its processes together keep the budget, also right after a fork.
+    shares: bool = False
+    # Each process has the whole budget: many of them within one would take minutes.
+    per_process: bool = False
 
 
 def nothing(_runner, _scale):
@@ -453,6 +457,61 @@ def postgres(runner, scale):
         runner.finish(child)
 
 
+def workers(kind, count):
+    """Preparation and body for workers that each want more than the budget of all."""
+
+    def body(runner, scale):
+        runner.run([runner.shared("share"), "work", kind, str(count), str(scale.amount), "2"])
+
+    return {"prepare": c_program("share.c")["prepare"], "body": body}
+
+
+POOL = """
+import multiprocessing, multiprocessing.resource_tracker, sys
+
+def work(number):
+    array = bytearray(number.to_bytes(1, "little") * (int(sys.argv[1]) << 20))
+    for at in range(0, len(array), 4096):
+        array[at] = (array[at] + at // 4096) % 256
+    return number, sum(array[::4096]), array.count(number)
+
+if __name__ == "__main__":
+    for kind in ("fork", "spawn"):
+        with multiprocessing.get_context(kind).Pool(3) as pool:
+            print(kind, pool.map(work, range(1, 7)))
+    # Else the tracker ends some time after this process.
+    multiprocessing.resource_tracker._resource_tracker._stop()
+"""
+
+
+def multiprocessing_prepare(runner, _scale):
+    need(SYSTEM_PYTHON)
+    with open(runner.shared("pool.py"), "w", encoding="ascii") as file:
+        file.write(POOL)
+
+
+def multiprocessing(runner, scale):
+    """Python's workers, forked and started anew."""
+    runner.run([SYSTEM_PYTHON, runner.shared("pool.py"), str(scale.amount)])
+
+
+def make_prepare(runner, scale):
+    need("make")
+    c_program("share.c")["prepare"](runner, scale)
+
+
+def make(runner, scale):
+    """The commands of make -j, in a shell each."""
+    rules = "all: 1 2 3 4\n%:\n\t@sleep 0; {} one $@ {} 1 > $@\n"
+    with open(runner.path("Makefile"), "w", encoding="ascii") as file:
+        file.write(rules.format(runner.shared("share"), scale.amount))
+    runner.run(["make", "-s", "-j4"])
+    with open(runner.path("stdout"), "a", encoding="ascii") as out:
+        for number in range(1, 5):
+            with open(runner.path(str(number)), encoding="ascii") as file:
+                out.write(file.read())
+
+
 def stress_prepare(_runner, _scale):
     need("stress-ng")
 
@@ -473,9 +532,9 @@ CASES = [
     Case("xz", Scale(32, 30), Scale(32, 300), xz_prepare, xz, outputs=("packed", "stdout")),
     Case("sqlite", Scale(68, 600_000), Scale(680, 6_000_000), sqlite_prepare, sqlite),
     Case("numpy", Scale(64, 5_000_000), Scale(768, 60_000_000), numpy_prepare, numpy),
-    Case("redis", Scale(56, 400_000), Scale(560, 4_000_000), redis_prepare, redis),
-    Case("postgres", Scale(24, 300_000), Scale(200, 3_000_000), postgres_prepare, postgres, only_soak=True),
-    Case("stress-ng", Scale(64, 80), Scale(512, 640), stress_prepare, stress, outputs=(), pages=False),
+    Case("redis", Scale(56, 400_000), Scale(560, 4_000_000), redis_prepare, redis, per_process=True),
+    Case("postgres", Scale(24, 300_000), Scale(200, 3_000_000), postgres_prepare, postgres, only_soak=True, per_process=True),
+    Case("stress-ng", Scale(64, 80), Scale(512, 640), stress_prepare, stress, outputs=(), pages=False, per_process=True, only_soak=True),
     Case("openmp", Scale(56, 4), Scale(640, 48), **compiled("gcc", "openmp.c", "-O2", "-fopenmp", "-DN=({amount}L<<20)")),
     Case(
         "fortran",
@@ -495,10 +554,15 @@ CASES = [
         Scale(700, 10_000_000),
         **compiled("rustc", "collections.rs", "-O", "--edition=2024"),
     ),
-    Case("fork", Scale(32, 32), Scale(300, 400), **c_program("fork.c")),
-    Case("cold-fork", Scale(32, 128), Scale(64, 640), **c_program("cold_fork.c", "-Wno-pointer-arith")),
-    Case("huge-fork", Scale(64, 90), Scale(512, 700), **c_program("huge_fork.c")),
-    Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks),
+    Case("fork", Scale(32, 32), Scale(300, 400), **c_program("fork.c"), per_process=True),
+    Case("cold-fork", Scale(32, 128), Scale(64, 640), **c_program("cold_fork.c", "-Wno-pointer-arith"), per_process=True),
+    Case("workers", Scale(128, 110), Scale(512, 400), **workers("exec", 4), shares=True),
+    Case("forked-workers", Scale(128, 110), Scale(512, 400), **workers("fork", 4), shares=True),
+    # Workers of a pool are killed, and write no counters.
+    Case("multiprocessing", Scale(64, 110), Scale(300, 500), multiprocessing_prepare, multiprocessing, pages=False, shares=True, only_soak=True),
+    Case("make", Scale(96, 80), Scale(512, 400), make_prepare, make, shares=True),
+    Case("huge-fork", Scale(64, 90), Scale(512, 700), **c_program("huge_fork.c"), per_process=True),
+    Case("forks", Scale(40, 10_000_000), Scale(128, 60_000_000), numpy_prepare, forks, per_process=True),
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("refusals", Scale(8, 16), Scale(128, 256), **c_program("refusals.c", "-pthread")),
     Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),
@@ -513,11 +577,11 @@ CASES = [
     Case("object-walk", Scale(8, 400), Scale(8, 6000), **c_program("object_walk.c", "-fno-builtin")),
     Case("reservations", Scale(16, 32), Scale(128, 512), **c_program("reservations.c")),
     Case("scattered", Scale(32, 48), Scale(128, 192), c_program("scattered.c")["prepare"], scattered),
-    Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c")),
+    Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c"), per_process=True),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
     Case("namespaces", Scale(8, 16), Scale(64, 320), namespaces_prepare, c_program("namespaces.c")["body"]),
     Case("personality", Scale(8, 16), Scale(64, 320), **c_program("personality.c")),
-    Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server),
+    Case("server", Scale(32, 64), Scale(256, 512), server_prepare, server, per_process=True),
     Case("own-malloc", Scale(32, 64), Scale(256, 512), **c_program("own_malloc.c", "-fno-builtin", "-rdynamic")),
     Case("malloc-library", Scale(32, 64), Scale(256, 512), malloc_library_prepare, malloc_library),
     *(Case(name, Scale(32, 44), Scale(256, 640), *allocator(name), outputs=("stdout", "linked")) for name in ALLOCATORS),
@@ -535,7 +599,4 @@ CASES = [
 ]
 
 # What `make test` runs a second time, while the kernel gives huge pages to all memory.
-ALWAYS = (
-    *("sort", "numpy", "rust", "forks", "huge-fork", "mappings", "reservations"),
-    *("mapping-walk", "mapping-walk-wide", "heap-walk", "object-walk", "transfer-walk", "thread-walk"),
-)
+ALWAYS = ("numpy", "forks", "mappings", "reservations", "mapping-walk-wide", "heap-walk", "object-walk", "transfer-walk")
