@@ -94,6 +94,20 @@ static void fill(uint64_t *words, size_t count, uint64_t salt)
         words[at] = at ^ salt;
 }
 
+/* Less budget, and then as much as before. Less holds within moments, not at once. */
+static void set_the_budget(const uint64_t *words, size_t count)
+{
+    struct tera_stats stats;
+    FAILS(tera_set_budget(9 * MIB) == -1, EINVAL, "the budget can be");
+    FAILS(tera_set_budget(7 * BLOCK) == -1, EINVAL, "the budget can be");
+    CHECK(tera_set_budget(2 * MIB) == 0);
+    do {
+        CHECK(holds(words, count, 5));
+        CHECK(tera_stats(&stats) == 0 && stats.budget_bytes == 2 * MIB);
+    } while (stats.resident_bytes > 2 * MIB);
+    CHECK(tera_set_budget(8 * MIB) == 0);
+}
+
 static void mistakes(const char *directory)
 {
     int local;
@@ -221,6 +235,7 @@ int main(int argc, char **argv)
     CHECK(stats.resident_peak_bytes <= 8 * MIB && stats.hard_faults > 0);
 
     CHECK(tera_advise(words, 24 * MIB, TERA_RANDOM) == 0 && holds(words, count, 5));
+    set_the_budget(words, count);
     CHECK(tera_advise(words + 999, 9 * MIB, TERA_SEQUENTIAL) == 0 && holds(words, count, 5));
     CHECK(tera_advise(words, 24 * MIB, TERA_DONE_WITH) == 0 && holds(words, count, 5));
     CHECK(tera_advise(words, 24 * MIB, TERA_WILL_NEED) == 0 && holds(words, count, 5));

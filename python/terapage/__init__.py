@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from ._advice import done, prefetch, random, sequential
     from ._arrays import array, arrays, empty, empty_like, full, zeros
     from ._files import load, memmap, save
-    from ._library import Stats, budget, init, stats
+    from ._library import Stats, budget, init, set_budget, stats
 
 _PLACES = {
     "_advice": ("done", "prefetch", "random", "sequential"),
     "_arrays": ("array", "arrays", "empty", "empty_like", "full", "zeros"),
     "_files": ("load", "memmap", "save"),
-    "_library": ("Stats", "budget", "init", "stats"),
+    "_library": ("Stats", "budget", "init", "set_budget", "stats"),
 }
 _HOMES = {name: module for module, names in _PLACES.items() for name in names}
 
@@ -57,6 +57,7 @@ __all__ = [  # noqa: PLE0604: the same names as in _PLACES, for readers and tool
     "random",
     "save",
     "sequential",
+    "set_budget",
     "stats",
     "torch",
     "zeros",

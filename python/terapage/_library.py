@@ -104,6 +104,7 @@ def _load() -> ctypes.CDLL:
     address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     types = {
         "tera_init": (number, ctypes.POINTER(_Options)),
+        "tera_set_budget": (number, ctypes.c_uint64),
         "tera_malloc": (address, size),
         "tera_free": (number, address),
         "tera_advise": (number, address, size, number),
@@ -232,3 +233,17 @@ def stats() -> Stats:
 def budget() -> int:
     """The budget in bytes."""
     return stats().budget_bytes
+
+
+def set_budget(memory: Size) -> None:
+    """Sets the budget, for this process, from now on. Starts the pager if nothing has yet.
+
+    memory: bytes, or a text such as "2G"; 8 blocks at least, and at most the budget with which the
+    pager began (``init(memory=...)``, or ``TERAPAGE_MEMORY``). What is too much leaves memory within
+    the next moments; more can be used at once.
+
+    Raises ValueError for another size, and RuntimeError under ``terapage run``, whose budget all its
+    processes share.
+    """
+    if lib().tera_set_budget(size_bytes(memory, "memory")) != 0:
+        raise fail()

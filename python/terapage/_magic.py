@@ -21,7 +21,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%terapage", description="Runs the cell; each array that it makes is paged.", add_help=False)
-    parser.add_argument("--memory", metavar="SIZE", help="the budget; the first cell sets it")
+    parser.add_argument("--memory", metavar="SIZE", help="the budget from now on; none can be more than the first")
     parser.add_argument("--store", metavar="PATH", help="where the rest lies")
     parser.add_argument("--quiet", action="store_true", help="no line at the end, and no bar")
     return parser
@@ -97,6 +97,17 @@ class _Bar:
         self._over.set()
 
 
+def _set(options: argparse.Namespace) -> None:
+    """Sets what can be set while the pager runs."""
+    try:
+        if options.memory:
+            _library.set_budget(options.memory)
+    except (ValueError, RuntimeError) as why:
+        print(f"terapage: it runs already: {why}", file=sys.stderr)
+    if options.store:
+        print("terapage: it runs already: the store is set once", file=sys.stderr)
+
+
 def register(shell: Any) -> None:
     """Registers the magic in a shell."""
 
@@ -109,8 +120,7 @@ def register(shell: Any) -> None:
             try:
                 _library.init(memory=options.memory, store=options.store)
             except RuntimeError:
-                budget = human(_library.budget())
-                print(f"terapage: it runs already, with a budget of {budget}: options are set once", file=sys.stderr)
+                _set(options)
         before = _library.stats()
         if options.quiet:
             with _arrays.arrays():

@@ -253,6 +253,69 @@ def test_wrong_options_say_so_in_one_line(python, options, error):
     )
 
 
+def test_the_budget_can_be_less_and_more_while_the_program_runs(python):
+    python(
+        """
+        import time
+        MIB = 1 << 20
+
+        def comes_to(most, least=0):
+            for _ in range(3000):
+                if least <= tp.stats().resident_bytes <= most:
+                    return True
+                time.sleep(0.01)
+            return False
+
+        a = tp.empty(6 * MIB, "i8")
+        a[:] = np.arange(len(a))
+        assert tp.stats().resident_bytes > 8 * MIB
+        tp.set_budget("5M")
+        assert tp.budget() == 5 * MIB and comes_to(5 * MIB), tp.stats()
+        assert int(a.sum()) == len(a) * (len(a) - 1) // 2 and comes_to(5 * MIB), tp.stats()
+        child = os.fork()
+        if child == 0:
+            good = int(a[::511].sum()) == int(np.arange(0, len(a), 511).sum()) and tp.budget() == 5 * MIB
+            os._exit(0 if good and comes_to(5 * MIB) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        tp.set_budget(16 * MIB)
+        a += 1
+        assert tp.budget() == 16 * MIB and comes_to(16 * MIB, 8 * MIB), tp.stats()
+        for size in ("17M", 1, "64K", 2**63):
+            try:
+                tp.set_budget(size)
+            except ValueError as error:
+                assert str(error) and "\\n" not in str(error)
+            else:
+                raise AssertionError(f"{size} is not refused")
+        tp.set_budget("128K")
+        assert (a == np.arange(1, len(a) + 1)).all() and tp.budget() == 128 << 10
+        """
+    )
+
+
+def test_the_budget_is_set_in_the_midst_of_work(python):
+    python(
+        """
+        import random, threading
+        over = threading.Event()
+        def change():
+            order = random.Random(7)
+            while not over.wait(0.003):
+                tp.set_budget(order.randrange(1 << 20, 16 << 20))
+        tp.init()
+        thread = threading.Thread(target=change); thread.start()
+        parts = [tp.full(1 << 18, n, "i8") for n in range(20)]
+        for turn in range(4):
+            for n, part in enumerate(parts):
+                assert (part == n + turn).all()
+                part += 1
+            with tp.arrays():
+                assert len(np.sort(np.concatenate(parts))) == 20 << 18
+        over.set(); thread.join()
+        """
+    )
+
+
 def test_arrays_outlive_the_modules(python):
     done = python(
         """

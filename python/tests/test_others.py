@@ -32,8 +32,8 @@ def test_the_magic_runs_a_cell_in_paged_memory(python):
         assert _library.budget() == 20 << 20 and shell.user_ns["b"][-1] == 4 << 20
         assert tp.stats().page_out_bytes > 0
         shell.run_cell_magic("terapage", "--memory 1G", "pass")
-        shell.run_cell_magic("terapage", "--quiet", "c = np.ones(3)")
-        print(tp.budget())
+        shell.run_cell_magic("terapage", "--quiet --memory 10M", "c = np.ones(3)")
+        assert tp.budget() == 10 << 20
         """
     )
     lines = done.stderr.splitlines()

@@ -85,6 +85,12 @@ def test_under_run_there_is_one_pager(python, place, start):
         m *= 2
         tp.random(m); tp.prefetch(m[:1000]); tp.done(a); tp.sequential(m)
         tp.prefetch(plain)                                  # all of numpy's arrays are paged here
+        try:
+            tp.set_budget("5M")
+        except RuntimeError as error:
+            assert "terapage run" in str(error)
+        else:
+            raise AssertionError("set")
         stats = tp.stats()
         assert stats.budget_bytes == 24 << 20 and pagers() == 1, (stats, pagers())
         assert stats.resident_peak_bytes <= stats.budget_bytes and stats.page_in_bytes > 0

@@ -20,6 +20,9 @@ pub enum Error {
     /// Options were given after the pager had started.
     #[error("Terapage has been started already: its options can no longer be set")]
     Started,
+    /// The pager is that of `terapage run`.
+    #[error("the budget is that of `terapage run --memory`, for all processes of the run")]
+    OfRun,
     /// The reserved address space is used up.
     #[error("no room for {0} bytes in the reserved address space (see address_space in the options)")]
     Room(usize),
@@ -53,7 +56,7 @@ impl Error {
         };
         match self {
             Error::Settings(_) | Error::Argument(_) | Error::Unknown { .. } => libc::EINVAL,
-            Error::Started => libc::EALREADY,
+            Error::Started | Error::OfRun => libc::EALREADY,
             Error::Room(_) => libc::ENOMEM,
             Error::System(error) | Error::Pager(Pager::System(error)) => system(error),
             Error::Pager(Pager::Store(terapage_store::Error::System { source, .. })) => system(source),

@@ -29,7 +29,7 @@ pub use heap::{ALIGN, allocate, free, reallocate};
 pub use mapping::{MappedFile, Place, map_file, sync, unmap};
 pub use options::Options;
 pub use paged::{Paged, Plain};
-pub use process::{Advice, advise, init, stats};
+pub use process::{Advice, advise, init, set_budget, stats};
 pub use terapage_stats::Snapshot;
 #[doc(hidden)]
 pub use terapage_sys::{census, thread::Uncancelled};

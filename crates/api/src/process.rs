@@ -194,6 +194,20 @@ pub fn stats() -> Option<Snapshot> {
     started().map(|process| process.pages().counters().snapshot())
 }
 
+/// The budget is so many bytes from now on: at most those with which the pager began. What is too
+/// much leaves memory within the next moments. Starts the pager if nothing has yet. In a forked
+/// child the budget is what it was in the parent, and has nothing to do with the parent's any more.
+///
+/// # Errors
+/// The bytes are more than that, or fewer than 8 blocks; the pager is that of `terapage run`, whose
+/// budget is one of all processes.
+pub fn set_budget(bytes: u64) -> Result<()> {
+    match &*process()?.pages() {
+        Pages::Own(pager) => Ok(pager.set_budget(usize::try_from(bytes).unwrap_or(usize::MAX))?),
+        Pages::Host(_) => Err(Error::OfRun),
+    }
+}
+
 impl Process {
     pub fn pages(&self) -> RwLockReadGuard<'_, Pages> {
         self.pages.read().unwrap_or_else(PoisonError::into_inner)

@@ -66,6 +66,18 @@ struct tera_options {
  */
 int tera_init(const struct tera_options *options);
 
+/*
+ * The budget is so many bytes from now on: at most those with which the pager began (tera_init, or
+ * TERAPAGE_MEMORY). What is too much leaves memory within the next moments, more can be used at
+ * once. Starts the pager if nothing has. A forked child has the budget that its parent had.
+ *
+ * Returns 0, or -1:
+ *   EINVAL         more than that, or fewer than 8 blocks
+ *   EALREADY       the pager is that of `terapage run`, whose budget all its processes share
+ *   others         as tera_init
+ */
+int tera_set_budget(uint64_t bytes);
+
 /* ---- Memory ------------------------------------------------------------ */
 
 /*

@@ -126,6 +126,13 @@ pub unsafe extern "C" fn tera_init(given: *const TeraOptions) -> c_int {
     status(options.and_then(|options| terapage::init(&options)))
 }
 
+/// `tera_set_budget`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tera_set_budget(bytes: u64) -> c_int {
+    let _uncancelled = Uncancelled::new();
+    status(terapage::set_budget(bytes))
+}
+
 /// `tera_malloc`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tera_malloc(len: usize) -> *mut c_void {

@@ -23,6 +23,14 @@ pub enum Error {
     /// No policy has this name.
     #[error("unknown policy")]
     Policy,
+    /// The budget cannot be so many bytes.
+    #[error("the budget can be {least} to {most} bytes, which is what the pager began with")]
+    Budget {
+        /// The least.
+        least: usize,
+        /// The most.
+        most: usize,
+    },
     /// Forks of forks have used up the numbers of stores.
     #[error("more than 250 generations of forks, or with mapped files more than 254 of both")]
     TooManyForks,

@@ -142,7 +142,8 @@ impl Engine {
         self.timer = None;
         self.children.clear();
         self.io.begin_child(store)?;
-        counters.budget_bytes.store((self.options.frames * self.block) as u64, Relaxed);
+        let budget = if self.lease.is_shared() { self.options.frames } else { self.lease.goal };
+        counters.budget_bytes.store((budget * self.block) as u64, Relaxed);
         counters.block_bytes.store(self.block as u64, Relaxed);
         counters.regions.store(self.table.regions().len() as u64, Relaxed);
         self.counters = counters;

@@ -5,6 +5,7 @@
 //! are ahead of need, and frames that nobody needs go back to the kernel. Nothing waits for another
 //! process, and what a fault does is the same with and without.
 
+use crate::Error;
 use crate::engine::Engine;
 use std::fmt::Debug;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,7 +51,7 @@ pub(crate) struct Lease {
     /// What there may be now, books included: the whole budget, if it is not shared.
     pub frames: usize,
     /// What there is to be: less than `frames` while frames are given back.
-    goal: usize,
+    pub goal: usize,
     /// Frames were lacking since the last tick.
     short: bool,
     /// There were no more when it asked last: it asks again at the next tick.
@@ -110,11 +111,24 @@ impl Engine {
     /// Called in each turn: asks for more frames if there are none to be made, and gives back what
     /// is too much. Whether it gave any.
     pub(crate) fn see_to_lease(&mut self) -> bool {
-        if !self.lease.is_shared() {
-            return false;
-        }
         self.want_frames(self.spare);
         self.lease.excess() > 0 && self.give_back()
+    }
+
+    /// The budget is so many bytes from now on. More is there at once; less is given as with a
+    /// share.
+    pub(crate) fn set_budget(&mut self, bytes: usize) -> Result<(), Error> {
+        let (frames, most) = (bytes / self.block, self.options.frames);
+        let least = crate::requests::FRAMES_MIN.min(most);
+        if self.lease.is_shared() || !(least..=most).contains(&frames) {
+            return Err(Error::Budget { least: least * self.block, most: most * self.block });
+        }
+        self.lease.goal = frames;
+        self.counters.budget_bytes.store((frames * self.block) as u64, Relaxed);
+        if frames > self.lease.frames {
+            self.set_lease(frames);
+        }
+        Ok(())
     }
 
     /// Asks for more frames, if hardly more than `spare` of them may still be made.

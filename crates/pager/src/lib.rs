@@ -251,6 +251,15 @@ impl Pager {
         self.mailbox.ask(Request::Reserve { bytes })
     }
 
+    /// Pages within so many bytes from now on: at most those of [`Options::frames`]. What is too
+    /// much leaves memory between faults, soon, but not before this returns.
+    ///
+    /// # Errors
+    /// The bytes are more than that, or fewer than 8 blocks, or others share the budget.
+    pub fn set_budget(&self, bytes: usize) -> Result<(), Error> {
+        self.mailbox.ask(Request::Budget { bytes })
+    }
+
     /// The parts of a range of whole blocks that are paged and not known to be zero: from, to.
     ///
     /// # Errors

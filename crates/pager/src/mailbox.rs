@@ -89,6 +89,10 @@ pub(crate) enum Request {
     Reserve {
         bytes: usize,
     },
+    /// Pages within so many bytes from now on.
+    Budget {
+        bytes: usize,
+    },
     FinishTrace,
     CloseStores,
     /// The process is about to execute another program, or stays after all. `noted`: whether the

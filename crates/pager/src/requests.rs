@@ -71,6 +71,7 @@ impl Engine {
                 Ok(())
             }
             Request::Reserve { bytes } => self.io.reserve(bytes.div_ceil(self.block)),
+            Request::Budget { bytes } => self.set_budget(bytes),
             Request::CloseStores => {
                 self.io.close_stores();
                 self.closed = true;
