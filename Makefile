@@ -8,7 +8,7 @@ SONAME := libterapage.so.$(firstword $(subst ., ,$(VERSION)))
 MAN := target/man
 COMPLETIONS := target/completions
 
-.PHONY: help setup build demo check test soak guest works-with install stage wheel deb dist site
+.PHONY: help setup build demo check test soak guest works-with people-figures install stage wheel deb rpm dist site
 
 help:
 	@echo "make setup    install the packages that building and testing need (as root), check for cargo"
@@ -22,7 +22,8 @@ help:
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
 	@echo "make wheel    the Python wheel, into dist/"
 	@echo "make deb      the Debian packages, into dist/"
-	@echo "make dist     both, the debug symbols, the SBOM, and checksums of all"
+	@echo "make rpm      the RPM packages, into dist/"
+	@echo "make dist     all of these, the debug symbols, the SBOM, and checksums of all"
 	@echo "make site     the docs as a site, target/site/html"
 
 setup:
@@ -88,12 +89,16 @@ wheel: stage
 deb: stage
 	packaging/deb
 
+rpm: stage
+	packaging/rpm
+
 dist: stage
 	packaging/wheel
 	packaging/deb
+	packaging/rpm
 	tar -C target/dist -cJf dist/terapage-$(VERSION)-debug.tar.xz debug
 	cp target/dist/files/terapage.cyclonedx.json dist/terapage-$(VERSION).cyclonedx.json
-	cd dist && sha256sum *.whl *.deb *.tar.xz *.json > SHA256SUMS
+	cd dist && sha256sum *.whl *.deb *.rpm *.tar.xz *.json > SHA256SUMS
 	@cat dist/SHA256SUMS
 
 site:
