@@ -19,6 +19,7 @@ help:
 	@echo "make soak     the real programs at full size, and older kernels; over an hour"
 	@echo "make guest    older kernels alone: Linux 6.1 and 6.12 in an emulated machine; some 15 minutes"
 	@echo "make works-with  the page docs/works-with.md: real programs with less memory; a quarter of an hour and more"
+	@echo "make people-figures  what jobs, numpy and containers are promised, measured; a quarter of an hour, as root"
 	@echo "make install  into PREFIX ($(PREFIX)), below DESTDIR where set"
 	@echo "make wheel    the Python wheel, into dist/"
 	@echo "make deb      the Debian packages, into dist/"
@@ -78,6 +79,9 @@ guest: build
 
 works-with: build
 	tests/programs/works-with
+
+people-figures: build
+	tests/programs/people-figures
 
 stage: build
 	packaging/stage

@@ -316,6 +316,40 @@ def test_the_budget_is_set_in_the_midst_of_work(python):
     )
 
 
+def test_the_handler_takes_only_its_own_memory(python):
+    python(
+        """
+        import ctypes, errno
+        from terapage import _library
+        class Handler(ctypes.Structure):
+            _fields_ = [("name", ctypes.c_char * 127), ("version", ctypes.c_uint8)] + [
+                (name, ctypes.c_void_p) for name in ("context", "malloc", "calloc", "realloc", "free")]
+        own, size, none = ctypes.c_void_p, ctypes.c_size_t, None
+        handler = Handler.from_address(_library.lib().tera_numpy_handler())
+        assert handler.name == b"terapage" and handler.version == 1
+        call = lambda name, result, *types: ctypes.CFUNCTYPE(result, own, *types, use_errno=True)(getattr(handler, name))
+        malloc, realloc, free = call("malloc", own, size), call("realloc", own, own, size), call("free", none, own, size)
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype, libc.free.argtypes = own, [own]
+
+        foreign = libc.malloc(100)
+        ctypes.memset(foreign, 7, 100)
+        assert realloc(None, foreign, 1 << 20) is None and ctypes.get_errno() == errno.EINVAL
+        assert ctypes.string_at(foreign, 100) == bytes([7]) * 100
+        libc.free(foreign)
+
+        # numpy may say another size at the end than at the beginning.
+        for at_first, at_last in ((100, 1), (1, 1 << 20), (3 << 20, 0)):
+            at = malloc(None, at_first)
+            ctypes.memset(at, 9, at_first)
+            at = realloc(None, at, 5 << 20)
+            assert ctypes.string_at(at, at_first) == bytes([9]) * at_first
+            free(None, at, at_last)
+        assert int(np.ones(9).sum()) == 9 and tp.zeros(1 << 20).sum() == 0
+        """
+    )
+
+
 def test_arrays_outlive_the_modules(python):
     done = python(
         """

@@ -123,6 +123,7 @@ class Child:
         self.began = time.monotonic()
         self.seconds = 0.0
         self.peak_bytes = 0
+        self.sum_bytes = 0
         self.shared_peak_bytes = 0
         self.left_over = []
         with open(stdin or os.devnull, "rb") as source, open(self.out, "wb") as out, open(self.err, "wb") as err:
@@ -148,6 +149,7 @@ class Child:
         while not self._over.wait(0.03):
             each = list(map(anonymous_bytes, session_members(self.pid)))
             self.peak_bytes = max([self.peak_bytes, *each])
+            self.sum_bytes = max(self.sum_bytes, sum(each))
             self.shared_peak_bytes = max(self.shared_peak_bytes, sum(each) - ALLOWANCE * len(each))
 
     def wait(self, timeout_s):

@@ -76,6 +76,79 @@ def reads(bases, count):
     return prepare
 
 
+BOOT = """
+.code16
+.globl _start
+_start: cli
+ cld
+ xorw %ax, %ax
+ movw %ax, %ds
+ inb $0x92, %al
+ orb $2, %al
+ outb %al, $0x92
+ lgdt gdtr
+ movl %cr0, %eax
+ orl $1, %eax
+ movl %eax, %cr0
+ ljmp $8, $protected
+.code32
+protected: movw $16, %ax
+ movw %ax, %ds
+ movw %ax, %es
+ movl $0x1000000, %edi
+ movl $(MIB * 0x40000), %ecx
+ movl $12345, %eax
+fill: imull $1664525, %eax
+ addl $1013904223, %eax
+ stosl
+ loop fill
+ movl $3, %ebp
+ xorl %ebx, %ebx
+pass: movl $0x1000000, %esi
+ movl $(MIB * 0x40000), %ecx
+sum: lodsl
+ imull $31, %ebx
+ addl %eax, %ebx
+ loop sum
+ decl %ebp
+ jnz pass
+ movl $8, %ecx
+ movw $0x3f8, %dx
+digit: roll $4, %ebx
+ movb %bl, %al
+ andb $15, %al
+ addb $97, %al
+ outb %al, %dx
+ loop digit
+ movb $10, %al
+ outb %al, %dx
+ movb $16, %al
+ outb %al, $0xf4
+end: hlt
+ jmp end
+gdt: .quad 0, 0x00cf9a000000ffff, 0x00cf92000000ffff
+gdtr: .word 23
+ .long gdt
+.org 510
+.word 0xaa55
+"""
+"""A boot sector that fills memory, reads it three times, writes the sum to the serial port, and ends the machine."""
+
+
+def boot(mib):
+    """A preparation: a disk that begins with that boot sector."""
+
+    def prepare(place):
+        import subprocess
+
+        (place / "boot.s").write_text(BOOT.replace("MIB", str(mib)), encoding="ascii")
+        subprocess.run(["as", "--32", "-o", "boot.o", "boot.s"], cwd=place, check=True)
+        link = ["ld", "-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary", "-o", "disk", "boot.o"]
+        subprocess.run(link, cwd=place, check=True)
+
+    return prepare
+
+
 def python(name, does, pip, script, remark=""):
     """A program in Python, with a package."""
     return Program(name, does, ["python3", "{place}/script.py", "{place}"], pip=pip, files={"script.py": script}, remark=remark)
@@ -112,6 +185,29 @@ redis-cli -s "$2/socket" shutdown nosave
 wait $server
 rm -f "$2/dump.rdb"
 """}),
+    Program("PostgreSQL", "joins, groups and sorts 1.5 million rows", ["sh", "{place}/script.sh", "{place}", "{out}"], apt="postgresql util-linux",
+            remark="shared_buffers are shared memory", files={"script.sh": """
+set -e
+# The server does not run as root.
+as() { if [ "$(id -u)" = 0 ]; then setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; else "$@"; fi; }
+[ "$(id -u)" != 0 ] || chown 65534:65534 "$2"
+bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+cd "$2"
+as "$bin/initdb" -D "$2/db" -A trust -U one -E UTF8 --locale=C >/dev/null
+as "$bin/pg_ctl" -D "$2/db" -o "-k $2 -h ''" -l "$2/log" -w start >/dev/null
+as psql -h "$2" -U one -qAt -f "$1/script.sql" postgres
+as "$bin/pg_ctl" -D "$2/db" -m fast -w stop >/dev/null
+rm -rf "$2/db"
+""", "script.sql": """
+SET work_mem = '1GB'; SET max_parallel_workers_per_gather = 0; SET enable_mergejoin = off; SET jit = off;
+CREATE TEMP TABLE a AS SELECT i, i::bigint * 7919 % 1000003 AS k, md5(i::text) AS t FROM generate_series(1, 1500000) i;
+SELECT count(*), sum(a.i) FROM a JOIN a b ON a.k = b.k AND a.i < b.i;
+SELECT count(*), max(c) FROM (SELECT k, count(*) c, max(t) FROM a GROUP BY k) g;
+SELECT t FROM (SELECT t, row_number() OVER (ORDER BY t) n FROM a) s WHERE n % 500000 = 0;
+"""}),
+    Program("QEMU", "a machine that fills and reads 500 MiB", ["sh", "-c", "qemu-system-x86_64 -accel tcg -m 600 -display none -monitor none -serial stdio -no-reboot "
+            "-drive file={place}/disk,format=raw,if=ide,snapshot=on -device isa-debug-exit,iobase=0xf4,iosize=4; test $? = 33"],
+            apt="qemu-system-x86 seabios binutils", prepare=boot(500), remark="the code that it makes at run time is not paged"),
     Program("GCC", "compiles 500 functions of templates", ["g++", "-O1", "-c", "{place}/many.cpp", "-o", "{out}/many.o"], apt="g++", outputs=("many.o",),
             files={"many.cpp": "#include <map>\n#include <regex>\n#include <string>\n" + "".join(
                 f"int f{n}() {{ std::map<std::string, int> m; auto g = [&](auto x) {{ m[std::to_string(x + {n})]++; }}; g({n}); g({n}.0); return std::regex_match(\"a{n}\", std::regex(\"a.*\")) + m.size(); }}\n"
