@@ -7,6 +7,7 @@
 
 pub mod belady;
 mod list;
+pub mod grain;
 pub mod objects;
 pub mod prefetch;
 pub mod replacement;
