@@ -58,7 +58,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            block: 16 << 10,
+            block: terapage_policy::BLOCK,
             frames: 4096,
             policy: "auto".to_owned(),
             prefetch: "auto".to_owned(),
