@@ -157,13 +157,17 @@ mod tests {
             files in (proptest::option::of(path()), proptest::option::of(path())),
             compress in proptest::option::of(codec()),
         ) -> Settings {
-            Settings {
+            // A setting that is added is varied by what its entry says: tests/table.rs.
+            #[allow(clippy::needless_update)]
+            let settings = Settings {
                 memory: Size(memory), stores, placement, store_size, block, compress,
                 policy: names.0, prefetch: names.1, threads, io, heap,
                 verify: switches[0], verbose: switches[1], encrypt: switches[2], per_process: switches[3],
                 overcommit: switches[4],
                 stats: files.0, trace: files.1,
-            }
+                ..Settings::from_variables(&AnyStore, |_| None).unwrap()
+            };
+            settings
         }
     }
 
