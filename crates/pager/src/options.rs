@@ -61,7 +61,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            block: 16 << 10,
+            block: terapage_policy::BLOCK,
             cluster: 1,
             frames: 4096,
             policy: "auto".to_owned(),
