@@ -33,6 +33,7 @@ mod personality;
 mod privileges;
 mod process;
 mod ranges;
+mod real;
 mod regions;
 mod remap;
 mod sanitizers;

@@ -4,7 +4,7 @@
 
 use crate::arena::{self, ARENA};
 use crate::objects::each_segment;
-use crate::{beside, limits, process, set_errno, statics};
+use crate::{beside, limits, process, real, set_errno, statics};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
@@ -682,11 +682,8 @@ pub unsafe extern "C" fn pthread_attr_setstack(
     if let Err(error) = keep_in_memory(end - len.min(DESCRIPTOR), end) {
         return error.errno();
     }
-    // SAFETY: the name ends in a zero byte.
-    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_attr_setstack".as_ptr()) };
-    type SetStack = unsafe extern "C" fn(*mut libc::pthread_attr_t, *mut c_void, usize) -> c_int;
-    // SAFETY: the C library has the function, with this type; the caller keeps its contract.
-    unsafe { std::mem::transmute::<*mut c_void, SetStack>(next)(attributes, at, len) }
+    // SAFETY: the caller keeps the contract of `pthread_attr_setstack`.
+    unsafe { real::call!(pthread_attr_setstack(attributes, at, len) or libc::ENOSYS) }
 }
 
 /// Stops paging memory that the kernel uses at times when it cannot wait.

@@ -1,6 +1,6 @@
 //! The process: its settings, and how the pager starts and fails.
 
-use crate::{arena, exit, heap, limits, sanitizers, statics};
+use crate::{arena, exit, heap, limits, real, sanitizers, statics};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -39,10 +39,7 @@ fn budget() -> usize {
 static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
 
 extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
-    crate::dlopen::find();
-    crate::exec::find();
-    crate::fork::find();
-    crate::mutexes::find();
+    real::find();
     let variable = |name: &str| -> Option<OsString> {
         // SAFETY: the environment is an array of texts that ends in a null pointer.
         unsafe { crate::exec::texts(environment) }.find_map(|entry| {
@@ -101,7 +98,6 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
     crate::beside::begin();
     crate::summary::begin(variable("TERAPAGE_SUMMARY"));
     statics::find(block());
-    crate::direct::find();
     thread::find();
     let start_bytes = start_bytes().unwrap_or_else(|| crate::job::start_bytes(budget()));
     if let Err(why) = arena::open(block(), budget(), start_bytes) {
