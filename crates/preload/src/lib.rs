@@ -34,6 +34,7 @@ mod privileges;
 mod process;
 mod ranges;
 mod real;
+mod reasons;
 mod regions;
 mod remap;
 mod sanitizers;
