@@ -117,9 +117,10 @@ fn is_wide(at: usize) -> bool {
     at >= WIDE.load(Relaxed) && at < END.load(Relaxed)
 }
 
-/// Whether any part of a range is paged, or will be once the program has grown.
-pub fn may_be_paged(at: usize, len: usize) -> bool {
-    overlaps(at, len) || statics::meets(at, len)
+/// The part of a range that lies in the arena.
+pub fn part_of(from: usize, to: usize) -> Option<(usize, usize)> {
+    let (from, to) = (from.max(START.load(Relaxed)), to.min(END.load(Acquire)));
+    (from < to).then_some((from, to))
 }
 
 /// The start of the arena, and its bytes.
@@ -519,11 +520,9 @@ impl Arena {
         self.start_if_due();
     }
 
-    /// The parts of a range that are paged.
-    pub fn paged_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
-        let arena = overlaps(at, to - at).then_some((at, to));
-        let parts = arena.into_iter().chain(statics::within(at, to - at));
-        parts.flat_map(|(from, to)| self.reasons.paged_within(from, to)).collect()
+    /// The parts of a range whose blocks are paged.
+    pub fn paged_blocks(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        self.reasons.paged_within(at, to)
     }
 
     /// The parts of a range that may be anything but zero.
@@ -573,11 +572,6 @@ impl Arena {
     /// has mapped something.
     pub fn keep_mapped(&mut self, at: usize, to: usize) {
         self.note(at, |reasons| reasons.keep_mapped(at, to));
-    }
-
-    /// Like [`keep`](Self::keep), for the static arrays in a range.
-    pub fn keep_static(&mut self, at: usize, len: usize) -> terapage_sys::Result<()> {
-        statics::within(at, len).try_for_each(|(from, to)| self.keep(from, to))
     }
 
     /// Forgets the properties of a range, which is replaced by other memory.
@@ -742,8 +736,7 @@ impl Arena {
     }
 
     fn holes(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
-        let (from, to) = (at.max(START.load(Relaxed)), to.min(END.load(Relaxed)));
-        if from < to { self.ranges.unused(from, to) } else { Vec::new() }
+        part_of(at, to).map_or_else(Vec::new, |(from, to)| self.ranges.unused(from, to))
     }
 
     /// The parts of a range without the pages of the arena that are not in use.

@@ -10,7 +10,7 @@
 //! Only I/O for which the caller waits is seen here; `docs/limits.md` says what this means for
 //! asynchronous I/O.
 
-use crate::{arena, real};
+use crate::{paged, real};
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use terapage_sys::{PAGE, memory};
@@ -45,7 +45,7 @@ fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
         // A page that was copied keeps its bytes, so a device can read from it.
         && (leave, way) != (BY_COPY, Way::Write)
         && len > 0
-        && arena::may_be_paged(at as usize, len)
+        && paged::meets(at as usize, len)
         // SAFETY: no memory is touched.
         && is_direct(unsafe { libc::fcntl(fd, libc::F_GETFL) })
         && !is_pipe(fd)

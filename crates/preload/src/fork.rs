@@ -6,9 +6,9 @@
 //! objects, which are paged. So the same is rehearsed in the parent, while the pager takes out only
 //! blocks that must leave. Memory of [some callers](crate::callers) is never paged.
 
-use crate::arena::{self, ARENA};
+use crate::arena::ARENA;
 use crate::lock::Lock;
-use crate::{heap, own, process, real};
+use crate::{heap, own, paged, process, real};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -267,7 +267,7 @@ fn touch() {
 
 /// Touches pages that may be paged, if they are in use.
 fn touch_pages(from: usize, to: usize) {
-    for at in (from / PAGE * PAGE..to).step_by(PAGE).filter(|&at| arena::may_be_paged(at, PAGE)) {
+    for at in (from / PAGE * PAGE..to).step_by(PAGE).filter(|&at| paged::meets(at, PAGE)) {
         // The call reads a set of signals at the address before it finds that the operation does
         // not exist (EINVAL), or that there is no memory (EFAULT). SAFETY: the call only reads.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1_i64, at, 0_usize, 8_usize) };

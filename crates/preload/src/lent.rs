@@ -5,7 +5,7 @@
 //! pages are read. (Swap keeps such a page, since it sees the references.) So memory is copied
 //! before it is spliced, and sockets lack the mode, as before Linux 4.14.
 
-use crate::{arena, process, real};
+use crate::{paged, process, real};
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 use terapage_sys::{PAGE, memory};
 
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t
     }
     // SAFETY: the caller passes `count` pieces, and the array can be read.
     let pieces = unsafe { std::slice::from_raw_parts(vector, count) };
-    let paged = pieces.iter().any(|piece| arena::may_be_paged(piece.iov_base as usize, piece.iov_len));
+    let paged = pieces.iter().any(|piece| paged::meets(piece.iov_base as usize, piece.iov_len));
     let most = match paged && is_for_writing(fd) {
         // SAFETY: no memory is touched.
         true => unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) },

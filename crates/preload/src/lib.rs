@@ -5,6 +5,7 @@
 //!
 //! The library's own allocations come from a heap of its own, which nothing pages.
 
+mod advise;
 mod arena;
 mod beside;
 mod brk;
@@ -22,6 +23,7 @@ mod job;
 mod lent;
 mod limits;
 mod lock;
+mod locked;
 mod mallinfo;
 mod maps;
 mod mutexes;
@@ -29,6 +31,7 @@ mod namespaces;
 mod next;
 mod objects;
 mod own;
+mod paged;
 mod personality;
 mod privileges;
 mod process;
@@ -37,6 +40,7 @@ mod real;
 mod reasons;
 mod regions;
 mod remap;
+mod rights;
 mod sanitizers;
 mod shm;
 mod statics;

@@ -5,7 +5,7 @@
 //! library ends the process). With robust mutexes, when the owner ends, the kernel goes through its
 //! mutexes and cannot wait any more. So neither kind is paged.
 
-use crate::maps::keep_in_memory;
+use crate::locked::keep_in_memory;
 use crate::real;
 use std::ffi::c_int;
 
