@@ -166,7 +166,8 @@ impl Engine {
         let policy = replacement::by_name(&options.policy, limit).ok_or(crate::Error::Policy)?;
         let grain = Grain::new(options.cluster, limit);
         let clusters = |blocks: u32| (blocks >> grain.shift()).max(1);
-        let prefetch = prefetch::by_name(&options.prefetch, limit >> grain.shift(), clusters(run), clusters(ahead));
+        let prefetch =
+            prefetch::by_name(&options.prefetch, limit >> grain.shift(), clusters(run), clusters(ahead));
         let prefetch = prefetch.ok_or(crate::Error::Policy)?;
         let mut engine = Engine {
             block,

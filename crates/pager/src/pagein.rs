@@ -7,10 +7,10 @@ use crate::io::transfers::Operation;
 use crate::load::{Arrival, LoadIn, Run, Way};
 use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
+use std::ops::Range;
 use terapage_policy::grain;
 use terapage_policy::prefetch::Ahead;
 use terapage_stats::Counters;
-use std::ops::Range;
 use terapage_store::{Failure, OpKind, Why};
 
 /// The most bytes of blocks that are installed ahead of a first touch.
@@ -293,7 +293,9 @@ impl Engine {
             return;
         };
         for index in 0..ahead.count {
-            let Some(cluster) = wanted(index).and_then(|cluster| cluster.checked_mul(1 << shift)) else { break };
+            let Some(cluster) = wanted(index).and_then(|cluster| cluster.checked_mul(1 << shift)) else {
+                break;
+            };
             let cluster = cluster.max(region.start)..(cluster + (1 << shift)).min(region.end);
             if cluster.is_empty() {
                 break;

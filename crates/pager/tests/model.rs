@@ -163,7 +163,8 @@ fn every_policy_and_block_size_keeps_every_byte() {
     }
     let seed = seed();
     for (at, policy) in terapage_policy::replacement::NAMES.iter().enumerate() {
-        let sizes = [(4 << 10, 1, 8), (16 << 10, 1, 8), (64 << 10, 1, 12), (16 << 10, 1, 64), (4 << 10, 4, 64)];
+        let sizes =
+            [(4 << 10, 1, 8), (16 << 10, 1, 8), (64 << 10, 1, 12), (16 << 10, 1, 64), (4 << 10, 4, 64)];
         for (block, cluster, frames) in sizes {
             let prefetch = terapage_policy::prefetch::NAMES[at % terapage_policy::prefetch::NAMES.len()];
             let options = Options {

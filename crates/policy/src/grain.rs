@@ -236,7 +236,8 @@ mod tests {
     #[test]
     fn neighbours_come_together() {
         let clusters = random(20_000, 2 * FRAMES as u32);
-        let (read, faults) = play(&mut Grain::new(4, FRAMES), clusters.flat_map(|at| (0..4).map(move |n| 4 * at + n)));
+        let (read, faults) =
+            play(&mut Grain::new(4, FRAMES), clusters.flat_map(|at| (0..4).map(move |n| 4 * at + n)));
         assert!(faults * 10 < read * 3, "{read} blocks for {faults} faults");
     }
 
@@ -251,7 +252,8 @@ mod tests {
         });
         play(&mut grain, touches);
         let whole = (0..4 * FRAMES as u32).step_by(512).filter(|&block| grain.is_whole(block)).count();
-        let apart = (far..far + 4 * FRAMES as u32).step_by(512).filter(|&block| !grain.is_whole(block)).count();
+        let apart =
+            (far..far + 4 * FRAMES as u32).step_by(512).filter(|&block| !grain.is_whole(block)).count();
         assert_eq!((whole, apart), (8, 8));
     }
 

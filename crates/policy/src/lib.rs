@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod belady;
-mod list;
 pub mod grain;
+mod list;
 pub mod objects;
 pub mod prefetch;
 pub mod replacement;
