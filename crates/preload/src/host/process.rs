@@ -6,16 +6,12 @@ use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_config::{Io, Settings, Size};
+use terapage_config::{DEFAULT_BLOCK, Io, Settings, Size};
 use terapage_pager::{Options, Pager};
 use terapage_store::Shelf;
 use terapage_sys::fd::Room;
 use terapage_sys::userfaultfd::{self, DEVICE_VARIABLE, Kind, Userfaultfd};
 use terapage_sys::{last, ring, thread};
-
-/// The block size of `--block auto`: large enough that a scan runs at the device's speed, with
-/// neighbours moved together, and small enough for random touches.
-const AUTO_BLOCK: usize = 16 << 10;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
@@ -26,7 +22,7 @@ pub fn settings() -> Option<&'static Settings> {
 
 /// Bytes of a block.
 pub fn block() -> usize {
-    settings().and_then(|settings| settings.block).map_or(AUTO_BLOCK, |block| block.0 as usize)
+    settings().map_or(DEFAULT_BLOCK, Settings::block_bytes)
 }
 
 fn budget() -> usize {
