@@ -5,6 +5,21 @@
 //!
 //! The library's own allocations come from a heap of its own, which nothing pages.
 
+/// Hooks that are another hook with the same arguments, or with arguments that are known to be
+/// valid: what a caller promises for the first holds for the second.
+macro_rules! alias {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $out:ty = $to:ident($($value:expr),*);)*) => {
+        $($(#[$doc])*
+        /// # Safety
+        /// The contract is that of the C library's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $out {
+            // SAFETY: the C library defines this function by the other one.
+            unsafe { $to($($value),*) }
+        })*
+    };
+}
+
 mod doors;
 mod host;
 mod space;

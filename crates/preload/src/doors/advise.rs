@@ -77,12 +77,11 @@ unsafe fn advise_mapped(mapped: &[(usize, usize)], advice: c_int) -> c_int {
 /// Drops bytes by advice; the kernel does so for what is not paged.
 fn drop_bytes(from: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
     let mut arena = ARENA.lock();
-    let parts = paged::parts(from, to);
-    for (from, end) in paged::others(from, to, &parts) {
+    for (from, end) in paged::others(from, to) {
         // SAFETY: the program asks for the bytes to be dropped.
         unsafe { memory::drop_bytes(from, end - from, advice) }?;
     }
-    parts.into_iter().try_for_each(|(from, end)| arena.drop_bytes(from, end, advice))
+    paged::parts(from, to).try_for_each(|(from, end)| arena.drop_bytes(from, end, advice))
 }
 
 /// Reads the blocks of a range ahead.

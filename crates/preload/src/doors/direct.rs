@@ -239,12 +239,8 @@ macro_rules! single {
             unsafe { real::call!($at64(fd, at, len, offset) or -1) }
         }
 
-        /// # Safety
-        /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $at(fd: c_int, at: $type, len: size_t, offset: off64_t) -> ssize_t {
-            // SAFETY: the caller keeps the contract of this function.
-            unsafe { $at64(fd, at, len, offset) }
+        alias! {
+            fn $at(fd: c_int, at: $type, len: size_t, offset: off64_t) -> ssize_t = $at64(fd, at, len, offset);
         }
     };
 }
@@ -283,17 +279,8 @@ macro_rules! several {
             }
         }
 
-        /// # Safety
-        /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $at(
-            fd: c_int,
-            vector: *const iovec,
-            count: c_int,
-            offset: off64_t,
-        ) -> ssize_t {
-            // SAFETY: the caller keeps the contract of this function.
-            unsafe { $at64(fd, vector, count, offset) }
+        alias! {
+            fn $at(fd: c_int, vector: *const iovec, count: c_int, offset: off64_t) -> ssize_t = $at64(fd, vector, count, offset);
         }
 
         /// # Safety
@@ -317,18 +304,8 @@ macro_rules! several {
             }
         }
 
-        /// # Safety
-        /// The contract is that of the C library's function.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $flags(
-            fd: c_int,
-            vector: *const iovec,
-            count: c_int,
-            offset: off64_t,
-            flags: c_int,
-        ) -> ssize_t {
-            // SAFETY: the caller keeps the contract of this function.
-            unsafe { $flags64(fd, vector, count, offset, flags) }
+        alias! {
+            fn $flags(fd: c_int, vector: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t = $flags64(fd, vector, count, offset, flags);
         }
     };
 }
@@ -368,18 +345,8 @@ pub unsafe extern "C" fn __pread64_chk(
     }
 }
 
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __pread_chk(
-    fd: c_int,
-    at: *mut c_void,
-    len: size_t,
-    offset: off64_t,
-    room: size_t,
-) -> ssize_t {
-    // SAFETY: the caller keeps the contract of `__pread_chk`.
-    unsafe { __pread64_chk(fd, at, len, offset, room) }
+alias! {
+    fn __pread_chk(fd: c_int, at: *mut c_void, len: size_t, offset: off64_t, room: size_t) -> ssize_t = __pread64_chk(fd, at, len, offset, room);
 }
 
 single!(Read, *mut c_void, read, pread pread64);

@@ -72,20 +72,9 @@ unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int 
     answer
 }
 
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
-    // SAFETY: the caller keeps the contract of `mlock`.
-    unsafe { lock(libc::SYS_mlock, at, len, 0) }
-}
-
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlock2(at: *const c_void, len: usize, flags: libc::c_uint) -> c_int {
-    // SAFETY: the caller keeps the contract of `mlock2`.
-    unsafe { lock(libc::SYS_mlock2, at, len, flags as c_int) }
+alias! {
+    fn mlock(at: *const c_void, len: usize) -> c_int = lock(libc::SYS_mlock, at, len, 0);
+    fn mlock2(at: *const c_void, len: usize, flags: libc::c_uint) -> c_int = lock(libc::SYS_mlock2, at, len, flags as c_int);
 }
 
 /// Hook of the C library's function. It is refused: not all memory can be locked within a budget.

@@ -333,19 +333,8 @@ fn undo_fixed(arena: &mut Arena, paged: Vec<(usize, usize)>) {
     }
 }
 
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap64(
-    at: *mut c_void,
-    len: usize,
-    prot: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: i64,
-) -> *mut c_void {
-    // SAFETY: the caller keeps the contract of `mmap64`.
-    unsafe { mmap(at, len, prot, flags, fd, offset) }
+alias! {
+    fn mmap64(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void = mmap(at, len, prot, flags, fd, offset);
 }
 
 /// # Safety

@@ -45,18 +45,17 @@ pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c
 
 /// Makes a range readable and writable: its blocks are paged again.
 unsafe fn make_plain(arena: &mut Arena, from: usize, to: usize) -> c_int {
-    let parts = paged::parts(from, to);
-    if parts == [(from, to)] && !arena.any_loose(from, to) {
+    if paged::is_whole(from, to) && !arena.any_loose(from, to) {
         return 0;
     }
-    let opened: usize = parts.iter().map(|&(from, to)| arena.odd_bytes(from, to)).sum();
+    let opened: usize = paged::parts(from, to).map(|(from, to)| arena.odd_bytes(from, to)).sum();
     if opened > 0 && !arena.is_backed(opened) {
         return refuse(libc::ENOMEM);
     }
     // SAFETY: the caller keeps the contract of `mprotect`.
     let answer = memory::alike(|| unsafe { kernel_mprotect(from, to - from, READ_WRITE) });
     if answer == 0 {
-        for (from, to) in parts {
+        for (from, to) in paged::parts(from, to) {
             arena.dress(from, to, false);
             arena.readmit(from, to);
         }

@@ -448,14 +448,6 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
 /// # Safety
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: the caller keeps the contract of `execv`.
-    unsafe { execve(path, arguments, own_environment()) }
-}
-
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
@@ -467,12 +459,9 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
     }
 }
 
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Texts) -> c_int {
-    // SAFETY: the caller keeps the contract of `execvp`.
-    unsafe { execvpe(file, arguments, own_environment()) }
+alias! {
+    fn execv(path: *const c_char, arguments: Texts) -> c_int = execve(path, arguments, own_environment());
+    fn execvp(file: *const c_char, arguments: Texts) -> c_int = execvpe(file, arguments, own_environment());
 }
 
 /// Calls `then` with a path that leads to the file of a descriptor.

@@ -187,14 +187,6 @@ pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     std::process::abort()
 }
 
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    // SAFETY: the caller keeps the contract of `_Exit`.
-    unsafe { _exit(status) }
-}
-
 fn refuse() -> c_int {
     crate::set_errno(libc::EBADF);
     -1
@@ -280,6 +272,10 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
     // SAFETY: the caller keeps the contract of `close_range`.
     unsafe { libc::syscall(libc::SYS_close_range, from as u64, last as u64, flags as i64) as c_int }
+}
+
+alias! {
+    fn _Exit(status: c_int) -> ! = _exit(status);
 }
 
 /// # Safety

@@ -213,49 +213,12 @@ pub unsafe extern "C" fn prlimit(
     0
 }
 
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn prlimit64(
-    pid: pid_t,
-    resource: c_uint,
-    new: *const rlimit,
-    old: *mut rlimit,
-) -> c_int {
-    // SAFETY: the caller keeps the contract of `prlimit64`; both types are the same here.
-    unsafe { prlimit(pid, resource, new, old) }
-}
-
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn getrlimit(resource: c_uint, limit: *mut rlimit) -> c_int {
-    // SAFETY: the caller keeps the contract of `getrlimit`.
-    unsafe { prlimit(0, resource, null(), limit) }
-}
-
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn getrlimit64(resource: c_uint, limit: *mut rlimit) -> c_int {
-    // SAFETY: the caller keeps the contract of `getrlimit64`.
-    unsafe { prlimit(0, resource, null(), limit) }
-}
-
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setrlimit(resource: c_uint, limit: *const rlimit) -> c_int {
-    // SAFETY: the caller keeps the contract of `setrlimit`.
-    unsafe { prlimit(0, resource, limit, null_mut()) }
-}
-
-/// # Safety
-/// The contract is that of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn setrlimit64(resource: c_uint, limit: *const rlimit) -> c_int {
-    // SAFETY: the caller keeps the contract of `setrlimit64`.
-    unsafe { prlimit(0, resource, limit, null_mut()) }
+alias! {
+    fn prlimit64(pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int = prlimit(pid, resource, new, old);
+    fn getrlimit(resource: c_uint, limit: *mut rlimit) -> c_int = prlimit(0, resource, null(), limit);
+    fn getrlimit64(resource: c_uint, limit: *mut rlimit) -> c_int = prlimit(0, resource, null(), limit);
+    fn setrlimit(resource: c_uint, limit: *const rlimit) -> c_int = prlimit(0, resource, limit, null_mut());
+    fn setrlimit64(resource: c_uint, limit: *const rlimit) -> c_int = prlimit(0, resource, limit, null_mut());
 }
 
 #[cfg(test)]

@@ -631,6 +631,9 @@ impl Arena {
     /// Makes blocks that nobody uses any more plain memory again, and pages them.
     fn restore(&mut self, from: usize, to: usize) {
         let loose = self.reasons.loose_within(from, to);
+        if loose.is_empty() {
+            return;
+        }
         self.note(from, |reasons| reasons.free(from, to));
         for (start, end) in loose {
             // SAFETY: nobody uses the range.

@@ -18,16 +18,24 @@ pub fn concerns(at: usize, len: usize) -> bool {
     arena::overlaps(at, len) || statics::meets(at, len) && is_served()
 }
 
-/// These parts of a range, ascending.
-pub fn parts(from: usize, to: usize) -> Parts {
-    let mut parts: Parts = arena::part_of(from, to).into_iter().collect();
-    parts.extend(statics::within(from, to - from));
-    parts.sort_unstable();
-    parts
+/// These parts of a range.
+pub fn parts(from: usize, to: usize) -> impl Iterator<Item = (usize, usize)> {
+    arena::part_of(from, to).into_iter().chain(statics::within(from, to - from))
 }
 
-/// The rest of a range, which is the kernel's: what lies between its `parts`.
-pub fn others(from: usize, to: usize, parts: &[(usize, usize)]) -> Parts {
+/// Whether a range consists of such parts only.
+pub fn is_whole(from: usize, to: usize) -> bool {
+    parts(from, to).map(|(from, to)| to - from).sum::<usize>() == to - from
+}
+
+/// The rest of a range, which is the kernel's: what lies between its parts.
+pub fn others(from: usize, to: usize) -> Parts {
+    let mut parts: Parts = parts(from, to).collect();
+    parts.sort_unstable();
+    between(from, to, &parts)
+}
+
+fn between(from: usize, to: usize, parts: &[(usize, usize)]) -> Parts {
     let starts = std::iter::once(from).chain(parts.iter().map(|&(_, end)| end));
     let ends = parts.iter().map(|&(start, _)| start).chain([to]);
     starts.zip(ends).filter(|(start, end)| start < end).collect()
@@ -36,7 +44,7 @@ pub fn others(from: usize, to: usize, parts: &[(usize, usize)]) -> Parts {
 impl Arena {
     /// The parts of a range that are paged now.
     pub fn paged_within(&self, from: usize, to: usize) -> Parts {
-        parts(from, to).into_iter().flat_map(|(from, to)| self.paged_blocks(from, to)).collect()
+        parts(from, to).flat_map(|(from, to)| self.paged_blocks(from, to)).collect()
     }
 
     /// Stops paging a range by `stop`, part by part. Returns what was paged, for
@@ -50,7 +58,7 @@ impl Arena {
         stop: fn(&mut Arena, usize, usize) -> terapage_sys::Result<()>,
     ) -> terapage_sys::Result<Parts> {
         let paged = self.paged_within(from, to);
-        let stopped = parts(from, to).into_iter().try_for_each(|(from, to)| stop(self, from, to));
+        let stopped = parts(from, to).try_for_each(|(from, to)| stop(self, from, to));
         match stopped {
             Ok(()) => Ok(paged),
             Err(error) => {
@@ -92,12 +100,12 @@ pub fn leave(at: usize, len: usize) -> terapage_sys::Result<Option<Parts>> {
 
 #[cfg(test)]
 mod tests {
-    use super::others;
+    use super::between;
 
     #[test]
     fn the_rest_lies_between_the_parts() {
-        assert_eq!(others(0, 9, &[]), [(0, 9)]);
-        assert_eq!(others(0, 9, &[(0, 9)]), []);
-        assert_eq!(others(0, 9, &[(2, 3), (3, 5), (8, 9)]), [(0, 2), (5, 8)]);
+        assert_eq!(between(0, 9, &[]), [(0, 9)]);
+        assert_eq!(between(0, 9, &[(0, 9)]), []);
+        assert_eq!(between(0, 9, &[(2, 3), (3, 5), (8, 9)]), [(0, 2), (5, 8)]);
     }
 }

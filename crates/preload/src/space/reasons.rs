@@ -86,15 +86,23 @@ impl Reasons {
         self.odd_bytes
     }
 
-    /// The ranges that meet `from` to `to`, whole.
+    /// The ranges that meet `from` to `to`, whole; `from` is less than `to`.
     fn met(&self, from: usize, to: usize) -> impl Iterator<Item = (usize, usize, Why)> {
         let before = self.ranges.range(..=from).next_back().map_or(from, |(&start, _)| start);
-        let ranges = self.ranges.range(if from < to { before..to } else { to..to });
+        let ranges = self.ranges.range(before..to);
         ranges.map(|(&start, &(end, why))| (start, end, why)).filter(move |&(_, end, _)| end > from)
+    }
+
+    /// Whether any range meets `from` to `to`.
+    fn is_met(&self, from: usize, to: usize) -> bool {
+        self.ranges.range(..to).next_back().is_some_and(|(_, &(end, _))| end > from)
     }
 
     /// The parts of `from` to `to` whose pages have any of these reasons: ascending and separate.
     pub fn within(&self, from: usize, to: usize, any: Why) -> Vec<(usize, usize)> {
+        if from >= to || !self.is_met(from, to) {
+            return Vec::new();
+        }
         let found = self.met(from, to).filter(|(.., why)| why.has(any));
         merged(found.map(|(start, end, _)| (start.max(from), end.min(to))))
     }
@@ -106,10 +114,10 @@ impl Reasons {
 
     /// The parts of `from` to `to` that are in loose blocks.
     pub fn loose_within(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
-        if from >= to {
+        let (first, last) = self.blocks(from, to);
+        if from >= to || !self.is_met(first, last) {
             return Vec::new();
         }
-        let (first, last) = self.blocks(from, to);
         let found = self.met(first, last).map(|(start, end, _)| self.blocks(start, end));
         merged(found.map(|(start, end)| (start.max(from), end.min(to))).filter(|(start, end)| start < end))
     }
@@ -122,7 +130,7 @@ impl Reasons {
     /// Whether any block of `from` to `to` is loose.
     pub fn any_loose(&self, from: usize, to: usize) -> bool {
         let (first, last) = self.blocks(from, to);
-        from < to && self.met(first, last).next().is_some()
+        from < to && self.is_met(first, last)
     }
 
     /// The blocks of `from` to `to`: their start and end.
@@ -186,45 +194,61 @@ impl Reasons {
 
     /// Gives each page of a range other reasons.
     fn change(&mut self, from: usize, to: usize, new: impl Fn(Why) -> Why) {
-        if from >= to {
+        if from >= to || new(Why::NONE) == Why::NONE && !self.is_met(from, to) {
             return;
         }
-        let old: Vec<_> = self.met(from, to).collect();
-        if old.is_empty() && new(Why::NONE) == Why::NONE {
-            return;
+        let mut at = from;
+        while at < to {
+            let around = self.ranges.range(..=at).next_back().map(|(&start, &(end, why))| (start, end, why));
+            let next = match around.filter(|&(_, end, _)| end > at) {
+                Some((start, end, why)) => {
+                    let next = end.min(to);
+                    self.cut(start, end, why, (at, next));
+                    self.insert(at, next, new(why));
+                    next
+                }
+                None => {
+                    let next = self.ranges.range(at..to).next().map_or(to, |(&start, _)| start);
+                    self.insert(at, next, new(Why::NONE));
+                    next
+                }
+            };
+            self.join(at);
+            at = next;
         }
-        let mut next = from;
-        let mut pieces = Vec::with_capacity(2 * old.len() + 3);
-        for (start, end, why) in old {
+        self.join(to);
+    }
+
+    /// Takes a part out of the range from `start` to `end`.
+    fn cut(&mut self, start: usize, end: usize, why: Why, (from, to): (usize, usize)) {
+        self.odd_bytes -= odd_bytes(from, to, why);
+        if start < from {
+            self.ranges.insert(start, (from, why));
+        } else {
             self.ranges.remove(&start);
-            self.odd_bytes -= odd_bytes(start, end, why);
-            let (low, high) = (start.max(from), end.min(to));
-            pieces.extend([(start, low, why), (next, low, new(Why::NONE)), (low, high, new(why))]);
-            pieces.push((high, end, why));
-            next = high;
         }
-        pieces.push((next, to, new(Why::NONE)));
-        pieces.retain(|&(start, end, why)| start < end && why != Why::NONE);
-        pieces.sort_unstable_by_key(|&(start, ..)| start);
-        pieces.into_iter().for_each(|(start, end, why)| self.insert(start, end, why));
-        // The range behind may have the same reasons now.
-        if let Some((&start, &(end, why))) = self.ranges.range(to..).next() {
-            self.ranges.remove(&start);
-            self.odd_bytes -= odd_bytes(start, end, why);
-            self.insert(start, end, why);
+        if to < end {
+            self.ranges.insert(to, (end, why));
         }
     }
 
-    /// Puts a range into a gap, and joins it with the one before.
-    fn insert(&mut self, mut from: usize, to: usize, why: Why) {
-        self.odd_bytes += odd_bytes(from, to, why);
-        if let Some((&start, &(end, before))) = self.ranges.range(..from).next_back()
-            && end == from
-            && before == why
-        {
-            from = start;
+    /// Puts a range into a gap.
+    fn insert(&mut self, from: usize, to: usize, why: Why) {
+        if why != Why::NONE {
+            self.odd_bytes += odd_bytes(from, to, why);
+            self.ranges.insert(from, (to, why));
         }
-        self.ranges.insert(from, (to, why));
+    }
+
+    /// Makes one range of two that touch at an address and have the same reasons.
+    fn join(&mut self, at: usize) {
+        let Some(&(end, why)) = self.ranges.get(&at) else { return };
+        if let Some((_, before)) = self.ranges.range_mut(..at).next_back()
+            && *before == (at, why)
+        {
+            *before = (end, why);
+            self.ranges.remove(&at);
+        }
     }
 }
 
