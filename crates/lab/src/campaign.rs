@@ -4,6 +4,7 @@
 use crate::device::Device;
 use crate::disk::{self, Disk, DiskForm, Wanted};
 use crate::experiment::{Cell, Contender, Experiment, Passes, Under, is_in, words};
+use crate::far;
 use crate::ground::Ground;
 use crate::janitor::{Held, OwnedFile};
 use crate::journal::{Group, Head, Journal, Line, Record};
@@ -40,8 +41,6 @@ pub struct Plan {
     pub experiment: Experiment,
     /// How often a disturbed run is repeated.
     pub retries: u32,
-    /// The far store's URL.
-    pub far: Option<String>,
 }
 
 /// What an experiment will take.
@@ -331,8 +330,24 @@ impl<'a> Campaign<'a> {
         let of = |name: &str| sizes.get(name).copied();
         let memory = of("memory").unwrap_or(u64::MAX / 4);
         let mut options = Vec::new();
-        if let (Under::Far, Some(far)) = (contender.under, &self.plan.far) {
-            options.extend(["--store".into(), far.into()]);
+        if let (Under::Far, Some(far)) = (contender.under, &self.session.far) {
+            let count = contender.servers.unwrap_or(1);
+            let urls = match far.urls(count) {
+                Ok(urls) => urls,
+                Err(why) => return Ok((session::failed(who(contender.under), why), None)),
+            };
+            // Each takes its part, so that the simple placement needs all of them.
+            let part = far::part(experiment, cell, &sizes, count)?;
+            for url in urls {
+                let url = match count {
+                    1 => url.clone(),
+                    _ => far::with_option(url, &format!("limit={part}")),
+                };
+                options.extend(["--store".into(), url.into()]);
+            }
+        }
+        for option in &contender.options {
+            options.push(experiment.filled(option, cell, &sizes, &[])?.into());
         }
         let block = of("block");
         let data = of("data").unwrap_or(memory);
@@ -525,7 +540,7 @@ type LeftOut = (Vec<String>, Vec<(String, String)>);
 /// Who cannot take part, and why.
 fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<LeftOut> {
     let experiment = &plan.experiment;
-    let (mut left_out, mut why, mut unders) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut left_out, mut why_of, mut unders) = (Vec::new(), Vec::new(), Vec::new());
     let mut data = 0;
     let mut memory = u64::MAX;
     for cell in experiment.cells() {
@@ -539,8 +554,18 @@ fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<LeftOut
             left_out.push(contender.name);
             continue;
         }
-        let mut answer = match (contender.under, &plan.far) {
-            (Under::Far, None) => Err("no far store is named (--far URL)".to_owned()),
+        let mut answer = match (contender.under, &session.far) {
+            (Under::Far, None) => Err("no far store is named (--far, or --far URL)".to_owned()),
+            (Under::Far, Some(far)) => match far.urls(contender.servers.unwrap_or(1)) {
+                Ok(_) => session.probe(session::Contender::Far, &limits)?,
+                // Others may need fewer.
+                Err(why) => {
+                    session.progress.say(&format!("left out: {}: {why}", contender.name));
+                    left_out.push(contender.name.clone());
+                    why_of.push((contender.name, why));
+                    continue;
+                }
+            },
             (under, _) => session.probe(who(under), &limits)?,
         };
         match &contender.disk {
@@ -553,10 +578,10 @@ fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<LeftOut
         if let Err(reason) = answer {
             session.progress.say(&format!("left out: {}: {reason}", contender.name));
             left_out.push(contender.name.clone());
-            why.push((contender.name, reason));
+            why_of.push((contender.name, reason));
         }
     }
-    Ok((left_out, why))
+    Ok((left_out, why_of))
 }
 
 /// Whether a contender's own disk can be had: it is set up, and taken down again.

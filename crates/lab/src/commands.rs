@@ -3,6 +3,7 @@
 use crate::bonnie;
 use crate::campaign::{Campaign, Cannot, Plan, clock, estimate, results_directory};
 use crate::experiment::{Experiment, SHIPPED};
+use crate::far::{self, Far, Where};
 use crate::ground::Chosen;
 use crate::journal::{self, Group, Line};
 use crate::language::Texts;
@@ -203,9 +204,11 @@ pub struct Running {
     /// Only these contenders, separated by commas, and the baseline
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub contenders: Vec<String>,
-    /// A far store's URL, for the contender far
-    #[arg(long, value_name = "URL")]
-    pub far: Option<String>,
+    /// Measures far memory too: on the server of this URL, which may be given several times; or on
+    /// servers that the lab starts and ends: loopback (also without a value), unix (sockets), veth
+    /// (network namespaces; root), veth:1gbit (with a rate)
+    #[arg(long, value_name = "URL|HOW", num_args = 0..=1, default_missing_value = far::DEFAULT)]
+    pub far: Vec<String>,
     /// How often a disturbed run is repeated; by default 2, with --quick 0
     #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
@@ -220,6 +223,22 @@ impl Running {
     /// How often a disturbed run is repeated.
     pub fn retries(&self) -> u32 {
         self.retries.unwrap_or(if self.quick { 0 } else { 2 })
+    }
+
+    /// The stores of the far contenders of these experiments, where any are wanted.
+    ///
+    /// # Errors
+    /// When they cannot be had.
+    pub fn far(&self, session: &Session, experiments: &[Experiment]) -> anyhow::Result<Option<Far>> {
+        let Some(place) = Where::parse(&self.far)? else { return Ok(None) };
+        let (mut servers, mut bytes) = (1, 0);
+        for experiment in experiments {
+            servers = servers.max(experiment.servers());
+            for cell in experiment.cells() {
+                bytes = bytes.max(far::part(experiment, &cell, &experiment.sizes_of(&cell)?, 1)?);
+            }
+        }
+        Far::up(session, &place, servers, bytes).map(Some)
     }
 
     /// How long a run may take.
@@ -318,6 +337,7 @@ pub fn run_all(
     may_erase: Option<PathBuf>,
 ) -> anyhow::Result<ExitCode> {
     running.show.check()?;
+    Where::parse(&running.far)?;
     for chosen in &running.device {
         chosen.check()?;
     }
@@ -326,8 +346,8 @@ pub fn run_all(
             *experiment = experiment.clone().quick();
         }
         // Nobody asked for it, and there is no store.
-        if running.far.is_none() && !running.contenders.iter().any(|name| name == "far") {
-            experiment.leave("far");
+        if running.far.is_empty() && !running.contenders.iter().any(|name| name.starts_with("far")) {
+            experiment.leave_far();
         }
         if !running.contenders.is_empty() {
             choose(experiment, &running.contenders)?;
@@ -342,6 +362,8 @@ pub fn run_all(
     let _ = io::stderr().write_all(costs.as_bytes());
     let mut session = Session::open(command, &running.dir, running.timeout())?;
     session.may_erase = may_erase;
+    let plain: Vec<Experiment> = experiments.iter().map(|(_, experiment)| experiment.clone()).collect();
+    session.far = running.far(&session, &plain)?;
     let place = results_directory(running.results.as_deref())?;
     let (mut groups, mut missing) = (Vec::new(), 0);
     let several = experiments.len() > 1;
@@ -358,7 +380,7 @@ pub fn run_all(
         let of_device = chosen.map(|chosen| format!("-{}", chosen.name)).unwrap_or_default();
         let path = place.join(format!("{name}{of_device}{suffix}.jsonl"));
         let (name, experiment) = (name.clone(), experiment.clone());
-        let plan = Plan { name, experiment, retries: running.retries(), far: running.far.clone() };
+        let plan = Plan { name, experiment, retries: running.retries() };
         let done = match chosen {
             Some(chosen) => choose_device(&mut session, chosen, &plan.experiment),
             None => Ok(()),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use terapage_config::Size;
 
 /// Experiments that come with the lab: name and text.
-pub const SHIPPED: [(&str, &str); 11] = [
+pub const SHIPPED: [(&str, &str); 13] = [
     ("raw", include_str!("../experiments/raw.toml")),
     ("arrays", include_str!("../experiments/arrays.toml")),
     ("stencil", include_str!("../experiments/stencil.toml")),
@@ -23,6 +23,8 @@ pub const SHIPPED: [(&str, &str); 11] = [
     ("sort", include_str!("../experiments/sort.toml")),
     ("stride", include_str!("../experiments/stride.toml")),
     ("transfer", include_str!("../experiments/transfer.toml")),
+    ("latency", include_str!("../experiments/latency.toml")),
+    ("sort-blocks", include_str!("../experiments/sort-blocks.toml")),
     ("bonnie", include_str!("../experiments/bonnie.toml")),
     ("stack", include_str!("../experiments/stack.toml")),
 ];
@@ -184,6 +186,12 @@ pub struct Contender {
     /// The cells that it takes part in; by default all.
     #[serde(default)]
     pub only: Only,
+    /// Further options of `terapage run`, with their names filled in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// Of a far one, its servers; 1 where it does not say. Each takes its part of the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<usize>,
 }
 
 /// A value of the matrix.
@@ -467,11 +475,16 @@ impl Experiment {
             }
         }
         self.check_disks()?;
+        for contender in &self.contender {
+            let paged = matches!(contender.under, Under::Terapage | Under::Far);
+            ensure!(paged || contender.options.is_empty(), "{}: options are terapage's", contender.name);
+            let right = contender.servers.is_none_or(|count| (1..=4).contains(&count));
+            ensure!(right, "{}: servers: 1 to 4", contender.name);
+        }
         for cell in self.cells() {
             let sizes = self.sizes_of(&cell)?;
-            for text in
-                self.program.run.iter().chain(self.contender.iter().flat_map(|c| c.run.iter().flatten()))
-            {
+            let of_contenders = self.contender.iter().flat_map(|c| c.run.iter().flatten().chain(&c.options));
+            for text in self.program.run.iter().chain(of_contenders) {
                 self.filled(text, &cell, &sizes, &RESERVED.map(|name| (name, "")))?;
             }
             self.term("cost.disk", &self.cost.disk, &cell, &sizes)?;
@@ -547,12 +560,20 @@ impl Experiment {
             .retain(|target| [&target.of, &target.to].into_iter().all(|name| name.is_empty() || kept(name)));
     }
 
-    /// Leaves a contender of the usual ones out, unless it is the only one.
-    pub fn leave(&mut self, name: &str) {
-        if self.contenders.len() + self.contender.len() > 1 && self.baseline_name() != name {
-            self.contenders.retain(|known| known != name);
-            self.target.retain(|target| target.of != name && target.to != name);
+    /// Leaves the far contenders out, unless there are no others.
+    pub fn leave_far(&mut self) {
+        let Ok(all) = self.all_contenders() else { return };
+        let mut kept = all.iter().filter(|contender| contender.under != Under::Far);
+        let names: Vec<String> = kept.by_ref().map(|contender| contender.name.clone()).collect();
+        if names.contains(&self.baseline_name()) {
+            self.keep(&names);
         }
+    }
+
+    /// The servers that its far contenders want, at most.
+    pub fn servers(&self) -> usize {
+        let of = |contender: &Contender| contender.servers.unwrap_or(1);
+        self.contender.iter().filter(|contender| contender.under == Under::Far).map(of).max().unwrap_or(1)
     }
 
     /// All contenders, in order.
@@ -566,7 +587,15 @@ impl Experiment {
             let (_, under) = found.ok_or_else(|| {
                 anyhow!("contenders: {name} is none of {}; others need a [[contender]]", names.join(", "))
             })?;
-            Ok(Contender { name: name.clone(), under: *under, run: None, disk: None, only: Only::new() })
+            Ok(Contender {
+                name: name.clone(),
+                under: *under,
+                run: None,
+                disk: None,
+                only: Only::new(),
+                options: Vec::new(),
+                servers: None,
+            })
         });
         standard.chain(self.contender.iter().cloned().map(Ok)).collect()
     }

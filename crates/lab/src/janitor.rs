@@ -7,7 +7,7 @@
 //! lines are in a record on disk ([`crate::record`]), for when the janitor ends too.
 
 use crate::record::{self, Record};
-use crate::{cgroup, device, disk, swap, throttle};
+use crate::{cgroup, device, disk, far, swap, throttle};
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ pub enum Thing {
     /// A file of the kernel that holds another value for a time, and the value to restore, which
     /// has no spaces.
     Setting(PathBuf, String),
+    /// A network namespace, by its name.
+    Namespace(String),
     /// A file.
     File(PathBuf),
     /// A directory, empty by then.
@@ -53,6 +55,7 @@ impl Thing {
             Thing::Throttle(file, device) => format!("throttle {device} {}", file.display()),
             Thing::Loop(device, file) => format!("loop {} {}", device.display(), file.display()),
             Thing::Setting(path, value) => format!("setting {value} {}", path.display()),
+            Thing::Namespace(name) => format!("namespace {name}"),
             Thing::File(path) => format!("file {}", path.display()),
             Thing::Directory(path) => format!("directory {}", path.display()),
         }
@@ -71,6 +74,7 @@ impl Thing {
             "throttle" => pair().map(|(device, file)| Thing::Throttle(file.into(), device.into())),
             "loop" => pair().map(|(device, file)| Thing::Loop(device.into(), file.into())),
             "setting" => pair().map(|(value, path)| Thing::Setting(path.into(), value.into())),
+            "namespace" => Some(Thing::Namespace(value.into())).filter(|_| !value.contains('/')),
             "file" => Some(Thing::File(value.into())),
             "directory" => Some(Thing::Directory(value.into())),
             _ => None,
@@ -90,6 +94,7 @@ impl Thing {
             // A loop's own settings go before the loop.
             Thing::Setting(..) => 6,
             Thing::Loop(..) => 7,
+            Thing::Namespace(_) => 7,
             Thing::File(_) => 8,
             Thing::Directory(_) => 9,
         }
@@ -118,6 +123,7 @@ impl Thing {
             Thing::Throttle(file, device) => throttle::end(file, device),
             Thing::Loop(device, file) => device::detach(device, file),
             Thing::Setting(path, value) => gone(fs::write(path, value)),
+            Thing::Namespace(name) => far::remove_namespace(name),
             Thing::File(path) => gone(fs::remove_file(path)),
             Thing::Directory(path) => gone(fs::remove_dir(path)),
         }
@@ -337,6 +343,7 @@ mod tests {
             Thing::Throttle("/sys/a b".into(), "7:3".into()),
             Thing::Loop("/dev/loop3".into(), "/a b".into()),
             Thing::Setting("/sys/x y".into(), "mq-deadline".into()),
+            Thing::Namespace("tplab1-0".into()),
             Thing::Directory("/d".into()),
         ] {
             assert_eq!(Thing::parse(&thing.line()), Some(thing));

@@ -11,6 +11,7 @@ mod commands;
 mod device;
 mod disk;
 mod experiment;
+mod far;
 mod findings;
 mod fio;
 mod ground;

@@ -61,7 +61,7 @@ impl Program {
         }
         // What it takes is the user's matter, however quick a look is wanted.
         let timeout = Duration::from_secs(self.running.timeout.unwrap_or(600));
-        let session = Session::open("program", &self.running.dir, timeout)?;
+        let mut session = Session::open("program", &self.running.dir, timeout)?;
         let place = results_directory(self.running.results.as_deref())?;
         let name = self.name();
         let path = place.join(format!("{name}.jsonl"));
@@ -69,7 +69,8 @@ impl Program {
             Some(known) => known,
             None => self.experiment(&session, wants)?,
         };
-        let plan = Plan { name, experiment, retries: self.running.retries(), far: self.running.far.clone() };
+        session.far = self.running.far(&session, std::slice::from_ref(&experiment))?;
+        let plan = Plan { name, experiment, retries: self.running.retries() };
         let mut groups = Vec::new();
         if let Err(error) = finish(&session, plan, &path, &mut groups) {
             session.progress.clear();
@@ -125,7 +126,7 @@ impl Program {
 
     fn contenders(&self) -> Vec<String> {
         let named = &self.running.contenders;
-        let far = self.running.far.is_some();
+        let far = !self.running.far.is_empty();
         let able = ["memory", "swap", "terapage"].into_iter().chain(far.then_some("far"));
         able.filter(|name| *name == "memory" || named.is_empty() || named.iter().any(|known| known == name))
             .map(str::to_owned)

@@ -143,6 +143,7 @@ fn of_dead_lab(text: &str) -> Vec<Thing> {
         | Thing::Btrfs(_)
         | Thing::Throttle(..)
         | Thing::Loop(..)
+        | Thing::Namespace(_)
         | Thing::Setting(..) => same_boot,
     });
     things

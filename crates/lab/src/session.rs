@@ -1,6 +1,7 @@
 //! What all experiments share: options, contenders, and how each contender runs a workload.
 
 use crate::cgroup::Cgroup;
+use crate::far::Far;
 use crate::ground::{Chosen, Ground};
 use crate::janitor::{Janitor, OwnedFile};
 use crate::progress::Progress;
@@ -99,6 +100,8 @@ pub fn size(option: &str, text: &str, least: u64) -> anyhow::Result<u64> {
 
 /// An experiment under way.
 pub struct Session {
+    /// The contender `far`'s stores, where it has any; they go before the janitor.
+    pub far: Option<Far>,
     /// The device that `--device` has chosen, where it has; it goes before its janitor.
     pub ground: Option<Ground>,
     /// Takes down what the lab cannot.
@@ -203,6 +206,7 @@ impl Session {
         janitor.push("janitor".into());
         let janitor = Janitor::start(&program, &janitor, record).context("the janitor cannot be started")?;
         Ok(Session {
+            far: None,
             ground: None,
             janitor: Arc::new(janitor),
             stop,
@@ -247,6 +251,7 @@ impl Session {
         if let Some(ground) = &self.ground {
             ground.describe(&mut machine);
         }
+        machine.far = self.far.as_ref().map(|far| far.text.clone());
         machine
     }
 
@@ -701,7 +706,7 @@ fn swap_bytes(data: u64) -> u64 {
 }
 
 /// `$TERAPAGE_BIN`, or this program where it is terapage.
-fn terapage_program(own: &Path) -> Result<PathBuf, String> {
+pub fn terapage_program(own: &Path) -> Result<PathBuf, String> {
     if let Some(path) = env::var_os("TERAPAGE_BIN") {
         return Ok(path.into());
     }

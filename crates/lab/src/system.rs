@@ -62,6 +62,9 @@ pub struct Machine {
     /// What it is made to be, where it is throttled.
     #[serde(default)]
     pub class: Option<String>,
+    /// The far stores, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<String>,
     /// Its device, where it has one.
     pub device: Option<String>,
     /// How that is set: scheduler, wbt_lat_usec, nr_requests and others.
@@ -95,6 +98,7 @@ impl Machine {
             mount: Mount::of(directory).unwrap_or_default(),
             device_name: None,
             class: None,
+            far: None,
             device_settings: device.as_ref().map(Device::settings).unwrap_or_default(),
             device: device.map(|device| device.name),
             flush_us: None,
@@ -121,6 +125,7 @@ impl Machine {
         ];
         pairs.extend(self.device_name.iter().map(|name| ("measured as".to_owned(), name.clone())));
         pairs.extend(self.class.iter().map(|class| ("throttled".to_owned(), class.clone())));
+        pairs.extend(self.far.iter().map(|far| ("far".to_owned(), far.clone())));
         pairs.extend(self.device_settings.iter().map(|(name, value)| (name.clone(), value.clone())));
         if let Some(us) = self.flush_us {
             pairs.push(("4 KiB write and fdatasync".into(), format!("{us:.0} us")));

@@ -50,6 +50,21 @@ pub enum Workload {
         #[arg(long)]
         map: Option<PathBuf>,
     },
+    /// Times single reads at random places, and sorts those that waited for a block.
+    Waits {
+        /// Bytes of the buffer.
+        #[arg(long)]
+        bytes: u64,
+        /// Seconds of reading.
+        #[arg(long, default_value_t = 5.0)]
+        seconds: f64,
+        /// Seed of the places that are read.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Maps this file instead of allocating.
+        #[arg(long)]
+        map: Option<PathBuf>,
+    },
     /// Reads a word at each multiple of a stride, over the whole buffer.
     Stride {
         /// Bytes of the buffer.
@@ -182,6 +197,7 @@ impl Workload {
             Workload::Random { bytes, reads, seconds, threads, seed, map } => {
                 random(bytes, reads, seconds, &threads, seed, map)
             }
+            Workload::Waits { bytes, seconds, seed, map } => waits(bytes, seconds, seed, map),
             Workload::Stride { bytes, stride, seconds, map } => strided(bytes, stride, seconds, map),
             Workload::Raw(raw) => raw.run(),
             Workload::Arrays(arrays) => arrays.run(),
@@ -526,6 +542,58 @@ fn random(
     Ok(())
 }
 
+/// A read that takes longer was not served by memory, nor by a soft fault.
+const WAITED: Duration = Duration::from_micros(8);
+
+/// After 002, Figure 4: how long single reads wait that find their block elsewhere, with
+/// percentiles and deviation. Each pass is one of these values.
+fn waits(bytes: u64, seconds: f64, seed: u64, map: Option<PathBuf>) -> anyhow::Result<()> {
+    let mut buffer = Buffer::new(bytes, map.as_ref())?;
+    let words = buffer.words();
+    fill(0, words);
+    let words = &*words;
+    let (limit, start) = (Duration::from_secs_f64(seconds), Instant::now());
+    let mut places = SplitMix(seed);
+    let mut waits: Vec<f64> = Vec::new();
+    let mut reads: u64 = 0;
+    while start.elapsed() < limit {
+        let i = places.below(words.len() as u64) as usize;
+        let begun = Instant::now();
+        // SAFETY: a reference to a word of the slice; volatile keeps the read in its place.
+        let found = unsafe { ptr::read_volatile(&words[i]) };
+        let took = begun.elapsed();
+        ensure!(found == word(FIRST, i), "word {i} holds {found:#018x} instead of {:#018x}", word(FIRST, i));
+        reads += 1;
+        if took > WAITED {
+            waits.push(took.as_secs_f64());
+        }
+    }
+    ensure!(!waits.is_empty(), "none of {reads} reads waited for its block");
+    for (name, value) in summary(&mut waits) {
+        let pass = Pass { pass: name.into(), seconds: value, bytes: 8, threads: 1, ..Pass::default() };
+        println!("{}", serde_json::to_string(&pass)?);
+    }
+    Said::Note(format!("{} of {reads} reads waited", waits.len())).print()
+}
+
+/// Percentiles, mean and deviation of some times, which are not none.
+fn summary(waits: &mut [f64]) -> [(&'static str, f64); 6] {
+    waits.sort_by(f64::total_cmp);
+    let at = |per_mille: usize| waits[((waits.len() - 1) * per_mille + 500) / 1000];
+    let mean = waits.iter().sum::<f64>() / waits.len() as f64;
+    let squares = waits.iter().map(|wait| (wait - mean).powi(2)).sum::<f64>();
+    // Of a single wait as of equal ones there is none; a pass takes some time all the same.
+    let deviation = (squares / waits.len() as f64).sqrt().max(1e-9);
+    [
+        ("mean", mean),
+        ("p50", at(500)),
+        ("p90", at(900)),
+        ("p99", at(990)),
+        ("p99.9", at(999)),
+        ("deviation", deviation),
+    ]
+}
+
 fn stride_of(text: &str) -> Result<u64, String> {
     let terapage_config::Size(bytes) = text.parse().map_err(|error| format!("{error}"))?;
     (bytes >= 8 && bytes % 8 == 0).then_some(bytes).ok_or_else(|| "a multiple of 8 bytes is needed".into())
@@ -585,6 +653,18 @@ mod tests {
             in_parts(&mut words, threads, |_, part| modify(part));
             assert!(words.iter().enumerate().all(|(i, word)| *word == super::word(FIRST + super::ADDED, i)));
         }
+    }
+
+    #[test]
+    fn percentiles_are_of_the_sorted_times() {
+        let mut times: Vec<f64> = (1..=1001).rev().map(f64::from).collect();
+        let found = super::summary(&mut times);
+        assert_eq!(
+            found[..5],
+            [("mean", 501.0), ("p50", 501.0), ("p90", 901.0), ("p99", 991.0), ("p99.9", 1000.0)]
+        );
+        assert!((found[5].1 - 288.96).abs() < 0.01, "{}", found[5].1);
+        assert_eq!(super::summary(&mut [2.0])[1], ("p50", 2.0));
     }
 
     #[test]
