@@ -76,6 +76,7 @@ mod random;
 #[path = "../../pager/src/removed.rs"]
 mod removed;
 #[path = "../../pager/src/requests.rs"]
+#[allow(dead_code, reason = "the pager uses all of it")]
 mod requests;
 #[path = "../../store/src/shelf.rs"]
 #[allow(dead_code, reason = "the stores use all of it")]
@@ -90,7 +91,7 @@ mod usage;
 
 use engine::Engine;
 pub(crate) use error::Error;
-use mailbox::{Mailbox, Request};
+use mailbox::Mailbox;
 pub(crate) use options::Options;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::fs::File;
@@ -227,6 +228,7 @@ mod recorder {
 
         pub fn region(&mut self, _start: usize, _len: usize, _first: u32) {}
 
+        #[allow(dead_code, reason = "a trace is ended by the pager")]
         pub fn end(self) {}
     }
 }
@@ -414,12 +416,12 @@ fn run(plan: Plan) {
         });
     });
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
-    mailbox.ask(Request::Add { start: base, len: BLOCKS * BLOCK, held: 0, loose: &[] }).unwrap();
+    mailbox.ask(move |engine| engine.add(base, BLOCKS * BLOCK, 0, &[])).unwrap();
     // A second range, which holds something already: blocks after the first one's.
     let held = HELD * BLOCK;
     let more = memory::reserve(held).unwrap() as usize;
     machine::hold_some(more, held);
-    mailbox.ask(Request::Add { start: more, len: held, held, loose: &[] }).unwrap();
+    mailbox.ask(move |engine| engine.add(more, held, held, &[])).unwrap();
     let file = DataFile::map(mailbox);
     let threads: Vec<_> = (0..plan.threads)
         .map(|number| {
@@ -457,7 +459,7 @@ impl DataFile {
     fn map(mailbox: &'static Mailbox) -> DataFile {
         let len = MAPPED * BLOCK;
         let at = memory::reserve(len).unwrap() as usize;
-        mailbox.ask(Request::Add { start: at, len, held: 0, loose: &[] }).unwrap();
+        mailbox.ask(move |engine| engine.add(at, len, 0, &[])).unwrap();
         let bytes: Vec<u8> =
             (0..FILE_BYTES).map(|at| if at / BLOCK == 1 { 0 } else { (at % 251) as u8 }).collect();
         let file = tempfile::tempfile().unwrap();
@@ -471,8 +473,7 @@ impl DataFile {
     /// Like `Pager::sync_file`, but touches memory like the machine's programs.
     fn sync(&self) {
         let (start, len) = (self.at, MAPPED * BLOCK);
-        let mut marks = [false; MAPPED];
-        self.mailbox.ask(Request::Changed { start, len, marks: marks.as_mut_ptr() }).unwrap();
+        let marks = self.mailbox.ask_for(start, len, Engine::changed).unwrap();
         let mut hashes = [files::UNKNOWN; MAPPED];
         for index in (0..MAPPED).filter(|&index| marks[index]) {
             let from = index * BLOCK;
@@ -483,7 +484,8 @@ impl DataFile {
             bytes[inside..].fill(0);
             hashes[index] = XxHash3_128::oneshot(&bytes);
         }
-        self.mailbox.ask(Request::Written { start, len, hashes: hashes.as_ptr() }).unwrap();
+        let written = move |engine: &mut Engine, first, end| engine.written(first, end, &hashes);
+        self.mailbox.ask_for(start, len, written).unwrap();
     }
 
     /// Ends the mapping, which nobody else uses any more: the file must have the program's bytes,
@@ -528,13 +530,11 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
         };
         match choose(21) {
             0 => {
-                let request = Request::Discard { start: own, len: BLOCK };
-                program::discard(own, BLOCK, || mailbox.ask(request).unwrap());
+                program::discard(own, BLOCK, || mailbox.ask_for(own, BLOCK, Engine::discard).unwrap());
             }
             1 => {
                 let first = choose(BLOCKS - 2);
-                let range = Request::WillNeed { start: base + first * BLOCK, len: 2 * BLOCK };
-                mailbox.ask(range).unwrap();
+                mailbox.ask_for(base + first * BLOCK, 2 * BLOCK, Engine::will_need).unwrap();
             }
             2 if child.is_none() => {
                 child = Some(Child::fork(base, mailbox, engine, usize::from(plan.mirrored)))
@@ -593,7 +593,7 @@ impl Child {
     /// Forks, while the pager's thread is parked.
     fn fork(base: usize, mailbox: &Mailbox, engine: Shared, disk: usize) -> Child {
         if choose(2) == 0 {
-            mailbox.ask(Request::Hold).unwrap();
+            mailbox.ask(Engine::fork_is_near).unwrap();
         }
         let asking = mailbox.lock();
         mailbox.stop_pager(&asking);

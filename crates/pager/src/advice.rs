@@ -2,7 +2,7 @@
 
 use crate::engine::{Carry, Engine};
 use crate::table::State;
-use crate::{Error, Pager, Request};
+use crate::{Error, Pager};
 
 /// The most ranges noted as touched in random order; the oldest is forgotten first.
 const RANGES: usize = 64;
@@ -54,7 +54,10 @@ impl Pager {
     /// # Errors
     /// The range is not all paged.
     pub fn set_random(&self, start: usize, len: usize, random: bool) -> Result<(), Error> {
-        self.mailbox.ask(Request::Order { start, len, random })
+        self.mailbox.ask_for(start, len, move |engine, first, end| {
+            engine.set_random(first, end, random);
+            Ok(())
+        })
     }
 
     /// Says that the range will not be touched soon: its frames are evicted first.
@@ -62,6 +65,6 @@ impl Pager {
     /// # Errors
     /// The range is not all paged.
     pub fn done_with(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::DoneWith { start, len })
+        self.mailbox.ask_for(start, len, Engine::done_with)
     }
 }

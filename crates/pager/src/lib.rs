@@ -38,7 +38,7 @@ use engine::Engine;
 pub use error::Error;
 pub use files::FDATASYNC;
 pub use lease::{Share, Use};
-pub(crate) use mailbox::{Mailbox, Request};
+pub(crate) use mailbox::Mailbox;
 pub use options::Options;
 use recorder::Recorder;
 pub use spans::Spans;
@@ -206,7 +206,8 @@ impl Pager {
         held: usize,
         loose: &[(usize, usize)],
     ) -> Result<(), Error> {
-        self.mailbox.ask(Request::Add { start, len, held, loose })
+        let loose = loose.to_vec();
+        self.mailbox.ask(move |engine| engine.add(start, len, held, &loose))
     }
 
     /// Drops the bytes of the range: it reads as zeros from now on.
@@ -214,7 +215,7 @@ impl Pager {
     /// # Errors
     /// The range is not all paged.
     pub fn discard(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Discard { start, len })
+        self.mailbox.ask_for(start, len, Engine::discard)
     }
 
     /// Puts all bytes of the range into the program; it is not paged until
@@ -224,7 +225,7 @@ impl Pager {
     /// The range is not all paged. Or the process may have no more mappings: then the range is
     /// paged as before.
     pub fn release(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Release { start, len })
+        self.mailbox.ask_for(start, len, Engine::release)
     }
 
     /// Pages a range again that was released.
@@ -232,7 +233,7 @@ impl Pager {
     /// # Errors
     /// The range is not all paged or released, or the kernel does not let it be registered.
     pub fn restore(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Restore { start, len })
+        self.mailbox.ask_for(start, len, Engine::restore)
     }
 
     /// Says that the range will be touched soon.
@@ -240,7 +241,7 @@ impl Pager {
     /// # Errors
     /// The range is not all paged.
     pub fn will_need(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::WillNeed { start, len })
+        self.mailbox.ask_for(start, len, Engine::will_need)
     }
 
     /// Makes room in the store for this many bytes in all, if it has less.
@@ -248,7 +249,7 @@ impl Pager {
     /// # Errors
     /// It cannot have so much.
     pub fn reserve(&self, bytes: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Reserve { bytes })
+        self.mailbox.ask(move |engine| engine.io.reserve(bytes.div_ceil(engine.block)))
     }
 
     /// The parts of a range of whole blocks that are paged and not known to be zero: from, to.
@@ -256,11 +257,7 @@ impl Pager {
     /// # Errors
     /// The range is not all paged.
     pub fn touched(&self, start: usize, len: usize) -> Result<Vec<(usize, usize)>, Error> {
-        // The list is not on the asker's stack, which may be paged: the pager's thread cannot wait
-        // for itself.
-        let mut parts = Box::new(Vec::new());
-        self.mailbox.ask(Request::Touched { start, len, parts: &raw mut *parts })?;
-        Ok(*parts)
+        self.mailbox.ask_for(start, len, |engine, first, end| Ok(engine.touched(first, end)))
     }
 
     /// Ends the trace, if there is one. When this returns, the file has what happened until now;
@@ -271,7 +268,7 @@ impl Pager {
     pub fn finish_trace(&self) -> Result<(), Error> {
         let Some(trace) = &self.trace else { return Ok(()) };
         trace.begin_end();
-        self.mailbox.ask(Request::FinishTrace)?;
+        self.mailbox.ask(Engine::finish_trace)?;
         trace.wait_end()
     }
 
@@ -281,16 +278,13 @@ impl Pager {
     /// # Errors
     /// None.
     pub fn close_stores(&self) -> Result<(), Error> {
-        self.mailbox.ask(Request::CloseStores)
+        self.mailbox.ask(Engine::close_stores)
     }
 
     /// Tells the stores that the process is about to execute another program (`leaves`), or, after
     /// that, that it stays. Whether all have noted that it leaves: call it again until they have.
     pub fn leaving(&self, leaves: bool) -> bool {
-        // Not on the asker's stack, which may be paged.
-        let mut noted = Box::new(true);
-        let asked = self.mailbox.ask(Request::Leaving { leaves, noted: &raw mut *noted });
-        asked.is_err() || *noted
+        self.mailbox.ask(move |engine| Ok(engine.io.leaving(leaves))).unwrap_or(true)
     }
 
     /// How often the pager has waited for the trace to be written; 0 without one.
@@ -305,7 +299,7 @@ impl Pager {
     /// # Errors
     /// None.
     pub fn hold(&self) -> Result<(), Error> {
-        self.mailbox.ask(Request::Hold)
+        self.mailbox.ask(Engine::fork_is_near)
     }
 
     /// Whether the child of a fork could have a pager. Each generation reads the stores of all
