@@ -15,6 +15,8 @@ extern crate terapage_model as terapage_sys;
 
 #[path = "../../pager/src/advice.rs"]
 mod advice;
+#[path = "../../pager/src/ahead.rs"]
+mod ahead;
 #[path = "../../store/src/bits.rs"]
 mod bits;
 #[path = "../../pager/src/carriers.rs"]
@@ -44,6 +46,9 @@ mod frames;
 mod heard;
 #[path = "../../pager/src/held.rs"]
 mod held;
+#[path = "../../pager/src/helpers.rs"]
+#[allow(dead_code, reason = "a child's part needs a process of its own")]
+mod helpers;
 #[path = "../../pager/src/io/mod.rs"]
 #[allow(dead_code, reason = "a child's part needs a process of its own")]
 mod io;
@@ -69,6 +74,8 @@ mod options;
 mod pagein;
 #[path = "../../pager/src/pageout.rs"]
 mod pageout;
+#[path = "../../pager/src/placing.rs"]
+mod placing;
 #[path = "../../pager/src/pool.rs"]
 mod pool;
 #[path = "../../store/src/random.rs"]
@@ -575,18 +582,9 @@ struct Child {
 /// Checks that nothing is under way, and that each frame belongs to a block or is free.
 fn assert_settled(engine: &Engine) {
     assert_eq!(engine.io.transfers.count(), [0; 3], "something is on its way");
-    let blocks = engine.table.regions().iter().flat_map(|region| region.first..region.first + region.blocks);
-    let (mut held, mut mapped) = (0, 0);
-    for block in blocks {
-        let state = engine.table.state(block);
-        mapped += usize::from(state == State::Mapped);
-        held += usize::from(matches!(state, State::Mapped | State::Soft | State::Watched));
-    }
-    assert_eq!(
-        (engine.frames, engine.mapped),
-        (held + engine.pool.free_len(), mapped),
-        "frames are miscounted"
-    );
+    engine.table.assert_counts();
+    let held = [State::Mapped, State::Soft, State::Watched].map(|state| engine.table.count(state));
+    engine.frames.assert_agree(held.iter().sum(), 0);
 }
 
 impl Child {

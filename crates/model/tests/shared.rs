@@ -32,7 +32,7 @@ struct Error(u32);
 
 /// The state of the pager's thread.
 mod engine {
-    use std::sync::Arc;
+    use loom::sync::Arc;
 
     /// All clones are one. The forking thread uses it, too, while the pager's is parked.
     #[derive(Clone)]

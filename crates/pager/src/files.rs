@@ -218,7 +218,7 @@ impl Engine {
                     // at the next sync.
                     look::hash(unsafe { memory::bytes(at, self.block) }) != hash
                 }
-                State::Watched if from_file => look::hash(self.pool.bytes(entry.place)) != entry.hash,
+                State::Watched if from_file => look::hash(self.frames.pool.bytes(entry.place)) != entry.hash,
                 _ => true,
             };
             if mark && from_file {

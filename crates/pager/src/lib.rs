@@ -4,6 +4,7 @@
 //! and serves requests. `docs/pager.md` tells how. Begin to read in `engine.rs`.
 
 mod advice;
+mod ahead;
 mod awake;
 mod carriers;
 mod engine;
@@ -13,6 +14,7 @@ mod fork;
 mod frames;
 mod heard;
 mod held;
+mod helpers;
 pub mod host;
 mod io;
 mod lease;
@@ -24,6 +26,7 @@ mod mover;
 mod options;
 mod pagein;
 mod pageout;
+mod placing;
 mod pool;
 mod recorder;
 mod removed;

@@ -6,7 +6,9 @@ use crate::io::bounce::Bounce;
 use crate::recorder::Kind;
 use crate::table::State;
 use std::sync::atomic::Ordering::Relaxed;
+use terapage_policy::pace;
 use terapage_stats::RegionCounters;
+use terapage_store::EXTENT;
 use terapage_sys::{PAGE, memory};
 
 /// The least frames that there are.
@@ -91,7 +93,7 @@ impl Engine {
     /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it: as
     /// they grow, there are fewer frames.
     pub(crate) fn make_room_for_books(&mut self) {
-        let budget = self.lease.frames;
+        let budget = self.frames.lease.frames;
         let begins = self.io.bounce_wanted && self.io.bounce.is_none();
         let buffers = match &self.io.bounce {
             None if begins => Bounce::total_bytes_of(budget * self.block / self.options.bounce_part),
@@ -100,9 +102,9 @@ impl Engine {
         };
         let books = (self.table.usage.books_bytes() + buffers) / self.block;
         let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
-        if limit != self.limit {
-            self.limit = limit;
-            self.soft_frames.resize(limit, self.block, self.options.soft_per_mille);
+        if limit != self.frames.limit {
+            self.frames.limit = limit;
+            self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());
             }
@@ -115,10 +117,9 @@ impl Engine {
 
     /// Gives back the frames beyond the limit.
     fn shrink(&mut self) -> Result<(), Error> {
-        while self.frames > self.limit {
+        while self.frames.count > self.frames.limit {
             let place = self.place();
-            self.pool.give_back(vec![place])?;
-            self.frames -= 1;
+            self.frames.give_back(vec![place])?;
         }
         Ok(())
     }
@@ -186,8 +187,7 @@ impl Engine {
                     self.or_stop(done);
                 }
                 self.table.set_state(block, State::Mapped);
-                self.frames += 1;
-                self.mapped += 1;
+                self.frames.count += 1;
                 self.policy.insert(block);
                 self.record(Kind::Present, [block]);
             }
@@ -224,22 +224,20 @@ impl Engine {
                         self.drop_slot(block);
                         self.table.set_state(block, State::Zero);
                     }
-                    self.mapped -= run;
-                    self.frames -= run;
+                    self.frames.count -= run;
                     self.drop_mapped(block..run_end)?;
                     from = run_end;
                     continue;
                 }
                 State::Soft => {
                     let place = self.table.get(block).place;
-                    self.soft_len -= 1;
-                    self.pool.put_free(place);
+                    self.frames.pool.put_free(place);
                     self.policy.remove(block);
                     self.drop_slot(block);
                 }
                 State::Watched => {
                     let place = self.table.get(block).place;
-                    self.pool.put_free(place);
+                    self.frames.pool.put_free(place);
                     self.policy.remove(block);
                     self.drop_slot(block);
                 }
@@ -267,10 +265,7 @@ impl Engine {
                 continue;
             }
             self.bring_back(block);
-            if self.table.state(block) == State::Mapped {
-                self.mapped -= 1;
-                self.frames -= 1;
-            }
+            self.frames.count -= usize::from(self.table.state(block) == State::Mapped);
             self.policy.remove(block);
             self.drop_slot(block);
             self.table.get_mut(block).flags = 0;
@@ -317,7 +312,6 @@ impl Engine {
                     self.settle(block, block + 1);
                 }
                 State::Soft => {
-                    self.soft_len -= 1;
                     self.install(&[block]);
                 }
                 State::Watched => self.install(&[block]),
@@ -379,8 +373,8 @@ impl Engine {
 
     /// Reads blocks that will be touched soon.
     pub(crate) fn will_need(&mut self, first: u32, end: u32) -> Result<(), Error> {
-        let most = (self.limit / 4) as u32;
-        let per_read = (terapage_store::EXTENT / self.block) as u32;
+        let most = pace::most_read(self.frames.limit) as u32;
+        let per_read = (EXTENT / self.block) as u32;
         let end = end.min(first.saturating_add(most));
         for part in (first..end).step_by(per_read as usize) {
             let stored = |block: &u32| self.table.state(*block) == State::Stored;

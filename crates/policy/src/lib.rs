@@ -7,7 +7,9 @@
 
 pub mod belady;
 mod list;
+pub mod luck;
 pub mod objects;
+pub mod pace;
 pub mod prefetch;
 pub mod replacement;
 pub mod shares;
