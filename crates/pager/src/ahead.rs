@@ -1,15 +1,22 @@
 //! What is known of the blocks that threads will touch next: streams of reads, streams of first
 //! touches, and the program's advice.
 
+use crate::options::Options;
 use std::collections::VecDeque;
 use std::ops::Range;
-use terapage_policy::prefetch::Prefetch;
+use terapage_policy::grain::Grain;
+use terapage_policy::pace;
+use terapage_policy::prefetch::{self, Prefetch};
+use terapage_store::EXTENT;
 
 /// Streams of first touches that are followed at the same time.
 const STREAMS: usize = 8;
 
 /// The most ranges noted as touched in random order; the oldest is forgotten first.
 const RANGES: usize = 64;
+
+#[cfg(not(test))]
+const _: () = assert!(EXTENT == pace::RUN_BYTES, "the simulator's runs are those of the store");
 
 /// A stream of first touches, upwards or downwards: where it continues, and how many blocks are
 /// installed next.
@@ -25,6 +32,9 @@ struct FreshStream {
 
 /// Prefetch, of stored blocks and of fresh ones.
 pub(crate) struct Ahead {
+    /// Which blocks come in together.
+    pub grain: Grain,
+    /// Its blocks are clusters.
     pub policy: Box<dyn Prefetch>,
     /// Runs to be prefetched once there are frames for them, each in the program's direction.
     pub postponed: VecDeque<Vec<u32>>,
@@ -36,14 +46,22 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub fn new(policy: Box<dyn Prefetch>) -> Ahead {
-        Ahead {
+    /// What `options` say; nothing if there is no such policy.
+    pub fn new(options: &Options) -> Option<Ahead> {
+        let (block, frames) = (options.block, options.frames);
+        let grain = Grain::new(options.cluster, frames);
+        let clusters = |blocks: u32| (blocks >> grain.shift()).max(1);
+        let run = clusters(pace::prefetched_run(EXTENT / block, frames));
+        let ahead = clusters(pace::ahead_blocks(options.ahead_bytes, block, frames));
+        let policy = prefetch::by_name(&options.prefetch, frames >> grain.shift(), run, ahead)?;
+        Some(Ahead {
+            grain,
             policy,
             postponed: VecDeque::new(),
             fresh: [FreshStream::default(); STREAMS],
             clock: 0,
             random: Vec::new(),
-        }
+        })
     }
 
     /// How many blocks to install at a first touch of `block`, `most` at most, and whether
@@ -117,11 +135,15 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::{Ahead, RANGES, STREAMS};
-    use terapage_policy::prefetch::Off;
+    use crate::options::Options;
+
+    fn ahead() -> Ahead {
+        Ahead::new(&Options::default()).expect("the default policy")
+    }
 
     #[test]
     fn windows_of_fresh_memory_grow_both_ways() {
-        let mut ahead = Ahead::new(Box::new(Off));
+        let mut ahead = ahead();
         for (up, down) in [(100, 1000), (101, 999), (103, 997)] {
             let (count, downwards) = ahead.fresh_window(up, 16);
             assert!(!downwards);
@@ -136,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_oldest_stream_is_forgotten() {
-        let mut ahead = Ahead::new(Box::new(Off));
+        let mut ahead = ahead();
         for stream in 0..=STREAMS as u32 {
             ahead.fresh_window(stream * 100, 16);
         }
@@ -146,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_range_in_random_order_can_be_split_and_is_forgotten() {
-        let mut ahead = Ahead::new(Box::new(Off));
+        let mut ahead = ahead();
         ahead.set_random(10, 20, true);
         ahead.set_random(12, 14, false);
         let random: Vec<u32> = (0..30).filter(|&block| ahead.is_random(block)).collect();

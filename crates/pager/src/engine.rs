@@ -24,9 +24,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::replacement::{self, Replacement};
-use terapage_policy::{pace, prefetch};
 use terapage_stats::{Condition, Counters, Shared};
-use terapage_store::{EXTENT, Ended, Failure, OpKind, Store};
+use terapage_store::{Ended, Failure, OpKind, Store};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
 use terapage_sys::thread::{self, now_ns};
@@ -37,9 +36,6 @@ const ENTRIES: u32 = 512;
 /// The same in the children of forks: there may be many, and the memory that a user may lock must
 /// do for all their rings.
 const ENTRIES_OF_CHILD: u32 = 128;
-
-#[cfg(not(test))]
-const _: () = assert!(EXTENT == pace::RUN_BYTES, "the simulator's runs are those of the store");
 
 /// Tries of an operation that fails, without a pause in between.
 const TRIES: u32 = 4;
@@ -149,9 +145,7 @@ impl Engine {
         frames.pool.register(&mover)?;
         let replacement = if options.turns { replacement::in_turns } else { replacement::by_name };
         let policy = replacement(&options.policy, limit).ok_or(crate::Error::Policy)?;
-        let run = pace::prefetched_run(EXTENT / block, limit);
-        let ahead = pace::ahead_blocks(options.ahead_bytes, block, limit);
-        let prefetch = prefetch::by_name(&options.prefetch, limit, run, ahead).ok_or(crate::Error::Policy)?;
+        let ahead = Ahead::new(&options).ok_or(crate::Error::Policy)?;
         let mut engine = Engine {
             block,
             frames,
@@ -160,7 +154,7 @@ impl Engine {
             helpers: Helpers::none(),
             zero_hash: hash(&vec![0; block]),
             policy,
-            ahead: Ahead::new(prefetch),
+            ahead,
             io: Io::new(block, store),
             files: Vec::new(),
             queue: VecDeque::new(),

@@ -104,6 +104,7 @@ impl Engine {
         let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
         if limit != self.frames.limit {
             self.frames.limit = limit;
+            self.ahead.grain.resize(limit);
             self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());
