@@ -15,7 +15,7 @@ const STREAMS: usize = 8;
 /// The most ranges noted as touched in random order; the oldest is forgotten first.
 const RANGES: usize = 64;
 
-#[cfg(not(test))]
+#[cfg(not(terapage_model))]
 const _: () = assert!(EXTENT == pace::RUN_BYTES, "the simulator's runs are those of the store");
 
 /// A stream of first touches, upwards or downwards: where it continues, and how many blocks are

@@ -237,7 +237,7 @@ impl Engine {
             if std::mem::take(&mut self.ticks.passed) {
                 gives |= self.tick();
             }
-            if cfg!(any(debug_assertions, test)) {
+            if cfg!(any(debug_assertions, terapage_model)) {
                 self.assert_books_agree();
             }
             if std::mem::take(&mut self.requests_ready) {
@@ -566,7 +566,7 @@ impl Engine {
         self.condition.tell(self.io.condition());
     }
 
-    /// Checks that the parts agree with each other. In tests of the model, each block is checked,
+    /// Checks that the parts agree with each other. Under the model checker, each block is checked,
     /// too.
     ///
     /// # Panics
@@ -579,7 +579,7 @@ impl Engine {
         assert_eq!(on_their_way, [leaving, reading, writing], "blocks on their way are miscounted");
         let settled = count(State::Mapped) + count(State::Soft) + count(State::Watched);
         self.frames.assert_agree(settled + leaving + reading + writing, reading);
-        if cfg!(test) {
+        if cfg!(terapage_model) {
             self.table.assert_counts();
         }
     }

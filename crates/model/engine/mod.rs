@@ -10,120 +10,31 @@
 //! Each run prints its seed, the same each time; `TERAPAGE_SEED` gives another, `TERAPAGE_RUNS`
 //! lengthens it (`make soak` does both).
 
-extern crate self as terapage_store;
-extern crate terapage_model as terapage_sys;
-
-#[path = "../../pager/src/advice.rs"]
-mod advice;
-#[path = "../../pager/src/ahead.rs"]
-mod ahead;
-#[path = "../../store/src/bits.rs"]
-mod bits;
-#[path = "../../pager/src/carriers.rs"]
-mod carriers;
-#[path = "../../store/src/copies.rs"]
-mod copies;
-#[path = "../../store/src/delayed.rs"]
-mod delayed;
-#[path = "../../pager/src/engine.rs"]
-#[allow(dead_code, reason = "the pager uses all of it")]
-mod engine;
-#[path = "../../pager/src/error.rs"]
-#[allow(dead_code, reason = "no trace here, which could not be written")]
-mod error;
-#[path = "../../store/src/faulty.rs"]
-#[allow(dead_code, reason = "no text is read here")]
-mod faulty;
-#[path = "../../pager/src/files.rs"]
-#[allow(dead_code, reason = "writing to a mapped file touches memory behind the model's back")]
-mod files;
-#[path = "../../pager/src/fork.rs"]
-#[allow(dead_code, reason = "a child's part needs a process of its own")]
-mod fork;
-#[path = "../../pager/src/frames.rs"]
-mod frames;
-#[path = "../../pager/src/heard.rs"]
-mod heard;
-#[path = "../../pager/src/held.rs"]
-mod held;
-#[path = "../../pager/src/helpers.rs"]
-#[allow(dead_code, reason = "a child's part needs a process of its own")]
-mod helpers;
-#[path = "../../pager/src/io/mod.rs"]
-#[allow(dead_code, reason = "a child's part needs a process of its own")]
-mod io;
-#[path = "../../pager/src/lease.rs"]
-#[allow(dead_code, reason = "the pager uses all of it")]
-mod lease;
-#[path = "../../pager/src/load.rs"]
-mod load;
-#[path = "../../pager/src/look.rs"]
-mod look;
-#[path = "../../pager/src/mailbox.rs"]
-#[allow(dead_code, reason = "the pager uses all of it")]
-mod mailbox;
-#[path = "../../store/src/mirror.rs"]
-mod mirror;
-#[path = "../../pager/src/mover.rs"]
-#[allow(dead_code, reason = "the pager uses all of it")]
-mod mover;
-#[path = "../../pager/src/options.rs"]
-#[allow(dead_code, reason = "no trace here")]
-mod options;
-#[path = "../../pager/src/pagein.rs"]
-mod pagein;
-#[path = "../../pager/src/pageout.rs"]
-mod pageout;
-#[path = "../../pager/src/placing.rs"]
-mod placing;
-#[path = "../../pager/src/pool.rs"]
-mod pool;
-#[path = "../../store/src/random.rs"]
-mod random;
-#[path = "../../pager/src/removed.rs"]
-mod removed;
-#[path = "../../pager/src/requests.rs"]
-#[allow(dead_code, reason = "the pager uses all of it")]
-mod requests;
-#[path = "../../store/src/shelf.rs"]
-#[allow(dead_code, reason = "the stores use all of it")]
-mod shelf;
-#[path = "../../pager/src/spans.rs"]
-mod spans;
-#[path = "../../pager/src/table.rs"]
-mod table;
-#[path = "../../pager/src/usage.rs"]
-#[allow(dead_code, reason = "no region has a name here")]
-mod usage;
-
-use engine::Engine;
-pub(crate) use error::Error;
-use mailbox::Mailbox;
-pub(crate) use options::Options;
+use crate::engine::Engine;
+use crate::table::State;
+use crate::{Mailbox, Options, Share, Use, files};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use table::State;
 use terapage_model::fd::Fd;
 use terapage_model::machine::{self, Behaviour, Canary, choose};
 use terapage_model::ring::Done;
 use terapage_model::store::Disk;
 use terapage_model::{PAGE, memory, program, ring};
+use terapage_store::{
+    Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store, StoreRing,
+};
 use twox_hash::XxHash3_128;
 
-pub(crate) use shelf::{Ended, Error as StoreError, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
-pub(crate) use terapage_model::store::EXTENT;
-pub(crate) use terapage_model::sync;
-
 /// The program's side of the pager, which makes requests.
-struct Pager {
-    mailbox: &'static Mailbox,
-    block: usize,
+pub(crate) struct Pager {
+    pub(crate) mailbox: &'static Mailbox,
+    pub(crate) block: usize,
 }
 
 /// The pager's thread makes huge pages itself: there are too few here for the other thread.
-mod maker {
+pub(crate) mod maker {
     use terapage_model::memory::{self, HUGE};
     use terapage_model::{PAGE, Result};
 
@@ -176,7 +87,7 @@ mod maker {
 }
 
 /// There are no processors to be kept awake.
-mod awake {
+pub(crate) mod awake {
     pub struct Awake;
 
     impl Awake {
@@ -208,7 +119,7 @@ mod awake {
 }
 
 /// There is no trace here: its ring is checked separately.
-mod recorder {
+pub(crate) mod recorder {
     #[derive(Clone, Copy)]
     pub enum Kind {
         FirstTouch,
@@ -368,18 +279,18 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     if !mirrored {
         return Box::new(DiskStore::new());
     }
-    let faults = faulty::Faults { errors: 100_000, short: 100_000, flips: 200_000, copy: 0 };
-    let bad = faulty::Faulty::new(DiskStore::new(), faults, choose(1000) as u64);
-    let bad = delayed::Delayed::new(bad, 0..100, 1);
-    Box::new(mirror::Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
+    let faults = Faults { errors: 100_000, short: 100_000, flips: 200_000, copy: 0 };
+    let bad = Faulty::new(DiskStore::new(), faults, choose(1000) as u64);
+    let bad = Delayed::new(bad, 0..100, 1);
+    Box::new(Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
 }
 
 /// A share that changes at any time.
 #[derive(Debug)]
 struct Fickle;
 
-impl lease::Share for Fickle {
-    fn update(&self, now: &lease::Use) -> usize {
+impl Share for Fickle {
+    fn update(&self, now: &Use) -> usize {
         assert!(now.held <= (FRAMES + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
         (FRAMES + choose(LENT + 1)) * BLOCK
     }
