@@ -1,7 +1,8 @@
 //! Whether it pays to look for more work before a sleep.
 //!
 //! To wake up costs as much as a read, but a thread that looks for work takes a processor from the
-//! program. So it looks as long as that mostly finds work, and now and then to see whether it would.
+//! program. So it looks as long as that mostly finds work, and now and then to see whether that has
+//! changed.
 
 /// The most that luck counts (chosen, not measured).
 const MOST: u32 = 16;
