@@ -17,22 +17,49 @@ mod mailbox;
 #[allow(dead_code, reason = "the recorder uses all of it")]
 mod words;
 
+use engine::Engine;
 use lock::Lock;
 use loom::sync::atomic::AtomicU32;
 use loom::thread as threads;
-use mailbox::{Mailbox, Request};
+use mailbox::Mailbox;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use words::{Put, Take, Words};
 
-/// The answer to a request here: its own first address.
+/// An answer here: a number of the request's own.
 #[derive(Debug, PartialEq, Eq)]
-struct Error(usize);
+struct Error(u32);
 
-/// A part of requests that no test here uses.
-mod files {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Part;
+/// The state of the pager's thread.
+mod engine {
+    use loom::sync::Arc;
+
+    /// All clones are one. The forking thread uses it, too, while the pager's is parked.
+    #[derive(Clone)]
+    pub struct Engine(Arc<loom::cell::UnsafeCell<u32>>);
+
+    // SAFETY: it is not safe by itself; loom fails the test if two threads use it at the same time.
+    unsafe impl Send for Engine {}
+
+    impl Engine {
+        pub fn new() -> Engine {
+            Engine(Arc::new(loom::cell::UnsafeCell::new(0)))
+        }
+
+        pub fn touch(&self) {
+            // SAFETY: loom checks that no other thread uses it now.
+            self.0.with_mut(|touches| unsafe { *touches += 1 });
+        }
+
+        pub fn touches(&self) -> u32 {
+            // SAFETY: as above.
+            self.0.with_mut(|touches| unsafe { *touches })
+        }
+
+        pub fn blocks_of(&self, start: usize, len: usize) -> Result<(u32, u32), crate::Error> {
+            Ok((start as u32, (start + len) as u32))
+        }
+    }
 }
 
 /// The primitives of the shared files, made of loom's types.
@@ -183,48 +210,26 @@ fn explore(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-fn discard(start: usize) -> Request {
-    Request::Discard { start, len: 0 }
-}
-
-/// The state of the pager's thread, which the forking thread uses while that is parked.
-struct Engine(loom::cell::UnsafeCell<u32>);
-
-// SAFETY: it is not safe by itself; loom fails the test if two threads use it at the same time.
-unsafe impl Sync for Engine {}
-
-impl Engine {
-    fn new() -> Arc<Engine> {
-        Arc::new(Engine(loom::cell::UnsafeCell::new(0)))
-    }
-
-    fn touch(&self) -> u32 {
-        // SAFETY: loom checks that no other thread uses it now.
-        self.0.with_mut(|touches| unsafe {
-            *touches += 1;
-            *touches
-        })
-    }
-}
-
-/// The pager's thread: serves this many requests, and touches its own state each time.
-fn serve(mailbox: &Mailbox, engine: &Engine, requests: usize) {
-    let mut served = 0;
-    while served < requests {
-        mailbox.event.wait_and_clear();
-        let Some(request) = mailbox.take() else { continue };
-        served += 1;
+/// Asks for a touch of the engine, and for an answer. Whether the answer was its own.
+fn ask(mailbox: &Mailbox, number: u32) {
+    let answer = mailbox.ask_for(number as usize, 1, move |engine, first, end| {
         engine.touch();
-        match request {
-            Request::Park { .. } => {
-                mailbox.park();
-                while mailbox.is_parked() {
-                    mailbox.event.wait();
-                }
-                engine.touch();
+        if first == 1 { Ok(end) } else { Err(Error(end)) }
+    });
+    assert_eq!(answer, if number == 1 { Ok(2) } else { Err(Error(number + 1)) });
+}
+
+/// The pager's thread: serves requests until its state was touched this often, by whomever.
+fn serve(mailbox: &Mailbox, engine: &Engine, touches: u32) {
+    let mut own = engine.clone();
+    while engine.touches() < touches {
+        mailbox.event.wait_and_clear();
+        if let Some(forker) = mailbox.serve(&mut own) {
+            assert_eq!(forker, thread::id());
+            mailbox.park();
+            while mailbox.is_parked() {
+                mailbox.event.wait();
             }
-            Request::Discard { start, .. } => mailbox.answer(Err(Error(start))),
-            _ => unreachable!("not asked here"),
         }
     }
 }
@@ -233,8 +238,7 @@ fn serve(mailbox: &Mailbox, engine: &Engine, requests: usize) {
 fn each_asker_gets_its_own_answer() {
     explore(3, || {
         let mailbox = Mailbox::new().unwrap();
-        let ask = |start| threads::spawn(move || assert_eq!(mailbox.ask(discard(start)), Err(Error(start))));
-        let askers = [ask(1), ask(2)];
+        let askers = [1, 2].map(|number| threads::spawn(move || ask(mailbox, number)));
         serve(mailbox, &Engine::new(), 2);
         askers.into_iter().for_each(|asker| asker.join().unwrap());
     });
@@ -255,11 +259,11 @@ fn a_fork_has_the_engine_for_itself() {
                 drop(asking);
             }
         });
-        let asker = threads::spawn(move || assert_eq!(mailbox.ask(discard(7)), Err(Error(7))));
+        let asker = threads::spawn(move || ask(mailbox, 7));
         serve(mailbox, &engine, 2);
         forker.join().unwrap();
         asker.join().unwrap();
-        assert_eq!(engine.touch(), 5);
+        assert_eq!(engine.touches(), 2);
     });
 }
 

@@ -2,32 +2,30 @@
 //! time, and only this thread changes the state of blocks. It waits in one place, and waits for I/O
 //! only if a thread of the program waits for the same.
 
+use crate::ahead::Ahead;
 use crate::awake::Awake;
 use crate::carriers::Carriers;
+use crate::frames::Frames;
 use crate::held::Held;
+use crate::helpers::Helpers;
 use crate::io::bounce::Bounce;
 use crate::io::transfers::Operation;
 use crate::io::{self, Event, Io, Poll};
-use crate::lease::{Lease, TICK_MS};
+use crate::lease::TICK_MS;
 use crate::load::{Load, Way};
 use crate::look::hash;
 use crate::maker::Maker;
 use crate::mover::{Lost, Mover};
 use crate::pagein::Stall;
-use crate::pool::Pool;
 use crate::recorder::{Kind, Recorder};
 use crate::table::{State, Table, WANTED};
 use crate::{Mailbox, Options};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use terapage_policy::grain::Grain;
-use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
-use terapage_policy::soft::SoftFrames;
-use terapage_policy::turns::Turns;
 use terapage_stats::{Condition, Counters, Shared};
-use terapage_store::{EXTENT, Ended, Failure, OpKind, Store};
+use terapage_store::{Ended, Failure, OpKind, Store};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
 use terapage_sys::thread::{self, now_ns};
@@ -38,9 +36,6 @@ const ENTRIES: u32 = 512;
 /// The same in the children of forks: there may be many, and the memory that a user may lock must
 /// do for all their rings.
 const ENTRIES_OF_CHILD: u32 = 128;
-
-/// The most that `luck` counts: each spin that found work adds 1, each other subtracts 2.
-const LUCK_MAX: u32 = 16;
 
 /// Tries of an operation that fails, without a pause in between.
 const TRIES: u32 = 4;
@@ -58,89 +53,77 @@ pub(crate) enum Carry {
     Anywhere,
 }
 
-/// A stream of first touches, upwards or downwards: where it continues, and how many blocks are
-/// installed next.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct FreshStream {
-    /// The block after those that were installed.
-    pub next: u32,
-    /// The block before those that were installed, if the stream may go downwards.
-    pub before: Option<u32>,
-    pub window: u32,
-    pub at: u64,
+/// The timer, if something is to be done now and then.
+#[derive(Default)]
+pub(crate) struct Ticks {
+    timer: Option<Fd>,
+    /// It has passed, and what is to be done was not done yet.
+    passed: bool,
+}
+
+/// The condition of the stores, as others see it.
+pub(crate) struct Told {
+    place: &'static Condition,
+    /// The reason that is given.
+    reason: Option<String>,
+}
+
+impl Told {
+    pub fn new(place: &'static Condition) -> Told {
+        Told { place, reason: None }
+    }
+
+    fn tell(&mut self, reason: Option<String>) {
+        if reason != self.reason {
+            self.place.set(reason.as_deref().unwrap_or(""));
+            self.reason = reason;
+        }
+    }
+}
+
+/// The processors' clocks, for the replacement policy.
+struct Clocks;
+
+impl replacement::Times for Clocks {
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn used_by(&self, thread: u32) -> Option<u64> {
+        thread::used_by(thread)
+    }
 }
 
 pub(crate) struct Engine {
     pub options: Options,
     pub block: usize,
-    /// The most frames that may exist.
-    pub limit: usize,
-    /// The budget, if others share it.
-    pub lease: Lease,
-    /// Frames that exist: in the program or in the pool.
-    pub frames: usize,
-    /// Frames that are left unmade for copies.
-    pub spare: usize,
-    pub mapped: usize,
-    pub leaving: usize,
-    pub writing: usize,
-    pub reading: usize,
-    /// Soft blocks, the next one to lose its frame first, each with the stamp for which its item is
-    /// valid.
-    pub soft: VecDeque<(u32, u32)>,
-    pub soft_len: usize,
-    /// How many frames are kept ready: soft, free, not yet made, or on their way out.
-    pub soft_frames: SoftFrames,
+    pub frames: Frames,
     pub table: Table,
-    pub pool: Pool,
     pub mover: Arc<Mover>,
-    pub carriers: Carriers,
-    pub maker: Maker,
-    pub awake: Awake,
+    pub helpers: Helpers,
     /// The hash of a block of zeros.
     pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
-    /// The turns of threads, only with the default policy: the others follow their papers.
-    pub turns: Option<Turns>,
-    /// When the turn was last judged, and the processor time that its thread had used by then, both
-    /// ns.
-    pub turn_looked: (u64, u64),
-    /// Which blocks come in together.
-    pub grain: Grain,
-    /// Its blocks are clusters.
-    pub prefetch: Box<dyn Prefetch>,
-    /// Runs to be prefetched once there are frames for them, each in the program's direction.
-    pub postponed: VecDeque<Vec<u32>>,
-    pub fresh: [FreshStream; 8],
-    pub clock: u64,
+    pub ahead: Ahead,
     /// The ring, the stores, and the transfers under way.
     pub io: Io,
     pub files: Vec<crate::files::Mapped>,
     pub queue: VecDeque<Fault>,
     pub faults_ready: bool,
     pub requests_ready: bool,
-    /// The timer, if something is to be done now and then.
-    pub timer: Option<Fd>,
-    pub tick_passed: bool,
+    pub ticks: Ticks,
     /// The stores are closed.
     pub closed: bool,
     /// Children that still read this process's slots: the snapshot of each, and the pipe that it
     /// keeps open.
     pub children: Vec<(u32, Fd)>,
-    /// Ranges of blocks that the program says it touches in random order.
-    pub random: Vec<std::ops::Range<u32>>,
     pub counters: &'static Counters,
-    pub condition: &'static Condition,
-    /// The reason that is given.
-    pub condition_told: Option<String>,
+    pub condition: Told,
     pub mailbox: &'static Mailbox,
     /// Reads under way for which a thread waits.
     pub demands: usize,
     /// Since when threads wait for reads.
     pub stall: Stall,
-    /// How often spinning has found work lately, see `LUCK_MAX`.
-    pub luck: u32,
-    pub sleeps: u32,
     /// Blocks that do not leave for a while.
     pub held: Held,
     /// The number of forks that are near: while it is not 0, no block leaves the program that need
@@ -156,65 +139,35 @@ impl Engine {
         shared: &'static Shared,
         mailbox: &'static Mailbox,
     ) -> Result<Engine, crate::Error> {
-        let block = options.block;
-        let limit = options.frames;
+        let (block, limit) = (options.block, options.frames);
         let mover = Arc::new(Mover::open(options.copy)?);
-        let pool = Pool::new(limit, block)?;
-        pool.register(&mover)?;
-        let run = (EXTENT / block).min(limit / 8).max(1) as u32;
-        let ahead = (options.ahead_bytes / block).min(limit / 4).max(1) as u32;
-        let policy = replacement::by_name(&options.policy, limit).ok_or(crate::Error::Policy)?;
-        let grain = Grain::new(options.cluster, limit);
-        let clusters = |blocks: u32| (blocks >> grain.shift()).max(1);
-        let prefetch =
-            prefetch::by_name(&options.prefetch, limit >> grain.shift(), clusters(run), clusters(ahead));
-        let prefetch = prefetch.ok_or(crate::Error::Policy)?;
+        let frames = Frames::new(&options)?;
+        frames.pool.register(&mover)?;
+        let replacement = if options.turns { replacement::in_turns } else { replacement::by_name };
+        let policy = replacement(&options.policy, limit).ok_or(crate::Error::Policy)?;
+        let ahead = Ahead::new(&options).ok_or(crate::Error::Policy)?;
         let mut engine = Engine {
             block,
-            limit,
-            lease: Lease::new(options.share, limit),
-            frames: 0,
-            spare: 0,
-            mapped: 0,
-            leaving: 0,
-            writing: 0,
-            reading: 0,
-            soft: VecDeque::new(),
-            soft_len: 0,
-            soft_frames: SoftFrames::new(limit, block, options.soft_per_mille),
+            frames,
             table: Table::new(block, &shared.regions),
-            pool,
             mover,
-            carriers: Carriers::default(),
-            maker: Maker::none(),
-            awake: Awake::never(),
+            helpers: Helpers::none(),
             zero_hash: hash(&vec![0; block]),
-            turns: (options.turns && policy.name() == "auto").then(|| Turns::new(limit)),
-            turn_looked: (0, 0),
             policy,
-            grain,
-            prefetch,
-            postponed: VecDeque::new(),
-            fresh: [FreshStream::default(); 8],
-            clock: 0,
+            ahead,
             io: Io::new(block, store),
             files: Vec::new(),
             queue: VecDeque::new(),
             faults_ready: false,
             requests_ready: false,
-            timer: None,
-            tick_passed: false,
+            ticks: Ticks::default(),
             closed: false,
             children: Vec::new(),
-            random: Vec::new(),
             counters: &shared.counters,
-            condition: &shared.condition,
-            condition_told: None,
+            condition: Told::new(&shared.condition),
             mailbox,
             demands: 0,
             stall: Stall::default(),
-            luck: LUCK_MAX,
-            sleeps: 0,
             held: Held::default(),
             holds: 0,
             recorder: None,
@@ -244,7 +197,7 @@ impl Engine {
         }
         self.io.poll(Poll::Faults, self.mover.program.raw());
         self.io.poll(Poll::Requests, self.mailbox.event.raw());
-        if let Some(event) = self.carriers.event() {
+        if let Some(event) = self.helpers.carriers.event() {
             self.io.poll(Poll::Carried, event.raw());
         }
         self.begin_ticks();
@@ -260,7 +213,7 @@ impl Engine {
     /// Serves until the process ends, after [`prepare`](Self::prepare).
     pub fn run(&mut self) {
         loop {
-            self.awake.settle_late();
+            self.helpers.awake.settle_late();
             self.take_ends();
             // One end at a time: to check and install a long run takes as long as to read one, and
             // the store must have new work meanwhile.
@@ -281,10 +234,10 @@ impl Engine {
             let mut gives = self.see_to_lease();
             self.read_postponed();
             self.publish();
-            if std::mem::take(&mut self.tick_passed) {
+            if std::mem::take(&mut self.ticks.passed) {
                 gives |= self.tick();
             }
-            if cfg!(any(debug_assertions, test)) {
+            if cfg!(any(debug_assertions, terapage_model)) {
                 self.assert_books_agree();
             }
             if std::mem::take(&mut self.requests_ready) {
@@ -310,10 +263,10 @@ impl Engine {
     /// Starts the timer of `each_second`, and of the shared budget, if there are these. Without a
     /// timer nothing is called.
     fn begin_ticks(&mut self) {
-        let shared = self.lease.is_shared();
+        let shared = self.frames.lease.is_shared();
         if self.options.each_second.is_some() || shared {
-            self.timer = Fd::each(if shared { TICK_MS } else { 1000 }).ok();
-            if let Some(timer) = &self.timer {
+            self.ticks.timer = Fd::each(if shared { TICK_MS } else { 1000 }).ok();
+            if let Some(timer) = &self.ticks.timer {
                 self.io.poll(Poll::Timer, timer.raw());
             }
             self.tell_second();
@@ -322,11 +275,11 @@ impl Engine {
 
     /// Whether frames are to be given back now.
     fn tick(&mut self) -> bool {
-        if self.lease.ends_second() {
+        if self.frames.lease.ends_second() {
             self.tell_second();
         }
         self.ask_share(true);
-        self.lease.excess() > 0
+        self.frames.lease.excess() > 0
     }
 
     fn tell_second(&mut self) {
@@ -338,15 +291,16 @@ impl Engine {
     /// Starts the helper threads, which save this thread time.
     fn start_helpers(&mut self) {
         if self.options.spin_us > 0 {
-            self.awake = Awake::where_it_pays(self.mover.program.waker());
+            self.helpers.awake = Awake::where_it_pays(self.mover.program.waker());
         }
         if self.mover.moves() {
-            let most = if self.lease.is_shared() { self.options.frames } else { self.limit };
-            let pages = most.saturating_sub(self.frames) * self.block / HUGE;
-            self.maker = Maker::start(pages, self.options.spin_us > 0).unwrap_or_else(|_| Maker::none());
+            let most = if self.frames.lease.is_shared() { self.options.frames } else { self.frames.limit };
+            let pages = most.saturating_sub(self.frames.count) * self.block / HUGE;
+            self.frames.maker =
+                Maker::start(pages, self.options.spin_us > 0).unwrap_or_else(|_| Maker::none());
         }
         let carriers = Carriers::start(self.options.threads.saturating_sub(1));
-        self.carriers = carriers.unwrap_or_else(|error| self.stop(&error.to_string()));
+        self.helpers.carriers = carriers.unwrap_or_else(|error| self.stop(&error.to_string()));
     }
 
     /// Waits until something happens: first spins for a moment, then sleeps.
@@ -356,12 +310,12 @@ impl Engine {
     /// spins only as long as that mostly finds work.
     fn sleep(&mut self) {
         let waited_for = self.demands > 0;
-        let tries = self.luck > LUCK_MAX / 2 || self.sleeps.is_multiple_of(32);
-        self.sleeps = self.sleeps.wrapping_add(1);
+        let tries = self.helpers.luck.tries();
+        self.helpers.luck.sleeps();
         if self.options.spin_us > 0 && (waited_for || tries) {
             let found = self.look_for_work();
             if !waited_for {
-                self.luck = if found { (self.luck + 1).min(LUCK_MAX) } else { self.luck.saturating_sub(2) };
+                self.helpers.luck.looked(found);
             }
             if found {
                 return;
@@ -374,10 +328,10 @@ impl Engine {
         let until = now_ns() + self.options.spin_us * 1000;
         loop {
             self.io.enter(0);
-            if self.io.ring().has_done() || self.carriers.has_done() {
+            if self.io.ring().has_done() || self.helpers.carriers.has_done() {
                 return true;
             }
-            self.awake.settle_late();
+            self.helpers.awake.settle_late();
             if now_ns() > until {
                 return false;
             }
@@ -405,11 +359,11 @@ impl Engine {
 
     /// Sleeps until the ring or a carrier has something.
     fn rest(&mut self) {
-        self.awake.settle();
-        if self.carriers.may_sleep() {
+        self.helpers.awake.settle();
+        if self.helpers.carriers.may_sleep() {
             self.io.enter(1);
         }
-        self.carriers.woke();
+        self.helpers.carriers.woke();
     }
 
     /// Handles the end of one operation, if one has ended.
@@ -425,10 +379,10 @@ impl Engine {
             match event {
                 Event::Faults => self.faults_ready = true,
                 Event::Requests => self.requests_ready = true,
-                Event::Carried => self.carriers.event().into_iter().for_each(Fd::clear),
+                Event::Carried => self.helpers.carriers.event().into_iter().for_each(Fd::clear),
                 Event::Tick => {
-                    self.timer.iter().for_each(Fd::clear);
-                    self.tick_passed = true;
+                    self.ticks.timer.iter().for_each(Fd::clear);
+                    self.ticks.passed = true;
                 }
                 Event::ChildEnded(id) => self.child_ended(id),
             }
@@ -451,12 +405,9 @@ impl Engine {
             self.stop(&format!("a fault at {:#x}, which is not paged", fault.at));
         };
         let state = self.table.state(block);
-        if let Some(turns) = &mut self.turns {
-            match state {
-                State::Stored if turns.waits(block, fault.thread) => self.judge_turn(),
-                State::Stored => {}
-                _ => drop(turns.touched(block, fault.thread)),
-            }
+        match state {
+            State::Stored => self.policy.waits(block, fault.thread, &Clocks),
+            _ => self.policy.touched_by(block, fault.thread),
         }
         match state {
             State::Zero => self.first_touch(block),
@@ -489,23 +440,6 @@ impl Engine {
                 self.wake_page(fault.at);
             }
         }
-    }
-
-    /// Judges the turn of threads at the end of a window.
-    #[cold]
-    fn judge_turn(&mut self) {
-        let Some(turns) = &mut self.turns else { return };
-        let holder = turns.holder();
-        let (now_ns, ran_ns) = (now_ns(), holder.and_then(thread::used_by).unwrap_or(0));
-        let (looked_ns, had_run_ns) = self.turn_looked;
-        let passed_ns = now_ns.saturating_sub(looked_ns).max(1);
-        turns.judge(ran_ns.saturating_sub(had_run_ns) * 100 / passed_ns);
-        let ran_ns = if turns.holder() == holder {
-            ran_ns
-        } else {
-            turns.holder().and_then(thread::used_by).unwrap_or(0)
-        };
-        self.turn_looked = (now_ns, ran_ns);
     }
 
     pub fn wake_page(&mut self, at: usize) {
@@ -554,7 +488,7 @@ impl Engine {
     /// Lets a load be carried, by this thread or a carrier, and handles the result now or later.
     pub fn carry(&mut self, number: usize, way: Way, who: Carry) {
         let load = Box::new(Load::new(&self.mover, self.block, number, way));
-        let here = if who == Carry::Anywhere { self.carriers.post(load) } else { Some(load) };
+        let here = if who == Carry::Anywhere { self.helpers.carriers.post(load) } else { Some(load) };
         if let Some(mut load) = here {
             load.carry();
             self.carried(*load);
@@ -564,7 +498,7 @@ impl Engine {
     /// Handles the loads that carriers have done. Whether there were any.
     fn take_carried(&mut self) -> bool {
         let mut some = false;
-        while let Some(load) = self.carriers.take() {
+        while let Some(load) = self.helpers.carriers.take() {
             self.carried(*load);
             some = true;
         }
@@ -615,7 +549,7 @@ impl Engine {
 
     /// Waits until no transfer is under way.
     pub fn settle_all(&mut self) {
-        while self.reading + self.leaving + self.writing > 0 {
+        while self.table.count(State::Reading) + self.leaving() > 0 {
             self.wait();
         }
     }
@@ -624,49 +558,30 @@ impl Engine {
         self.make_room_for_books();
         let counters = self.counters;
         let buffers = self.io.bounce.as_ref().map_or(0, Bounce::total_bytes);
-        let resident = (self.frames * self.block + buffers) as u64;
+        let resident = (self.frames.count * self.block + buffers) as u64;
         counters.resident_bytes.store(resident, Relaxed);
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries.load(Relaxed), Relaxed);
-        let condition = self.io.condition();
-        if condition != self.condition_told {
-            self.condition.set(condition.as_deref().unwrap_or(""));
-            self.condition_told = condition;
-        }
+        self.condition.tell(self.io.condition());
     }
 
-    /// Checks that the counts agree with what they count. In tests of the model, each block is
-    /// checked, too.
+    /// Checks that the parts agree with each other. Under the model checker, each block is checked,
+    /// too.
     ///
     /// # Panics
     /// They do not agree.
     fn assert_books_agree(&self) {
-        let on_their_way = [self.leaving, self.reading, self.writing];
-        assert_eq!(self.io.transfers.count(), on_their_way, "blocks on their way are miscounted");
-        let mut counts = [self.mapped, self.soft_len, self.leaving, self.reading, self.writing];
-        let mut frames: usize = counts.iter().sum::<usize>() + self.pool.free_len();
-        assert!(frames <= self.frames, "{frames} frames are in use, of {}", self.frames);
-        if !cfg!(test) {
-            return;
+        let count = |state| self.table.count(state);
+        let (leaving, reading, writing) =
+            (count(State::Leaving), count(State::Reading), count(State::Writing));
+        let on_their_way = self.io.transfers.count();
+        assert_eq!(on_their_way, [leaving, reading, writing], "blocks on their way are miscounted");
+        let settled = count(State::Mapped) + count(State::Soft) + count(State::Watched);
+        self.frames.assert_agree(settled + leaving + reading + writing, reading);
+        if cfg!(terapage_model) {
+            self.table.assert_counts();
         }
-        for region in self.table.regions() {
-            for block in region.first..region.first + region.blocks {
-                match self.table.state(block) {
-                    State::Mapped => counts[0] -= 1,
-                    State::Soft => counts[1] -= 1,
-                    State::Leaving => counts[2] -= 1,
-                    State::Reading => counts[3] -= 1,
-                    State::Writing => counts[4] -= 1,
-                    State::Watched => frames += 1,
-                    State::Zero | State::Stored | State::Loose => {}
-                }
-            }
-        }
-        assert_eq!(counts, [0; 5], "blocks are miscounted");
-        // Blocks that a carrier is copying into the program have a second frame already.
-        let most = frames + self.reading;
-        assert!((frames..=most).contains(&self.frames), "{} frames, not {frames} to {most}", self.frames);
     }
 
     /// Records in the trace, if there is one, that the same happened to each of `blocks`.

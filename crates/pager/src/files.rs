@@ -12,7 +12,7 @@
 use crate::engine::Engine;
 use crate::look;
 use crate::table::State;
-use crate::{Error, Pager, Request, StoreError};
+use crate::{Error, Pager, StoreError};
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use terapage_store::{EXTENT, Ended, Notes, Op, OpKind, Store, StoreRing};
@@ -198,15 +198,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Marks the blocks whose bytes may differ from the file's.
-    pub(crate) fn changed(&mut self, first: u32, end: u32, marks: &mut [bool]) -> Result<(), Error> {
+    /// Whether the bytes of each block may differ from the file's.
+    pub(crate) fn changed(&mut self, first: u32, end: u32) -> Result<Vec<bool>, Error> {
         let index = self.file_at(first, end).ok_or(Error::NoFile)?;
         let origin = self.files[index].origin;
         self.settle(first, end);
-        for (block, mark) in (first..end).zip(marks) {
+        let mut marks = Vec::with_capacity((end - first) as usize);
+        for block in first..end {
             let entry = self.table.get(block);
             let from_file = entry.slot().is_some() && entry.origin == origin;
-            *mark = match entry.state {
+            let mark = match entry.state {
                 State::Stored | State::Soft => !from_file,
                 // Pages may be missing, which this thread cannot wait for.
                 State::Mapped if self.mover.heard.were_removed(self.table.address(block), self.block) => true,
@@ -217,16 +218,17 @@ impl Engine {
                     // at the next sync.
                     look::hash(unsafe { memory::bytes(at, self.block) }) != hash
                 }
-                State::Watched if from_file => look::hash(self.pool.bytes(entry.place)) != entry.hash,
+                State::Watched if from_file => look::hash(self.frames.pool.bytes(entry.place)) != entry.hash,
                 _ => true,
             };
-            if *mark && from_file {
+            if mark && from_file {
                 // The file is about to be written, and will not have the block's old bytes any
                 // more.
                 self.drop_slot(block);
             }
+            marks.push(mark);
         }
-        Ok(())
+        Ok(marks)
     }
 
     /// Notes that the file has bytes with these hashes now, for each block whose hash is not
@@ -272,7 +274,7 @@ impl Pager {
         bytes: u64,
     ) -> Result<(), Error> {
         let part = Part { fd: file.as_raw_fd(), offset, bytes };
-        self.mailbox.ask(Request::MapFile { start, len, part })
+        self.mailbox.ask_for(start, len, move |engine, first, end| engine.map_file(first, end, part))
     }
 
     /// Unmaps a range: it reads as zeros from now on. What was not synced is lost.
@@ -280,7 +282,7 @@ impl Pager {
     /// # Errors
     /// No file is mapped there.
     pub fn unmap_file(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::UnmapFile { start, len })
+        self.mailbox.ask_for(start, len, Engine::unmap_file)
     }
 
     /// Writes what the program has changed in a mapped range back to its file, within `bytes` bytes
@@ -343,8 +345,7 @@ impl Pager {
         hashes: &mut [u128],
     ) -> Result<u64, Error> {
         let block = self.block;
-        let mut marks = vec![false; hashes.len()];
-        self.mailbox.ask(Request::Changed { start: at, len: buffer.len(), marks: marks.as_mut_ptr() })?;
+        let marks = self.mailbox.ask_for(at, buffer.len(), Engine::changed)?;
         let (mut first, mut total) = (0, 0);
         while let Some(skip) = marks[first..].iter().position(|&mark| mark) {
             first += skip;
@@ -377,7 +378,8 @@ impl Pager {
         file.sync_data().map_err(|source| terapage_sys::Error { call: FDATASYNC, source })?;
         for (start, hashes) in written.drain(..) {
             let len = hashes.len() * self.block;
-            self.mailbox.ask(Request::Written { start, len, hashes: hashes.as_ptr() })?;
+            self.mailbox
+                .ask_for(start, len, move |engine, first, end| engine.written(first, end, &hashes))?;
         }
         Ok(())
     }

@@ -8,8 +8,7 @@
 //! pipe). The child finds the pager's whole state in its copy of memory, gives it new descriptors,
 //! a new store and a new thread, and continues.
 
-use crate::carriers::Carriers;
-use crate::engine::Engine;
+use crate::engine::{Engine, Ticks, Told};
 use crate::io::Poll;
 use crate::table::{Region, State};
 use crate::{Error, Mailbox};
@@ -30,7 +29,7 @@ impl Engine {
         }
         self.see_to_removed();
         self.settle_all();
-        self.awake.settle();
+        self.helpers.awake.settle();
         let last = self.children.last().map(|&(id, _)| id);
         self.mailbox.park();
         // These lists are locals, not the engine's: a fork may copy the engine while this thread is
@@ -124,32 +123,30 @@ impl Engine {
         self.table.usage.inherit(&shared.regions);
         self.mover = Arc::new(self.mover.reopen()?);
         self.assert_untouched()?;
-        self.pool.register(&self.mover)?;
+        self.frames.pool.register(&self.mover)?;
         for region in self.table.regions() {
             self.register_paged(region)?;
         }
-        self.carriers = Carriers::default();
-        self.maker.forget();
-        self.awake.forget();
+        self.helpers.forget();
+        self.frames.maker.forget();
         // The trace file and the thread that writes it belong to the parent.
         self.recorder = None;
         self.holds = 0;
         self.queue.clear();
-        self.postponed.clear();
+        self.ahead.postponed.clear();
         self.faults_ready = false;
         self.requests_ready = false;
-        self.tick_passed = false;
-        self.timer = None;
+        self.ticks = Ticks::default();
         self.children.clear();
         self.io.begin_child(store)?;
-        let budget = if self.lease.is_shared() { self.options.frames } else { self.lease.goal };
+        let budget = if self.frames.lease.is_shared() { self.options.frames } else { self.frames.lease.goal };
         counters.budget_bytes.store((budget * self.block) as u64, Relaxed);
         counters.block_bytes.store(self.block as u64, Relaxed);
         counters.regions.store(self.table.regions().len() as u64, Relaxed);
         self.counters = counters;
-        counters.lease_bytes.store((self.lease.frames * self.block) as u64, Relaxed);
+        counters.lease_bytes.store((self.frames.lease.frames * self.block) as u64, Relaxed);
         self.inherit_lease();
-        (self.condition, self.condition_told) = (&shared.condition, None);
+        self.condition = Told::new(&shared.condition);
         self.mailbox = mailbox;
         Ok(())
     }

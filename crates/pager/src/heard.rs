@@ -142,8 +142,7 @@ impl Heard {
     }
 
     /// Whether any of a range was removed and may be out with old bytes.
-    #[cfg(test)]
-    #[allow(dead_code, reason = "the model's tests ask")]
+    #[cfg(terapage_model)]
     pub fn is_waiting(&self, from: usize, to: usize) -> bool {
         read(&self.notes).waiting.meets(from, to)
     }

@@ -7,10 +7,10 @@
 
 use crate::Error;
 use crate::engine::Engine;
+use crate::table::State;
 use std::fmt::Debug;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_stats::Counters;
-use terapage_sys::memory::HUGE;
 
 /// Between two looks at the share, ms.
 pub(crate) const TICK_MS: u64 = 250;
@@ -90,9 +90,9 @@ impl Lease {
 impl Engine {
     /// Begins with the first share.
     pub(crate) fn begin_lease(&mut self) {
-        if self.lease.is_shared() {
+        if self.frames.lease.is_shared() {
             // Nothing is paged yet, and what is asked for is little.
-            self.lease.frames = 0;
+            self.frames.lease.frames = 0;
             self.ask_share(true);
         }
     }
@@ -100,19 +100,19 @@ impl Engine {
     /// In the child of a fork, which has its parent's frames and no share yet: it takes no more
     /// until it has one.
     pub(crate) fn inherit_lease(&mut self) {
-        if self.lease.is_shared() {
+        if self.frames.lease.is_shared() {
             let books = self.fixed_bytes() / self.block;
-            self.set_lease((self.frames + books).max(crate::requests::FRAMES_MIN));
-            self.lease.goal = self.lease.frames;
-            (self.lease.short, self.lease.refused, self.lease.ticks) = (false, true, 0);
+            self.set_lease((self.frames.count + books).max(crate::requests::FRAMES_MIN));
+            self.frames.lease.goal = self.frames.lease.frames;
+            (self.frames.lease.short, self.frames.lease.refused, self.frames.lease.ticks) = (false, true, 0);
         }
     }
 
     /// Called in each turn: asks for more frames if there are none to be made, and gives back what
     /// is too much. Whether it gave any.
     pub(crate) fn see_to_lease(&mut self) -> bool {
-        self.want_frames(self.spare);
-        self.lease.excess() > 0 && self.give_back()
+        self.want_frames(self.frames.spare);
+        self.frames.lease.excess() > 0 && self.give_back()
     }
 
     /// The budget is so many bytes from now on. More is there at once; less is given as with a
@@ -120,12 +120,12 @@ impl Engine {
     pub(crate) fn set_budget(&mut self, bytes: usize) -> Result<(), Error> {
         let (frames, most) = (bytes / self.block, self.options.frames);
         let least = crate::requests::FRAMES_MIN.min(most);
-        if self.lease.is_shared() || !(least..=most).contains(&frames) {
+        if self.frames.lease.is_shared() || !(least..=most).contains(&frames) {
             return Err(Error::Budget { least: least * self.block, most: most * self.block });
         }
-        self.lease.goal = frames;
+        self.frames.lease.goal = frames;
         self.counters.budget_bytes.store((frames * self.block) as u64, Relaxed);
-        if frames > self.lease.frames {
+        if frames > self.frames.lease.frames {
             self.set_lease(frames);
         }
         Ok(())
@@ -133,37 +133,37 @@ impl Engine {
 
     /// Asks for more frames, if hardly more than `spare` of them may still be made.
     pub(crate) fn want_frames(&mut self, spare: usize) {
-        if !self.lease.is_shared() || self.lease.excess() > 0 {
+        if !self.frames.lease.is_shared() || self.frames.lease.excess() > 0 {
             return;
         }
-        let room = self.limit.saturating_sub(self.frames + spare);
-        self.lease.short |= room == 0;
+        let room = self.frames.room(spare);
+        self.frames.lease.short |= room == 0;
         // Before the last huge page.
-        if room < (HUGE / self.block).min(self.limit / 8).max(1) && !self.lease.refused {
+        if room < self.frames.of_huge_page().min(self.frames.limit / 8).max(1) && !self.frames.lease.refused {
             self.ask_share(false);
         }
     }
 
     /// Tells what it has, and hears what it may have.
     pub(crate) fn ask_share(&mut self, tick: bool) {
-        let Some(share) = self.lease.share else { return };
+        let Some(share) = self.frames.lease.share else { return };
         let fixed = self.fixed_bytes();
         let now = Use {
             counters: self.counters,
-            held: self.frames * self.block + fixed,
+            held: self.frames.count * self.block + fixed,
             fixed,
-            soft: self.soft_frames.now() * self.block,
-            short: self.lease.short,
+            soft: self.frames.target.now() * self.block,
+            short: self.frames.lease.short,
             tick,
         };
         let most = self.options.frames;
         let goal = (share.update(&now) / self.block).clamp(crate::requests::FRAMES_MIN.min(most), most);
-        self.lease.goal = goal;
-        self.lease.refused = goal <= self.lease.frames;
+        self.frames.lease.goal = goal;
+        self.frames.lease.refused = goal <= self.frames.lease.frames;
         if tick {
-            self.lease.short = false;
+            self.frames.lease.short = false;
         }
-        if goal > self.lease.frames {
+        if goal > self.frames.lease.frames {
             self.set_lease(goal);
         }
     }
@@ -177,38 +177,39 @@ impl Engine {
     /// The most blocks that are read ahead as one run: the prefetch policy knows only the most
     /// frames that there can be.
     pub(crate) fn longest_run(&self) -> usize {
-        if self.lease.is_shared() { (self.limit / 8).max(1) } else { usize::MAX }
+        if self.frames.lease.is_shared() { (self.frames.limit / 8).max(1) } else { usize::MAX }
     }
 
     /// There may be this many frames, books included.
     fn set_lease(&mut self, frames: usize) {
-        self.lease.frames = frames;
+        self.frames.lease.frames = frames;
         self.counters.lease_bytes.store((frames * self.block) as u64, Relaxed);
         self.policy.resize(frames);
         self.make_room_for_books();
         let most = self.longest_run();
-        self.postponed.iter_mut().for_each(|run| run.truncate(most));
+        self.ahead.postponed.iter_mut().for_each(|run| run.truncate(most));
     }
 
     /// Gives back frames that are too many, as far as nobody needs them. Whether it did.
     fn give_back(&mut self) -> bool {
-        let excess = self.lease.excess();
+        let excess = self.frames.lease.excess();
         // Frames that were never made are the first to go.
-        let unmade = self.limit.saturating_sub(self.frames).min(excess);
+        let unmade = self.frames.room(0).min(excess);
         // Below these, blocks are paged out.
-        let kept = self.soft_frames.now() * 3 / 4;
+        let kept = self.frames.target.now() * 3 / 4;
         let most = (STEP_BYTES / self.block).max(1).min(excess - unmade);
-        let count = most.min((self.pool.free_len() + self.soft_len).saturating_sub(kept));
-        let places: Vec<u32> =
-            std::iter::from_fn(|| self.pool.take_free().or_else(|| self.reclaim())).take(count).collect();
+        let count =
+            most.min((self.frames.pool.free_len() + self.table.count(State::Soft)).saturating_sub(kept));
+        let places: Vec<u32> = std::iter::from_fn(|| self.frames.pool.take_free().or_else(|| self.reclaim()))
+            .take(count)
+            .collect();
         let given = places.len();
-        self.frames -= given;
-        if let Err(error) = self.pool.give_back(places) {
+        if let Err(error) = self.frames.give_back(places) {
             self.stop(&error.to_string());
         }
         if given + unmade > 0 {
-            self.set_lease(self.lease.frames - given - unmade);
-            if self.lease.excess() == 0 {
+            self.set_lease(self.frames.lease.frames - given - unmade);
+            if self.frames.lease.excess() == 0 {
                 // Others can have them at once.
                 self.ask_share(false);
             }

@@ -3,7 +3,16 @@
 //! A [`Pager`] has one thread that resolves the faults of its regions, reads and writes the store,
 //! and serves requests. `docs/pager.md` tells how. Begin to read in `engine.rs`.
 
+#![cfg_attr(terapage_model, allow(dead_code, reason = "the model's tests use a part of it"))]
+
+#[cfg(terapage_model)]
+extern crate terapage_model as terapage_sys;
+#[cfg(terapage_model)]
+extern crate terapage_model_store as terapage_store;
+
 mod advice;
+mod ahead;
+#[cfg(not(terapage_model))]
 mod awake;
 mod carriers;
 mod engine;
@@ -13,378 +22,50 @@ mod fork;
 mod frames;
 mod heard;
 mod held;
+mod helpers;
 pub mod host;
 mod io;
 mod lease;
 mod load;
 mod look;
 mod mailbox;
+#[cfg(not(terapage_model))]
 mod maker;
+#[cfg(terapage_model)]
+#[path = "../../model/engine/mod.rs"]
+mod model;
 mod mover;
 mod options;
 mod pagein;
 mod pageout;
+#[cfg(not(terapage_model))]
+mod pager;
+mod placing;
 mod pool;
+#[cfg(not(terapage_model))]
 mod recorder;
 mod removed;
 mod requests;
 mod spans;
+#[cfg(not(terapage_model))]
 mod sync;
 mod table;
 mod usage;
 mod words;
 
-use engine::Engine;
 pub use error::Error;
 pub use files::FDATASYNC;
 pub use lease::{Share, Use};
-pub(crate) use mailbox::{Mailbox, Request};
+pub(crate) use mailbox::Mailbox;
+#[cfg(terapage_model)]
+use model::{Pager, awake, maker, recorder};
 pub use options::Options;
-use recorder::Recorder;
+#[cfg(not(terapage_model))]
+pub use pager::{Forking, MakeStore, Pager};
 pub use spans::Spans;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, MutexGuard};
-use terapage_stats::{Counters, FILE_NAME, MAGIC, RegionCounters, Shared};
+#[cfg(terapage_model)]
+pub(crate) use terapage_model::sync;
 pub(crate) use terapage_store::Error as StoreError;
-use terapage_store::Store;
-use terapage_sys::fd::Fd;
-use terapage_sys::{file, thread};
-
-/// Makes the store of this process, and those of its forked children.
-pub type MakeStore = dyn Fn() -> Result<Box<dyn Store>, Error> + Send + Sync;
 
 /// The most blocks of one range. Block numbers have 32 bits, and static arrays need some of them.
 pub const BLOCKS_MOST: usize = u32::MAX as usize / 16 * 15;
-
-/// The most generations of forks.
-const GENERATIONS: usize = 250;
-
-/// Paged memory. A process has one pager, and it lasts as long as the process.
-pub struct Pager {
-    engine: *mut Engine,
-    mailbox: &'static Mailbox,
-    shared: &'static Shared,
-    block: usize,
-    moves: bool,
-    make_store: Box<MakeStore>,
-    // Kept open so that other processes find the counters.
-    stats_file: Fd,
-    // Ends of pipes that tell the ancestors that this process, the child of a fork, still lives.
-    holds: Vec<Fd>,
-    trace: Option<Arc<recorder::Shared>>,
-}
-
-// SAFETY: only the pager's thread uses the engine, or the forking thread while that is parked; the
-// rest can be shared.
-unsafe impl Send for Pager {}
-// SAFETY: as above.
-unsafe impl Sync for Pager {}
-
-/// A fork that is about to happen; the pager's thread is parked.
-pub struct Forking {
-    hold: Fd,
-    asking: MutexGuard<'static, ()>,
-    /// The signals that were blocked before.
-    signals: thread::Signals,
-}
-
-// SAFETY: the thread that forked gives it back, in the parent and in the child.
-unsafe impl Send for Forking {}
-
-fn shared() -> Result<(Fd, &'static Shared), Error> {
-    let name = std::ffi::CString::new(FILE_NAME).expect("no zero byte");
-    let (fd, at) = file::memory_file(&name, size_of::<Shared>().next_multiple_of(terapage_sys::PAGE))?;
-    // SAFETY: the memory was mapped just now, is large enough, and is never unmapped; zeros are
-    // valid counters.
-    let shared = unsafe { &*at.cast::<Shared>() };
-    let counters = &shared.counters;
-    counters.pid.store(thread::pid(), Relaxed);
-    let now =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    counters.started_s.store(now, Relaxed);
-    counters.magic.store(MAGIC, SeqCst);
-    Ok((fd, shared))
-}
-
-impl Pager {
-    /// Starts a pager. `make_store` is called now, and in each child of a fork.
-    ///
-    /// # Errors
-    /// A userfaultfd, an io_uring, the store or the trace file cannot be made.
-    pub fn start(options: Options, make_store: Box<MakeStore>) -> Result<Pager, Error> {
-        let (stats_file, shared) = shared()?;
-        let mailbox = Mailbox::new()?;
-        let block = options.block;
-        let (path, frames) = (options.trace.clone(), options.frames);
-        let mut engine = Engine::new(options, make_store()?, shared, mailbox)?;
-        let mut trace = None;
-        if let Some(path) = path {
-            let (recorder, shared) = Recorder::start(&path, block, frames)?;
-            engine.recorder = Some(recorder);
-            trace = Some(shared);
-        }
-        let moves = engine.mover.moves();
-        let engine = Box::into_raw(Box::new(engine));
-        let pager =
-            Pager { engine, mailbox, shared, block, moves, make_store, stats_file, holds: Vec::new(), trace };
-        pager.spawn()?;
-        Ok(pager)
-    }
-
-    fn spawn(&self) -> Result<(), Error> {
-        struct Owned(*mut Engine);
-        // SAFETY: this thread is the only user of the engine, apart from a fork, which parks it.
-        unsafe impl Send for Owned {}
-        let engine = Owned(self.engine);
-        let ready = Arc::new(AtomicU32::new(0));
-        let is_ready = ready.clone();
-        thread::spawn(c"terapage", move || {
-            let engine = engine;
-            // SAFETY: the engine is never freed, and nobody else uses it while this thread is not
-            // parked.
-            unsafe { (*engine.0).prepare() };
-            is_ready.store(1, SeqCst);
-            thread::wake(&is_ready);
-            // SAFETY: as above.
-            unsafe { (*engine.0).run() }
-        })?;
-        // The thread opens descriptors. Children of forks often close all that they did not open,
-        // and would close these before they are known as the pager's.
-        while ready.load(SeqCst) == 0 {
-            thread::wait(&ready, 0);
-        }
-        Ok(())
-    }
-
-    /// Whether frames are moved (`UFFDIO_MOVE`), not copied.
-    pub fn moves(&self) -> bool {
-        self.moves
-    }
-
-    /// Bytes of a block.
-    pub fn block(&self) -> usize {
-        self.block
-    }
-
-    /// The counters.
-    pub fn counters(&self) -> &'static Counters {
-        &self.shared.counters
-    }
-
-    /// The counters of a region.
-    pub fn region(&self, region: usize) -> &'static RegionCounters {
-        &self.shared.regions[region]
-    }
-
-    /// The descriptor through which others read the counters.
-    pub fn stats_file(&self) -> &Fd {
-        &self.stats_file
-    }
-
-    /// Pages a range of private, anonymous, writable memory from now on. Its first `held` bytes may
-    /// hold something; the rest was never touched.
-    ///
-    /// # Errors
-    /// The kernel does not let the range be registered, or has no memory for the table of its
-    /// blocks.
-    pub fn add(&self, start: usize, len: usize, held: usize) -> Result<(), Error> {
-        self.add_around(start, len, held, &[])
-    }
-
-    /// Like [`add`](Self::add), without the ranges `loose` (from, to; ascending, on blocks' edges):
-    /// they are not paged, as if they had been [released](Self::release). From `held` to the next
-    /// of these ranges, memory was never touched; behind that lie reservations, which do not count
-    /// as released.
-    ///
-    /// # Errors
-    /// As for [`add`](Self::add).
-    pub fn add_around(
-        &self,
-        start: usize,
-        len: usize,
-        held: usize,
-        loose: &[(usize, usize)],
-    ) -> Result<(), Error> {
-        self.mailbox.ask(Request::Add { start, len, held, loose })
-    }
-
-    /// Drops the bytes of the range: it reads as zeros from now on.
-    ///
-    /// # Errors
-    /// The range is not all paged.
-    pub fn discard(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Discard { start, len })
-    }
-
-    /// Puts all bytes of the range into the program; it is not paged until
-    /// [`restore`](Self::restore).
-    ///
-    /// # Errors
-    /// The range is not all paged. Or the process may have no more mappings: then the range is
-    /// paged as before.
-    pub fn release(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Release { start, len })
-    }
-
-    /// Pages a range again that was released.
-    ///
-    /// # Errors
-    /// The range is not all paged or released, or the kernel does not let it be registered.
-    pub fn restore(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Restore { start, len })
-    }
-
-    /// Says that the range will be touched soon.
-    ///
-    /// # Errors
-    /// The range is not all paged.
-    pub fn will_need(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::WillNeed { start, len })
-    }
-
-    /// Makes room in the store for this many bytes in all, if it has less.
-    ///
-    /// # Errors
-    /// It cannot have so much.
-    pub fn reserve(&self, bytes: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Reserve { bytes })
-    }
-
-    /// Pages within so many bytes from now on: at most those of [`Options::frames`]. What is too
-    /// much leaves memory between faults, soon, but not before this returns.
-    ///
-    /// # Errors
-    /// The bytes are more than that, or fewer than 8 blocks, or others share the budget.
-    pub fn set_budget(&self, bytes: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Budget { bytes })
-    }
-
-    /// The parts of a range of whole blocks that are paged and not known to be zero: from, to.
-    ///
-    /// # Errors
-    /// The range is not all paged.
-    pub fn touched(&self, start: usize, len: usize) -> Result<Vec<(usize, usize)>, Error> {
-        // The list is not on the asker's stack, which may be paged: the pager's thread cannot wait
-        // for itself.
-        let mut parts = Box::new(Vec::new());
-        self.mailbox.ask(Request::Touched { start, len, parts: &raw mut *parts })?;
-        Ok(*parts)
-    }
-
-    /// Ends the trace, if there is one. When this returns, the file has what happened until now;
-    /// nothing more is recorded. Call it before the process ends; it takes five seconds at most.
-    ///
-    /// # Errors
-    /// The file did not take all of the trace, or not in time. The part that it took can be read.
-    pub fn finish_trace(&self) -> Result<(), Error> {
-        let Some(trace) = &self.trace else { return Ok(()) };
-        trace.begin_end();
-        self.mailbox.ask(Request::FinishTrace)?;
-        trace.wait_end()
-    }
-
-    /// Gives back what the stores hold elsewhere. The caller ends the process at once: no memory
-    /// that is not there comes any more, and whoever touches it waits.
-    ///
-    /// # Errors
-    /// None.
-    pub fn close_stores(&self) -> Result<(), Error> {
-        self.mailbox.ask(Request::CloseStores)
-    }
-
-    /// Tells the stores that the process is about to execute another program (`leaves`), or, after
-    /// that, that it stays. Whether all have noted that it leaves: call it again until they have.
-    pub fn leaving(&self, leaves: bool) -> bool {
-        // Not on the asker's stack, which may be paged.
-        let mut noted = Box::new(true);
-        let asked = self.mailbox.ask(Request::Leaving { leaves, noted: &raw mut *noted });
-        asked.is_err() || *noted
-    }
-
-    /// How often the pager has waited for the trace to be written; 0 without one.
-    pub fn trace_stalls(&self) -> u64 {
-        self.trace.as_ref().map_or(0, |trace| trace.stalls())
-    }
-
-    /// Says that a fork is near: blocks that are in the program, or are touched from now on, stay
-    /// there as far as the budget allows, so that the child can touch them before it has a pager.
-    /// Each call is followed by [`before_fork`](Self::before_fork).
-    ///
-    /// # Errors
-    /// None.
-    pub fn hold(&self) -> Result<(), Error> {
-        self.mailbox.ask(Request::Hold)
-    }
-
-    /// Whether the child of a fork could have a pager. Each generation reads the stores of all
-    /// earlier ones, and the number of stores is limited.
-    pub fn may_fork(&self) -> bool {
-        self.holds.len() < GENERATIONS
-    }
-
-    /// Before a fork: parks the pager until [`after_fork_in_parent`](Self::after_fork_in_parent) or
-    /// [`after_fork_in_child`](Self::after_fork_in_child). Only faults of the calling thread are
-    /// served, and signals wait. The caller must hold no lock that the pager could want.
-    ///
-    /// # Errors
-    /// No pipe for the child can be made: the pager goes on.
-    pub fn before_fork(&self) -> Result<Forking, Error> {
-        // A signal would let the thread continue before its fault is served completely.
-        let signals = thread::block_signals();
-        let asking = self.mailbox.lock();
-        self.mailbox.stop_pager(&asking);
-        // SAFETY: the thread is parked.
-        match unsafe { (*self.engine).freeze() } {
-            Ok(hold) => Ok(Forking { hold, asking, signals }),
-            Err(error) => {
-                self.mailbox.unpark();
-                drop(asking);
-                thread::restore_signals(&signals);
-                Err(error)
-            }
-        }
-    }
-
-    /// After the fork, in the parent, whether or not it succeeded.
-    pub fn after_fork_in_parent(&self, forking: Forking) {
-        let Forking { hold, asking, signals } = forking;
-        drop(hold);
-        self.mailbox.unpark();
-        drop(asking);
-        thread::restore_signals(&signals);
-    }
-
-    /// After the fork, in the child, before anything touches paged memory.
-    ///
-    /// # Errors
-    /// The child has no pager, and must not use paged memory: something touched paged memory too
-    /// early, there were too many generations of forks, or a userfaultfd, an io_uring, the store or
-    /// a thread cannot be made.
-    pub fn after_fork_in_child(&mut self, forking: Forking) -> Result<(), Error> {
-        let (stats_file, shared) = shared()?;
-        let mailbox = Mailbox::new()?;
-        let store = (self.make_store)()?;
-        // SAFETY: this is the child's only thread.
-        unsafe { (*self.engine).begin_child(store, shared, mailbox)? };
-        self.mailbox = mailbox;
-        self.shared = shared;
-        self.stats_file = stats_file;
-        self.trace = None;
-        let Forking { hold, asking, signals } = forking;
-        drop(asking);
-        self.holds.push(hold);
-        // A limit (EAGAIN) may be reached only for a moment: threads that have ended in the parent
-        // count until they are gone.
-        let mut patience = 1000;
-        while let Err(error) = self.spawn() {
-            if patience == 0 || !error.is_for_now() {
-                return Err(error);
-            }
-            patience -= 1;
-            thread::sleep_ms(1);
-        }
-        thread::restore_signals(&signals);
-        Ok(())
-    }
-}

@@ -1,132 +1,62 @@
 //! The mailbox: requests of the program's threads to the pager's thread, one at a time, and their
 //! answers.
+//!
+//! A request is a closure over the engine, which the pager's thread calls while the asker waits. It
+//! owns all that it uses, and lies in the pager's own memory like its answer: the asker's stack and
+//! the program's objects may be paged, and the pager's thread cannot wait for itself.
 
 use crate::Error;
-use crate::files::Part;
+use crate::engine::Engine;
 use crate::sync::{Cell, Guard, Mutex, Word, recover, wait, wake};
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::fd::Fd;
 use terapage_sys::thread;
 
-/// What a program can ask for. Ranges begin and end on a block's edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
-    Add {
-        start: usize,
-        len: usize,
-        held: usize,
-        /// Parts of the range that are not to be paged; valid until the answer.
-        loose: *const [(usize, usize)],
-    },
-    Discard {
-        start: usize,
-        len: usize,
-    },
-    Release {
-        start: usize,
-        len: usize,
-    },
-    Restore {
-        start: usize,
-        len: usize,
-    },
-    WillNeed {
-        start: usize,
-        len: usize,
-    },
-    /// `parts` belongs to the asker, and is valid until the answer.
-    Touched {
-        start: usize,
-        len: usize,
-        parts: *mut Vec<(usize, usize)>,
-    },
-    Order {
-        start: usize,
-        len: usize,
-        random: bool,
-    },
-    DoneWith {
-        start: usize,
-        len: usize,
-    },
-    MapFile {
-        start: usize,
-        len: usize,
-        part: Part,
-    },
-    UnmapFile {
-        start: usize,
-        len: usize,
-    },
-    /// `marks` has one mark for each block, and is valid until the answer.
-    Changed {
-        start: usize,
-        len: usize,
-        marks: *mut bool,
-    },
-    /// `hashes` has one hash for each block, and is valid until the answer.
-    Written {
-        start: usize,
-        len: usize,
-        hashes: *const u128,
-    },
-    /// `name` is valid until the answer.
-    Name {
-        region: usize,
-        start: usize,
-        len: usize,
-        name: *const str,
-    },
-    Rename {
-        region: usize,
-        start: usize,
-        len: usize,
-    },
-    Unname {
-        region: usize,
-    },
-    /// Makes room in the store for this many bytes in all.
-    Reserve {
-        bytes: usize,
-    },
-    /// Pages within so many bytes from now on.
-    Budget {
-        bytes: usize,
-    },
-    FinishTrace,
-    CloseStores,
-    /// The process is about to execute another program, or stays after all. `noted`: whether the
-    /// stores have all noted that.
-    Leaving {
-        leaves: bool,
-        noted: *mut bool,
-    },
-    /// A fork is near: no block leaves the program that need not, until the next
-    /// [`Park`](Request::Park) is over.
-    Hold,
-    /// `thread` is the thread whose faults are served while the pager is parked.
-    Park {
-        thread: u32,
-    },
+/// Nobody asks.
+const IDLE: u32 = 0;
+/// A request waits for the pager's thread, or is being served.
+const POSTED: u32 = 1;
+/// The request was served; the asker takes the answer.
+const ANSWERED: u32 = 2;
+/// The pager's thread is to park.
+const PARKING: u32 = 3;
+/// The pager's thread is parked.
+const PARKED: u32 = 4;
+
+/// What is to be done in the pager's thread.
+trait Serve {
+    fn serve(&mut self, engine: &mut Engine);
 }
 
-const IDLE: u32 = 0;
-const POSTED: u32 = 1;
-const ANSWERED: u32 = 2;
-const PARKED: u32 = 3;
+/// A request, until it is served, and its answer from then on.
+struct Asked<F, T> {
+    request: Option<F>,
+    answer: Option<Result<T, Error>>,
+}
 
-/// Holds one request at a time for the pager's thread, and its answer for the asker.
+impl<T, F: FnOnce(&mut Engine) -> Result<T, Error>> Serve for Asked<F, T> {
+    fn serve(&mut self, engine: &mut Engine) {
+        self.answer = self.request.take().map(|request| request(engine));
+    }
+}
+
+/// Holds one request at a time for the pager's thread.
 pub(crate) struct Mailbox {
     pub event: Fd,
     asking: Mutex<()>,
     state: Word,
-    request: Cell<Option<Request>>,
-    answer: Cell<Option<Result<(), Error>>>,
+    /// What the asker waits for.
+    posted: Cell<Option<NonNull<dyn Serve>>>,
+    /// The thread whose faults are served while the pager is parked.
+    forker: Word,
 }
 
-// SAFETY: `state` decides which thread uses `request` and `answer`: the asker, which holds
-// `asking`, while it is IDLE or ANSWERED; the pager's thread while it is POSTED.
+// SAFETY: `state` decides which thread uses `posted` and what it points to: the pager's while it is
+// POSTED, else the asker, which holds `asking`. Requests and answers are Send.
 unsafe impl Sync for Mailbox {}
+// SAFETY: as above.
+unsafe impl Send for Mailbox {}
 
 impl Mailbox {
     pub fn new() -> Result<&'static Mailbox, Error> {
@@ -134,8 +64,8 @@ impl Mailbox {
             event: Fd::event()?,
             asking: Mutex::new(()),
             state: Word::new(IDLE),
-            request: Cell::new(None),
-            answer: Cell::new(None),
+            posted: Cell::new(None),
+            forker: Word::new(0),
         })))
     }
 
@@ -143,11 +73,10 @@ impl Mailbox {
         recover(self.asking.lock())
     }
 
-    /// Posts a request and waits until the state is `until`.
-    fn post(&self, request: Request, until: u32) {
-        // SAFETY: the asker holds `asking` and the state is IDLE.
-        self.request.with_mut(|cell| unsafe { *cell = Some(request) });
-        self.state.store(POSTED, SeqCst);
+    /// Wakes the pager's thread for what `state` says, and waits until the state is `until`. The
+    /// caller holds `asking`.
+    fn post(&self, state: u32, until: u32) {
+        self.state.store(state, SeqCst);
         self.event.signal();
         loop {
             match self.state.load(SeqCst) {
@@ -157,39 +86,69 @@ impl Mailbox {
         }
     }
 
-    pub fn ask(&self, request: Request) -> Result<(), Error> {
+    /// Lets the pager's thread call `request`, and waits for the answer.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(&mut Engine) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         // A signal handler that asks while the thread it interrupted asks would wait for itself.
         let signals = thread::block_signals();
+        let mut asked = Box::new(Asked { request: Some(request), answer: None });
         let asking = self.lock();
-        self.post(request, ANSWERED);
-        // SAFETY: the state is ANSWERED, so the asker uses the cell.
-        let answer = self.answer.with_mut(|cell| unsafe { (*cell).take() });
+        let posted: NonNull<dyn Serve> = NonNull::from(&mut *asked);
+        // SAFETY: the asker holds `asking`, and the state is IDLE.
+        self.posted.with_mut(|cell| unsafe { *cell = Some(posted) });
+        self.post(POSTED, ANSWERED);
+        // SAFETY: the asker holds `asking`, and the state is ANSWERED.
+        self.posted.with_mut(|cell| unsafe { *cell = None });
         self.state.store(IDLE, SeqCst);
         drop(asking);
+        let answer = asked.answer.take().expect("the request was served");
+        drop(asked);
         thread::restore_signals(&signals);
-        answer.unwrap_or(Ok(()))
+        answer
+    }
+
+    /// [`ask`](Self::ask)s for a range of addresses, which must be blocks of one region: `serve`
+    /// gets the first of them and the one after the last.
+    pub fn ask_for<T: Send + 'static>(
+        &self,
+        start: usize,
+        len: usize,
+        serve: impl FnOnce(&mut Engine, u32, u32) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.ask(move |engine| {
+            let (first, end) = engine.blocks_of(start, len)?;
+            serve(engine, first, end)
+        })
     }
 
     /// Parks the pager's thread, until [`unpark`](Self::unpark), and waits until it is parked. Only
     /// faults of the caller are still served. The caller holds `asking`.
     pub fn stop_pager(&self, _asking: &Guard<'_, ()>) {
-        self.post(Request::Park { thread: thread::id() }, PARKED);
+        self.forker.store(thread::id(), SeqCst);
+        self.post(PARKING, PARKED);
     }
 
-    /// Takes the request that was posted, in the pager's thread.
-    pub fn take(&self) -> Option<Request> {
-        if self.state.load(SeqCst) != POSTED {
-            return None;
+    /// In the pager's thread: serves the request that was posted, if there is one. If the thread is
+    /// to [`park`](Self::park) instead, returns the thread whose faults are served meanwhile.
+    pub fn serve(&self, engine: &mut Engine) -> Option<u32> {
+        match self.state.load(SeqCst) {
+            POSTED => {
+                // SAFETY: the state is POSTED, so this thread uses the cell and what it points to,
+                // which the asker keeps until the answer.
+                self.posted.with_mut(|cell| unsafe {
+                    if let Some(mut posted) = *cell {
+                        posted.as_mut().serve(engine);
+                    }
+                });
+                self.state.store(ANSWERED, SeqCst);
+                wake(&self.state);
+                None
+            }
+            PARKING => Some(self.forker.load(SeqCst)),
+            _ => None,
         }
-        // SAFETY: the state is POSTED, so the pager's thread uses the cell.
-        self.request.with_mut(|cell| unsafe { (*cell).take() })
-    }
-
-    pub fn answer(&self, answer: Result<(), Error>) {
-        // SAFETY: the state is POSTED, so the pager's thread uses the cell.
-        self.answer.with_mut(|cell| unsafe { *cell = Some(answer) });
-        self.state.store(ANSWERED, SeqCst);
-        wake(&self.state);
     }
 
     /// Notes that the pager's thread is parked, until [`is_parked`](Self::is_parked) is false.

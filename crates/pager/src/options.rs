@@ -2,6 +2,7 @@
 
 use crate::lease::Share;
 use std::path::PathBuf;
+use terapage_policy::{pace, soft};
 use terapage_stats::Counters;
 use terapage_sys::ring::IoEngine;
 
@@ -66,13 +67,13 @@ impl Default for Options {
             frames: 4096,
             policy: "auto".to_owned(),
             prefetch: "auto".to_owned(),
-            ahead_bytes: 16 << 20,
-            soft_per_mille: terapage_policy::soft::PER_MILLE,
+            ahead_bytes: pace::AHEAD_BYTES,
+            soft_per_mille: soft::PER_MILLE,
             verify: true,
             threads: 1,
             io: None,
             turns: true,
-            spin_us: 100,
+            spin_us: pace::SPIN_US,
             bounce: None,
             long_run: 128 << 10,
             bounce_part: 32,

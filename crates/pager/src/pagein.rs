@@ -1,6 +1,6 @@
 //! Page-ins: first touches, soft faults, hard faults, prefetch.
 
-use crate::engine::{Carry, Engine, FreshStream};
+use crate::engine::{Carry, Engine};
 use crate::files::UNKNOWN;
 use crate::io::bounce::Buffer;
 use crate::io::transfers::Operation;
@@ -9,7 +9,8 @@ use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
 use std::ops::Range;
 use terapage_policy::grain;
-use terapage_policy::prefetch::Ahead;
+use terapage_policy::pace;
+use terapage_policy::prefetch;
 use terapage_stats::Counters;
 use terapage_store::{Failure, OpKind, Why};
 
@@ -48,19 +49,20 @@ impl Engine {
     /// A touch of a block that was never touched, or has become zero: installs zeros, and more of
     /// them if fresh memory is touched in order.
     pub(crate) fn first_touch(&mut self, block: u32) {
-        self.awake.other();
+        self.helpers.awake.other();
         Counters::add(&self.counters.first_touches, 1);
         self.record(Kind::FirstTouch, [block]);
-        let (wanted, down) = self.fresh_window(block);
-        let most = wanted.min((self.limit / 8).max(1) as u32);
+        let most = (FRESH_BYTES / self.block).max(1) as u32;
+        let (wanted, down) = self.ahead.fresh_window(block, most);
+        let most = wanted.min((self.frames.limit / 8).max(1) as u32);
         let region = self.table.block_range_of(block).unwrap_or(block..block + 1);
         let at = |index: u32| if down { block.checked_sub(index) } else { block.checked_add(index) };
         let run = (0..most)
             .map_while(at)
             .take_while(|&block| region.contains(&block) && self.table.state(block) == State::Zero);
         let run: Vec<u32> = run.collect();
-        let room = self.limit.saturating_sub(self.frames + self.spare).min(run.len());
-        let count = if room > 0 && !self.pool.has_zero() && !self.maker.pays() {
+        let room = self.frames.room(self.frames.spare).min(run.len());
+        let count = if room > 0 && !self.frames.pool.has_zero() && !self.frames.maker.pays() {
             let first = if down { run[room - 1] } else { block };
             self.install_fresh(first, room as u32);
             room as u32
@@ -69,29 +71,7 @@ impl Engine {
         };
         let first = if down { block + 1 - count } else { block };
         self.record(Kind::FreshAhead, (first..first + count).filter(|&other| other != block));
-        // The stream continues after the blocks that were installed.
-        let clock = self.clock;
-        if let Some(stream) = self.fresh.iter_mut().find(|stream| stream.at == clock) {
-            (stream.next, stream.before) = (first + count, first.checked_sub(1));
-        }
-    }
-
-    /// How many blocks to install at a first touch of `block`, and whether downwards.
-    fn fresh_window(&mut self, block: u32) -> (u32, bool) {
-        self.clock += 1;
-        let most = (FRESH_BYTES / self.block).max(1) as u32;
-        let at = self.clock;
-        let goes_on = |stream: &&mut FreshStream| {
-            stream.at > 0 && (stream.next == block || stream.before == Some(block))
-        };
-        if let Some(stream) = self.fresh.iter_mut().find(goes_on) {
-            stream.window = (stream.window * 2).min(most);
-            stream.at = at;
-            return (stream.window, stream.next != block);
-        }
-        let oldest = self.fresh.iter_mut().min_by_key(|stream| stream.at).expect("some streams");
-        *oldest = FreshStream { next: block + 1, before: block.checked_sub(1), window: 1, at };
-        (1, false)
+        self.ahead.fresh_went(first, count);
     }
 
     /// Installs new frames directly in the program.
@@ -99,8 +79,7 @@ impl Engine {
         let at = self.table.address(first);
         let done = self.mover.fresh(at, count as usize * self.block);
         self.or_stop(done);
-        self.frames += count as usize;
-        self.mapped += count as usize;
+        self.frames.count += count as usize;
         for block in first..first + count {
             self.table.set_state(block, State::Mapped);
             self.policy.insert(block);
@@ -131,10 +110,9 @@ impl Engine {
     /// A touch of a block that still has its frame.
     pub(crate) fn soft_fault(&mut self, block: u32) {
         self.record(Kind::SoftFault, [block]);
-        self.soft_len -= 1;
-        self.soft_frames.touched();
+        self.frames.target.touched();
         self.install(&[block]);
-        self.awake.other();
+        self.helpers.awake.other();
         self.note_soft_fault(block);
         self.policy.rescue(block);
         self.put_back_company(block);
@@ -145,13 +123,12 @@ impl Engine {
     fn put_back_company(&mut self, block: u32) {
         let region = self.table.block_range_of(block).unwrap_or(block..block);
         let mut company = self.policy.company(block);
-        if company.is_empty() && self.grain.is_whole(block) {
-            company = self.grain.cluster(block);
+        if company.is_empty() && self.ahead.grain.is_whole(block) {
+            company = self.ahead.grain.cluster(block);
         }
         let company = company.start.max(region.start)..company.end.min(region.end);
         let soft: Vec<u32> = company.filter(|&other| self.table.state(other) == State::Soft).collect();
         self.record(Kind::PutBack, soft.iter().copied());
-        self.soft_len -= soft.len();
         self.install(&soft);
         for &other in &soft {
             self.policy.back(other);
@@ -187,7 +164,7 @@ impl Engine {
     /// `thread` is the thread that faulted, or 0 if unknown.
     pub(crate) fn hard_fault(&mut self, block: u32, thread: u32) {
         let since_ns = self.now();
-        self.awake.read(since_ns, thread);
+        self.helpers.awake.read(since_ns, thread);
         Counters::add(&self.counters.hard_faults, 1);
         Counters::add(&self.table.usage.of(block).hard_faults, 1);
         self.record(Kind::HardFault, [block]);
@@ -196,7 +173,7 @@ impl Engine {
         self.table.get_mut(block).flags |= WANTED;
         self.demands += 1;
         self.stall.begin(since_ns);
-        let fault = self.grain.hard_fault(block);
+        let fault = self.ahead.grain.hard_fault(block);
         let together = match fault {
             grain::Fault::First { whole: false } => block..block + 1,
             _ => self.read_with(block),
@@ -210,7 +187,7 @@ impl Engine {
 
     /// The blocks of a stored block's cluster that one read can bring in with it.
     fn read_with(&self, block: u32) -> Range<u32> {
-        let cluster = self.grain.cluster(block);
+        let cluster = self.ahead.grain.cluster(block);
         let region = self.table.block_range_of(block).unwrap_or(block..block + 1);
         let (least, most) = (cluster.start.max(region.start), cluster.end.min(region.end));
         let follows = |one: u32, next: u32| {
@@ -235,19 +212,19 @@ impl Engine {
     fn demand(&mut self, block: u32, place: u32, together: Range<u32>, since_ns: u64) {
         let mut places = vec![place];
         let mut first = block;
-        while first > together.start && self.reading + places.len() < self.most_read() {
+        while first > together.start && self.table.count(State::Reading) + places.len() < self.most_read() {
             let Some(place) = self.place_at_once() else { break };
             places.insert(0, place);
             first -= 1;
         }
         let mut end = block + 1;
-        while end < together.end && self.reading + places.len() < self.most_read() {
+        while end < together.end && self.table.count(State::Reading) + places.len() < self.most_read() {
             let Some(place) = self.place_at_once() else { break };
             places.push(place);
             end += 1;
         }
         let blocks: Vec<u32> = (first..end).collect();
-        self.grain.come(blocks.len());
+        self.ahead.grain.come(blocks.len());
         Counters::add(&self.counters.demand_blocks, blocks.len() as u64);
         self.read(&blocks, &places, since_ns);
     }
@@ -255,10 +232,8 @@ impl Engine {
     /// The program has reached the first block of a prefetched run.
     fn used_marker(&mut self, block: u32) {
         self.record(Kind::PrefetchMarker, [block]);
-        self.prefetch.outcome(1, 0);
-        if let Some(turns) = &mut self.turns {
-            turns.streamed();
-        }
+        self.ahead.policy.outcome(1, 0);
+        self.policy.streamed();
         Counters::add(&self.counters.prefetch_used_runs, 1);
     }
 
@@ -266,23 +241,23 @@ impl Engine {
     ///
     /// `late` says that the block's read was still under way.
     pub(crate) fn prefetch_after(&mut self, block: u32, late: bool) {
-        if self.is_random(block) {
+        if self.ahead.is_random(block) {
             return;
         }
         if late {
-            self.prefetch.late();
+            self.ahead.policy.late();
         }
-        if let Some(ahead) = self.prefetch.touched(block >> self.grain.shift()) {
+        if let Some(ahead) = self.ahead.policy.touched(block >> self.ahead.grain.shift()) {
             self.read_ahead(ahead);
-            if let Some(ahead) = self.prefetch.more() {
+            if let Some(ahead) = self.ahead.policy.more() {
                 self.read_ahead(ahead);
             }
         }
     }
 
     /// Prefetches clusters, each in the program's direction.
-    fn read_ahead(&mut self, ahead: Ahead) {
-        let shift = self.grain.shift();
+    fn read_ahead(&mut self, ahead: prefetch::Ahead) {
+        let shift = self.ahead.grain.shift();
         let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
         let mut blocks: Vec<u32> = Vec::with_capacity((ahead.count as usize) << shift);
         let first = ahead.first.checked_mul(1 << shift);
@@ -306,49 +281,48 @@ impl Engine {
             }
         }
         blocks.truncate(self.longest_run());
-        let postponed: usize = self.postponed.iter().map(Vec::len).sum();
+        let postponed = self.ahead.postponed_blocks();
         if self.has_room_for(blocks.len()) || postponed + blocks.len() > self.most_read() {
             self.read_run(&blocks);
         } else {
             // To read a part now would be a small read, with one fault after the other for the
             // rest.
-            self.postponed.push_back(blocks);
+            self.ahead.postponed.push_back(blocks);
         }
     }
 
     /// The most blocks that may be prefetched at the same time.
     fn most_read(&self) -> usize {
-        (self.limit / 4).max(1)
+        pace::most_read(self.frames.limit)
     }
 
     /// Whether `blocks` blocks can be prefetched without waiting for frames or a bounce buffer.
     fn has_room_for(&self, blocks: usize) -> bool {
         // A run may be longer than the limit, which may have shrunk.
-        let fits = self.reading == 0 || self.reading + blocks <= self.most_read();
+        let fits = self.table.count(State::Reading) == 0
+            || self.table.count(State::Reading) + blocks <= self.most_read();
         fits && blocks <= self.ready() && !self.waits_for_buffer(OpKind::Read, blocks)
     }
 
     /// Reads the postponed runs, as far as there are frames by now.
     pub(crate) fn read_postponed(&mut self) {
-        while let Some(run) = self.postponed.front() {
+        while let Some(run) = self.ahead.postponed.front() {
             if !self.has_room_for(run.len()) {
                 return;
             }
-            let run = self.postponed.pop_front().expect("it is there");
+            let run = self.ahead.postponed.pop_front().expect("it is there");
             self.read_run(&run);
         }
     }
 
     /// The program has reached a block of a postponed run: reads what can be read of the rest now.
     fn hurry(&mut self, block: u32) {
-        let Some(index) = self.postponed.iter().position(|run| run.contains(&block)) else { return };
-        let Some(run) = self.postponed.remove(index) else { return };
-        let at = run.iter().position(|&other| other == block).map_or(0, |at| at + 1);
-        let left = self.read_run(&run[at..]);
+        let Some(run) = self.ahead.take_behind(block) else { return };
+        let left = self.read_run(&run);
         if !left.is_empty() {
             // The rest is read once there are frames for all of it: otherwise each of its blocks
             // would be a fault of its own.
-            self.postponed.push_front(left);
+            self.ahead.postponed.push_front(left);
         }
     }
 
@@ -358,7 +332,9 @@ impl Engine {
         let stored = |block: &u32| self.table.state(*block) == State::Stored;
         let mut blocks: Vec<u32> = run.iter().copied().filter(stored).collect();
         let mut places = Vec::with_capacity(blocks.len());
-        while places.len() < blocks.len() && self.reading + places.len() < self.most_read() {
+        while places.len() < blocks.len()
+            && self.table.count(State::Reading) + places.len() < self.most_read()
+        {
             let Some(place) = self.place_at_once() else { break };
             places.push(place);
         }
@@ -368,8 +344,8 @@ impl Engine {
         let Some(&marker) = blocks.first() else { return left };
         self.table.get_mut(marker).flags |= MARKER;
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
-        self.grain.come(blocks.len());
-        self.awake.other();
+        self.ahead.grain.come(blocks.len());
+        self.helpers.awake.other();
         if !blocks.is_sorted() {
             blocks.reverse();
         }
@@ -395,14 +371,13 @@ impl Engine {
             let buffer = self.buffer(OpKind::Read, run);
             let pieces = match &buffer {
                 Some(buffer) => vec![buffer.piece(run * self.block)],
-                None => self.pool.pieces(places[range.clone()].iter().copied()),
+                None => self.frames.pool.pieces(places[range.clone()].iter().copied()),
             };
             for (&block, &place) in blocks[range.clone()].iter().zip(&places[range.clone()]) {
                 self.table.get_mut(block).place = place;
                 self.table.set_state(block, State::Reading);
                 Counters::add(&self.table.usage.of(block).page_in_bytes, self.block as u64);
             }
-            self.reading += run;
             Counters::add(&self.counters.page_in_bytes, (run * self.block) as u64);
             let blocks = blocks[range].to_vec();
             let read = Operation::new(OpKind::Read, blocks, pieces, slot, origin);
@@ -418,7 +393,7 @@ impl Engine {
             let entry = self.table.get(block);
             let unknown = of_a_file && entry.hash == UNKNOWN;
             let expected = if unknown { None } else { Some(entry.hash) };
-            Arrival { place: self.pool.address(entry.place), expected, hash: 0 }
+            Arrival { place: self.frames.pool.address(entry.place), expected, hash: 0 }
         };
         let blocks = operation.blocks.iter().map(arrival).collect();
         let is_left_out = |&block: &u32| {
@@ -432,7 +407,7 @@ impl Engine {
         let alone = operation.since_ns > 0 && self.io.finished.is_empty() && self.queue.is_empty();
         let mut runs = self.plan(&wanted);
         if let [run] = &mut *runs {
-            run.quiet = run.copy && alone && self.mover.wakes() && self.awake.can_wake();
+            run.quiet = run.copy && alone && self.mover.wakes() && self.helpers.awake.can_wake();
         }
         let load = LoadIn {
             buffer: operation.buffer.as_ref().map(Buffer::at),
@@ -453,7 +428,6 @@ impl Engine {
     /// forked child does not use and its parent writes.
     pub(crate) fn forgo(&mut self, mut operation: Operation) {
         self.put_buffer(&mut operation);
-        self.reading -= operation.blocks.len();
         // Of a demanded read the first block that is wanted takes over the wait.
         let mut since_ns = operation.since_ns;
         for &block in &operation.blocks {
@@ -462,13 +436,13 @@ impl Engine {
             entry.flags = if wanted { WANTED } else { 0 };
             self.table.set_state(block, State::Stored);
             if marker {
-                self.prefetch.outcome(0, 1);
+                self.ahead.policy.outcome(0, 1);
                 Counters::add(&self.counters.prefetch_wasted_runs, 1);
             }
             if wanted {
                 self.read(&[block], &[place], std::mem::take(&mut since_ns));
             } else {
-                self.pool.put_free(place);
+                self.frames.pool.put_free(place);
             }
         }
     }
@@ -484,7 +458,7 @@ impl Engine {
             return;
         }
         for run in load.runs.iter().filter(|run| run.quiet) {
-            self.awake.wake(run.program, run.len);
+            self.helpers.awake.wake(run.program, run.len);
         }
         self.put_buffer(&mut operation);
         for (&block, arrival) in operation.blocks.iter().zip(&load.blocks) {
@@ -493,7 +467,7 @@ impl Engine {
             }
         }
         self.paged_in(&operation, &load.runs);
-        self.awake.settle_late();
+        self.helpers.awake.settle_late();
     }
 
     /// Counts the time in which threads waited, now that these blocks have come.
@@ -503,13 +477,9 @@ impl Engine {
             let stalled_ns = self.stall.end(waited_for, self.now());
             Counters::add(&self.counters.stalled_us, stalled_ns / 1000);
         }
-        if self.reading == 0 {
-            self.stall = Stall::default();
-        }
     }
 
     fn paged_in(&mut self, operation: &Operation, runs: &[Run]) {
-        self.reading -= operation.blocks.len();
         self.tell_stall(&operation.blocks);
         for &block in &operation.left_out {
             self.policy.insert(block);
@@ -532,6 +502,9 @@ impl Engine {
             }
         }
         self.installed(&blocks, runs);
+        if self.table.count(State::Reading) == 0 {
+            self.stall = Stall::default();
+        }
         if operation.since_ns > 0 {
             self.demands -= 1;
             let waited_ns = self.now() - operation.since_ns;

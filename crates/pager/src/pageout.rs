@@ -7,54 +7,47 @@ use crate::look::Look;
 use crate::mover::Taken;
 use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
+use terapage_policy::pace::{self, Need};
 use terapage_stats::Counters;
 use terapage_store::{EXTENT, OpKind};
 
-/// The most bytes that are being written at the same time.
-const WRITING_BYTES: usize = 32 << 20;
-
-/// The most blocks of one page-out while a thread waits for a read and nothing is being written: as
-/// many as fit into its wait. If blocks are written, large writes matter more.
-const WAITED_FOR: usize = 16;
-
-/// The most blocks that are taken out to be watched after one page-out.
-const WATCH_BATCH: usize = 4;
-
 impl Engine {
-    /// The most blocks that one page-out takes.
-    fn batch(&self) -> usize {
-        (EXTENT / self.block).min(self.soft_frames.now().div_ceil(2)).max(1)
-    }
-
     /// Frames that can be used at once.
     pub(crate) fn ready(&self) -> usize {
-        self.pool.free_len() + (self.limit - self.frames) + self.soft_len
+        self.frames.unused() + self.table.count(State::Soft)
     }
 
-    fn missing(&self) -> usize {
-        let wanted = self.postponed.front().map_or(0, Vec::len);
-        (self.soft_frames.now() + wanted + self.lease.excess_now(self.block))
-            .saturating_sub(self.ready() + self.leaving + self.writing)
+    /// Blocks on their way out of the program.
+    pub(crate) fn leaving(&self) -> usize {
+        self.table.count(State::Leaving) + self.table.count(State::Writing)
+    }
+
+    /// The need of frames.
+    fn need(&self) -> Need {
+        Need {
+            target: self.frames.target.now(),
+            besides: self.ahead.next_postponed() + self.frames.lease.excess_now(self.block),
+            ready: self.ready(),
+            on_their_way: self.leaving(),
+            run: EXTENT / self.block,
+        }
     }
 
     /// Whether blocks should be paged out now.
     pub(crate) fn is_short(&self) -> bool {
-        let missing = self.missing();
-        self.holds == 0
-            && missing >= self.batch().min(self.soft_frames.now() / 4).max(1)
-            && (self.leaving + self.writing) * self.block < WRITING_BYTES
-            && !self.waits_for_buffer(OpKind::Write, missing)
+        let need = self.need();
+        self.holds == 0 && need.is_short() && !self.waits_for_buffer(OpKind::Write, need.missing())
     }
 
     /// Pages out ahead of need, so that there are frames that can be used at once.
     pub(crate) fn balance(&mut self) {
         while self.is_short() {
-            let most = if self.demands > 0 && self.writing == 0 { WAITED_FOR } else { usize::MAX };
-            if self.page_out(self.missing().min(self.batch()).min(most), Carry::Anywhere) == 0 {
+            let is_waited_for = self.demands > 0 && self.table.count(State::Writing) == 0;
+            if self.page_out(self.need().next(is_waited_for), Carry::Anywhere) == 0 {
                 return;
             }
             self.io.enter(0);
-            if self.reading > 0 || !self.queue.is_empty() {
+            if self.table.count(State::Reading) > 0 || !self.queue.is_empty() {
                 // A thread may be waiting: check for that, and come back.
                 return;
             }
@@ -68,11 +61,7 @@ impl Engine {
         let now_ns = if self.held.is_empty() { 0 } else { self.now() };
         let (mut victims, mut held) = (Vec::new(), Vec::new());
         while victims.len() < count {
-            let next = match &self.turns {
-                Some(turns) => turns.victim(&mut *self.policy),
-                None => self.policy.victim(),
-            };
-            let Some(block) = next else { break };
+            let Some(block) = self.policy.victim() else { break };
             if self.held.has(block, now_ns) { &mut held } else { &mut victims }.push(block);
         }
         held.into_iter().for_each(|block| self.policy.rescue(block));
@@ -88,23 +77,22 @@ impl Engine {
         if self.holds > 0 {
             return;
         }
-        for _ in 0..WATCH_BATCH {
+        for _ in 0..pace::WATCH_BATCH {
             let Some(block) = self.policy.watch() else { return };
             if self.table.state(block) != State::Mapped {
                 continue;
             }
-            let place = self.pool.take_hollow(1).start;
-            let (to, from) = (self.pool.address(place), self.table.address(block));
+            let place = self.frames.pool.take_hollow(1).start;
+            let (to, from) = (self.frames.pool.address(place), self.table.address(block));
             let taken = self.mover.take(to, from, self.block);
             match self.or_stop(taken) {
                 Taken::All => {
                     let entry = self.table.get_mut(block);
                     (entry.place, entry.flags) = (place, 0);
-                    self.mapped -= 1;
                     self.table.set_state(block, State::Watched);
                 }
                 Taken::Busy => {
-                    self.pool.put_hollow(place);
+                    self.frames.pool.put_hollow(place);
                     self.policy.seen(block);
                 }
             }
@@ -122,7 +110,7 @@ impl Engine {
         while let Some(&first) = rest.first() {
             if self.table.state(first) == State::Watched {
                 self.unwatch(first);
-                let place = self.pool.address(self.table.get(first).place);
+                let place = self.frames.pool.address(self.table.get(first).place);
                 departures.push(Departure { program: None, place, look: None });
                 rest = &rest[1..];
                 continue;
@@ -136,20 +124,18 @@ impl Engine {
                 })
                 .count();
             // The places are neighbours if possible.
-            let places = self.pool.take_hollow(run);
+            let places = self.frames.pool.take_hollow(run);
             for (&block, place) in rest.iter().zip(places.clone()) {
                 let program = Some(self.table.address(block));
                 let entry = self.table.get_mut(block);
                 (entry.place, entry.flags) = (place, 0);
-                departures.push(Departure { program, place: self.pool.address(place), look: None });
+                departures.push(Departure { program, place: self.frames.pool.address(place), look: None });
             }
-            self.mapped -= places.len();
             rest = &rest[places.len()..];
         }
         for &block in victims {
             self.table.set_state(block, State::Leaving);
         }
-        self.leaving += victims.len();
         let number = self.io.transfers.add(Transfer::Leaving(victims.to_vec()));
         self.carry(number, Way::Out(LoadOut { blocks: departures }), who);
     }
@@ -157,7 +143,6 @@ impl Engine {
     /// Handles blocks that were taken out of the program, or could not be taken because something
     /// else holds them. Begins to write those whose bytes the store does not have.
     pub(crate) fn taken_out(&mut self, blocks: &[u32], load: &LoadOut) {
-        self.leaving -= blocks.len();
         let mut dirty = Vec::with_capacity(blocks.len());
         for (&block, departure) in blocks.iter().zip(&load.blocks) {
             let wanted = self.table.get(block).has(WANTED);
@@ -179,11 +164,10 @@ impl Engine {
     /// Puts a block back that could not be taken out of the program.
     fn stays(&mut self, block: u32) {
         let entry = self.table.get_mut(block);
-        self.pool.put_hollow(entry.place);
+        self.frames.pool.put_hollow(entry.place);
         let wanted = entry.has(WANTED);
         entry.flags = 0;
         self.table.set_state(block, State::Mapped);
-        self.mapped += 1;
         self.policy.rescue(block);
         if wanted {
             // For a page that a direct call has removed, perhaps: it faults again.
@@ -194,12 +178,12 @@ impl Engine {
     /// Holds a block: it stays in the program for a while.
     pub(crate) fn hold(&mut self, block: u32) {
         let now_ns = self.now();
-        self.held.hold(block, self.limit, now_ns);
+        self.held.hold(block, self.frames.limit, now_ns);
     }
 
     /// Puts a block back that was touched on its way out.
     fn take_back(&mut self, block: u32) {
-        self.soft_frames.touched();
+        self.frames.target.touched();
         self.record(Kind::SoftFault, [block]);
         self.install(&[block]);
         self.policy.rescue(block);
@@ -212,7 +196,7 @@ impl Engine {
         let marker = entry.has(MARKER);
         entry.flags = 0;
         if marker {
-            self.prefetch.outcome(0, 1);
+            self.ahead.policy.outcome(0, 1);
             Counters::add(&self.counters.prefetch_wasted_runs, 1);
         }
     }
@@ -313,16 +297,15 @@ impl Engine {
                 Some(buffer) => {
                     let bytes = buffer.bytes(run * self.block);
                     for (bytes, &place) in bytes.chunks_exact_mut(self.block).zip(&places) {
-                        bytes.copy_from_slice(self.pool.bytes(place));
+                        bytes.copy_from_slice(self.frames.pool.bytes(place));
                     }
                     vec![buffer.piece(run * self.block)]
                 }
-                None => self.pool.pieces(places.into_iter()),
+                None => self.frames.pool.pieces(places.into_iter()),
             };
             for &block in &rest[..run] {
                 self.table.set_state(block, State::Writing);
             }
-            self.writing += run;
             Counters::add(&self.counters.page_out_bytes, (run * self.block) as u64);
             let blocks = rest[..run].to_vec();
             let write = Operation::new(OpKind::Write, blocks, pieces, slot, origin);
@@ -333,7 +316,6 @@ impl Engine {
 
     /// Handles blocks that have been written.
     pub(crate) fn paged_out(&mut self, operation: &Operation) {
-        self.writing -= operation.blocks.len();
         for &block in &operation.blocks {
             if self.table.get(block).has(WANTED) {
                 self.take_back(block);

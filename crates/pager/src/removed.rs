@@ -59,13 +59,13 @@ impl Engine {
         let mut all = true;
         let mut first = blocks.start;
         while first < blocks.end {
-            let run = self.pool.take_hollow((blocks.end - first) as usize);
-            let (to, len) = (self.pool.address(run.start), run.len() * self.block);
+            let run = self.frames.pool.take_hollow((blocks.end - first) as usize);
+            let (to, len) = (self.frames.pool.address(run.start), run.len() * self.block);
             all &= self.mover.take_what_is_there(to, self.table.address(first), len);
             first += run.len() as u32;
             places.extend(run);
         }
-        self.pool.give_back(places)?;
+        self.frames.pool.give_back(places)?;
         if all { Ok(()) } else { Err(error) }
     }
 

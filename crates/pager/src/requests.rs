@@ -1,12 +1,14 @@
 //! Requests of the program, served between faults.
 
+use crate::Error;
 use crate::engine::Engine;
 use crate::io::bounce::Bounce;
 use crate::recorder::Kind;
 use crate::table::State;
-use crate::{Error, Request};
 use std::sync::atomic::Ordering::Relaxed;
+use terapage_policy::pace;
 use terapage_stats::RegionCounters;
+use terapage_store::EXTENT;
 use terapage_sys::{PAGE, memory};
 
 /// The least frames that there are.
@@ -17,104 +19,52 @@ const ADOPTED_PAGES: usize = 1024;
 
 impl Engine {
     pub(crate) fn serve_request(&mut self) {
-        let Some(request) = self.mailbox.take() else { return };
-        if let Request::Park { thread } = request {
-            self.stand_still(thread);
-            return;
+        let mailbox = self.mailbox;
+        if let Some(forker) = mailbox.serve(self) {
+            self.stand_still(forker);
         }
-        let answer = match request {
-            Request::Add { start, len, held, loose } => {
-                // SAFETY: the asker owns the slice, and waits for the answer.
-                self.add(start, len, held, unsafe { &*loose })
-            }
-            Request::Discard { start, len } => self.each_part(start, len, Self::discard),
-            Request::Release { start, len } => self.each_part(start, len, Self::release),
-            Request::Restore { start, len } => self.each_part(start, len, Self::restore),
-            Request::WillNeed { start, len } => self.each_part(start, len, Self::will_need),
-            Request::Touched { start, len, parts } => self.each_part(start, len, |engine, first, end| {
-                // SAFETY: the asker lends the list until the answer.
-                engine.touched(first, end, unsafe { &mut *parts });
-                Ok(())
-            }),
-            Request::Order { start, len, random } => self.each_part(start, len, |engine, first, end| {
-                engine.set_random(first, end, random);
-                Ok(())
-            }),
-            Request::DoneWith { start, len } => self.each_part(start, len, Self::done_with),
-            Request::MapFile { start, len, part } => {
-                self.each_part(start, len, |engine, first, end| engine.map_file(first, end, part))
-            }
-            Request::UnmapFile { start, len } => self.each_part(start, len, Self::unmap_file),
-            Request::Changed { start, len, marks } => self.each_part(start, len, |engine, first, end| {
-                // SAFETY: the asker lends one mark for each block until the answer.
-                let marks = unsafe { std::slice::from_raw_parts_mut(marks, (end - first) as usize) };
-                engine.changed(first, end, marks)
-            }),
-            Request::Written { start, len, hashes } => self.each_part(start, len, |engine, first, end| {
-                // SAFETY: the asker lends one hash for each block until the answer.
-                let hashes = unsafe { std::slice::from_raw_parts(hashes, (end - first) as usize) };
-                engine.written(first, end, hashes)
-            }),
-            Request::Name { region, start, len, name } => {
-                self.each_part(start, len, |engine, first, end| {
-                    // SAFETY: the asker owns the text, and waits for the answer.
-                    engine.name(region, first, end, unsafe { &*name });
-                    Ok(())
-                })
-            }
-            Request::Rename { region, start, len } => self.each_part(start, len, |engine, first, end| {
-                engine.rename(region, first, end);
-                Ok(())
-            }),
-            Request::Unname { region } => {
-                self.table.usage.unname(region);
-                Ok(())
-            }
-            Request::Reserve { bytes } => self.io.reserve(bytes.div_ceil(self.block)),
-            Request::Budget { bytes } => self.set_budget(bytes),
-            Request::CloseStores => {
-                self.io.close_stores();
-                self.closed = true;
-                Ok(())
-            }
-            Request::Leaving { leaves, noted } => {
-                let all = self.io.leaving(leaves);
-                // SAFETY: the asker owns the place, and waits for the answer.
-                unsafe { *noted = all };
-                Ok(())
-            }
-            Request::FinishTrace => {
-                if let Some(recorder) = self.recorder.take() {
-                    recorder.end();
-                }
-                Ok(())
-            }
-            Request::Hold => {
-                self.holds += 1;
-                Ok(())
-            }
-            Request::Park { .. } => Ok(()),
-        };
-        self.mailbox.answer(answer);
     }
 
-    /// Serves a request for a range of addresses, which must be blocks of one region.
-    fn each_part(
-        &mut self,
-        start: usize,
-        len: usize,
-        serve: impl FnOnce(&mut Self, u32, u32) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    /// The blocks at a range of addresses, if they are of one region: the first, and the one after
+    /// the last.
+    pub(crate) fn blocks_of(&self, start: usize, len: usize) -> Result<(u32, u32), Error> {
         let first = self.table.block_at(start).ok_or(Error::NotPaged { start, len })?;
         let blocks = len / self.block;
         if blocks > (self.table.end_of(first) - first) as usize {
             return Err(Error::NotPaged { start, len });
         }
-        serve(self, first, first + blocks as u32)
+        Ok((first, first + blocks as u32))
+    }
+
+    /// Ends the trace, if there is one.
+    pub(crate) fn finish_trace(&mut self) -> Result<(), Error> {
+        if let Some(recorder) = self.recorder.take() {
+            recorder.end();
+        }
+        Ok(())
+    }
+
+    /// Gives back what the stores hold elsewhere.
+    pub(crate) fn close_stores(&mut self) -> Result<(), Error> {
+        self.io.close_stores();
+        self.closed = true;
+        Ok(())
+    }
+
+    /// A fork is near: no block leaves the program that need not, until it is over.
+    pub(crate) fn fork_is_near(&mut self) -> Result<(), Error> {
+        self.holds += 1;
+        Ok(())
     }
 
     /// Pages a range from now on, with the bytes that it has already.
-    fn add(&mut self, start: usize, len: usize, held: usize, loose: &[(usize, usize)]) -> Result<(), Error> {
+    pub(crate) fn add(
+        &mut self,
+        start: usize,
+        len: usize,
+        held: usize,
+        loose: &[(usize, usize)],
+    ) -> Result<(), Error> {
         let first = self.table.add(start, len)?;
         self.counters.regions.fetch_add(1, Relaxed);
         if let Some(recorder) = &mut self.recorder {
@@ -143,7 +93,7 @@ impl Engine {
     /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it: as
     /// they grow, there are fewer frames.
     pub(crate) fn make_room_for_books(&mut self) {
-        let budget = self.lease.frames;
+        let budget = self.frames.lease.frames;
         let begins = self.io.bounce_wanted && self.io.bounce.is_none();
         let buffers = match &self.io.bounce {
             None if begins => Bounce::total_bytes_of(budget * self.block / self.options.bounce_part),
@@ -152,10 +102,10 @@ impl Engine {
         };
         let books = (self.table.usage.books_bytes() + buffers) / self.block;
         let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
-        if limit != self.limit {
-            self.limit = limit;
-            self.grain.resize(limit);
-            self.soft_frames.resize(limit, self.block, self.options.soft_per_mille);
+        if limit != self.frames.limit {
+            self.frames.limit = limit;
+            self.ahead.grain.resize(limit);
+            self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());
             }
@@ -168,10 +118,9 @@ impl Engine {
 
     /// Gives back the frames beyond the limit.
     fn shrink(&mut self) -> Result<(), Error> {
-        while self.frames > self.limit {
+        while self.frames.count > self.frames.limit {
             let place = self.place();
-            self.pool.give_back(vec![place])?;
-            self.frames -= 1;
+            self.frames.give_back(vec![place])?;
         }
         Ok(())
     }
@@ -239,8 +188,7 @@ impl Engine {
                     self.or_stop(done);
                 }
                 self.table.set_state(block, State::Mapped);
-                self.frames += 1;
-                self.mapped += 1;
+                self.frames.count += 1;
                 self.policy.insert(block);
                 self.record(Kind::Present, [block]);
             }
@@ -277,22 +225,20 @@ impl Engine {
                         self.drop_slot(block);
                         self.table.set_state(block, State::Zero);
                     }
-                    self.mapped -= run;
-                    self.frames -= run;
+                    self.frames.count -= run;
                     self.drop_mapped(block..run_end)?;
                     from = run_end;
                     continue;
                 }
                 State::Soft => {
                     let place = self.table.get(block).place;
-                    self.soft_len -= 1;
-                    self.pool.put_free(place);
+                    self.frames.pool.put_free(place);
                     self.policy.remove(block);
                     self.drop_slot(block);
                 }
                 State::Watched => {
                     let place = self.table.get(block).place;
-                    self.pool.put_free(place);
+                    self.frames.pool.put_free(place);
                     self.policy.remove(block);
                     self.drop_slot(block);
                 }
@@ -311,7 +257,7 @@ impl Engine {
     /// Releases blocks: they get all their bytes and belong to the kernel again, since the program
     /// locks, protects or replaces part of them. If the kernel may split no more mappings (ENOMEM),
     /// they are paged as before.
-    fn release(&mut self, first: u32, end: u32) -> Result<(), Error> {
+    pub(crate) fn release(&mut self, first: u32, end: u32) -> Result<(), Error> {
         self.settle(first, end);
         let mut from = first;
         while let Some(block) = self.table.next_touched(from, end) {
@@ -320,10 +266,7 @@ impl Engine {
                 continue;
             }
             self.bring_back(block);
-            if self.table.state(block) == State::Mapped {
-                self.mapped -= 1;
-                self.frames -= 1;
-            }
+            self.frames.count -= usize::from(self.table.state(block) == State::Mapped);
             self.policy.remove(block);
             self.drop_slot(block);
             self.table.get_mut(block).flags = 0;
@@ -342,7 +285,8 @@ impl Engine {
     }
 
     /// Lists the addresses of paged blocks that are not known to be zero, with neighbours joined.
-    fn touched(&self, first: u32, end: u32, parts: &mut Vec<(usize, usize)>) {
+    pub(crate) fn touched(&self, first: u32, end: u32) -> Vec<(usize, usize)> {
+        let mut parts: Vec<(usize, usize)> = Vec::new();
         let mut from = first;
         while let Some(block) = self.table.next_touched(from, end) {
             from = block + 1;
@@ -355,6 +299,7 @@ impl Engine {
                 _ => parts.push((at, at + self.block)),
             }
         }
+        parts
     }
 
     /// Puts a block that has bytes into the program, wherever they are.
@@ -368,7 +313,6 @@ impl Engine {
                     self.settle(block, block + 1);
                 }
                 State::Soft => {
-                    self.soft_len -= 1;
                     self.install(&[block]);
                 }
                 State::Watched => self.install(&[block]),
@@ -392,7 +336,7 @@ impl Engine {
 
     /// Pages released blocks again, which are plain memory with the bytes that they have. Other
     /// blocks of the range stay as they are.
-    fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
+    pub(crate) fn restore(&mut self, first: u32, end: u32) -> Result<(), Error> {
         let less = self.table.parts(first, end.min(self.table.reserved), true);
         self.counters.released_bytes.fetch_sub(self.bytes_of(&less), Relaxed);
         for (from, to) in self.table.parts(first, end, true) {
@@ -405,7 +349,7 @@ impl Engine {
     }
 
     /// Names blocks as a region, and counts them for it.
-    fn name(&mut self, region: usize, first: u32, end: u32, name: &str) {
+    pub(crate) fn name(&mut self, region: usize, first: u32, end: u32, name: &str) {
         let before = self.table.usage.of(first);
         let (start, len) = (self.table.address(first), (end - first) as usize * self.block);
         self.table.usage.name(region, first..end, start, len, name);
@@ -413,7 +357,7 @@ impl Engine {
     }
 
     /// Moves the end of a region.
-    fn rename(&mut self, region: usize, first: u32, end: u32) {
+    pub(crate) fn rename(&mut self, region: usize, first: u32, end: u32) {
         let named = self.table.usage.of(first);
         let Some((old, around)) = self.table.usage.set_end(region, end) else { return };
         self.count_again(old, end, around);
@@ -429,9 +373,9 @@ impl Engine {
     }
 
     /// Reads blocks that will be touched soon.
-    fn will_need(&mut self, first: u32, end: u32) -> Result<(), Error> {
-        let most = (self.limit / 4) as u32;
-        let per_read = (terapage_store::EXTENT / self.block) as u32;
+    pub(crate) fn will_need(&mut self, first: u32, end: u32) -> Result<(), Error> {
+        let most = pace::most_read(self.frames.limit) as u32;
+        let per_read = (EXTENT / self.block) as u32;
         let end = end.min(first.saturating_add(most));
         for part in (first..end).step_by(per_read as usize) {
             let stored = |block: &u32| self.table.state(*block) == State::Stored;

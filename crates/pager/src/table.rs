@@ -31,6 +31,8 @@ pub(crate) enum State {
     Loose,
 }
 
+const STATES: usize = State::Loose as usize + 1;
+
 /// A thread waits for the block.
 pub(crate) const WANTED: u8 = 1;
 /// The block is the first of a prefetched run, and stays out of the program: its first touch tells
@@ -100,6 +102,8 @@ pub(crate) struct Table {
     pub reserved: u32,
     /// The counters of the regions.
     pub usage: Usage,
+    /// The number of blocks in each state; Loose blocks count as Zero.
+    counts: [usize; STATES],
 }
 
 // SAFETY: one thread at a time uses the table: the pager's, or, while that is parked, the one that
@@ -110,7 +114,15 @@ impl Table {
     pub fn new(block: usize, counters: &'static RegionTable) -> Table {
         let usage = Usage::new(counters, block);
         let shift = block.trailing_zeros();
-        Table { regions: Vec::new(), next: 0, shift, loose: Spans::new(), reserved: u32::MAX, usage }
+        Table {
+            regions: Vec::new(),
+            next: 0,
+            shift,
+            loose: Spans::new(),
+            reserved: u32::MAX,
+            usage,
+            counts: [0; STATES],
+        }
     }
 
     /// Adds a range. It begins and ends on a block's edge and overlaps no other.
@@ -121,6 +133,7 @@ impl Table {
         let groups = memory::reserve((words * size_of::<u64>()).next_multiple_of(PAGE))?.cast();
         let first = self.next;
         self.next += blocks;
+        self.counts[State::Zero as usize] += blocks as usize;
         self.regions.push(Region { start, first, blocks, entries, groups });
         Ok(first)
     }
@@ -172,8 +185,8 @@ impl Table {
         unsafe { &mut *region.entries.add((block - region.first) as usize) }
     }
 
-    /// Changes the state of a block. There is no other way to do so, since frames are counted by
-    /// region.
+    /// Changes the state of a block. There is no other way to do so, since blocks are counted by
+    /// state, and frames by region.
     pub fn set_state(&mut self, block: u32, state: State) {
         debug_assert!(state != State::Loose, "that is noted elsewhere");
         let old = std::mem::replace(&mut self.get_mut(block).state, state);
@@ -183,7 +196,27 @@ impl Table {
             // SAFETY: each group of the region has a bit, and only this thread uses the table.
             unsafe { *region.groups.add((group / u64::BITS) as usize) |= 1 << (group % u64::BITS) };
         }
+        self.counts[old as usize] -= 1;
+        self.counts[state as usize] += 1;
         self.usage.changed(block, old, state);
+    }
+
+    /// The number of blocks in a state. Loose blocks count as Zero.
+    pub fn count(&self, state: State) -> usize {
+        self.counts[state as usize]
+    }
+
+    /// Checks the counts by a look at each block.
+    ///
+    /// # Panics
+    /// They are wrong.
+    pub fn assert_counts(&self) {
+        let mut counts = [0; STATES];
+        for region in &self.regions {
+            (region.first..region.first + region.blocks)
+                .for_each(|block| counts[self.get(block).state as usize] += 1);
+        }
+        assert_eq!(counts, self.counts, "blocks are miscounted");
     }
 
     pub fn state(&self, block: u32) -> State {

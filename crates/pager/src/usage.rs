@@ -7,7 +7,7 @@
 //! loses a frame or its only copy in the store.
 
 use crate::table::{Entry, State};
-use crate::{Error, Pager, Request};
+use crate::{Error, Pager};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_stats::{REGIONS, RegionCounters, RegionTable};
@@ -142,7 +142,11 @@ impl Pager {
     /// The range is not one of whole paged blocks.
     pub fn name_region(&self, region: usize, start: usize, len: usize, name: &str) -> Result<(), Error> {
         assert!((1..REGIONS).contains(&region), "no such region");
-        self.mailbox.ask(Request::Name { region, start, len, name })
+        let name = name.to_owned();
+        self.mailbox.ask_for(start, len, move |engine, first, end| {
+            engine.name(region, first, end, &name);
+            Ok(())
+        })
     }
 
     /// Changes the length of a region.
@@ -150,7 +154,10 @@ impl Pager {
     /// # Errors
     /// The range is not one of whole paged blocks.
     pub fn resize_region(&self, region: usize, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Rename { region, start, len })
+        self.mailbox.ask_for(start, len, move |engine, first, end| {
+            engine.rename(region, first, end);
+            Ok(())
+        })
     }
 
     /// Ends a region; its counts are added to those of the part around it.
@@ -158,7 +165,10 @@ impl Pager {
     /// # Errors
     /// None. A region that is not in use is left as it is.
     pub fn end_region(&self, region: usize) -> Result<(), Error> {
-        self.mailbox.ask(Request::Unname { region })
+        self.mailbox.ask(move |engine| {
+            engine.table.usage.unname(region);
+            Ok(())
+        })
     }
 }
 

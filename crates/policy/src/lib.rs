@@ -8,7 +8,9 @@
 pub mod belady;
 pub mod grain;
 mod list;
+pub mod luck;
 pub mod objects;
+pub mod pace;
 pub mod prefetch;
 pub mod replacement;
 pub mod shares;

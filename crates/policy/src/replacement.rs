@@ -8,6 +8,7 @@ mod lru;
 mod s3fifo;
 mod two_q;
 
+use crate::turns::InTurns;
 use std::ops::Range;
 
 pub use arc::Arc;
@@ -17,6 +18,15 @@ pub use fifo::Fifo;
 pub use lru::Lru;
 pub use s3fifo::S3Fifo;
 pub use two_q::TwoQ;
+
+/// The time, which a policy has no other way to know.
+pub trait Times {
+    /// The time, ns.
+    fn now_ns(&self) -> u64;
+
+    /// The processor time that a thread has used, ns, if it is known.
+    fn used_by(&self, thread: u32) -> Option<u64>;
+}
 
 /// A replacement policy over the blocks that are in memory.
 ///
@@ -48,6 +58,16 @@ pub trait Replacement: Send {
     /// `block`, which is in memory, was touched. A pager does not see such touches and never calls
     /// this. A simulator does, to run a policy as its paper describes it.
     fn touched(&mut self, _block: u32) {}
+
+    /// `thread` (0: unknown) touched `block`, which is in memory or has no bytes to wait for; the
+    /// pager saw that as a fault.
+    fn touched_by(&mut self, _block: u32, _thread: u32) {}
+
+    /// `thread` (0: unknown) waits for `block`, whose bytes only the store has.
+    fn waits(&mut self, _block: u32, _thread: u32, _clock: &dyn Times) {}
+
+    /// A prefetched block was used.
+    fn streamed(&mut self) {}
 
     /// A block that should leave the address space, but not memory, to see whether it is touched.
     /// Call it after [`insert`](Replacement::insert), [`rescue`](Replacement::rescue) and
@@ -100,6 +120,15 @@ pub const NAMES: &[&str] = &["auto", "lru", "fifo", "clock", "s3fifo", "2q", "ar
 /// The names of policies that take objects with sizes of their own, and a memory of a number of
 /// bytes.
 pub const SIZED: &[&str] = &["lru", "fifo", "clock", "s3fifo", "2q", "arc"];
+
+/// The policy called `name` as the pager uses it: the default policy with [turns](crate::turns) of
+/// threads. The others follow their papers.
+pub fn in_turns(name: &str, frames: usize) -> Option<Box<dyn Replacement>> {
+    match name {
+        "auto" => Some(Box::new(InTurns::new(Auto::new(frames), frames))),
+        _ => by_name(name, frames),
+    }
+}
 
 /// The policy called `name`, for `frames` blocks in memory.
 pub fn by_name(name: &str, frames: usize) -> Option<Box<dyn Replacement>> {

@@ -9,8 +9,9 @@
 //! enough, or it does nothing itself. Jiang and Zhang gave processes such a token (Token-ordered
 //! LRU, Performance Evaluation 60, 2005); Linux had it from 2.6.9 to 3.5.
 
-use crate::replacement::Replacement;
+use crate::replacement::{Replacement, Times};
 use crate::sparse::Sparse;
+use std::ops::Range;
 
 /// The most threads that are told apart.
 const MOST: usize = 15;
@@ -54,7 +55,7 @@ struct Thread {
 
 /// The turns: which thread has the turn, and what is known for judging that.
 #[derive(Debug)]
-pub struct Turns {
+struct Turns {
     window: usize,
     /// For each block, in the lower four bits: one more than the place of the thread that touched
     /// it last, as far as known. In the upper four bits: the window in which it left memory, modulo
@@ -73,7 +74,7 @@ pub struct Turns {
 
 impl Turns {
     /// Turns for `frames` frames.
-    pub fn new(frames: usize) -> Self {
+    fn new(frames: usize) -> Self {
         Turns {
             window: (frames / WINDOWS).max(64),
             blocks: Sparse::default(),
@@ -111,7 +112,7 @@ impl Turns {
     }
 
     /// Notes that a thread (0: unknown) touched a block. Returns the thread's place.
-    pub fn touched(&mut self, block: u32, thread: u32) -> Option<usize> {
+    fn touched(&mut self, block: u32, thread: u32) -> Option<usize> {
         let place = self.place(thread)?;
         let note = &mut self.blocks[block];
         *note = *note & 0xF0 | (place as u8 + 1);
@@ -119,7 +120,7 @@ impl Turns {
     }
 
     /// A block left memory.
-    pub fn gone(&mut self, block: u32) {
+    fn gone(&mut self, block: u32) {
         self.gone += 1;
         let now = self.now();
         let note = &mut self.blocks[block];
@@ -127,13 +128,13 @@ impl Turns {
     }
 
     /// Notes that a prefetched block was used.
-    pub fn streamed(&mut self) {
+    fn streamed(&mut self) {
         self.streamed += 1;
     }
 
     /// Notes that a thread waits for a block. Whether a window has ended: then call
     /// [`judge`](Self::judge).
-    pub fn waits(&mut self, block: u32, thread: u32) -> bool {
+    fn waits(&mut self, block: u32, thread: u32) -> bool {
         let now = self.now();
         let note = self.blocks[block];
         self.soon += usize::from(note & 0x0F != 0 && now.wrapping_sub(note >> 4) % 16 <= SOON);
@@ -145,13 +146,13 @@ impl Turns {
     }
 
     /// The thread that has the turn.
-    pub fn holder(&self) -> Option<u32> {
+    fn holder(&self) -> Option<u32> {
         self.turn.map(|(place, _)| self.threads[place].id)
     }
 
     /// Judges the turn at the end of a window. `ran_percent` says for how much of the window the
     /// thread that has the turn ran.
-    pub fn judge(&mut self, ran_percent: u64) {
+    fn judge(&mut self, ran_percent: u64) {
         let least = self.faults / WAITS_PART;
         let waits = |place: usize| self.threads[place].faults > least;
         let thrash =
@@ -182,7 +183,7 @@ impl Turns {
     }
 
     /// A victim of the policy; not a block of the thread that has the turn, if there are others.
-    pub fn victim(&self, policy: &mut dyn Replacement) -> Option<u32> {
+    fn victim(&self, policy: &mut impl Replacement) -> Option<u32> {
         let mut victim = policy.victim()?;
         let Some((place, _)) = self.turn else { return Some(victim) };
         for _ in 0..PASSED_OVER {
@@ -197,20 +198,138 @@ impl Turns {
     }
 }
 
+/// A policy whose victims are chosen with regard to whose turn it is.
+pub struct InTurns<P> {
+    policy: P,
+    turns: Turns,
+    /// When the turn was last judged, and the processor time that its thread had used by then, both
+    /// ns.
+    judged: (u64, u64),
+}
+
+impl<P: Replacement> InTurns<P> {
+    /// `policy`, which is for `frames` frames, with turns.
+    pub fn new(policy: P, frames: usize) -> Self {
+        InTurns { policy, turns: Turns::new(frames), judged: (0, 0) }
+    }
+
+    /// Judges the turn at the end of a window.
+    #[cold]
+    fn judge(&mut self, clock: &dyn Times) {
+        let holder = self.turns.holder();
+        let used_ns = |thread: Option<u32>| thread.and_then(|thread| clock.used_by(thread)).unwrap_or(0);
+        let (now_ns, ran_ns) = (clock.now_ns(), used_ns(holder));
+        let (judged_ns, had_run_ns) = self.judged;
+        let passed_ns = now_ns.saturating_sub(judged_ns).max(1);
+        self.turns.judge(ran_ns.saturating_sub(had_run_ns) * 100 / passed_ns);
+        let next = self.turns.holder();
+        self.judged = (now_ns, if next == holder { ran_ns } else { used_ns(next) });
+    }
+}
+
+impl<P: Replacement> Replacement for InTurns<P> {
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn insert(&mut self, block: u32) {
+        self.policy.insert(block);
+    }
+
+    fn rescue(&mut self, block: u32) {
+        self.policy.rescue(block);
+    }
+
+    fn company(&self, block: u32) -> Range<u32> {
+        self.policy.company(block)
+    }
+
+    fn back(&mut self, block: u32) {
+        self.policy.back(block);
+    }
+
+    fn touched(&mut self, block: u32) {
+        self.policy.touched(block);
+    }
+
+    fn touched_by(&mut self, block: u32, thread: u32) {
+        self.turns.touched(block, thread);
+    }
+
+    fn waits(&mut self, block: u32, thread: u32, clock: &dyn Times) {
+        if self.turns.waits(block, thread) {
+            self.judge(clock);
+        }
+    }
+
+    fn streamed(&mut self) {
+        self.turns.streamed();
+    }
+
+    fn watch(&mut self) -> Option<u32> {
+        self.policy.watch()
+    }
+
+    fn seen(&mut self, block: u32) {
+        self.policy.seen(block);
+    }
+
+    fn victim(&mut self) -> Option<u32> {
+        self.turns.victim(&mut self.policy)
+    }
+
+    fn gone(&mut self, block: u32) {
+        self.policy.gone(block);
+        self.turns.gone(block);
+    }
+
+    fn remove(&mut self, block: u32) {
+        self.policy.remove(block);
+    }
+
+    fn resize(&mut self, frames: usize) {
+        self.policy.resize(frames);
+    }
+
+    fn len(&self) -> usize {
+        self.policy.len()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{TURN, Turns};
-    use crate::replacement::by_name;
+    use super::{InTurns, TURN, Turns};
+    use crate::replacement::{Auto, Fifo, Replacement, Times, by_name};
+    use std::cell::Cell;
+
+    /// A machine on which every thread runs all the time.
+    #[derive(Default)]
+    struct Busy {
+        now_ns: Cell<u64>,
+        /// A thread's time was asked for: that thread has the turn.
+        asked: Cell<bool>,
+    }
+
+    impl Times for Busy {
+        fn now_ns(&self) -> u64 {
+            self.now_ns.set(self.now_ns.get() + 1000);
+            self.now_ns.get()
+        }
+
+        fn used_by(&self, _: u32) -> Option<u64> {
+            self.asked.set(true);
+            Some(self.now_ns.get())
+        }
+    }
 
     const FRAMES: usize = 1024;
 
     /// Simulates threads that touch blocks at random, one million times in all. A touch of a block
-    /// in memory costs 1, a fault 2000. Returns the hard faults, and how often each thread had the
+    /// in memory costs 1, a fault 2000. Returns the hard faults, and whether a thread has had the
     /// turn.
-    fn play(policy: &str, threads: u32, block: impl Fn(u32, u32) -> u32, turns: bool) -> (usize, Vec<usize>) {
-        let mut policy = by_name(policy, FRAMES).expect("a policy");
-        let mut turns = turns.then(|| Turns::new(FRAMES));
-        let (mut is_in, mut held) = (vec![false; 8 * FRAMES], vec![0; threads as usize]);
+    fn play(policy: &mut dyn Replacement, threads: u32, block: impl Fn(u32, u32) -> u32) -> (usize, bool) {
+        let clock = Busy::default();
+        let mut is_in = vec![false; 8 * FRAMES];
         let mut clocks = vec![0u64; threads as usize];
         let (mut random, mut faults) = (1u64, 0);
         for _ in 0..1_000_000 {
@@ -224,29 +343,19 @@ mod tests {
             clocks[thread as usize] += 2000;
             faults += 1;
             if policy.len() == FRAMES {
-                let victim = match &mut turns {
-                    Some(turns) => {
-                        let victim = turns.victim(&mut *policy).expect("one that is in");
-                        turns.gone(victim);
-                        victim
-                    }
-                    None => policy.victim().expect("one that is in"),
-                };
+                let victim = policy.victim().expect("one that is in");
                 is_in[victim as usize] = false;
                 policy.gone(victim);
             }
             is_in[block as usize] = true;
             policy.insert(block);
-            if let Some(turns) = &mut turns
-                && turns.waits(block, thread + 1)
-            {
-                if let Some(holder) = turns.holder() {
-                    held[holder as usize - 1] += 1;
-                }
-                turns.judge(100);
-            }
+            policy.waits(block, thread + 1, &clock);
         }
-        (faults, held)
+        (faults, clock.asked.get())
+    }
+
+    fn without(policy: &str, threads: u32, block: impl Fn(u32, u32) -> u32) -> usize {
+        play(&mut *by_name(policy, FRAMES).expect("a policy"), threads, block).0
     }
 
     fn apart(blocks: u32) -> impl Fn(u32, u32) -> u32 {
@@ -255,13 +364,18 @@ mod tests {
 
     #[test]
     fn threads_that_do_not_fit_together_take_turns() {
-        for policy in ["auto", "fifo"] {
-            for blocks in [640, 768, 896] {
-                let (without, _) = play(policy, 2, apart(blocks), false);
-                let (with, _) = play(policy, 2, apart(blocks), true);
+        for blocks in [640, 768, 896] {
+            let policies: [(_, Box<dyn Replacement>); 2] = [
+                ("auto", Box::new(InTurns::new(Auto::new(FRAMES), FRAMES))),
+                ("fifo", Box::new(InTurns::new(Fifo::default(), FRAMES))),
+            ];
+            for (name, mut policy) in policies {
+                let without = without(name, 2, apart(blocks));
+                let (with, held) = play(&mut *policy, 2, apart(blocks));
+                assert!(held, "nobody had the turn");
                 assert!(
                     with * 4 < without,
-                    "{policy}, {blocks} blocks each: {with} faults with turns, {without} without"
+                    "{name}, {blocks} blocks each: {with} faults with turns, {without} without"
                 );
             }
         }
@@ -270,8 +384,9 @@ mod tests {
     #[test]
     fn threads_that_share_their_blocks_lose_nothing() {
         for blocks in [1200, 2000, 4000] {
-            let (without, _) = play("auto", 2, |_, random| random % blocks, false);
-            let (with, _) = play("auto", 2, |_, random| random % blocks, true);
+            let mut policy = InTurns::new(Auto::new(FRAMES), FRAMES);
+            let without = without("auto", 2, |_, random| random % blocks);
+            let (with, _) = play(&mut policy, 2, |_, random| random % blocks);
             assert!(
                 with * 100 <= without * 103,
                 "{blocks} blocks: {with} faults with turns, {without} without"
@@ -281,14 +396,15 @@ mod tests {
 
     #[test]
     fn one_thread_has_no_turn_to_take() {
-        let (_, held) = play("auto", 1, apart(2000), true);
-        assert_eq!(held, [0]);
+        let (_, held) = play(&mut InTurns::new(Auto::new(FRAMES), FRAMES), 1, apart(2000));
+        assert!(!held);
     }
 
     #[test]
     fn where_little_comes_back_soon_nobody_has_the_turn() {
-        let (_, held) = play("auto", 2, apart(4 * FRAMES as u32 - 1), true);
-        assert_eq!(held, [0, 0]);
+        let blocks = apart(4 * FRAMES as u32 - 1);
+        let (_, held) = play(&mut InTurns::new(Auto::new(FRAMES), FRAMES), 2, blocks);
+        assert!(!held);
     }
 
     #[test]

@@ -3,24 +3,14 @@
 use super::{Forecast, Setup, Timing};
 use crate::recording::{After, Merger, Recording, Step, What};
 use std::collections::VecDeque;
+use terapage_policy::luck::Luck;
+use terapage_policy::pace::{self, Need};
 use terapage_policy::prefetch::{self, Ahead, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::soft::{PER_MILLE, SoftFrames};
 
-/// Bytes of one request to the store, at most.
-const EXTENT: u64 = 2 << 20;
-/// Bytes read ahead of a stream, at most.
-const AHEAD_BYTES: u64 = 16 << 20;
 /// A process has this much without a pager, or an eighth of the budget, if that is more.
 const UNPAGED_BYTES: usize = 16 << 20;
-/// Bytes that may be on their way to the store at once.
-const WRITING_BYTES: u64 = 32 << 20;
-/// How long the pager's thread looks for more work before it sleeps, microseconds.
-const SPIN_US: f64 = 100.0;
-/// Looks for work that pay, less twice those that do not, are counted up to this.
-const LUCK_MAX: u32 = 16;
-/// Blocks that are taken out to be watched after one page-out, at most.
-const WATCH_BATCH: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -54,6 +44,8 @@ pub struct Pager<'a> {
     merger: Merger,
     merged: bool,
     block_bytes: u64,
+    /// Blocks of a run.
+    run: usize,
     frames: usize,
     soft_frames: SoftFrames,
     policy: Box<dyn Replacement>,
@@ -74,9 +66,7 @@ pub struct Pager<'a> {
     soft_len: usize,
     /// Until when the pager's thread looks for work, and takes a processor.
     awake: f64,
-    /// How often looking for work has paid lately, and how often the thread had none.
-    luck: u32,
-    sleeps: u32,
+    luck: Luck,
     /// What the program's own time grows by meanwhile.
     crowded: f64,
     pub now: f64,
@@ -90,18 +80,20 @@ impl<'a> Pager<'a> {
         let merger = recording.merger(setup.shift);
         let block_bytes = recording.block_bytes << setup.shift;
         let frames = setup.frames.max(1);
-        let run = (EXTENT / block_bytes).min(frames as u64 / 8).max(1) as u32;
-        let ahead = (AHEAD_BYTES / block_bytes).min(frames as u64 / 4).max(1) as u32;
+        let run = pace::RUN_BYTES / block_bytes as usize;
+        let prefetched = pace::prefetched_run(run, frames);
+        let ahead = pace::ahead_blocks(pace::AHEAD_BYTES, block_bytes as usize, frames);
         let (read_bytes_s, write_bytes_s) = timing.costs.rates(&timing.device);
         Pager {
             blocks: vec![FRESH; merger.count()],
             merger,
             merged: setup.shift > 0,
             block_bytes,
+            run,
             frames,
             soft_frames: SoftFrames::new(frames, block_bytes as usize, PER_MILLE),
             policy: replacement::by_name(&setup.policy, frames).expect("a known policy"),
-            prefetch: prefetch::by_name(&setup.prefetch, frames, run, ahead).expect("a known policy"),
+            prefetch: prefetch::by_name(&setup.prefetch, frames, prefetched, ahead).expect("a known policy"),
             timing,
             demand_us: timing.costs.demand_us(&timing.device, &timing.measured),
             read_us: block_bytes as f64 / read_bytes_s * 1e6,
@@ -112,8 +104,7 @@ impl<'a> Pager<'a> {
             writing: VecDeque::new(),
             soft_len: 0,
             awake: 0.0,
-            luck: LUCK_MAX,
-            sleeps: 0,
+            luck: Luck::default(),
             crowded: timing.parallelism.max(1.0) / timing.overlap(),
             now: 0.0,
             stream: 0.0,
@@ -139,23 +130,16 @@ impl<'a> Pager<'a> {
         let us = us / self.timing.overlap();
         self.look(self.now);
         self.now += us;
-        self.awake = self.now + if self.tries() { SPIN_US } else { 0.0 };
+        self.awake = self.now + if self.luck.tries() { pace::SPIN_US as f64 } else { 0.0 };
         us
-    }
-
-    /// Whether the pager's thread looks for more work before it sleeps: as long as that mostly
-    /// pays.
-    fn tries(&self) -> bool {
-        self.luck > LUCK_MAX / 2 || self.sleeps.is_multiple_of(32)
     }
 
     /// Work has come at `at`.
     fn look(&mut self, at: f64) {
-        if self.tries() {
-            self.luck =
-                if at <= self.awake { (self.luck + 1).min(LUCK_MAX) } else { self.luck.saturating_sub(2) };
+        if self.luck.tries() {
+            self.luck.looked(at <= self.awake);
         }
-        self.sleeps = self.sleeps.wrapping_add(1);
+        self.luck.sleeps();
     }
 
     pub fn step(&mut self, step: &Step) {
@@ -298,7 +282,7 @@ impl<'a> Pager<'a> {
                 self.forecast.write_us += waited;
                 // With other threads at work less than that has passed.
                 self.now = self.now.max(ready);
-            } else if self.page_out((self.frames / 8).clamp(1, 8)) == 0 {
+            } else if self.page_out(pace::at_once(self.frames)) == 0 {
                 return;
             }
         }
@@ -335,15 +319,15 @@ impl<'a> Pager<'a> {
     /// Pages out ahead of need.
     fn balance(&mut self) {
         loop {
-            let ready = self.soft_frames.now();
-            let batch = ((EXTENT / self.block_bytes) as usize).min(ready.div_ceil(2)).max(1);
-            let missing = (ready + self.taken).saturating_sub(self.frames);
-            if missing < batch.min(ready / 4).max(1) {
-                return;
-            }
             self.written();
-            let writing = self.writing.len() as u64 * self.block_bytes;
-            if writing > WRITING_BYTES || self.page_out(missing.min(batch)) == 0 {
+            let need = Need {
+                target: self.soft_frames.now(),
+                besides: 0,
+                ready: self.frames.saturating_sub(self.taken + self.writing.len()),
+                on_their_way: self.writing.len(),
+                run: self.run,
+            };
+            if !need.is_short() || self.page_out(need.next(false)) == 0 {
                 return;
             }
         }
@@ -375,7 +359,7 @@ impl<'a> Pager<'a> {
 
     /// Takes out of the program what the policy wants to see touched.
     fn watch(&mut self) {
-        for _ in 0..WATCH_BATCH {
+        for _ in 0..pace::WATCH_BATCH {
             let Some(block) = self.policy.watch() else { return };
             let entry = &mut self.blocks[block as usize];
             if entry.state == State::Here && entry.arrives <= self.now {

@@ -91,7 +91,7 @@ impl Engine {
             return None;
         }
         let Some(bounce) = &mut self.io.bounce else {
-            self.io.bounce_wanted = self.options.bounce.unwrap_or(self.maker.was_slow());
+            self.io.bounce_wanted = self.options.bounce.unwrap_or(self.frames.maker.was_slow());
             return None;
         };
         let buffer = bounce.take(kind)?;

@@ -10,112 +10,31 @@
 //! Each run prints its seed, the same each time; `TERAPAGE_SEED` gives another, `TERAPAGE_RUNS`
 //! lengthens it (`make soak` does both).
 
-extern crate self as terapage_store;
-extern crate terapage_model as terapage_sys;
-
-#[path = "../../pager/src/advice.rs"]
-mod advice;
-#[path = "../../store/src/bits.rs"]
-mod bits;
-#[path = "../../pager/src/carriers.rs"]
-mod carriers;
-#[path = "../../store/src/copies.rs"]
-mod copies;
-#[path = "../../store/src/delayed.rs"]
-mod delayed;
-#[path = "../../pager/src/engine.rs"]
-#[allow(dead_code, reason = "the pager uses all of it")]
-mod engine;
-#[path = "../../pager/src/error.rs"]
-#[allow(dead_code, reason = "no trace here, which could not be written")]
-mod error;
-#[path = "../../store/src/faulty.rs"]
-#[allow(dead_code, reason = "no text is read here")]
-mod faulty;
-#[path = "../../pager/src/files.rs"]
-#[allow(dead_code, reason = "writing to a mapped file touches memory behind the model's back")]
-mod files;
-#[path = "../../pager/src/fork.rs"]
-#[allow(dead_code, reason = "a child's part needs a process of its own")]
-mod fork;
-#[path = "../../pager/src/frames.rs"]
-mod frames;
-#[path = "../../pager/src/heard.rs"]
-mod heard;
-#[path = "../../pager/src/held.rs"]
-mod held;
-#[path = "../../pager/src/io/mod.rs"]
-#[allow(dead_code, reason = "a child's part needs a process of its own")]
-mod io;
-#[path = "../../pager/src/lease.rs"]
-#[allow(dead_code, reason = "the pager uses all of it")]
-mod lease;
-#[path = "../../pager/src/load.rs"]
-mod load;
-#[path = "../../pager/src/look.rs"]
-mod look;
-#[path = "../../pager/src/mailbox.rs"]
-#[allow(dead_code, reason = "the pager uses all of it")]
-mod mailbox;
-#[path = "../../store/src/mirror.rs"]
-mod mirror;
-#[path = "../../pager/src/mover.rs"]
-#[allow(dead_code, reason = "the pager uses all of it")]
-mod mover;
-#[path = "../../pager/src/options.rs"]
-#[allow(dead_code, reason = "no trace here")]
-mod options;
-#[path = "../../pager/src/pagein.rs"]
-mod pagein;
-#[path = "../../pager/src/pageout.rs"]
-mod pageout;
-#[path = "../../pager/src/pool.rs"]
-mod pool;
-#[path = "../../store/src/random.rs"]
-mod random;
-#[path = "../../pager/src/removed.rs"]
-mod removed;
-#[path = "../../pager/src/requests.rs"]
-mod requests;
-#[path = "../../store/src/shelf.rs"]
-#[allow(dead_code, reason = "the stores use all of it")]
-mod shelf;
-#[path = "../../pager/src/spans.rs"]
-mod spans;
-#[path = "../../pager/src/table.rs"]
-mod table;
-#[path = "../../pager/src/usage.rs"]
-#[allow(dead_code, reason = "no region has a name here")]
-mod usage;
-
-use engine::Engine;
-pub(crate) use error::Error;
-use mailbox::{Mailbox, Request};
-pub(crate) use options::Options;
+use crate::engine::Engine;
+use crate::table::State;
+use crate::{Mailbox, Options, Share, Use, files};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use table::State;
 use terapage_model::fd::Fd;
 use terapage_model::machine::{self, Behaviour, Canary, choose};
 use terapage_model::ring::Done;
 use terapage_model::store::Disk;
 use terapage_model::{PAGE, memory, program, ring};
+use terapage_store::{
+    Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store, StoreRing,
+};
 use twox_hash::XxHash3_128;
 
-pub(crate) use shelf::{Ended, Error as StoreError, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
-pub(crate) use terapage_model::store::EXTENT;
-pub(crate) use terapage_model::sync;
-
 /// The program's side of the pager, which makes requests.
-struct Pager {
-    mailbox: &'static Mailbox,
-    block: usize,
+pub(crate) struct Pager {
+    pub(crate) mailbox: &'static Mailbox,
+    pub(crate) block: usize,
 }
 
 /// The pager's thread makes huge pages itself: there are too few here for the other thread.
-mod maker {
+pub(crate) mod maker {
     use terapage_model::memory::{self, HUGE};
     use terapage_model::{PAGE, Result};
 
@@ -168,7 +87,7 @@ mod maker {
 }
 
 /// There are no processors to be kept awake.
-mod awake {
+pub(crate) mod awake {
     pub struct Awake;
 
     impl Awake {
@@ -200,7 +119,7 @@ mod awake {
 }
 
 /// There is no trace here: its ring is checked separately.
-mod recorder {
+pub(crate) mod recorder {
     #[derive(Clone, Copy)]
     pub enum Kind {
         FirstTouch,
@@ -227,6 +146,7 @@ mod recorder {
 
         pub fn region(&mut self, _start: usize, _len: usize, _first: u32) {}
 
+        #[allow(dead_code, reason = "a trace is ended by the pager")]
         pub fn end(self) {}
     }
 }
@@ -359,18 +279,18 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     if !mirrored {
         return Box::new(DiskStore::new());
     }
-    let faults = faulty::Faults { errors: 100_000, short: 100_000, flips: 200_000, copy: 0 };
-    let bad = faulty::Faulty::new(DiskStore::new(), faults, choose(1000) as u64);
-    let bad = delayed::Delayed::new(bad, 0..100, 1);
-    Box::new(mirror::Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
+    let faults = Faults { errors: 100_000, short: 100_000, flips: 200_000, copy: 0 };
+    let bad = Faulty::new(DiskStore::new(), faults, choose(1000) as u64);
+    let bad = Delayed::new(bad, 0..100, 1);
+    Box::new(Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
 }
 
 /// A share that changes at any time.
 #[derive(Debug)]
 struct Fickle;
 
-impl lease::Share for Fickle {
-    fn update(&self, now: &lease::Use) -> usize {
+impl Share for Fickle {
+    fn update(&self, now: &Use) -> usize {
         assert!(now.held <= (FRAMES + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
         (FRAMES + choose(LENT + 1)) * BLOCK
     }
@@ -415,12 +335,12 @@ fn run(plan: Plan) {
         });
     });
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
-    mailbox.ask(Request::Add { start: base, len: BLOCKS * BLOCK, held: 0, loose: &[] }).unwrap();
+    mailbox.ask(move |engine| engine.add(base, BLOCKS * BLOCK, 0, &[])).unwrap();
     // A second range, which holds something already: blocks after the first one's.
     let held = HELD * BLOCK;
     let more = memory::reserve(held).unwrap() as usize;
     machine::hold_some(more, held);
-    mailbox.ask(Request::Add { start: more, len: held, held, loose: &[] }).unwrap();
+    mailbox.ask(move |engine| engine.add(more, held, held, &[])).unwrap();
     let file = DataFile::map(mailbox);
     let threads: Vec<_> = (0..plan.threads)
         .map(|number| {
@@ -458,7 +378,7 @@ impl DataFile {
     fn map(mailbox: &'static Mailbox) -> DataFile {
         let len = MAPPED * BLOCK;
         let at = memory::reserve(len).unwrap() as usize;
-        mailbox.ask(Request::Add { start: at, len, held: 0, loose: &[] }).unwrap();
+        mailbox.ask(move |engine| engine.add(at, len, 0, &[])).unwrap();
         let bytes: Vec<u8> =
             (0..FILE_BYTES).map(|at| if at / BLOCK == 1 { 0 } else { (at % 251) as u8 }).collect();
         let file = tempfile::tempfile().unwrap();
@@ -472,8 +392,7 @@ impl DataFile {
     /// Like `Pager::sync_file`, but touches memory like the machine's programs.
     fn sync(&self) {
         let (start, len) = (self.at, MAPPED * BLOCK);
-        let mut marks = [false; MAPPED];
-        self.mailbox.ask(Request::Changed { start, len, marks: marks.as_mut_ptr() }).unwrap();
+        let marks = self.mailbox.ask_for(start, len, Engine::changed).unwrap();
         let mut hashes = [files::UNKNOWN; MAPPED];
         for index in (0..MAPPED).filter(|&index| marks[index]) {
             let from = index * BLOCK;
@@ -484,7 +403,8 @@ impl DataFile {
             bytes[inside..].fill(0);
             hashes[index] = XxHash3_128::oneshot(&bytes);
         }
-        self.mailbox.ask(Request::Written { start, len, hashes: hashes.as_ptr() }).unwrap();
+        let written = move |engine: &mut Engine, first, end| engine.written(first, end, &hashes);
+        self.mailbox.ask_for(start, len, written).unwrap();
     }
 
     /// Ends the mapping, which nobody else uses any more: the file must have the program's bytes,
@@ -529,13 +449,11 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
         };
         match choose(21) {
             0 => {
-                let request = Request::Discard { start: own, len: BLOCK };
-                program::discard(own, BLOCK, || mailbox.ask(request).unwrap());
+                program::discard(own, BLOCK, || mailbox.ask_for(own, BLOCK, Engine::discard).unwrap());
             }
             1 => {
                 let first = choose(BLOCKS - 2);
-                let range = Request::WillNeed { start: base + first * BLOCK, len: 2 * BLOCK };
-                mailbox.ask(range).unwrap();
+                mailbox.ask_for(base + first * BLOCK, 2 * BLOCK, Engine::will_need).unwrap();
             }
             2 if child.is_none() => {
                 child = Some(Child::fork(base, mailbox, engine, usize::from(plan.mirrored)))
@@ -576,25 +494,16 @@ struct Child {
 /// Checks that nothing is under way, and that each frame belongs to a block or is free.
 fn assert_settled(engine: &Engine) {
     assert_eq!(engine.io.transfers.count(), [0; 3], "something is on its way");
-    let blocks = engine.table.regions().iter().flat_map(|region| region.first..region.first + region.blocks);
-    let (mut held, mut mapped) = (0, 0);
-    for block in blocks {
-        let state = engine.table.state(block);
-        mapped += usize::from(state == State::Mapped);
-        held += usize::from(matches!(state, State::Mapped | State::Soft | State::Watched));
-    }
-    assert_eq!(
-        (engine.frames, engine.mapped),
-        (held + engine.pool.free_len(), mapped),
-        "frames are miscounted"
-    );
+    engine.table.assert_counts();
+    let held = [State::Mapped, State::Soft, State::Watched].map(|state| engine.table.count(state));
+    engine.frames.assert_agree(held.iter().sum(), 0);
 }
 
 impl Child {
     /// Forks, while the pager's thread is parked.
     fn fork(base: usize, mailbox: &Mailbox, engine: Shared, disk: usize) -> Child {
         if choose(2) == 0 {
-            mailbox.ask(Request::Hold).unwrap();
+            mailbox.ask(Engine::fork_is_near).unwrap();
         }
         let asking = mailbox.lock();
         mailbox.stop_pager(&asking);

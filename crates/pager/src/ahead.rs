@@ -1,0 +1,179 @@
+//! What is known of the blocks that threads will touch next: streams of reads, streams of first
+//! touches, and the program's advice.
+
+use crate::options::Options;
+use std::collections::VecDeque;
+use std::ops::Range;
+use terapage_policy::grain::Grain;
+use terapage_policy::pace;
+use terapage_policy::prefetch::{self, Prefetch};
+use terapage_store::EXTENT;
+
+/// Streams of first touches that are followed at the same time.
+const STREAMS: usize = 8;
+
+/// The most ranges noted as touched in random order; the oldest is forgotten first.
+const RANGES: usize = 64;
+
+#[cfg(not(terapage_model))]
+const _: () = assert!(EXTENT == pace::RUN_BYTES, "the simulator's runs are those of the store");
+
+/// A stream of first touches, upwards or downwards: where it continues, and how many blocks are
+/// installed next.
+#[derive(Clone, Copy, Default)]
+struct FreshStream {
+    /// The block after those that were installed.
+    next: u32,
+    /// The block before those that were installed, if the stream may go downwards.
+    before: Option<u32>,
+    window: u32,
+    at: u64,
+}
+
+/// Prefetch, of stored blocks and of fresh ones.
+pub(crate) struct Ahead {
+    /// Which blocks come in together.
+    pub grain: Grain,
+    /// Its blocks are clusters.
+    pub policy: Box<dyn Prefetch>,
+    /// Runs to be prefetched once there are frames for them, each in the program's direction.
+    pub postponed: VecDeque<Vec<u32>>,
+    fresh: [FreshStream; STREAMS],
+    /// Counts first touches.
+    clock: u64,
+    /// Ranges of blocks that the program says it touches in random order.
+    random: Vec<Range<u32>>,
+}
+
+impl Ahead {
+    /// What `options` say; nothing if there is no such policy.
+    pub fn new(options: &Options) -> Option<Ahead> {
+        let (block, frames) = (options.block, options.frames);
+        let grain = Grain::new(options.cluster, frames);
+        let clusters = |blocks: u32| (blocks >> grain.shift()).max(1);
+        let run = clusters(pace::prefetched_run(EXTENT / block, frames));
+        let ahead = clusters(pace::ahead_blocks(options.ahead_bytes, block, frames));
+        let policy = prefetch::by_name(&options.prefetch, frames >> grain.shift(), run, ahead)?;
+        Some(Ahead {
+            grain,
+            policy,
+            postponed: VecDeque::new(),
+            fresh: [FreshStream::default(); STREAMS],
+            clock: 0,
+            random: Vec::new(),
+        })
+    }
+
+    /// How many blocks to install at a first touch of `block`, `most` at most, and whether
+    /// downwards.
+    pub fn fresh_window(&mut self, block: u32, most: u32) -> (u32, bool) {
+        self.clock += 1;
+        let at = self.clock;
+        let goes_on = |stream: &&mut FreshStream| {
+            stream.at > 0 && (stream.next == block || stream.before == Some(block))
+        };
+        if let Some(stream) = self.fresh.iter_mut().find(goes_on) {
+            stream.window = (stream.window * 2).min(most);
+            stream.at = at;
+            return (stream.window, stream.next != block);
+        }
+        let oldest = self.fresh.iter_mut().min_by_key(|stream| stream.at).expect("some streams");
+        *oldest = FreshStream { next: block + 1, before: block.checked_sub(1), window: 1, at };
+        (1, false)
+    }
+
+    /// After [`fresh_window`](Self::fresh_window): `count` blocks from `first` on were installed.
+    /// The stream continues after them.
+    pub fn fresh_went(&mut self, first: u32, count: u32) {
+        let clock = self.clock;
+        if let Some(stream) = self.fresh.iter_mut().find(|stream| stream.at == clock) {
+            (stream.next, stream.before) = (first + count, first.checked_sub(1));
+        }
+    }
+
+    /// Whether the program says that it touches the block in random order.
+    pub fn is_random(&self, block: u32) -> bool {
+        self.random.iter().any(|range| range.contains(&block))
+    }
+
+    /// Notes whether the blocks will be touched in random order.
+    pub fn set_random(&mut self, first: u32, end: u32, random: bool) {
+        let old = std::mem::take(&mut self.random);
+        let rest = old.into_iter().flat_map(|range| {
+            [range.start..range.end.min(first), range.start.max(end)..range.end]
+                .into_iter()
+                .filter(|part| part.start < part.end)
+        });
+        self.random = rest.collect();
+        if random {
+            self.random.push(first..end);
+        }
+        if self.random.len() > RANGES {
+            self.random.remove(0);
+        }
+    }
+
+    /// Blocks of all postponed runs.
+    pub fn postponed_blocks(&self) -> usize {
+        self.postponed.iter().map(Vec::len).sum()
+    }
+
+    /// Blocks of the run that is read next, once there are frames.
+    pub fn next_postponed(&self) -> usize {
+        self.postponed.front().map_or(0, Vec::len)
+    }
+
+    /// Takes the postponed run that a block is in: the part behind the block.
+    pub fn take_behind(&mut self, block: u32) -> Option<Vec<u32>> {
+        let index = self.postponed.iter().position(|run| run.contains(&block))?;
+        let run = self.postponed.remove(index)?;
+        let at = run.iter().position(|&other| other == block).map_or(0, |at| at + 1);
+        Some(run[at..].to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ahead, RANGES, STREAMS};
+    use crate::options::Options;
+
+    fn ahead() -> Ahead {
+        Ahead::new(&Options::default()).expect("the default policy")
+    }
+
+    #[test]
+    fn windows_of_fresh_memory_grow_both_ways() {
+        let mut ahead = ahead();
+        for (up, down) in [(100, 1000), (101, 999), (103, 997)] {
+            let (count, downwards) = ahead.fresh_window(up, 16);
+            assert!(!downwards);
+            ahead.fresh_went(up, count);
+            let (count, downwards) = ahead.fresh_window(down, 16);
+            assert_eq!(downwards, down < 1000);
+            ahead.fresh_went(down + 1 - count, count);
+        }
+        assert_eq!(ahead.fresh_window(107, 16), (8, false));
+        assert_eq!(ahead.fresh_window(993, 4), (4, true));
+    }
+
+    #[test]
+    fn the_oldest_stream_is_forgotten() {
+        let mut ahead = ahead();
+        for stream in 0..=STREAMS as u32 {
+            ahead.fresh_window(stream * 100, 16);
+        }
+        assert_eq!(ahead.fresh_window(101, 16), (2, false));
+        assert_eq!(ahead.fresh_window(1, 16), (1, false));
+    }
+
+    #[test]
+    fn a_range_in_random_order_can_be_split_and_is_forgotten() {
+        let mut ahead = ahead();
+        ahead.set_random(10, 20, true);
+        ahead.set_random(12, 14, false);
+        let random: Vec<u32> = (0..30).filter(|&block| ahead.is_random(block)).collect();
+        assert_eq!(random, [10, 11, 14, 15, 16, 17, 18, 19]);
+        (0..RANGES as u32).for_each(|range| ahead.set_random(100 * range + 50, 100 * range + 51, true));
+        assert!(!ahead.is_random(10) && ahead.is_random(50));
+    }
+}

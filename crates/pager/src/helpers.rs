@@ -1,0 +1,26 @@
+//! The threads that save the pager's thread time, and whether that looks for work before it sleeps.
+
+use crate::awake::Awake;
+use crate::carriers::Carriers;
+use terapage_policy::luck::Luck;
+
+/// The pager's other threads.
+pub(crate) struct Helpers {
+    pub carriers: Carriers,
+    pub awake: Awake,
+    /// Whether the pager's thread looks for work.
+    pub luck: Luck,
+}
+
+impl Helpers {
+    /// None yet.
+    pub fn none() -> Helpers {
+        Helpers { carriers: Carriers::default(), awake: Awake::never(), luck: Luck::default() }
+    }
+
+    /// In the child of a fork, which does not have the threads.
+    pub fn forget(&mut self) {
+        self.carriers = Carriers::default();
+        self.awake.forget();
+    }
+}
