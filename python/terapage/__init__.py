@@ -68,7 +68,13 @@ def __getattr__(name: str) -> Any:
     if name == "torch":
         return _import_module(".torch", __name__)
     if name in _HOMES:
-        value = getattr(_import_module("." + _HOMES[name], __name__), name)
+        try:
+            value = getattr(_import_module("." + _HOMES[name], __name__), name)
+        except ModuleNotFoundError as why:
+            if why.name != "numpy":
+                raise
+            text = f"terapage.{name} needs numpy (pip install numpy)"
+            raise ModuleNotFoundError(text, name="numpy") from None
         globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -71,8 +71,11 @@ def work_dir():
 
 
 def session_members(leader):
-    """Ids of the live processes of a session. Zombies do not count, but for those of which only the first thread has ended."""
-    members = []
+    """Ids of the live processes of a session, and of the children of these in sessions of their own (PostgreSQL's).
+
+    Zombies do not count, but for those of which only the first thread has ended.
+    """
+    parents, live, members = {}, [], set()
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -81,13 +84,21 @@ def session_members(leader):
                 fields = stat.read().rpartition(")")[2].split()
         except OSError:
             continue
-        state, session, threads = fields[0], int(fields[3]), int(fields[17])
-        if session == leader and (state not in "ZX" or threads > 1):
-            members.append(int(name))
-    return members
+        state, parent, session, threads = fields[0], int(fields[1]), int(fields[3]), int(fields[17])
+        parents[int(name)] = parent
+        if session == leader:
+            members.add(int(name))
+        if state not in "ZX" or threads > 1:
+            live.append(int(name))
+    grows = True
+    while grows:
+        children = {pid for pid, parent in parents.items() if parent in members}
+        grows = not children <= members
+        members |= children
+    return [pid for pid in live if pid in members]
 
 
-def kill_session(leader, patience_s=30):
+def kill_session(leader, patience_s=120):
     """Kills every process of a session, until none is left or patience ends."""
     end = time.monotonic() + patience_s
     while members := session_members(leader):

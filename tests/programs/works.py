@@ -194,9 +194,11 @@ as() { if [ "$(id -u)" = 0 ]; then setpriv --reuid=65534 --regid=65534 --clear-g
 bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 cd "$2"
 as "$bin/initdb" -D "$2/db" -A trust -U one -E UTF8 --locale=C >/dev/null
-as "$bin/pg_ctl" -D "$2/db" -o "-k $2 -h ''" -l "$2/log" -w start >/dev/null
+as "$bin/postgres" -D "$2/db" -k "$2" -h "" >"$2/log" 2>&1 &
+until as psql -h "$2" -U one -qAtc "select 1" postgres >/dev/null 2>&1; do sleep 0.1; done
 as psql -h "$2" -U one -qAt -f "$1/script.sql" postgres
-as "$bin/pg_ctl" -D "$2/db" -m fast -w stop >/dev/null
+kill -INT $(head -1 "$2/db/postmaster.pid")
+wait
 rm -rf "$2/db"
 """, "script.sql": """
 SET work_mem = '1GB'; SET max_parallel_workers_per_gather = 0; SET enable_mergejoin = off; SET jit = off;
@@ -327,7 +329,7 @@ import numpy as np, lightgbm as l
 r = np.random.default_rng(1); x = r.random((2_000_000, 20), dtype=np.float32); y = x[:, 0] * 3 + np.sin(x[:, 1] * 9)
 m = l.train({"num_threads": 2, "deterministic": True, "verbose": -1, "seed": 1}, l.Dataset(x, y), 30); print(round(float(m.predict(x[:1000]).sum()), 5))
 """),
-    python("XGBoost", "trains on 1.5 million rows", "xgboost", """
+    python("XGBoost", "trains on 1.5 million rows", "xgboost-cpu", """
 import numpy as np, xgboost as g
 r = np.random.default_rng(1); x = r.random((1_500_000, 20), dtype=np.float32); y = x[:, 0] * 3 + np.sin(x[:, 1] * 9)
 m = g.train({"nthread": 2, "tree_method": "hist", "seed": 1}, g.DMatrix(x, y), 20); print(round(float(m.predict(g.DMatrix(x[:1000])).sum()), 4))
