@@ -5,10 +5,10 @@ use crate::cache::Measured;
 use crate::device::Device;
 use crate::distances::Distances;
 use crate::knee::knee;
-use crate::policies::in_parallel;
 use crate::recording::{self, Recording, Uses};
 use crate::replay::{Forecast, Setup, Timing, compute_us, replay};
 use serde::Serialize;
+use terapage_figures::{map, processors};
 
 /// Budgets below so many windows of the recording lack touches that would cost time.
 const SEEN: f64 = 1.5;
@@ -127,7 +127,7 @@ impl Question<'_> {
         drop(uses);
         let compute = compute_us(recording, self.native_s * 1e6);
         let predict = |jobs: Vec<(u64, u64, String, &Device)>| {
-            in_parallel(jobs.len(), |at| {
+            map(jobs.len(), |at| {
                 let (budget, block, policy, device) = &jobs[at];
                 let prediction = self.predict(&compute, *budget, *block, policy, device);
                 progress();
@@ -197,7 +197,7 @@ impl Question<'_> {
         let timing = Timing {
             native_us,
             parallelism: self.parallelism,
-            processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            processors: processors(),
             costs,
             device: device.clone(),
             measured: self.measured.device.clone(),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 use terapage_config::Size;
+use terapage_figures::median;
 
 const MIB: u64 = 1 << 20;
 
@@ -185,12 +186,11 @@ impl Costs {
 
     /// The median of each.
     fn median(rounds: &[Costs]) -> Costs {
-        let median = |of: fn(&Costs) -> f64| {
-            let mut values: Vec<f64> = rounds.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
+        let of_all = |of: fn(&Costs) -> f64| {
+            let values: Vec<f64> = rounds.iter().map(of).collect();
+            median(&values).expect("there is a round")
         };
-        Costs::from(rounds[0].block_bytes, rounds[0].device_bytes_s, median)
+        Costs::from(rounds[0].block_bytes, rounds[0].device_bytes_s, of_all)
     }
 
     fn from(block_bytes: u64, device_bytes_s: (f64, f64), value: impl Fn(fn(&Costs) -> f64) -> f64) -> Costs {

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::Random;
 use std::fmt::Write;
 use std::io::Cursor;
 use terapage_blocktrace::{Counts, Format, Kind, Options, Request, read};
+use terapage_figures::SplitMix;
 
 /// Requests of each sample; with the records that are none, some files are of several megabytes.
 const REQUESTS: usize = 30_000;
@@ -82,20 +82,20 @@ fn outcome(bytes: Vec<u8>, options: &Options) -> (Vec<Request>, Option<String>, 
 
 /// Requests with times in whole ticks, in sectors, of volumes that are numbered as they appear.
 fn requests(seed: u64, tick_ns: u64, volumes: u16, kinds: &[Kind]) -> Vec<Request> {
-    let mut random = Random(seed);
+    let mut random = SplitMix(seed);
     let mut requests = Vec::with_capacity(REQUESTS);
     let mut time_ns = 0;
     for number in 0..REQUESTS {
         let volume = if number < usize::from(volumes) {
             number as u16
         } else {
-            random.below(usize::from(volumes)) as u16
+            random.index(usize::from(volumes)) as u16
         };
-        let offset = random.below((CAPACITY / 512 - 4096) as usize) as u64 * 512;
-        let bytes = (1 + random.below(2048) as u32) * 512;
-        let kind = kinds[random.below(kinds.len())];
+        let offset = random.index((CAPACITY / 512 - 4096) as usize) as u64 * 512;
+        let bytes = (1 + random.index(2048) as u32) * 512;
+        let kind = kinds[random.index(kinds.len())];
         requests.push(Request { time_ns, offset, bytes, volume, kind });
-        time_ns += random.below(3_000) as u64 * tick_ns;
+        time_ns += random.index(3_000) as u64 * tick_ns;
     }
     requests
 }
@@ -483,9 +483,9 @@ fn traces_that_are_cut_off_give_what_is_whole() {
     for sample in samples() {
         let (bytes, _) = sample.bytes(b"");
         let expected = sample.expected();
-        let mut random = Random(11);
+        let mut random = SplitMix(11);
         for _ in 0..5 {
-            let length = bytes.len() / 2 + random.below(bytes.len() / 2);
+            let length = bytes.len() / 2 + random.index(bytes.len() / 2);
             let (found, error, _, format) = outcome(bytes[..length].to_vec(), &Options::default());
             // Of a cut line the last field may look whole.
             let whole = if is_text(format) { found.len().saturating_sub(1) } else { found.len() };

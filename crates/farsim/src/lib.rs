@@ -13,4 +13,4 @@ mod placement;
 
 pub use model::simulate;
 pub use outcome::{Load, Outcome, Part};
-pub use parameters::{Error, NAMES, Origin, Parameter, Parameters, Setup};
+pub use parameters::{Error, NAMES, Parameter, Parameters, Setup};

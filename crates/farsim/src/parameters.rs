@@ -1,9 +1,9 @@
 //! What a simulation is told: values, and where they are from.
 
 use crate::placement::{Pattern, Placement};
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use terapage_event::Nanos;
+use terapage_figures::{Origin, Sourced};
 use toml::Value;
 
 /// The values that are built in.
@@ -62,34 +62,8 @@ pub enum Error {
     File(String),
 }
 
-/// Where a value is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// It was measured.
-    Measured,
-    /// It was fitted to what was measured.
-    Fitted,
-    /// It is estimated.
-    Estimated,
-    /// Somebody chose it.
-    Chosen,
-}
-
-/// A parameter.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameter {
-    /// Its value: a number or a word.
-    pub value: Value,
-    /// Its unit; empty: none.
-    #[serde(default)]
-    pub unit: String,
-    /// Where it is from.
-    pub origin: Origin,
-    /// What it is, and how it was found.
-    pub source: String,
-}
+/// A parameter: a number or a word, with its origin.
+pub type Parameter = Sourced<Value>;
 
 /// All of them.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! `terapage sim convert`: a block trace in another format.
 
 use crate::progress::Progress;
-use crate::publish::check_output;
+use crate::publish::check;
 use crate::trace::TraceArgs;
 use anyhow::{Context, bail};
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ impl Convert {
     /// The trace's, that a request does not fit, or that the file cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let format = self.format()?;
-        check_output(&self.out, &[&self.trace.path])?;
+        check(&self.out, &[&self.trace.path])?;
         let mut reader = self.trace.open()?;
         let mut writer = Writer::create(&self.out, format, &self.options(&reader))?;
         let progress = Progress::files([self.trace.path.as_path()]);

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use terapage_farsim::{Origin, Outcome, Parameters, Part, simulate};
+use terapage_farsim::{Outcome, Parameters, Part, simulate};
 use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
 /// What `terapage sim far` is given.
@@ -99,36 +99,15 @@ fn listed(parameters: &Parameters) -> String {
     let value = |value: &str| value.trim_matches('"').to_owned();
     let lines = parameters.iter().filter(|(name, _)| *name != "clients").map(|(name, it)| {
         let number = format!("{} {}", value(&it.value.to_string()), it.unit);
-        format!("{name:16} {number:18} {:9}  {}\n", word(it.origin), it.source)
+        format!("{name:16} {number:18} {:9}  {}\n", it.origin.name(), it.source)
     });
     lines.collect()
 }
 
-fn word(origin: Origin) -> &'static str {
-    match origin {
-        Origin::Measured => "measured",
-        Origin::Fitted => "fitted",
-        Origin::Estimated => "estimated",
-        Origin::Chosen => "chosen",
-    }
-}
-
 fn shown(parameters: &Parameters) -> Vec<Parameter> {
-    let origin = |origin| match origin {
-        Origin::Measured => terapage_report::Origin::Measured,
-        Origin::Fitted => terapage_report::Origin::Fitted,
-        Origin::Estimated => terapage_report::Origin::Estimated,
-        Origin::Chosen => terapage_report::Origin::Chosen,
-    };
     let all = parameters.iter().filter(|(name, _)| *name != "clients");
-    all.map(|(name, it)| Parameter {
-        name: name.to_owned(),
-        value: it.value.to_string().trim_matches('"').to_owned(),
-        unit: it.unit.clone(),
-        origin: origin(it.origin),
-        source: it.source.clone(),
-    })
-    .collect()
+    all.map(|(name, it)| Parameter::sourced(name, it.value.to_string().trim_matches('"').to_owned(), it))
+        .collect()
 }
 
 fn study(parameters: &Parameters, runs: &[Run], fails: bool) -> Study {

@@ -9,12 +9,13 @@ use clap::Args;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use terapage_config::Size;
+use terapage_figures::processors;
 use terapage_report::{
     Axis, Ends, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Whisker, X,
 };
 use terapage_volumes::fit::{FREEDOM, Fit, Plan, UNKNOWNS, WHOLE_NUMBERS, fit};
 use terapage_volumes::published::{GAINS, SOURCE};
-use terapage_volumes::{Case, Fitted, Workload, cores};
+use terapage_volumes::{Case, Fitted, Workload};
 
 /// What `terapage sim fit` is given.
 #[derive(Args)]
@@ -47,7 +48,7 @@ impl FitCommand {
             publish::check(path, &[]).context("--write")?;
         }
         let base = Case { traffic_bytes: self.traffic.0, seed: self.seed, ..Case::default() };
-        let plan = Plan::new(base, cores());
+        let plan = Plan::new(base, processors());
         let workloads =
             GAINS.iter().map(|gain| Workload::synthetic(gain.volume)).collect::<Result<Vec<_>, _>>()?;
         let progress = Progress::new("fitting", plan.simulations());

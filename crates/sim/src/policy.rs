@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use terapage_advise::Recording;
 use terapage_advise::distances::Distances;
 use terapage_advise::knee::knee;
-use terapage_advise::policies::{Compared, Comparison, Row, in_parallel};
+use terapage_advise::policies::{Compared, Comparison, Row};
 use terapage_advise::recording::{Did, Uses};
 use terapage_config::Size;
+use terapage_figures::map;
 use terapage_policy::replacement;
 use terapage_policy::soft::PER_MILLE;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
@@ -192,7 +193,7 @@ impl Policy {
         };
         let compared = comparison.run(uses, window, told)?;
         let points: Vec<usize> = (1..=50).map(|part| (footprint as usize * part / 50).max(1)).collect();
-        let curves: Vec<Vec<f64>> = in_parallel(if rate < 1.0 { SAMPLES as usize } else { 1 }, |seed| {
+        let curves: Vec<Vec<f64>> = map(if rate < 1.0 { SAMPLES as usize } else { 1 }, |seed| {
             let lru = if rate < 1.0 {
                 Distances::sampled(&uses.list, rate, seed as u64)
             } else {

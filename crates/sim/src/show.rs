@@ -113,7 +113,7 @@ pub fn check_page(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
 /// Whether a file can be written. One that is there must begin as what replaces it: an option whose
 /// file was forgotten takes the next word for it, and that may be somebody's trace.
 fn check(path: &Path, inputs: &[&Path], begin: &str) -> anyhow::Result<()> {
-    publish::check_output(path, inputs)?;
+    publish::check(path, inputs)?;
     if path == Path::new(STDOUT) || !path.is_file() {
         return Ok(());
     }
@@ -163,7 +163,7 @@ mod tests {
         };
         assert!(said(&trace, None).contains("is an input"), "{}", said(&trace, None));
         assert!(said(folder.path(), None).contains("is a directory"));
-        assert!(said(&folder.path().join("no/out.json"), None).contains("there is no directory"));
+        assert!(said(&folder.path().join("no/out.json"), None).contains("a directory that does not exist"));
         let out = folder.path().join("out");
         assert!(said(&out, Some(&out)).contains("same file"));
         assert!(said(Path::new("-"), Some(Path::new("-"))).contains("same file"));

@@ -10,10 +10,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use terapage_config::Size;
+use terapage_figures::{in_parallel, processors};
 use terapage_hybrid::Outcome;
 use terapage_volumes::settings::{self, PARAMETERS};
 use terapage_volumes::sweep::{Point, Row, before, points};
-use terapage_volumes::{Case, Fitted, Workload, cores, in_parallel};
+use terapage_volumes::{Case, Fitted, Workload};
 
 /// What `terapage sim sweep` is given.
 #[derive(Args)]
@@ -99,9 +100,9 @@ impl SweepCommand {
         );
         let progress = Progress::new("sweeping", jobs.len() as u64);
         in_parallel(
-            &jobs,
+            jobs.len(),
             threads,
-            |job| job.case.run(job.workload),
+            |number| jobs[number].case.run(jobs[number].workload),
             |number, outcome| {
                 write(&mut file, &jobs[number], outcome?).with_context(|| format!("{}", output.display()))?;
                 progress.add(1);
@@ -163,7 +164,7 @@ impl SweepCommand {
             largest = largest.max(bytes);
         }
         let fits = usize::try_from(self.memory.0 / largest).unwrap_or(usize::MAX);
-        Ok(self.threads.unwrap_or_else(cores).clamp(1, fits.max(1)))
+        Ok(self.threads.unwrap_or_else(processors).clamp(1, fits.max(1)))
     }
 }
 

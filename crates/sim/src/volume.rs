@@ -7,10 +7,9 @@ use anyhow::Context;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use terapage_blocktrace::{Format, Request, Writer, WriterOptions};
+use terapage_figures::{Sourced, map};
 use terapage_report::{Origin, Parameter, Study, Table};
-use terapage_volumes::{
-    CacheSize, Generator, Properties, Sourced, Stream, Volume, cores, in_parallel, measure, names,
-};
+use terapage_volumes::{CacheSize, Generator, Properties, Stream, Volume, measure, names};
 
 /// The cache whose hit ratio is shown where none is known.
 const CACHE: CacheSize = CacheSize::Bytes(256 << 20);
@@ -57,7 +56,7 @@ impl VolumeCommand {
     pub fn run(self) -> anyhow::Result<()> {
         self.show.check(self.volume.as_deref().map(Path::new))?;
         if let Some(path) = &self.output {
-            publish::check_output(path, &[]).context("--output")?;
+            publish::check(path, &[]).context("--output")?;
         }
         let volumes = match &self.volume {
             Some(name) => vec![find(name)?],
@@ -68,18 +67,12 @@ impl VolumeCommand {
         }
         let total = volumes.iter().map(|volume| self.requests(volume)).sum();
         let progress = Progress::new("measuring", total);
-        let mut achieved: Vec<Option<Properties>> = vec![None; volumes.len()];
-        in_parallel(
-            &volumes,
-            cores(),
-            |volume| measure(progress.over(self.generate(volume)), &caches(volume), 0),
-            |number, properties| {
-                achieved[number] = Some(properties);
-                Ok::<(), std::convert::Infallible>(())
-            },
-        )?;
+        let achieved = map(volumes.len(), |number| {
+            let volume = &volumes[number];
+            measure(progress.over(self.generate(volume)), &caches(volume), 0)
+        });
         drop(progress);
-        let measured = volumes.into_iter().zip(achieved.into_iter().flatten());
+        let measured = volumes.into_iter().zip(achieved);
         let all: Vec<Achieved> =
             measured.map(|(volume, properties)| Achieved { volume, properties }).collect();
         self.show.study(&study(&self, &all))
@@ -133,7 +126,7 @@ fn caches(volume: &Volume) -> Vec<CacheSize> {
 }
 
 fn study(command: &VolumeCommand, all: &[Achieved]) -> Study {
-    let summary = "Synthetic requests: made up by a generator whose parameters are known, cited, calibrated or estimated, as \
+    let summary = "Synthetic requests: made up by a generator whose parameters are known, cited, fitted or estimated, as \
          each row says. They stand in for the MSR Cambridge traces; what is learnt from them is not a result \
          about those traces.";
     let more = "An object is what begins at one byte, with the size that is asked for there. Hit ratios are those of an \
@@ -297,14 +290,6 @@ fn cache_name(cache: CacheSize) -> String {
     }
 }
 
-fn origin(origin: terapage_volumes::Origin) -> Origin {
-    match origin {
-        terapage_volumes::Origin::Published | terapage_volumes::Origin::Cited => Origin::Published,
-        terapage_volumes::Origin::Calibrated => Origin::Fitted,
-        terapage_volumes::Origin::Estimated => Origin::Estimated,
-    }
-}
-
 fn seed(seed: u64) -> Parameter {
     Parameter {
         name: "seed".to_owned(),
@@ -316,8 +301,7 @@ fn seed(seed: u64) -> Parameter {
 }
 
 fn parameter<T>(name: &str, unit: &str, known: &Sourced<T>, value: String) -> Parameter {
-    let source = format!("{}: {}", known.origin.name(), known.source);
-    Parameter { name: name.to_owned(), value, unit: unit.to_owned(), origin: origin(known.origin), source }
+    Parameter { unit: unit.to_owned(), ..Parameter::sourced(name, value, known) }
 }
 
 fn parameters(volume: &Volume, of_seed: u64) -> Vec<Parameter> {

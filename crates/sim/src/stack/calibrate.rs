@@ -11,9 +11,10 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terapage_event::MILLISECOND;
+use terapage_figures::{Origin, Sourced, processors};
 use terapage_probe::{Interface, Reads};
 use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Table, X};
-use terapage_stack::{Experiment, Load, MachineFile, Origin, Setup, Sourced, Stack, Variation};
+use terapage_stack::{Experiment, Load, MachineFile, Setup, Stack, Variation};
 
 /// The depths that are measured.
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -139,7 +140,7 @@ impl Steps {
     }
 
     /// The costs that these steps are, in cycles.
-    fn costs(&self) -> BTreeMap<String, Sourced> {
+    fn costs(&self) -> BTreeMap<String, Sourced<f64>> {
         let cycles = |ns: f64, source: &str| Sourced {
             value: (ns * self.ghz).round(),
             unit: "cycles".into(),
@@ -340,8 +341,8 @@ fn fio_point(global: &serde_json::Value, job: &serde_json::Value) -> anyhow::Res
 }
 
 /// The machine's values.
-fn machine(steps: &Steps, libaio: &[Point]) -> BTreeMap<String, Sourced> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+fn machine(steps: &Steps, libaio: &[Point]) -> BTreeMap<String, Sourced<f64>> {
+    let processors = processors() as f64;
     let one = &libaio[0];
     let iops = libaio.iter().map(|point| point.iops).fold(0.0, f64::max);
     let served_us = 1e6 / iops;

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use terapage_config::Size;
 use terapage_hybrid::{CacheKind, CacheOptions, Storage};
 use terapage_report::{Origin, Parameter};
-use terapage_ssd::{Figure, Front, Value};
+use terapage_ssd::{Front, Value};
 
 use super::super::{Run, Ssd};
 
@@ -192,17 +192,11 @@ impl Flags<'_> {
 
 fn chips(list: &mut Vec<Parameter>, run: &Run) {
     for (name, figure) in &run.setup.ssd.nand.figures {
-        let Figure { value, unit, origin, source } = figure;
-        let value = match value {
+        let value = match &figure.value {
             Value::One(value) => value.to_string(),
             Value::Many(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" / "),
         };
-        let origin = match origin {
-            terapage_ssd::Origin::Published => Origin::Published,
-            terapage_ssd::Origin::Fitted => Origin::Fitted,
-            terapage_ssd::Origin::Estimated => Origin::Estimated,
-        };
         let name = format!("{}: {}", run.nand, name.replace('_', " "));
-        push(list, &name, value, unit.as_deref().unwrap_or(""), origin, source);
+        list.push(Parameter::sourced(name, value, figure));
     }
 }
