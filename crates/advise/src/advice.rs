@@ -10,10 +10,11 @@ use crate::replay::{Forecast, Setup, Timing, compute_us, replay};
 use serde::Serialize;
 use terapage_figures::{map, processors};
 
-/// Budgets below so many windows of the recording lack touches that would cost time.
+/// If a budget has fewer windows of the recording than this, touches that would cost time were not
+/// recorded. Chosen, not measured.
 const SEEN: f64 = 1.5;
 
-/// Points of the curve that the knee is looked for on.
+/// Points of the curve on which the knee is searched. Chosen, not measured.
 const POINTS: usize = 50;
 
 /// How far a predicted slow-down is from a measured one, as a share: what `tests/advise/check` gave
@@ -106,8 +107,8 @@ pub struct Advice {
     pub far: Prediction,
 }
 
-/// Another block or policy is advised only if it is better by more than this share: less is within
-/// the error.
+/// Another block or policy is advised only if it is better by more than this share: a smaller gain
+/// is within the error. Chosen, not measured.
 const CLEARLY: f64 = 0.05;
 
 impl Question<'_> {

@@ -10,21 +10,22 @@ use terapage_figures::median;
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes of data of the small programs.
+/// Bytes of the small programs' data. Chosen, not measured, as are the next three.
 const DATA: u64 = 96 * MIB;
-/// Reads at random of a pass.
+/// Random reads of a pass.
 const READS: u64 = 6000;
 
-/// A round of measurements is taken at least, and at most, so often.
+/// The least and the greatest number of rounds of measurements.
 pub const ROUNDS: u64 = 3;
 const ROUNDS_MAX: usize = 9;
 /// Costs are known when the middle half of the rounds lies within this share of their median.
+/// Chosen, not measured.
 const SETTLED: f64 = 0.25;
-/// What the pager adds to a page-in at most, microseconds.
+/// The most that the pager adds to a page-in, us: a bound for measurements, chosen, not measured.
 const OWN_PART_US: f64 = 50.0;
-/// A soft fault takes less, microseconds.
+/// The most that a soft fault takes, us: a bound for measurements, chosen, not measured.
 const SOFT_MOST_US: f64 = 1000.0;
-/// How far the costs of a new block may be off, microseconds.
+/// How far the costs of a new block may be off, us. Chosen, not measured.
 const FRESH_ERROR_US: f64 = 5.0;
 
 /// One of the costs.

@@ -106,7 +106,7 @@ const NONE: u32 = u32::MAX;
 /// A block that was freed.
 const HOLE: u32 = u32::MAX - 1;
 
-/// Times that there are at least.
+/// The least number of times.
 const TIMES_MIN: usize = 1 << 10;
 
 impl Stack {

@@ -1,5 +1,5 @@
-//! Damaged traces: whatever the bytes, a reader gives requests that hold, or one error, and comes
-//! to an end.
+//! Damaged traces: whatever the bytes, a reader gives valid requests or one error, and comes to an
+//! end.
 //!
 //! Small samples of every format are damaged by a seeded mutator: bits flipped, parts cut, moved,
 //! repeated, replaced by extreme numbers or by parts of other formats. `TERAPAGE_FUZZ_SEED` repeats
@@ -13,7 +13,7 @@ use std::io::Cursor;
 use terapage_blocktrace::{Compression, Format, Kind, Options, Request, WriterOptions, read};
 use terapage_figures::SplitMix;
 
-/// A sample of each format, and what they are.
+/// The samples: the name of each format, and a trace of it.
 fn samples() -> Vec<(Format, Vec<u8>)> {
     let mut samples = Vec::new();
     for format in Format::ALL.into_iter().filter(|format| format.is_written()) {
@@ -63,7 +63,7 @@ fn vscsi(version: u16) -> Vec<u8> {
     bytes
 }
 
-/// Numbers that break things.
+/// Extreme numbers, which break careless readers.
 const EXTREMES: [&[u8]; 14] = [
     b"0",
     b"-1",
@@ -103,7 +103,7 @@ fn mutate(random: &mut SplitMix, bytes: &mut Vec<u8>, donor: &[u8]) {
                 drop(bytes.splice(at..at + length, EXTREMES[random.index(EXTREMES.len())].iter().copied()))
             }
             _ => {
-                // A whole field of a line.
+                // Replaces a whole field of a line.
                 let blank = |byte: &u8| matches!(byte, b' ' | b',' | b'\n');
                 let start = bytes[..at].iter().rposition(blank).map_or(0, |place| place + 1);
                 let end = bytes[at..].iter().position(blank).map_or(bytes.len(), |place| at + place);
@@ -113,7 +113,7 @@ fn mutate(random: &mut SplitMix, bytes: &mut Vec<u8>, donor: &[u8]) {
     }
 }
 
-/// Reads all of it and looks at every request.
+/// Reads the whole trace and checks every request.
 fn survives(bytes: &[u8], options: &Options) {
     let Ok(mut reader) = read("fuzz", Cursor::new(bytes.to_vec()), options) else { return };
     // No format needs less than a byte for a request, once it is decompressed; these samples are
@@ -137,7 +137,7 @@ fn survives(bytes: &[u8], options: &Options) {
     assert!(reader.next().is_none());
 }
 
-/// What every request promises.
+/// What holds for every request.
 fn holds(request: &Request, last_ns: u64, options: &Options) -> bool {
     let end = request.offset.checked_add(u64::from(request.bytes));
     let limit = options.capacity.unwrap_or(i64::MAX as u64);
@@ -200,7 +200,7 @@ fn damaged_compression_does_no_harm() {
     assert_memory_is_bounded();
 }
 
-/// The checks above would notice.
+/// The checks above notice a wrong request.
 #[test]
 fn requests_that_lie_do_not_hold() {
     let good = Request { time_ns: 5, offset: 0, bytes: 1, volume: 0, kind: Kind::Read };
@@ -212,7 +212,7 @@ fn requests_that_lie_do_not_hold() {
     assert!(!holds(&Request { offset: u64::MAX, ..good }, 0, &Options::default()));
 }
 
-/// Lengths in damaged files are not believed: the most memory that was ever used stays small.
+/// A reader does not trust lengths in damaged files: its peak memory stays small.
 fn assert_memory_is_bounded() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

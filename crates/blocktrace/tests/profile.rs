@@ -1,4 +1,4 @@
-//! What is told about traces.
+//! The statistics of traces.
 
 mod common;
 

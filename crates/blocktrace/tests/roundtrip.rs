@@ -1,4 +1,4 @@
-//! What is written is read again.
+//! Requests that are written are read again.
 
 mod common;
 
@@ -110,7 +110,7 @@ fn tera_says_who_it_is() {
         ("zipf", "made up\nby hand", true)
     );
     assert_eq!(reader.volumes(), ["disk one"]);
-    // An empty trace is a trace, and each single damaged byte is noticed.
+    // An empty trace is valid. Damage to any single byte is found.
     let (empty, _) = written(&[], Format::Tera, None, &options, |_| String::new()).unwrap();
     assert_eq!(all(&empty, &Options::default()), Ok(vec![]));
     for at in 0..bytes.len() {
@@ -139,7 +139,7 @@ fn oraclegeneral_knows_the_next_request() {
         bytes.chunks(24).map(|record| i64::from_le_bytes(record[16..].try_into().unwrap())).collect();
     assert_eq!(found, nexts);
     assert_eq!(all(&bytes, &Options::default()).unwrap(), requests);
-    // The same over several chunks, against a naive look-ahead.
+    // A trace of several chunks, against a naive look-ahead.
     let many = common::requests(&mut SplitMix(3), 150_000, 1, 1_000_000, false);
     let many: Vec<Request> = many
         .into_iter()

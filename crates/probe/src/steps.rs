@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use terapage_sys::thread::{Processors, now_ns, used_ns};
 
 /// Measurements of a step. The tenth percentile counts: other work makes steps longer, never
-/// shorter.
+/// shorter. Chosen, not measured, as are the repetitions.
 const ROUNDS: usize = 41;
 /// Repetitions in one measurement.
 const TIMES: u32 = 500;

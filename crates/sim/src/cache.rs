@@ -289,7 +289,7 @@ impl Cache {
         if let Some(row) = results.rows.iter().max_by_key(|row| row.too_large).filter(|row| row.too_large > 0)
         {
             summary.push(format!(
-                "{} requests are for objects larger than a cache of {}: they are missed, and not kept.",
+                "{} requests are for objects larger than a cache of {}: they are misses, and the objects are not kept.",
                 row.too_large,
                 amount(row.cache_bytes)
             ));

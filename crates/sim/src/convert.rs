@@ -45,7 +45,7 @@ impl Convert {
     /// Runs it.
     ///
     /// # Errors
-    /// The trace's, that a request does not fit, or that the file cannot be written.
+    /// The trace is wrong, a request does not fit, or the file cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let format = self.format()?;
         check(&self.out, &[&self.trace.path])?;
@@ -67,7 +67,7 @@ impl Convert {
         Ok(())
     }
 
-    /// As asked, or by the last suffix that is none of a compression.
+    /// The format that was asked for, or the one of the last suffix that names no compression.
     fn format(&self) -> anyhow::Result<Format> {
         let format = self.to.unwrap_or_else(|| {
             let packed = terapage_blocktrace::Compression::of_name(&self.out).is_some();
@@ -94,7 +94,7 @@ impl Convert {
     }
 }
 
-/// What became of the requests, on standard error: standard output may be the trace.
+/// Reports what became of the requests, on standard error: standard output may be the trace.
 fn tell(format: Format, losses: &Losses, counts: &Counts) {
     let mut parts = vec![format!("{} requests as {format}", losses.requests)];
     for (count, what) in [

@@ -39,7 +39,7 @@ pub struct Far {
     show: Show,
 }
 
-/// So many clients, and what came of them.
+/// A number of clients, and the outcome of their simulation.
 #[derive(Serialize)]
 struct Run {
     clients: u32,
@@ -65,7 +65,7 @@ impl Far {
             parameters.set("clients", &clients.to_string())?;
             Ok((clients, parameters.setup().with_context(|| format!("with {clients} clients"))?))
         });
-        // Every value is looked at before the first simulation.
+        // Every value is checked before the first simulation.
         let setups: Vec<_> = setups.collect::<anyhow::Result<_>>()?;
         let runs = setups.iter().map(|(clients, setup)| Run { clients: *clients, outcome: simulate(setup) });
         let runs: Vec<Run> = runs.collect();
@@ -113,7 +113,7 @@ fn shown(parameters: &Parameters) -> Vec<Parameter> {
 fn study(parameters: &Parameters, runs: &[Run], fails: bool) -> Study {
     let mut plots = vec![rates(runs), times(runs), loads(runs)];
     if runs.len() == 1 {
-        // Of one number of clients there is no curve.
+        // One number of clients gives no curve.
         plots.clear();
     }
     if fails {
@@ -132,7 +132,7 @@ fn study(parameters: &Parameters, runs: &[Run], fails: bool) -> Study {
     }
 }
 
-/// What saturates, and from how many clients on.
+/// The parts that saturate, and the number of clients at which they do.
 fn summary(runs: &[Run]) -> Vec<String> {
     let mut said = Vec::new();
     let mut known: Vec<Part> = Vec::new();
@@ -141,7 +141,7 @@ fn summary(runs: &[Run]) -> Vec<String> {
             known.push(part);
             let rate = mib(run.outcome.bytes_per_s());
             said.push(format!(
-                "From {} client(s) on the {} is saturated: {rate} MiB/s.",
+                "From {} client(s) on, the {} is saturated: {rate} MiB/s.",
                 run.clients,
                 part.name()
             ));
@@ -151,7 +151,7 @@ fn summary(runs: &[Run]) -> Vec<String> {
         && let Some((run, load)) = runs.last().and_then(|run| Some((run, run.outcome.busiest()?)))
     {
         said.push(format!(
-            "Nothing is saturated with {} clients; the busiest part is the {}, {} % of the time. More operations under way (depth), or more clients, would move more.",
+            "No part is saturated with {} clients. The busiest is the {}, {} % of the time. More operations under way (depth), or more clients, would move more.",
             run.clients,
             load.part.name(),
             percent(load.most)
@@ -194,7 +194,7 @@ fn table(runs: &[Run]) -> Table {
         ]
     };
     Table {
-        title: "What is moved, how long a page-in takes, and which part is busiest".to_owned(),
+        title: "Rate, times of page-ins, and the busiest part".to_owned(),
         columns: columns.map(str::to_owned).into(),
         rows: runs.iter().map(row).collect(),
         note: "MiB/s are of blocks, page-ins and page-outs together.".to_owned(),
@@ -222,7 +222,7 @@ fn failures(runs: &[Run]) -> Table {
         title: "When the first server is lost".to_owned(),
         columns: columns.map(str::to_owned).into(),
         rows: runs.iter().map(row).collect(),
-        note: "Stopped are clients that need a block which no server has any more.".to_owned(),
+        note: "Stopped clients need a block that no server has any more.".to_owned(),
     }
 }
 
@@ -277,7 +277,7 @@ fn timeline(parameters: &Parameters, runs: &[Run]) -> Plot {
         }
     });
     Plot {
-        title: "What is moved as time goes by".to_owned(),
+        title: "Rate over time".to_owned(),
         kind: PlotKind::Line,
         x: axis("time", "s", false),
         y: axis("bandwidth", "B/s", false),
@@ -324,7 +324,7 @@ mod tests {
         );
         assert!(study.summary[0].contains("server's processor is saturated"), "{text}");
         let (study, text) = shown_by("--clients 1 --set depth=1 --set seconds=0.05");
-        assert!(study.summary[0].contains("Nothing is saturated"), "{text}");
+        assert!(study.summary[0].contains("No part is saturated"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 

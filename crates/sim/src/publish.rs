@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-/// Characters of a line: from 40 to 100, as many as the terminal has; 100 where there is none.
+/// Characters of a line: as many as the terminal has, from 40 to 100; 100 without a terminal.
 pub fn columns() -> usize {
     const MOST: usize = 100;
     terapage_report::columns(std::io::stdout()).unwrap_or(MOST).clamp(40, MOST)
@@ -23,8 +23,8 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-/// Whether a file can be written, before the work that it is for begins; `inputs` are what is read.
-/// `-` stands for standard output.
+/// Checks that a file can be written, before the work begins; `inputs` are read. `-` stands for
+/// standard output.
 pub fn check(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     let shown = path.display();
     if inputs.iter().any(|input| same_file(input, path)) {

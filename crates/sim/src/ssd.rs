@@ -35,7 +35,7 @@ impl Ssd {
     /// Runs it.
     ///
     /// # Errors
-    /// A profile, a trace or a setup that is wrong; a report that cannot be written.
+    /// A profile, a trace or a setup is wrong, or a report cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         self.show.check(self.traces.iter().map(PathBuf::as_path))?;
         let nands = self.profiles()?;

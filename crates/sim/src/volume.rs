@@ -11,10 +11,10 @@ use terapage_figures::{Sourced, map};
 use terapage_report::{Origin, Parameter, Study, Table};
 use terapage_volumes::{CacheSize, Generator, Properties, Stream, Volume, measure, names};
 
-/// The cache whose hit ratio is shown where none is known.
+/// The cache whose hit ratio is shown if none is known of the volume.
 const CACHE: CacheSize = CacheSize::Bytes(256 << 20);
 
-/// What `terapage sim volume` is given.
+/// The arguments of `terapage sim volume`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim volume
@@ -42,7 +42,7 @@ pub struct VolumeCommand {
     show: Show,
 }
 
-/// A volume and what came out of its generator.
+/// A volume and the properties of its generated requests.
 struct Achieved {
     volume: Volume,
     properties: Properties,
@@ -52,7 +52,7 @@ impl VolumeCommand {
     /// Runs it.
     ///
     /// # Errors
-    /// If the volume is not known or wrong, or the trace cannot be written.
+    /// The volume is unknown or wrong, or the trace cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         self.show.check(self.volume.as_deref().map(Path::new))?;
         if let Some(path) = &self.output {
@@ -111,7 +111,7 @@ impl VolumeCommand {
     }
 }
 
-/// A volume that is built in, or one of a file: anything with a dot or a slash.
+/// A built-in volume, or one of a file: any name with a dot or a slash.
 fn find(name: &str) -> anyhow::Result<Volume> {
     if !name.contains(['.', '/']) {
         return Ok(Volume::by_name(name)?);
@@ -126,10 +126,10 @@ fn caches(volume: &Volume) -> Vec<CacheSize> {
 }
 
 fn study(command: &VolumeCommand, all: &[Achieved]) -> Study {
-    let summary = "Synthetic requests: made up by a generator whose parameters are known, cited, fitted or estimated, as \
-         each row says. They stand in for the MSR Cambridge traces; what is learnt from them is not a result \
+    let summary = "Synthetic requests: made up by a generator. Its parameters are published, cited, fitted or estimated, as \
+         each row says. They stand in for the MSR Cambridge traces; results with them are not results \
          about those traces.";
-    let more = "An object is what begins at one byte, with the size that is asked for there. Hit ratios are those of an \
+    let more = "An object is the data that begin at one byte, with the size of the request there. Hit ratios are those of an \
          LRU cache of whole objects, empty at first.";
     Study {
         title: match all {
@@ -235,7 +235,7 @@ fn details(achieved: &Achieved) -> Table {
     }
 }
 
-/// What part of the volume's requests there are.
+/// The share of the volume's requests that were generated.
 fn part(found: &Properties, volume: &Volume) -> String {
     let share = found.requests as f64 / volume.requests.value as f64;
     if share == 1.0 { "0".to_owned() } else { format!("{:.1} % of them", share * 100.0) }

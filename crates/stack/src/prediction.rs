@@ -14,7 +14,7 @@ use terapage_figures::Origin;
 pub const COMPARED: [Stack; 4] = [Stack::Scsi, Stack::Nvme, Stack::MqScsi, Stack::MqNvme];
 
 /// The uncertainty of an unpublished value: it is multiplied by a factor from 1 / `DOUBT` to
-/// `DOUBT`, logarithmically uniform.
+/// `DOUBT`, logarithmically uniform. Chosen, not measured.
 pub const DOUBT: f64 = 1.4;
 
 /// The rate at which the stacks are compared, IOPS: within figure 6's peak, and reached by all at

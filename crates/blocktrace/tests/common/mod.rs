@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of several tests.
 #![allow(dead_code)]
 
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use terapage_blocktrace::{Compression, Format, Kind, Losses, Options, Request, Writer, WriterOptions, read};
 use terapage_figures::SplitMix;
 
-/// The folder of real traces; `None`, said aloud, if there is none.
+/// The folder of real traces; `None`, with a message, if there is none.
 pub fn traces() -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let folder = std::env::var_os("TERAPAGE_TRACES").map_or(beside, PathBuf::from);
@@ -18,7 +18,7 @@ pub fn traces() -> Option<PathBuf> {
     None
 }
 
-/// Bytes that can be looked at after they were written.
+/// A buffer that can be read after the writer has been given away.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -57,7 +57,7 @@ pub fn written(
     Ok((target.bytes(), losses))
 }
 
-/// Reads everything.
+/// Reads a whole trace.
 pub fn all(bytes: &[u8], options: &Options) -> Result<Vec<Request>, String> {
     let reader =
         read("bytes", std::io::Cursor::new(bytes.to_vec()), options).map_err(|error| error.to_string())?;

@@ -54,7 +54,7 @@ impl Speed {
     /// Runs it.
     ///
     /// # Errors
-    /// No run of that name; a temporary file, or a report, that cannot be written.
+    /// No run has that name; a temporary file or a report cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let cases: Vec<Case> = cases().into_iter().filter(|case| case.what.contains(&self.only)).collect();
         if cases.is_empty() {

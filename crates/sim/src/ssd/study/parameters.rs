@@ -1,4 +1,4 @@
-//! The parameters that a result depends on, and where they are from.
+//! The parameters that a result depends on, and their origins.
 
 use clap::ValueEnum;
 use terapage_config::Size;
@@ -8,12 +8,12 @@ use terapage_ssd::{Front, Value};
 
 use super::super::{Run, Ssd};
 
-/// Where defaults are explained.
+/// The document that explains the defaults.
 const HERE: &str = "docs/sim-ssd.md";
-/// Where the cache's rules are from.
+/// The source of the cache's rules.
 const PAPER: &str = "Fukuchi, Sakaki, Matsui, Takeuchi, figure 2 (NV-WB)";
 
-/// The parameters of all runs; what depends on the trace is told with it.
+/// The parameters of all runs, except those that depend on the trace, which stand beside it.
 pub fn of(arguments: &Ssd, runs: &[Run]) -> Vec<Parameter> {
     let mut flags = Flags { arguments, defaults: Ssd::defaults(), list: Vec::new() };
     match &runs[0].setup.storage {
@@ -49,7 +49,7 @@ fn named(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// What can be set on the command line.
+/// The values that flags can set.
 struct Flags<'a> {
     arguments: &'a Ssd,
     defaults: Ssd,
@@ -118,7 +118,7 @@ impl Flags<'_> {
         self.add(("--scm-bandwidth", "cache's bandwidth"), |ssd| ssd.scm_bandwidth, bandwidth, here);
     }
 
-    /// What is off unless asked for.
+    /// Features that are off by default.
     fn ageing(&mut self) {
         let arguments = self.arguments;
         let here = (Origin::Estimated, HERE);
