@@ -26,7 +26,7 @@ def shards(bench):
     told = []
     for placement in ("simple", "round-robin"):
         servers = [bench.server("--maxmemory", size, name=f"{placement}{size}") for size in ("40mb", "1gb")]
-        # The one that is full first is the first one.
+        # The first server is the first to be full.
         stores = ["--store", servers[0].url + "?stall=2s", "--placement", placement]
         child = bench.churn(servers[1].url + "?stall=2s", options=stores, passes="1")
         bench.ready(child)
@@ -96,7 +96,7 @@ class Cluster:
         while keys := old.call("CLUSTER", "GETKEYSINSLOT", slot, "10"):
             said = old.call("MIGRATE", "127.0.0.1", new.port, "", "0", "20000", "KEYS", *keys)
             check(said in ("OK", "NOKEY"), f"MIGRATE: {said}")
-        # Keys are there, and the slot is not yet: what is asked for is asked for there.
+        # The keys have moved, but the slot has not: the store must ask the new node for them.
         time.sleep(chance.random() / 20)
         for server in [new, old, *self.masters]:
             server.call("CLUSTER", "SETSLOT", slot, "NODE", self.ids[new])
@@ -139,7 +139,7 @@ def reshard(bench, passes, least):
         except Exception as error:  # pylint: disable=broad-except
             failed.append(f"{type(error).__name__}: {error}")
 
-    # Of one of them alone, which does not say that it is a cluster before it is asked.
+    # The store is given one node only, which does not say that it is a cluster until it is asked.
     url = cluster.url if passes > 1 else cluster.servers[1].url
     child = bench.churn(url, passes=str(passes))
     mover = threading.Thread(target=move)
@@ -202,7 +202,7 @@ def failed_over(bench):
         if "stale" in how:
             replica.signal(signal.SIGSTOP)
         bench.go_on()
-        # More than is on its way to that replica, and comes to it all the same.
+        # More than the connection's buffers hold: that much reaches the replica all the same.
         wait_for(lambda m=master, b=before, h=how: written(m) > b + (40 << 20) * ("stale" in h), "it writes", 60)
         time.sleep(chance.random())
         check(child.process.poll() is None, "the program ended too early")
@@ -254,7 +254,7 @@ class Sentinels:
 
     @property
     def url(self):
-        # The first of them is nobody.
+        # Nobody listens at the first address.
         hosts = ",".join(f"127.0.0.1:{port}" for port in [1, *self.ports])
         return f"valkey://{hosts}?sentinel=far"
 
@@ -387,7 +387,7 @@ def slurm(bench, scripts):
         child = bench.churn(url, env={"TERAPAGE_STORE_PASSWORD_FILE": said["export TERAPAGE_STORE_PASSWORD_FILE"]}, passes="1")
         bench.go_on()
         status = child.wait(150)
-        # It is as large as the server, which keeps some free.
+        # The program is as large as the server, which keeps some memory free.
         check(status == 0 or "full" in child.errors(), f"status {status}: {child.last_words()}")
         check("WRONG" not in child.output(), child.output())
     finally:

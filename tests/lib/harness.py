@@ -16,7 +16,7 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# What each process may have in memory beside its part of the budget.
+# Bytes that each process may have in memory beside its part of the budget.
 ALLOWANCE = 32 << 20
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
@@ -201,7 +201,7 @@ def huge_pages_for_all():
             fcntl.flock(file, fcntl.LOCK_EX)
             before = file.read().partition("[")[2].partition("]")[0]
             restore = ["sh", "-c", 'cat; echo "$1" > "$2"', "sh", before, HUGE_PAGES]
-            # Its copy of the descriptor keeps the lock until the setting is as it was.
+            # The restorer's copy of the descriptor keeps the lock until the setting is restored.
             restorer = subprocess.Popen(restore, stdin=subprocess.PIPE, start_new_session=True, pass_fds=[file.fileno()])
     except OSError as why:
         raise Skipped(f"huge pages for all: {why}") from None

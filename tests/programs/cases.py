@@ -44,9 +44,9 @@ class Case:
     outputs: tuple = ("stdout",)
     pages: bool = True
     only_soak: bool = False
-    # All of its processes together keep the budget, also right after a fork.
+    # Whether all processes together keep the budget, even right after a fork.
     shares: bool = False
-    # Each process has the whole budget: many of them within one would take minutes.
+    # Whether each process has a budget of its own: many processes within one would take minutes.
     per_process: bool = False
 
 
@@ -120,7 +120,8 @@ def allocator(name):
     library = ALLOCATORS[name]
 
     def prepare(runner, scale):
-        # Packages may be unpacked only, in directories that the variable names.
+        # The packages may be unpacked without being installed, in directories that the variable
+        # names.
         places = [*os.environ.get("TERAPAGE_ALLOCATORS", "").split(":"), "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"]
         found = [path for place in places if place for path in sorted(glob.glob(os.path.join(place, library)))]
         if not found:
@@ -161,7 +162,7 @@ def jdks():
     return sorted(found, key=found.get)
 
 
-# The heap at most (-Xmx) for each collector: small and large ones lie at different places.
+# The largest heaps (-Xmx) for each collector: small and large heaps lie at different addresses.
 COLLECTORS = {
     "Serial": ("512m", "40g"),
     "Parallel": ("512m", "3g"),
@@ -365,7 +366,7 @@ def redis(runner, scale):
         check(f"errors: 0, replies: {scale.amount}" in answer, f"filling: {answer[-300:]}")
         values_are_right()
         expect(ask("bgsave"), "Background saving started", "bgsave")
-        # Written while the child saves: the file must hold the values as they were at the fork.
+        # These are written while the child saves: the file must hold the values as of the fork.
         for key in range(0, scale.amount, max(1, scale.amount // 50)):
             expect(ask("set", f"key:{key}", "changed"), "OK", "set")
         wait_for(lambda: "rdb_bgsave_in_progress:0" in ask("info", "persistence"), "the save ends", runner.timeout_s)
@@ -438,7 +439,7 @@ def postgres(runner, scale):
     }
     server = [*as_user, f"{programs}/postgres", "-D", data]
     server += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    # The build may lie where only its owner may come.
+    # The build may be in a directory that only its owner can enter.
     library = os.path.join(os.path.dirname(os.path.realpath(runner.paging.prefix[0])), LIBRARY) if runner.paging else None
     env = {"TERAPAGE_LIBRARY": shutil.copy(library, runner.shared(LIBRARY))} if library else None
     with runner.start(server, stdout="server", env=env) as child:
@@ -479,7 +480,7 @@ if __name__ == "__main__":
     for kind in ("fork", "spawn"):
         with multiprocessing.get_context(kind).Pool(3) as pool:
             print(kind, pool.map(work, range(1, 7)))
-    # Else the tracker ends some time after this process.
+    # Otherwise the tracker ends some time after this process.
     multiprocessing.resource_tracker._resource_tracker._stop()
 """
 
@@ -558,7 +559,7 @@ CASES = [
     Case("cold-fork", Scale(32, 128), Scale(64, 640), **c_program("cold_fork.c", "-Wno-pointer-arith"), per_process=True),
     Case("workers", Scale(128, 110), Scale(512, 400), **workers("exec", 4), shares=True),
     Case("forked-workers", Scale(128, 110), Scale(512, 400), **workers("fork", 4), shares=True),
-    # Workers of a pool are killed, and write no counters.
+    # The workers of a pool are killed, so they write no counters.
     Case("multiprocessing", Scale(64, 110), Scale(300, 500), multiprocessing_prepare, multiprocessing, pages=False, shares=True, only_soak=True),
     Case("make", Scale(96, 80), Scale(512, 400), make_prepare, make, shares=True),
     Case("huge-fork", Scale(64, 90), Scale(512, 700), **c_program("huge_fork.c"), per_process=True),
@@ -566,7 +567,7 @@ CASES = [
     Case("mappings", Scale(24, 16), Scale(256, 256), **c_program("mappings.c")),
     Case("refusals", Scale(8, 16), Scale(128, 256), **c_program("refusals.c", "-pthread")),
     Case("mapping-walk", Scale(8, 6000), Scale(8, 60_000), **c_program("mapping_walk.c")),
-    # Memory that came from several places is moved as one.
+    # With this seed, memory of several mappings is moved in one call.
     Case("mapping-walk-moves", Scale(8, 10_000), Scale(8, 10_000), **c_program("mapping_walk.c", arguments=lambda scale: [str(scale.amount), "0", "7314"])),
     Case("heap-walk", Scale(6, 500), Scale(6, 20_000), **c_program("heap_walk.c", "-fno-builtin")),
     Case("transfer-walk", Scale(6, 450), Scale(6, 15_000), **c_program("transfer_walk.c")),
@@ -598,5 +599,5 @@ CASES = [
     Case("kept", Scale(16, 48), Scale(24, 56), **c_program("kept.c", "-fno-builtin"), pages=False),
 ]
 
-# What `make test` runs a second time, while the kernel gives huge pages to all memory.
+# Cases that `make test` runs a second time, while the kernel gives huge pages to all memory.
 ALWAYS = ("numpy", "forks", "mappings", "reservations", "mapping-walk-wide", "heap-walk", "object-walk", "transfer-walk")

@@ -5,15 +5,16 @@ use crate::cache::Measured;
 use crate::device::Device;
 use crate::distances::Distances;
 use crate::knee::knee;
-use crate::policies::in_parallel;
 use crate::recording::{self, Recording, Uses};
 use crate::replay::{Forecast, Setup, Timing, compute_us, replay};
 use serde::Serialize;
+use terapage_figures::{map, processors};
 
-/// Budgets below so many windows of the recording lack touches that would cost time.
+/// If a budget has fewer windows of the recording than this, touches that would cost time were not
+/// recorded. Chosen, not measured.
 const SEEN: f64 = 1.5;
 
-/// Points of the curve that the knee is looked for on.
+/// Points of the curve on which the knee is searched. Chosen, not measured.
 const POINTS: usize = 50;
 
 /// How far a predicted slow-down is from a measured one, as a share: what `tests/advise/check` gave
@@ -106,8 +107,8 @@ pub struct Advice {
     pub far: Prediction,
 }
 
-/// Another block or policy is advised only if it is better by more than this share: less is within
-/// the error.
+/// Another block or policy is advised only if it is better by more than this share: a smaller gain
+/// is within the error. Chosen, not measured.
 const CLEARLY: f64 = 0.05;
 
 impl Question<'_> {
@@ -127,7 +128,7 @@ impl Question<'_> {
         drop(uses);
         let compute = compute_us(recording, self.native_s * 1e6);
         let predict = |jobs: Vec<(u64, u64, String, &Device)>| {
-            in_parallel(jobs.len(), |at| {
+            map(jobs.len(), |at| {
                 let (budget, block, policy, device) = &jobs[at];
                 let prediction = self.predict(&compute, *budget, *block, policy, device);
                 progress();
@@ -197,7 +198,7 @@ impl Question<'_> {
         let timing = Timing {
             native_us,
             parallelism: self.parallelism,
-            processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            processors: processors(),
             costs,
             device: device.clone(),
             measured: self.measured.device.clone(),

@@ -153,7 +153,7 @@ fn peak(id: u32) -> u64 {
 pub fn busy() -> Option<String> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
-    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let processors = terapage_figures::processors();
     // The measurements themselves are part of it.
     (load > processors as f64 + 1.0)
         .then(|| format!("the machine is busy, a load of {load:.1} on {processors} processors"))

@@ -6,24 +6,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 use terapage_config::Size;
+use terapage_figures::median;
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes of data of the small programs.
+/// Bytes of the small programs' data. Chosen, not measured, as are the next three.
 const DATA: u64 = 96 * MIB;
-/// Reads at random of a pass.
+/// Random reads of a pass.
 const READS: u64 = 6000;
 
-/// A round of measurements is taken at least, and at most, so often.
+/// The least and the greatest number of rounds of measurements.
 pub const ROUNDS: u64 = 3;
 const ROUNDS_MAX: usize = 9;
 /// Costs are known when the middle half of the rounds lies within this share of their median.
+/// Chosen, not measured.
 const SETTLED: f64 = 0.25;
-/// What the pager adds to a page-in at most, microseconds.
+/// The most that the pager adds to a page-in, us: a bound for measurements, chosen, not measured.
 const OWN_PART_US: f64 = 50.0;
-/// A soft fault takes less, microseconds.
+/// The most that a soft fault takes, us: a bound for measurements, chosen, not measured.
 const SOFT_MOST_US: f64 = 1000.0;
-/// How far the costs of a new block may be off, microseconds.
+/// How far the costs of a new block may be off, us. Chosen, not measured.
 const FRESH_ERROR_US: f64 = 5.0;
 
 /// One of the costs.
@@ -185,12 +187,11 @@ impl Costs {
 
     /// The median of each.
     fn median(rounds: &[Costs]) -> Costs {
-        let median = |of: fn(&Costs) -> f64| {
-            let mut values: Vec<f64> = rounds.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
+        let of_all = |of: fn(&Costs) -> f64| {
+            let values: Vec<f64> = rounds.iter().map(of).collect();
+            median(&values).expect("there is a round")
         };
-        Costs::from(rounds[0].block_bytes, rounds[0].device_bytes_s, median)
+        Costs::from(rounds[0].block_bytes, rounds[0].device_bytes_s, of_all)
     }
 
     fn from(block_bytes: u64, device_bytes_s: (f64, f64), value: impl Fn(fn(&Costs) -> f64) -> f64) -> Costs {

@@ -11,7 +11,8 @@ use std::str::FromStr;
 use std::time::Instant;
 use terapage_config::Size;
 
-/// Bytes of the file that is measured.
+/// Bytes of the file that is measured. Chosen, not measured, as are the numbers up to
+/// `ALIGN`.
 const FILE_BYTES: u64 = 128 << 20;
 /// Requests in flight for bandwidth.
 const DEPTH: usize = 8;
@@ -21,11 +22,11 @@ const PIECE: usize = 1 << 20;
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Reads of each size.
 const READS: u64 = 200;
-/// Measurements agree within this share.
+/// Two measurements agree if they differ by less than this share.
 const AGREEMENT: f64 = 0.15;
-/// How often a device is measured at most.
+/// The most measurements of a device.
 const MEASUREMENTS_MAX: usize = 5;
-/// Direct I/O wants memory and offsets in multiples of it.
+/// Direct I/O needs memory and offsets in multiples of this.
 const ALIGN: usize = 4096;
 
 /// Why a device cannot be told.

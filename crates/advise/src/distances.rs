@@ -11,6 +11,7 @@
 //! had their free frame to begin with.
 
 use std::collections::BTreeSet;
+use terapage_figures::SplitMix;
 use terapage_policy::belady::Use;
 
 /// How many references found their block at each depth.
@@ -80,10 +81,7 @@ impl Distances {
 
 /// Whether a block belongs to the sample.
 pub fn is_sampled(block: u32, rate: f64, seed: u64) -> bool {
-    let mut z = (u64::from(block) ^ seed.rotate_left(32)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (((z ^ (z >> 31)) >> 11) as f64) < rate * (1u64 << 53) as f64
+    SplitMix(u64::from(block) ^ seed.rotate_left(32)).unit() < rate
 }
 
 /// The LRU stack as a tree of counts over times: one mark for the last reference of each block, and
@@ -108,7 +106,7 @@ const NONE: u32 = u32::MAX;
 /// A block that was freed.
 const HOLE: u32 = u32::MAX - 1;
 
-/// Times that there are at least.
+/// The least number of times.
 const TIMES_MIN: usize = 1 << 10;
 
 impl Stack {

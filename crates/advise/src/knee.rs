@@ -4,7 +4,8 @@
 //! 2011: the point that lies furthest below the line from the first to the last, both axes scaled
 //! to 1.
 
-/// How far below the line a knee lies at least, of the height of the curve.
+/// The least distance of a knee below the line, as a share of the curve's height. Chosen, not
+/// measured.
 const LEAST: f64 = 0.1;
 
 /// The index of the knee of a falling curve of (budget, cost), budgets ascending. `None` where the

@@ -4,9 +4,8 @@ use crate::distances::{Distances, is_sampled};
 use crate::optimum::Optimum;
 use crate::recording::Uses;
 use serde::Serialize;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, mpsc};
+use terapage_figures::map;
 use terapage_policy::belady::{Cost, Use, simulate_soft};
 use terapage_policy::replacement;
 use terapage_policy::soft::{PER_MILLE, SoftFrames};
@@ -134,7 +133,7 @@ impl Comparison {
         // For each budget: the optimum, its other bound, and the policies.
         let each = 2 + self.policies.len();
         let done = AtomicUsize::new(0);
-        let results = in_parallel(rows.len() * each, |job| {
+        let results = map(rows.len() * each, |job| {
             let row = &rows[job / each];
             let frames = scaled(row.frames);
             let cost = match job % each {
@@ -187,26 +186,4 @@ impl Comparison {
         let mut policy = replacement::by_name(policy, frames).expect("names were checked");
         simulate_soft(&mut *policy, uses, frames, soft)
     }
-}
-
-/// The results of `work` for 0 to `jobs`, in order, computed on all processors.
-pub fn in_parallel<R: Send>(jobs: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.max(1));
-    let next = Mutex::new(0..jobs);
-    let (give, take) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            let (give, next, work) = (give.clone(), &next, &work);
-            scope.spawn(move || {
-                while let Some(job) = next.lock().expect("no worker panics with the lock").next() {
-                    // The receiver outlives all workers.
-                    let _ = give.send((job, work(job)));
-                }
-            });
-        }
-    });
-    drop(give);
-    let mut results: Vec<(usize, R)> = take.into_iter().collect();
-    results.sort_unstable_by_key(|(job, _)| *job);
-    results.into_iter().map(|(_, result)| result).collect()
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-/// Programs that use less are not worth paging.
+/// Programs that use fewer bytes are not worth paging. Chosen, not measured.
 const LEAST_BYTES: u64 = 8 * MIB;
 
 /// Parts of the program's memory that the windows are, per mille. Below a program's knee a little
@@ -28,18 +28,19 @@ const WINDOWS_PER_MILLE: [u64; 8] = [500, 415, 350, 290, 240, 200, 165, 140];
 /// where the default, which is made for few soft frames, took 17 s.
 const RECORDING_POLICY: &str = "clock";
 
-/// How much longer a recording with the next window is expected to take at least.
+/// The least factor by which a recording with the next window is expected to take longer. Chosen,
+/// not measured.
 const GROWTH: f64 = 2.0;
 
 /// How long the first recording may take, if nothing is said.
 const FIRST_MOST: Duration = Duration::from_secs(60);
-/// Recordings together take up to so many times the native time, and so many seconds at least and
-/// at most.
+/// All recordings together take up to `RECORD_FACTOR` times the native time, but at least and at
+/// most this many seconds. Chosen, not measured.
 const RECORD_FACTOR: f64 = 20.0;
 const RECORD_LEAST_S: f64 = 10.0;
 const RECORD_MOST_S: f64 = 60.0;
 
-/// Native runs shorter than this are made three times.
+/// Native runs that take less than this are repeated: three runs in all. Chosen, not measured.
 const SHORT_S: f64 = 3.0;
 
 /// Why there is no recording. Each message is one line.

@@ -1,5 +1,5 @@
-//! Recordings made by hand: references at several block sizes, what was not seen, traces that are
-//! broken, and the pager on paper.
+//! Recordings made by hand: references at several block sizes, touches that were not recorded,
+//! damaged traces, and the replay of the pager.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -15,7 +15,7 @@ use terapage_trace::{Event, Header, PageOut, Reader, Record, Writer, references}
 
 const BLOCK: u64 = 16 << 10;
 
-/// A trace of these events, 10 us apart, in a file.
+/// A file with a trace of these events, 10 us apart.
 fn trace(events: &[Event]) -> tempfile::NamedTempFile {
     let header = Header {
         block_bytes: BLOCK as u32,
@@ -50,7 +50,7 @@ fn open(events: &[Event]) -> Recording {
     Recording::open(trace(events).path()).unwrap()
 }
 
-/// References as the trace crate has them: what begins again goes on under a new name.
+/// References as the trace crate gives them: a block that begins again gets a new name.
 fn renamed(uses: &[Use]) -> Vec<u32> {
     let mut names = HashMap::new();
     let mut next = 0..;
@@ -86,7 +86,7 @@ fn references_are_those_of_the_trace_crate() {
     let file = trace(&events);
     let ours = Recording::open(file.path()).unwrap().uses(0);
     let theirs = references(Reader::open(file.path()).unwrap()).unwrap();
-    // The same but for the names.
+    // Only the names differ.
     let theirs: Vec<Use> = theirs.into_iter().map(Use::Touch).collect();
     assert_eq!(renamed(&ours.list), renamed(&theirs));
 }
@@ -141,7 +141,7 @@ fn merged_blocks_begin_again_only_when_all_parts_are_gone() {
         first(1),
     ]);
     assert_eq!(renamed(&recording.uses(0).list), [0, 1, 2, 3, 4]);
-    // Blocks 0 and 1 are one; a part of it stays through the first discard.
+    // Blocks 0 and 1 are one block here. A part of it survives the first discard.
     assert_eq!(renamed(&recording.uses(1).list), [0, 0, 1, 0, 2]);
     assert_eq!(renamed(&recording.uses(3).list), [0, 0, 0, 0, 0]);
     assert_eq!(recording.shift(64 << 10).unwrap(), 2);
@@ -163,7 +163,7 @@ fn merged_blocks_are_aligned_by_address() {
     };
     let mut writer = Writer::new(file.reopen().unwrap(), &header).unwrap();
     let events = [
-        // Three blocks that begin in the middle of a block of 64 KiB, then others.
+        // Three blocks that begin in the middle of a block of 64 KiB, and then others.
         Event::RegionAdd { start: 2 * BLOCK, len: 3 * BLOCK, first: 0 },
         Event::RegionAdd { start: 64 * BLOCK, len: 64 * BLOCK, first: 3 },
         first(0),
@@ -222,7 +222,7 @@ fn broken_traces_are_refused_in_one_line() {
     refused(&empty, "no references");
     let error = Recording::open(Path::new("/nowhere/at/all")).err().unwrap().to_string();
     assert!(error.starts_with("/nowhere/at/all:") && !error.contains('\n'), "{error}");
-    // One whose end is missing is read as far as it goes.
+    // A trace without its end is read as far as it goes.
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&good[..good.len() - 16]).unwrap();
     assert!(Recording::open(file.path()).unwrap().cut_short.is_some());
@@ -252,7 +252,7 @@ fn machine() -> Timing {
     }
 }
 
-/// Passes over `blocks` blocks; all write, or the first one alone.
+/// Passes over `blocks` blocks. Either all passes write, or only the first.
 fn passes(blocks: u32, count: usize, later: PageOut) -> Vec<Event> {
     let mut events: Vec<Event> =
         (0..blocks).flat_map(|block| [first(block), out(block, PageOut::Dirty)]).collect();
@@ -278,13 +278,13 @@ fn what_fits_is_never_read() {
     let setup = |frames| Setup { shift: 0, frames, policy: "auto".into(), prefetch: "off".into() };
     let roomy = replay(&recording, &compute, &setup(1000), &machine());
     assert_eq!((roomy.page_ins(), roomy.written, roomy.soft_faults), (0, 0, 0));
-    // Paging never began: exactly the native time.
+    // If paging never began, the prediction is exactly the native time.
     assert!((roomy.total_us - 1e6).abs() < 1.0, "{}", roomy.total_us);
     let tight = replay(&recording, &compute, &setup(50), &machine());
     assert!(tight.page_ins() > 500 && tight.written > 500, "{tight:?}");
     let parts = tight.demand_us + tight.stream_us + tight.soft_us + tight.first_us + tight.write_us;
     assert!((tight.total_us - 1e6 - parts).abs() < 10.0, "{tight:?}");
-    // Without prefetch each page-in is waited for.
+    // Without prefetch, the program waits for each page-in.
     assert!((tight.demand_us - 120.0 * tight.demand as f64).abs() < 1.0, "{tight:?}");
 }
 
@@ -301,14 +301,14 @@ fn prefetch_hides_latency_of_streams_and_costs_bandwidth() {
     );
     assert!(on.demand * 3 < off.demand, "{on:?} {off:?}");
     assert!(on.total_us < off.total_us / 2.0, "{on:?} {off:?}");
-    // No quicker than the device moves the bytes.
+    // The prediction is no faster than the device moves the bytes.
     let bytes = (on.page_ins() + on.written) as f64 * BLOCK as f64;
     assert!(on.total_us * 1e-6 >= bytes / 1e9 * 0.95, "{on:?}");
 }
 
 #[test]
 fn the_replay_reads_what_the_soft_model_reads() {
-    // Skewed touches without order: the policies decide, and both models run them.
+    // Skewed touches without order: the result depends on the policies, which both models run.
     let mut events: Vec<Event> =
         (0..400).flat_map(|block| [first(block), out(block, PageOut::Dirty)]).collect();
     let mut seed = 5u64;

@@ -6,7 +6,7 @@ use terapage::{Advice, Error, MappedFile, Options, Paged};
 
 static START: Once = Once::new();
 
-/// Starts the pager. Whether this machine has what it needs.
+/// Starts the pager. Returns whether this machine allows it.
 fn can_page() -> bool {
     START.call_once(|| {
         let store = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned());

@@ -188,7 +188,7 @@ fn errors_say_where_and_what() {
         ),
     ] {
         assert_eq!(error(&format!("{good}{bad}{good}")), format!("bytes, line 51: {why}"), "{bad}");
-        // The same can be skipped, once.
+        // If one bad record may be skipped, the second one is an error.
         let skipping = Options { skip_bad: 1, ..Options::default() };
         assert_eq!(all(format!("{good}{bad}{good}").as_bytes(), &skipping).unwrap().len(), 100, "{bad}");
         let twice = format!("{good}{bad}{bad}");
@@ -254,7 +254,7 @@ fn disksim_that_goes_on_as_mqsim_is_refused_at_that_line() {
     let text = "7961.833 0 20228336 8 0\n7962.5 0 8 8 1\n7963000000 0 16 8 1\n";
     let said = error(text);
     assert!(said.contains("line 3: expected a time in milliseconds with decimals"), "{said}");
-    // Whole milliseconds throughout are DiskSim's too, where the format is named.
+    // A trace of whole milliseconds can be DiskSim's too, if the format is named.
     let options = Options { format: Some(Format::Disksim), ..Options::default() };
     assert_eq!(all(b"1 0 8 8 1\n2 0 8 8 1\n", &options).unwrap().len(), 2);
 }

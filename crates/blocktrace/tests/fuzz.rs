@@ -1,5 +1,5 @@
-//! Damaged traces: whatever the bytes, a reader gives requests that hold, or one error, and comes
-//! to an end.
+//! Damaged traces: whatever the bytes, a reader gives valid requests or one error, and comes to an
+//! end.
 //!
 //! Small samples of every format are damaged by a seeded mutator: bits flipped, parts cut, moved,
 //! repeated, replaced by extreme numbers or by parts of other formats. `TERAPAGE_FUZZ_SEED` repeats
@@ -8,16 +8,17 @@
 
 mod common;
 
-use common::{Random, requests, written};
+use common::{requests, written};
 use std::io::Cursor;
 use terapage_blocktrace::{Compression, Format, Kind, Options, Request, WriterOptions, read};
+use terapage_figures::SplitMix;
 
-/// A sample of each format, and what they are.
+/// The samples: the name of each format, and a trace of it.
 fn samples() -> Vec<(Format, Vec<u8>)> {
     let mut samples = Vec::new();
     for format in Format::ALL.into_iter().filter(|format| format.is_written()) {
         let lossy = WriterOptions { lossy: true, name: "sample".into(), ..WriterOptions::default() };
-        let requests = requests(&mut Random(11), 60, 3, 1000, true);
+        let requests = requests(&mut SplitMix(11), 60, 3, 1000, true);
         let (bytes, _) = written(&requests, format, None, &lossy, |volume| format!("hm_{volume}")).unwrap();
         samples.push((format, bytes));
     }
@@ -62,7 +63,7 @@ fn vscsi(version: u16) -> Vec<u8> {
     bytes
 }
 
-/// Numbers that break things.
+/// Extreme numbers, which break careless readers.
 const EXTREMES: [&[u8]; 14] = [
     b"0",
     b"-1",
@@ -80,39 +81,39 @@ const EXTREMES: [&[u8]; 14] = [
     b"\r\n\n",
 ];
 
-fn mutate(random: &mut Random, bytes: &mut Vec<u8>, donor: &[u8]) {
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len() + 1);
-        let length = random.below(bytes.len() - at + 1).min(random.below(64));
-        match random.below(8) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+fn mutate(random: &mut SplitMix, bytes: &mut Vec<u8>, donor: &[u8]) {
+    for _ in 0..=random.index(4) {
+        let at = random.index(bytes.len() + 1);
+        let length = random.index(bytes.len() - at + 1).min(random.index(64));
+        match random.index(8) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.index(8),
             1 => bytes.truncate(at),
             2 => drop(bytes.drain(at..at + length)),
             3 => {
                 let part = bytes[at..at + length].to_vec();
-                let to = random.below(bytes.len());
-                bytes.splice(to..to, part.repeat(1 + random.below(4)));
+                let to = random.index(bytes.len());
+                bytes.splice(to..to, part.repeat(1 + random.index(4)));
             }
             4 => {
-                let from = random.below(donor.len());
-                let part = &donor[from..(from + random.below(200)).min(donor.len())];
+                let from = random.index(donor.len());
+                let part = &donor[from..(from + random.index(200)).min(donor.len())];
                 bytes.splice(at..at + length, part.iter().copied());
             }
             5 | 6 => {
-                drop(bytes.splice(at..at + length, EXTREMES[random.below(EXTREMES.len())].iter().copied()))
+                drop(bytes.splice(at..at + length, EXTREMES[random.index(EXTREMES.len())].iter().copied()))
             }
             _ => {
-                // A whole field of a line.
+                // Replaces a whole field of a line.
                 let blank = |byte: &u8| matches!(byte, b' ' | b',' | b'\n');
                 let start = bytes[..at].iter().rposition(blank).map_or(0, |place| place + 1);
                 let end = bytes[at..].iter().position(blank).map_or(bytes.len(), |place| at + place);
-                bytes.splice(start..end.max(start), EXTREMES[random.below(EXTREMES.len())].iter().copied());
+                bytes.splice(start..end.max(start), EXTREMES[random.index(EXTREMES.len())].iter().copied());
             }
         }
     }
 }
 
-/// Reads all of it and looks at every request.
+/// Reads the whole trace and checks every request.
 fn survives(bytes: &[u8], options: &Options) {
     let Ok(mut reader) = read("fuzz", Cursor::new(bytes.to_vec()), options) else { return };
     // No format needs less than a byte for a request, once it is decompressed; these samples are
@@ -136,7 +137,7 @@ fn survives(bytes: &[u8], options: &Options) {
     assert!(reader.next().is_none());
 }
 
-/// What every request promises.
+/// What holds for every request.
 fn holds(request: &Request, last_ns: u64, options: &Options) -> bool {
     let end = request.offset.checked_add(u64::from(request.bytes));
     let limit = options.capacity.unwrap_or(i64::MAX as u64);
@@ -153,18 +154,18 @@ fn damaged_traces_do_no_harm() {
     let seed = number("TERAPAGE_FUZZ_SEED").unwrap_or(20_260_101);
     eprintln!("TERAPAGE_FUZZ_SEED={seed} TERAPAGE_FUZZ_CASES={cases}");
     let samples = samples();
-    let mut random = Random(seed);
+    let mut random = SplitMix(seed);
     for case in 0..cases {
         for (format, sample) in &samples {
             let mut bytes = sample.clone();
-            let donor = &samples[random.below(samples.len())].1;
+            let donor = &samples[random.index(samples.len())].1;
             mutate(&mut random, &mut bytes, donor);
             let options = Options {
-                format: [None, Some(*format)][random.below(2)],
-                skip_bad: [0, 0, 3, u64::MAX][random.below(4)],
-                capacity: [None, Some(1 << 30)][random.below(2)],
-                disorder_ns: [0, 1_000_000, u64::MAX][random.below(3)],
-                unit_bytes: [None, Some(u32::MAX)][random.below(2)],
+                format: [None, Some(*format)][random.index(2)],
+                skip_bad: [0, 0, 3, u64::MAX][random.index(4)],
+                capacity: [None, Some(1 << 30)][random.index(2)],
+                disorder_ns: [0, 1_000_000, u64::MAX][random.index(3)],
+                unit_bytes: [None, Some(u32::MAX)][random.index(2)],
                 ..Options::default()
             };
             let outcome = std::panic::catch_unwind(|| survives(&bytes, &options));
@@ -179,8 +180,8 @@ fn damaged_traces_do_no_harm() {
 fn damaged_compression_does_no_harm() {
     let cases = number("TERAPAGE_FUZZ_CASES").unwrap_or(4000) / 10;
     let seed = number("TERAPAGE_FUZZ_SEED").unwrap_or(20_260_101);
-    let requests = requests(&mut Random(11), 300, 3, 1000, false);
-    let mut random = Random(seed ^ 1);
+    let requests = requests(&mut SplitMix(11), 300, 3, 1000, false);
+    let mut random = SplitMix(seed ^ 1);
     for compression in [Compression::Gzip, Compression::Zstd, Compression::Xz] {
         let options = WriterOptions::default();
         let (sample, _) =
@@ -199,7 +200,7 @@ fn damaged_compression_does_no_harm() {
     assert_memory_is_bounded();
 }
 
-/// The checks above would notice.
+/// The checks above notice a wrong request.
 #[test]
 fn requests_that_lie_do_not_hold() {
     let good = Request { time_ns: 5, offset: 0, bytes: 1, volume: 0, kind: Kind::Read };
@@ -211,7 +212,7 @@ fn requests_that_lie_do_not_hold() {
     assert!(!holds(&Request { offset: u64::MAX, ..good }, 0, &Options::default()));
 }
 
-/// Lengths in damaged files are not believed: the most memory that was ever used stays small.
+/// A reader does not trust lengths in damaged files: its peak memory stays small.
 fn assert_memory_is_bounded() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

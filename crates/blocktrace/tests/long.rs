@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::Random;
 use std::fmt::Write;
 use std::io::Cursor;
 use terapage_blocktrace::{Counts, Format, Kind, Options, Request, read};
+use terapage_figures::SplitMix;
 
-/// Requests of each sample; with the records that are none, some files are of several megabytes.
+/// Requests of each sample. With the records that are not requests, some files have several
+/// megabytes.
 const REQUESTS: usize = 30_000;
 /// Two disks; a request ends within this many bytes.
 const CAPACITY: u64 = 1 << 40;
@@ -16,10 +17,10 @@ const CAPACITY: u64 = 1 << 40;
 /// A trace as records, and what a reader should make of each.
 struct Sample {
     format: Format,
-    /// Before the first record.
+    /// The bytes before the first record.
     head: Vec<u8>,
     records: Vec<(Vec<u8>, Option<Request>)>,
-    /// Records that cannot be, by kind of damage, for the middle; and a word of what is said.
+    /// Impossible records for the middle, by kind of damage, each with a word of its error.
     bad: Vec<(Vec<u8>, &'static str)>,
 }
 
@@ -44,7 +45,7 @@ impl Sample {
         self.records.iter().filter_map(|(_, request)| *request).collect()
     }
 
-    /// The bytes with `insert` in the middle, and the place of that in words.
+    /// The bytes with `insert` in the middle, and the place of `insert` as in an error.
     fn bytes(&self, insert: &[u8]) -> (Vec<u8>, String) {
         let middle = self.records.len() / 2;
         let mut bytes = self.head.clone();
@@ -67,7 +68,7 @@ fn is_text(format: Format) -> bool {
     !matches!(format, Format::Vscsi | Format::OracleGeneral | Format::Tera)
 }
 
-/// What came out: the requests before the end or the first error.
+/// The result of a read: the requests before the end or the first error.
 fn outcome(bytes: Vec<u8>, options: &Options) -> (Vec<Request>, Option<String>, Counts, Format) {
     let mut reader = read("long", Cursor::new(bytes), options).unwrap();
     let (mut requests, mut error) = (Vec::new(), None);
@@ -82,20 +83,20 @@ fn outcome(bytes: Vec<u8>, options: &Options) -> (Vec<Request>, Option<String>, 
 
 /// Requests with times in whole ticks, in sectors, of volumes that are numbered as they appear.
 fn requests(seed: u64, tick_ns: u64, volumes: u16, kinds: &[Kind]) -> Vec<Request> {
-    let mut random = Random(seed);
+    let mut random = SplitMix(seed);
     let mut requests = Vec::with_capacity(REQUESTS);
     let mut time_ns = 0;
     for number in 0..REQUESTS {
         let volume = if number < usize::from(volumes) {
             number as u16
         } else {
-            random.below(usize::from(volumes)) as u16
+            random.index(usize::from(volumes)) as u16
         };
-        let offset = random.below((CAPACITY / 512 - 4096) as usize) as u64 * 512;
-        let bytes = (1 + random.below(2048) as u32) * 512;
-        let kind = kinds[random.below(kinds.len())];
+        let offset = random.index((CAPACITY / 512 - 4096) as usize) as u64 * 512;
+        let bytes = (1 + random.index(2048) as u32) * 512;
+        let kind = kinds[random.index(kinds.len())];
         requests.push(Request { time_ns, offset, bytes, volume, kind });
-        time_ns += random.below(3_000) as u64 * tick_ns;
+        time_ns += random.index(3_000) as u64 * tick_ns;
     }
     requests
 }
@@ -192,7 +193,7 @@ fn disksim() -> Sample {
     let requests = requests(4, 1_000, 4, &BOTH);
     for (number, request) in requests.iter().enumerate() {
         let (ms, us) = (request.time_ns / 1_000_000, request.time_ns / 1_000 % 1_000);
-        // Other bits than the lowest are the host's business.
+        // Only the lowest bit counts here; the others are the host's.
         let flags = ((number as u64 % 16) << 4) | u64::from(request.kind == Kind::Read);
         let (block, blocks, device) = (request.offset / 512, request.bytes / 512, request.volume);
         sample.request(format!("{ms}.{us:03}000 {device} {block} {blocks} {flags:x}\n"), *request);
@@ -251,7 +252,7 @@ fn blkparse() -> Sample {
     sample.bad("  8,0    1        7    -1.000000000   697  Q   W 8 + 8 [p]\n", "expected a time in seconds");
     sample.bad("  8,0    1\n", "expected a sequence number, found nothing");
     sample.bad("0,20941264,8192,W,0.551706\n", "expected a device as major,minor");
-    // The summary at the end.
+    // The trace ends with a summary.
     for line in [
         "CPU0 (8,0):",
         " Reads Queued:           1,        8KiB",
@@ -483,11 +484,11 @@ fn traces_that_are_cut_off_give_what_is_whole() {
     for sample in samples() {
         let (bytes, _) = sample.bytes(b"");
         let expected = sample.expected();
-        let mut random = Random(11);
+        let mut random = SplitMix(11);
         for _ in 0..5 {
-            let length = bytes.len() / 2 + random.below(bytes.len() / 2);
+            let length = bytes.len() / 2 + random.index(bytes.len() / 2);
             let (found, error, _, format) = outcome(bytes[..length].to_vec(), &Options::default());
-            // Of a cut line the last field may look whole.
+            // The last field of a line that is cut may look whole.
             let whole = if is_text(format) { found.len().saturating_sub(1) } else { found.len() };
             assert_eq!(found[..whole], expected[..whole], "{format}");
             assert!(whole * 3 > REQUESTS, "{format}: {whole}");

@@ -1,13 +1,14 @@
-//! What is told about traces.
+//! The statistics of traces.
 
 mod common;
 
-use common::{Random, written};
+use common::written;
 use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
 use terapage_blocktrace::{
     Format, Kind, Options, Profile, ProfileOptions, Request, WriterOptions, open, read,
 };
+use terapage_figures::SplitMix;
 use terapage_report::Mark;
 
 fn profile(requests: &[Request], synthetic: bool, options: ProfileOptions) -> Profile {
@@ -18,7 +19,7 @@ fn profile(requests: &[Request], synthetic: bool, options: ProfileOptions) -> Pr
 
 #[test]
 fn counts_are_those_of_a_naive_look() {
-    let requests = common::requests(&mut Random(5), 4000, 3, 1000, true);
+    let requests = common::requests(&mut SplitMix(5), 4000, 3, 1000, true);
     let profile = profile(&requests, false, ProfileOptions::default());
     let (mut all, mut read, mut written) = (HashSet::new(), HashSet::new(), HashSet::new());
     let (mut last_ends, mut sequential) = (HashMap::new(), 0);
@@ -64,7 +65,7 @@ fn counts_are_those_of_a_naive_look() {
 
 #[test]
 fn a_trace_beyond_the_bound_is_sampled_and_says_so() {
-    let mut random = Random(9);
+    let mut random = SplitMix(9);
     let requests: Vec<Request> = (0..200_000u64)
         .map(|time_ns| {
             let block = (random.next() % 300) * (random.next() % 300);
@@ -84,7 +85,7 @@ fn a_trace_beyond_the_bound_is_sampled_and_says_so() {
 
 #[test]
 fn what_is_synthetic_says_so() {
-    let requests = common::requests(&mut Random(5), 100, 1, 1000, false);
+    let requests = common::requests(&mut SplitMix(5), 100, 1, 1000, false);
     for (synthetic, mark) in [(false, Mark::Simulated), (true, Mark::Synthetic)] {
         let study = profile(&requests, synthetic, ProfileOptions::default()).study("test");
         assert!(study.plots.iter().flat_map(|plot| &plot.series).all(|series| series.mark == mark));

@@ -1,4 +1,5 @@
-//! Real traces: each is recognised, and counted against a count that is made here by other means.
+//! Real traces: each is recognised, and its counts agree with counts that are made here by other
+//! means.
 
 mod common;
 
@@ -78,7 +79,7 @@ fn a_disksim_trace_is_read_whole() {
     let text = fs::read_to_string(&path).unwrap();
     let expected = naive(&text, ' ', (0, 1e6), (3, 512), |fields| fields[4] == "1");
     let found = sums(&read(&path, Format::Disksim));
-    // Binary fractions of milliseconds are a little beside the decimal ones.
+    // Binary fractions of milliseconds differ a little from the decimal ones.
     assert!(found.last_ns.abs_diff(expected.last_ns) < 1000);
     assert_eq!(Sums { last_ns: expected.last_ns, ..found }, expected);
 }
@@ -145,7 +146,7 @@ fn compressed_traces_are_the_same_whatever_their_names() {
         let requests: Vec<Request> = reader.by_ref().map(Result::unwrap).collect();
         assert_eq!(requests, plain, "{compression:?}");
         assert_eq!(reader.read_bytes(), packed.len() as u64);
-        // Cut off: an error, not an end.
+        // A file that is cut off is an error, not an end.
         fs::write(&path, &packed[..packed.len() / 3]).unwrap();
         let error = match open(&path, &Options::default()) {
             Ok(mut reader) => reader.find_map(Result::err).unwrap().to_string(),

@@ -1,11 +1,12 @@
-//! What is written is read again.
+//! Requests that are written are read again.
 
 mod common;
 
-use common::{Random, all, requests, written};
+use common::{all, requests, written};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use terapage_blocktrace::{Compression, Format, Kind, Losses, Options, Request, Writer, WriterOptions, read};
+use terapage_figures::SplitMix;
 
 /// The formats that keep requests whole, the unit of their times, and whether they keep trims.
 const WHOLE: [(Format, u64, bool); 7] = [
@@ -36,7 +37,7 @@ proptest! {
             for (second, second_tick, second_trims) in WHOLE {
                 let tick_ns = first_tick.max(second_tick);
                 let trims = first_trims && second_trims;
-                let requests = requests(&mut Random(seed), count, volumes, tick_ns, trims);
+                let requests = requests(&mut SplitMix(seed), count, volumes, tick_ns, trims);
                 let once = all(&write(&requests, first), &named(first)).unwrap();
                 prop_assert_eq!(&once, &requests, "{}", first);
                 let twice = all(&write(&once, second), &named(second)).unwrap();
@@ -48,14 +49,14 @@ proptest! {
     /// Any bytes, any offset, any length: `tera` keeps them, frame after frame.
     #[test]
     fn tera_keeps_what_is_not_aligned(seed: u64, count in 1usize..50_000) {
-        let mut random = Random(seed);
+        let mut random = SplitMix(seed);
         let mut time_ns = 0u64;
         let requests: Vec<Request> = (0..count).map(|number| {
-            time_ns += if number == 0 { 0 } else { random.next() >> (20 + random.below(44)) };
-            let kind = [Kind::Read, Kind::Write, Kind::Trim][random.below(3)];
-            let bytes = 1 + (random.next() as u32 >> random.below(32)).min(u32::MAX - 1);
-            let offset = (random.next() >> (1 + random.below(60))).min(i64::MAX as u64 - u64::from(bytes));
-            Request { time_ns, offset, bytes, volume: random.below(number.min(300) + 1) as u16, kind }
+            time_ns += if number == 0 { 0 } else { random.next() >> (20 + random.index(44)) };
+            let kind = [Kind::Read, Kind::Write, Kind::Trim][random.index(3)];
+            let bytes = 1 + (random.next() as u32 >> random.index(32)).min(u32::MAX - 1);
+            let offset = (random.next() >> (1 + random.index(60))).min(i64::MAX as u64 - u64::from(bytes));
+            Request { time_ns, offset, bytes, volume: random.index(number.min(300) + 1) as u16, kind }
         }).collect();
         // Volumes are numbered as they appear, so numbers that are skipped do not come back as they
         // were.
@@ -78,7 +79,7 @@ fn renumbered(mut requests: Vec<Request>) -> Vec<Request> {
 fn every_format_that_is_written_is_recognised() {
     for (format, tick_ns, trims) in WHOLE {
         for compression in [None, Some(Compression::Gzip), Some(Compression::Zstd), Some(Compression::Xz)] {
-            let requests = requests(&mut Random(7), 3000, 3, tick_ns, trims);
+            let requests = requests(&mut SplitMix(7), 3000, 3, tick_ns, trims);
             let options = WriterOptions::default();
             let (bytes, losses) =
                 written(&requests, format, compression, &options, |v| format!("d{v}")).unwrap();
@@ -109,7 +110,7 @@ fn tera_says_who_it_is() {
         ("zipf", "made up\nby hand", true)
     );
     assert_eq!(reader.volumes(), ["disk one"]);
-    // An empty trace is a trace, and each single damaged byte is noticed.
+    // An empty trace is valid. Damage to any single byte is found.
     let (empty, _) = written(&[], Format::Tera, None, &options, |_| String::new()).unwrap();
     assert_eq!(all(&empty, &Options::default()), Ok(vec![]));
     for at in 0..bytes.len() {
@@ -138,8 +139,8 @@ fn oraclegeneral_knows_the_next_request() {
         bytes.chunks(24).map(|record| i64::from_le_bytes(record[16..].try_into().unwrap())).collect();
     assert_eq!(found, nexts);
     assert_eq!(all(&bytes, &Options::default()).unwrap(), requests);
-    // The same over several chunks, against a naive look-ahead.
-    let many = common::requests(&mut Random(3), 150_000, 1, 1_000_000, false);
+    // A trace of several chunks, against a naive look-ahead.
+    let many = common::requests(&mut SplitMix(3), 150_000, 1, 1_000_000, false);
     let many: Vec<Request> = many
         .into_iter()
         .map(|r| Request { kind: Kind::Read, offset: r.offset % (512 * 5000), ..r })

@@ -19,7 +19,7 @@ mod value;
 
 pub use choices::{Heap, Io, Placement};
 pub use machine::memory_bytes;
-pub use output::can_be_made;
+pub use output::can_be_written;
 pub use partial::Memory;
 pub use resolve::check_block;
 pub use setting::{Choices, Flag, Kind, Setting, markdown};

@@ -24,11 +24,27 @@ pub(crate) fn takes_output(path: &Path) -> Result<(), String> {
     can_be_made(path)
 }
 
-/// Checks that a file can be made in the directory of `path`.
+/// Checks that a file can be written or made at `path`; `-` stands for standard output. What is
+/// there is not touched, and a pipe is not opened.
 ///
 /// # Errors
 /// It cannot; the text is one line, and follows the path.
-pub fn can_be_made(path: &Path) -> Result<(), String> {
+pub fn can_be_written(path: &Path) -> Result<(), String> {
+    match std::fs::metadata(path) {
+        _ if path == Path::new("-") => Ok(()),
+        Ok(found) if found.is_dir() => Err("is a directory (name a file)".to_owned()),
+        Ok(found) if !found.is_file() => Ok(()),
+        Ok(_) => std::fs::File::options()
+            .append(true)
+            .open(path)
+            .map(drop)
+            .map_err(|error| format!("cannot be written: {error} (name another file)")),
+        Err(_) => can_be_made(path),
+    }
+}
+
+/// Checks that a file can be made in the directory of `path`.
+fn can_be_made(path: &Path) -> Result<(), String> {
     let directory = match path.parent() {
         Some(directory) if directory.as_os_str().is_empty() => Path::new("."),
         Some(directory) => directory,

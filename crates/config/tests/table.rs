@@ -1,11 +1,11 @@
-//! What must hold for each entry of the table of settings, so also for one that is added.
+//! Rules for each entry of the table of settings, including entries that are added later.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use terapage_config::{Flag, Kind, Partial, SETTINGS, Setting, Settings, StoreSpec, Stores, markdown};
 
-/// All directories can be stores.
+/// The store check accepts any directory.
 struct AnyStore;
 
 impl Stores for AnyStore {

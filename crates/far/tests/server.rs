@@ -1,4 +1,4 @@
-//! The store against a real server: `valkey-server` or `redis-server`, whichever is there
+//! The store against a real server: `valkey-server` or `redis-server`, whichever is installed
 //! (`TERAPAGE_TEST_SERVER` names another).
 
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use terapage_sys::ring::{IoEngine, Piece, Ring};
 
 const BLOCK: usize = 64 << 10;
 
-/// A server of its own, on a socket in a directory of its own.
+/// A server for one test, on a socket in a temporary directory.
 struct Running {
     process: Child,
     place: tempfile::TempDir,
@@ -97,7 +97,7 @@ impl Rig {
         unsafe { memory::bytes(self.at, MEMORY) }
     }
 
-    /// Operations at once: kind, slot, count, and where in the memory, in blocks.
+    /// Runs operations at once: kind, slot, count, and the place in the memory, in blocks.
     fn operate(&mut self, all: &[(OpKind, u32, u32, usize)]) -> Vec<Result<(), Failure>> {
         let pieces: Vec<Vec<Piece>> = all
             .iter()
@@ -112,7 +112,7 @@ impl Rig {
             unsafe { self.store.begin(&mut StoreRing::new(&mut self.ring, 0, 48), op, &mut ended) };
         }
         loop {
-            // Even where all has ended: connections are made meanwhile.
+            // Wait even if all operations have ended: connections are being made.
             self.ring.enter(u32::from(ended.len() < all.len())).unwrap();
             while let Some(done) = self.ring.done() {
                 self.store.event(&mut StoreRing::new(&mut self.ring, 0, 48), done, &mut ended);
@@ -125,7 +125,7 @@ impl Rig {
         ended.into_iter().map(|end| end.result).collect()
     }
 
-    /// What goes on by itself, until that is so.
+    /// Lets the store work until `is_so`.
     fn go_on_until(&mut self, is_so: impl Fn() -> bool) {
         let until = Instant::now() + Duration::from_secs(60);
         while !is_so() {
@@ -227,7 +227,7 @@ fn a_server_that_has_lost_its_keys_is_found_out() {
     rig.write(1, 2).unwrap();
     running.call(&["FLUSHALL"]);
     assert!(why(rig.read(0)).contains("is gone"));
-    // A write goes on, and does not bring back what was beside it.
+    // A write continues, and does not bring back the bytes beside it.
     rig.write(1, 3).unwrap();
     assert_eq!(rig.read(1).unwrap(), 3);
     assert!(why(rig.read(0)).contains("was gone"));
@@ -269,7 +269,7 @@ fn a_server_that_stands_still_is_waited_for_and_no_longer_than_said() {
     assert_eq!(rig.read(0).unwrap(), 1);
     go_on.join().unwrap();
     running.stop("-STOP");
-    // What may pass is tried again, as the pager does.
+    // An error that may pass is tried again, as the pager does.
     let mut last = rig.write(1, 3);
     while last.as_ref().is_err_and(|failure| failure.passing) {
         std::thread::sleep(Duration::from_millis(100));
@@ -301,7 +301,7 @@ fn without_the_right_to_end_connections_nothing_is_written_after_one_was_cut() {
             Client::connect(&server, Duration::from_secs(5)).unwrap();
         }
     });
-    // Cut after five seconds without an answer.
+    // The connection is cut after five seconds without an answer.
     let mut last = rig.write(1, 2);
     while last.as_ref().is_err_and(|failure| failure.passing) {
         std::thread::sleep(Duration::from_millis(100));
@@ -352,7 +352,7 @@ fn slots_that_are_free_are_given_back() {
 fn a_pager_that_is_idle_removes_what_dead_ones_have_left_and_nothing_else() {
     let Some(running) = Running::start(&[]) else { return };
     let keys = |running: &Running| running.call(&["DBSIZE"]);
-    // One that gives no sign, and one whose process is gone.
+    // One holder that gives no sign of life, and one whose process has ended.
     let mut silent = Rig::new(running.server(""));
     silent.write(0, 1).unwrap();
     silent.write(40, 2).unwrap();
@@ -364,7 +364,7 @@ fn a_pager_that_is_idle_removes_what_dead_ones_have_left_and_nothing_else() {
     let holder = format!("h:{}", gone.store.namespace().name());
     let field = format!("{}/{} {} 1", boot.trim(), space.display(), std::process::id());
     running.call(&["HSET", &registry, &holder, &field, "beat", "99999999999"]);
-    // The process of this one goes on, and shows it.
+    // The process of this holder lives, and gives signs of life.
     let mut living = Rig::new(running.server(""));
     living.write(0, 4).unwrap();
     let registry = String::from_utf8(living.store.namespace().registry()).unwrap();

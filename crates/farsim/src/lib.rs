@@ -1,9 +1,9 @@
 //! Far memory, simulated: clients that page to servers, each with a processor and a network card.
 //!
 //! An operation passes through queues: the pager's thread, the client's card, the wire, the
-//! server's card, the server's processor, and back. Each serves one after the other, in the order
-//! in which they come. A message goes through both cards at once, as packets do: it is through when
-//! the slower one is. `docs/sim-far.md` says what comes of it, and what it leaves out.
+//! server's card, the server's processor, and back. Each queue is first come, first served. A
+//! message goes through both cards at once, as packets do: it arrives when the slower card is done.
+//! `docs/sim-far.md` describes the results, and what the model leaves out.
 #![forbid(unsafe_code)]
 
 mod model;
@@ -13,4 +13,4 @@ mod placement;
 
 pub use model::simulate;
 pub use outcome::{Load, Outcome, Part};
-pub use parameters::{Error, NAMES, Origin, Parameter, Parameters, Setup};
+pub use parameters::{Error, NAMES, Parameter, Parameters, Setup};

@@ -7,32 +7,32 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use terapage_event::{Nanos, Queue};
 
-/// Pieces of the timeline.
+/// The number of pieces of the timeline.
 const BINS: u64 = 50;
 
-/// Bytes of one step of a resync.
+/// Bytes of one step of a resync. Chosen, not measured.
 const RESYNC_STEP: u64 = 1 << 20;
 
-/// No operation: a step of a resync has none.
+/// In place of an operation's number, for a step of a resync.
 const NONE: u32 = u32::MAX;
 
-/// What happens.
+/// An event.
 #[derive(Clone, Copy)]
 enum Event {
     /// A client begins an operation.
     Begin(u32),
-    /// A leg goes on.
+    /// A leg reaches its next stage.
     Leg(u32, Stage),
     Fail,
     Return,
-    /// A client copies more.
+    /// A client copies its next piece to the server that came back.
     Resync(u32),
 }
 
-/// Where a leg is.
+/// The stage of a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It is sent to the server.
+    /// The leg is sent to the server.
     Out,
     /// Its first byte is at the server's card.
     In,
@@ -44,13 +44,13 @@ enum Stage {
     Home,
     /// The client has it.
     Finish,
-    /// It is over.
+    /// The leg has ended.
     Done,
-    /// The client gives it up.
+    /// The client gives the leg up.
     GivenUp,
 }
 
-/// Something that serves one after the other.
+/// A queue with one server: first come, first served.
 #[derive(Clone, Copy, Default)]
 struct Server {
     free_ns: Nanos,
@@ -65,25 +65,26 @@ struct Leg {
     server: u32,
     is_write: bool,
     bytes: u64,
-    /// When the last byte of what is on the wire left the sender.
+    /// When the last byte of the message on the wire left the sender.
     sent_ns: Nanos,
 }
 
 #[derive(Clone, Copy)]
 struct Operation {
     client: u32,
-    /// The first of its servers.
+    /// The first of the operation's servers.
     server: u32,
     is_write: bool,
     began_ns: Nanos,
     legs: u32,
 }
 
-/// What a client knows of the server that was lost, and copies to it.
+/// What a client knows of the server that was lost, and what it copies to that server.
 #[derive(Clone, Copy, Default)]
 struct Knows {
     is_down: bool,
-    /// It writes there again, and reads from the other until it has copied all.
+    /// The client writes to that server again, and reads from the other one until it has copied
+    /// everything.
     is_back: bool,
     left: u64,
     due_ns: Nanos,
@@ -98,7 +99,7 @@ struct Model<'a> {
     operations: Slab<Operation>,
     begun: Vec<u64>,
     knows: Vec<Knows>,
-    /// Parts of operations that a client waits for in vain.
+    /// For each client, whether it waits for a block that no server has any more.
     stopped: Vec<bool>,
     warm_ns: Nanos,
     is_lost: bool,
@@ -111,7 +112,7 @@ struct Model<'a> {
     outcome: Outcome,
 }
 
-/// Things by number, whose numbers are used again.
+/// Values by number. The numbers of values that were taken out are used again.
 struct Slab<T> {
     all: Vec<T>,
     free: Vec<u32>,
@@ -183,7 +184,7 @@ impl<'a> Model<'a> {
     fn run(&mut self) {
         for client in 0..self.setup.clients {
             for _ in 0..self.setup.depth {
-                // Out of step, as programs are.
+                // Clients start out of step, as programs do.
                 let at = if self.setup.varies { self.chance.random_range(0..100_000) } else { 0 };
                 self.queue.at(at, Event::Begin(client));
             }
@@ -207,7 +208,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Has a part serve for so long, from when it is free; when it begins, and ends.
+    /// Lets a part serve for `ns` as soon as it is free. Returns when it begins and ends.
     fn serve(&mut self, part: Part, index: u32, now: Nanos, ns: f64) -> (Nanos, Nanos) {
         let (warm_ns, end_ns) = (self.warm_ns, self.setup.end_ns);
         let server = &mut self.parts[part as usize][index as usize];
@@ -233,7 +234,7 @@ impl<'a> Model<'a> {
     }
 
     fn begin(&mut self, client: u32, now: Nanos) {
-        // Its program is no more.
+        // The client's program has ended.
         if self.stopped[client as usize] {
             return;
         }
@@ -246,12 +247,12 @@ impl<'a> Model<'a> {
         self.begin_legs(operation, now);
     }
 
-    /// Sends an operation to those of its servers that are to have it.
+    /// Sends an operation to its server, or, for a page-out, to all its servers.
     fn begin_legs(&mut self, index: u32, now: Nanos) {
         let operation = self.operations.all[index as usize];
         let all = operation.server..operation.server + self.setup.copies;
         let knows = self.knows[operation.client as usize];
-        // The first server is the one that is lost.
+        // Only the first server can be lost.
         let is_there = |server: u32| server != 0 || !knows.is_down;
         let is_whole = |server: u32| is_there(server) && (server != 0 || !knows.is_back);
         let chosen: Vec<u32> = if operation.is_write {
@@ -275,7 +276,7 @@ impl<'a> Model<'a> {
     }
 
     fn begin_leg(&mut self, leg: Leg, now: Nanos) {
-        // The pager works before and after: on a page-out before, on a page-in after.
+        // The pager works before a page-out, and after a page-in.
         let ns = if leg.is_write { self.setup.pager_ns(leg.bytes) } else { self.setup.client_request_ns };
         let (_, to) = self.serve(Part::Pager, leg.client, now, ns);
         let index = self.legs.add(leg);
@@ -313,14 +314,15 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// A message leaves by a card; its first byte is at the other end after the wire's latency.
+    /// A message leaves through a card. Its first byte reaches the other end after the wire's
+    /// latency.
     fn send(&mut self, leg: u32, (part, at): (Part, u32), bytes: u64, rate: f64, next: Stage, now: Nanos) {
         let (from, to) = self.serve(part, at, now, bytes as f64 / rate);
         self.legs.all[leg as usize].sent_ns = to;
         self.queue.at(from + self.setup.latency_ns, Event::Leg(leg, next));
     }
 
-    /// A message comes in by a card: it is there when its last byte is, which was sent then.
+    /// A message comes in through a card. It has arrived when its last byte has.
     fn receive(&mut self, leg: u32, (part, at): (Part, u32), bytes: u64, rate: f64, next: Stage, now: Nanos) {
         let (_, to) = self.serve(part, at, now, bytes as f64 / rate);
         let last = self.legs.all[leg as usize].sent_ns + self.setup.latency_ns;
@@ -334,7 +336,7 @@ impl<'a> Model<'a> {
         }
         if !well {
             self.knows[leg.client as usize].is_down = true;
-            // A page-in is done elsewhere; a page-out has its other copy, if there is one.
+            // A page-in goes to the other server; a page-out has its other copy, if there is one.
             if !leg.is_write || self.setup.copies == 1 {
                 return self.begin_legs(leg.operation, now);
             }
@@ -366,7 +368,7 @@ impl<'a> Model<'a> {
         self.queue.at(now + think_ns, Event::Begin(operation.client));
     }
 
-    /// The server is back, and empty: each client writes there again, and copies what it had.
+    /// The server is back, and empty. Each client writes to it again, and copies what it had.
     fn come_back(&mut self, now: Nanos) {
         self.is_lost = false;
         if self.setup.copies == 1 {
@@ -384,13 +386,14 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Reads some more from the other server.
+    /// Reads the next piece from the other server.
     fn copy_more(&mut self, client: u32, now: Nanos) {
         let bytes = self.knows[client as usize].left.min(RESYNC_STEP);
         self.begin_leg(Leg { operation: NONE, client, server: 1, is_write: false, bytes, sent_ns: 0 }, now);
     }
 
-    /// A step of a resync was read, and is written; or was written, and the next one follows.
+    /// A step of a resync was read, and is written now; or it was written, and the next step
+    /// follows.
     fn copied(&mut self, leg: Leg, now: Nanos) {
         if !leg.is_write {
             return self.begin_leg(Leg { server: 0, is_write: true, ..leg }, now);

@@ -1,4 +1,4 @@
-//! What a simulation found.
+//! The results of a simulation.
 
 use serde::Serialize;
 use terapage_event::Nanos;
@@ -22,11 +22,11 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them.
+    /// All kinds of parts.
     pub const ALL: [Part; 6] =
         [Part::Pager, Part::ClientOut, Part::ClientIn, Part::ServerIn, Part::ServerOut, Part::Server];
 
-    /// As people call it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Part::Pager => "pager's thread",
@@ -42,58 +42,58 @@ impl Part {
 /// How busy the parts of a kind were.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Load {
-    /// The kind.
+    /// The kind of part.
     pub part: Part,
-    /// The share of time of all of them together.
+    /// The mean share of the time that parts of this kind were busy.
     pub mean: f64,
-    /// The share of time of the busiest.
+    /// The share of the time that the busiest of them was busy.
     pub most: f64,
 }
 
-/// What a simulation found, of the time that counts.
+/// The results of a simulation, of the measured time, that is, after its warm-up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// That time.
+    /// The measured time.
     pub time_ns: Nanos,
-    /// Operations that ended.
+    /// The number of operations that ended.
     pub operations: u64,
-    /// Page-ins among them.
+    /// The number of page-ins among the operations.
     pub reads: u64,
-    /// Bytes of blocks that they moved.
+    /// The bytes of blocks that the operations moved.
     pub bytes: u64,
-    /// Operations under way on average, counted as time goes by.
+    /// The mean number of operations under way, counted over time.
     pub under_way: f64,
     /// The mean time that an operation took.
     pub mean_ns: f64,
-    /// Half of the page-ins took no longer.
+    /// The median time of a page-in.
     pub median_ns: Nanos,
-    /// All but a hundredth of the page-ins took no longer.
+    /// The 99th percentile of the times of page-ins.
     pub p99_ns: Nanos,
-    /// The longest that an operation took, of all of the time.
+    /// The longest time that an operation took, warm-up included.
     pub longest_ns: Nanos,
     /// How busy each kind of part was.
     pub loads: Vec<Load>,
-    /// Bytes that were moved in each fiftieth of all of the time.
+    /// Bytes that were moved in each fiftieth of the simulated time, warm-up included.
     pub timeline: Vec<u64>,
-    /// Clients that wait for a block which no server has any more.
+    /// Clients that wait for a block that no server has any more.
     pub stopped: u32,
-    /// Operations that were done elsewhere, or with one copy, as a server was lost.
+    /// Operations that another server did, or that left one copy, because a server was lost.
     pub detours: u64,
     /// Bytes that were copied to a server that came back.
     pub resynced: u64,
-    /// When all blocks had their copies again; 0: they do not.
+    /// When all blocks had both copies again; 0 if they do not.
     pub whole_again_ns: Nanos,
     /// Events that were handled.
     pub events: u64,
 }
 
 impl Outcome {
-    /// Bytes of blocks in a second.
+    /// Bytes of blocks per second.
     pub fn bytes_per_s(&self) -> f64 {
         self.bytes as f64 * 1e9 / self.time_ns.max(1) as f64
     }
 
-    /// Operations in a second.
+    /// Operations per second.
     pub fn operations_per_s(&self) -> f64 {
         self.operations as f64 * 1e9 / self.time_ns.max(1) as f64
     }
@@ -103,7 +103,7 @@ impl Outcome {
         self.loads.iter().copied().max_by(|a, b| a.most.total_cmp(&b.most))
     }
 
-    /// The kind of part that lets no more through.
+    /// The kind of part that limits the rate, if one is busy 95 % of the time or more.
     pub fn saturated(&self) -> Option<Part> {
         self.busiest().filter(|load| load.most >= 0.95).map(|load| load.part)
     }

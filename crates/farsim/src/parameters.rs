@@ -1,9 +1,9 @@
-//! What a simulation is told: values, and where they are from.
+//! The parameters of a simulation: values and their origins.
 
 use crate::placement::{Pattern, Placement};
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use terapage_event::Nanos;
+use terapage_figures::{Origin, Sourced};
 use toml::Value;
 
 /// The values that are built in.
@@ -43,13 +43,13 @@ pub const NAMES: [&str; 30] = [
     "seed",
 ];
 
-/// What is wrong with a parameter.
+/// Why a parameter is refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// There is none of that name.
+    /// No parameter has that name.
     #[error("{0}: there is no such parameter (--list names them)")]
     Unknown(String),
-    /// It cannot have that value.
+    /// The parameter cannot have that value.
     #[error("{name}: {why}")]
     Value {
         /// Its name.
@@ -57,41 +57,15 @@ pub enum Error {
         /// What it takes.
         why: String,
     },
-    /// The file is none of parameters.
+    /// The file is not a file of parameters.
     #[error("{0}")]
     File(String),
 }
 
-/// Where a value is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// It was measured.
-    Measured,
-    /// It was fitted to what was measured.
-    Fitted,
-    /// It is estimated.
-    Estimated,
-    /// Somebody chose it.
-    Chosen,
-}
+/// A parameter: a number or a word, with its origin.
+pub type Parameter = Sourced<Value>;
 
-/// A parameter.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameter {
-    /// Its value: a number or a word.
-    pub value: Value,
-    /// Its unit; empty: none.
-    #[serde(default)]
-    pub unit: String,
-    /// Where it is from.
-    pub origin: Origin,
-    /// What it is, and how it was found.
-    pub source: String,
-}
-
-/// All of them.
+/// All parameters, by name.
 #[derive(Clone, Debug)]
 pub struct Parameters(BTreeMap<String, Parameter>);
 
@@ -102,10 +76,10 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Sets values as a file gives them: `client-nic = 100`.
+    /// Sets the values of a file, in lines such as `client-nic = 100`.
     ///
     /// # Errors
-    /// It is no TOML, or has what is unknown.
+    /// The text is not TOML, or names an unknown parameter.
     pub fn read(&mut self, text: &str) -> Result<(), Error> {
         let one_line = |error: toml::de::Error| error.message().replace('\n', " ");
         let table: toml::Table = toml::from_str(text).map_err(|error| Error::File(one_line(error)))?;
@@ -115,7 +89,7 @@ impl Parameters {
     /// Sets a value that is given as text.
     ///
     /// # Errors
-    /// There is no such parameter, or it takes none such.
+    /// The parameter is unknown, or cannot have that value.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), Error> {
         let number = text.parse().map(Value::Float).ok();
         self.put(name, number.unwrap_or_else(|| Value::String(text.to_owned())), "the command")
@@ -135,7 +109,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Each with its name, in the order in which they are shown.
+    /// The parameters with their names, in the order in which they are shown.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Parameter)> {
         NAMES.iter().filter_map(|&name| self.0.get(name).map(|parameter| (name, parameter)))
     }
@@ -168,10 +142,10 @@ impl Parameters {
         Ok((self.number(name, 0.0..=most)? * unit_ns).round() as Nanos)
     }
 
-    /// What they mean for a simulation.
+    /// The setup that the parameters describe.
     ///
     /// # Errors
-    /// A value that cannot be, or some that do not go together.
+    /// A value is out of range, or some values do not go together.
     pub fn setup(&self) -> Result<Setup, Error> {
         let rate = |name| Ok(self.number(name, 0.001..=1e6)? * 0.125);
         let per_byte = |name| Ok(self.number(name, 0.0..=1e3)? * 1e9 / (1_u64 << 30) as f64);
@@ -216,18 +190,18 @@ impl Parameters {
     }
 }
 
-/// A simulation's values. Rates are bytes in a nanosecond, costs nanoseconds for a byte.
+/// The setup of a simulation. Rates are in bytes per nanosecond, costs in nanoseconds per byte.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Processes that page.
     pub clients: u32,
     /// Server processes.
     pub servers: u32,
-    /// Of those, that share a card.
+    /// Server processes on one host, which share its network card.
     pub servers_per_host: u32,
-    /// Of each block.
+    /// Copies of each block.
     pub copies: u32,
-    /// Which server has which extent.
+    /// How extents spread over servers.
     pub placement: Placement,
     /// Which block is next.
     pub pattern: Pattern,
@@ -237,47 +211,47 @@ pub struct Setup {
     pub depth: u32,
     /// The share of page-outs.
     pub writes: f64,
-    /// Between two operations.
+    /// The time that a client thinks between two operations.
     pub think_ns: Nanos,
-    /// Service times of servers and thinking are distributed exponentially.
+    /// Whether the servers' service times and the thinking times are distributed exponentially.
     pub varies: bool,
-    /// Of each client.
+    /// Bytes of each client's data.
     pub data_bytes: u64,
-    /// Of each server.
+    /// Bytes of memory of each server.
     pub server_bytes: u64,
-    /// Of a client's card, each way.
+    /// The rate of a client's network card, each way.
     pub client_nic: f64,
-    /// Of a host's card, each way.
+    /// The rate of a host's network card, each way.
     pub server_nic: f64,
-    /// One way.
+    /// The latency of the network, one way.
     pub latency_ns: Nanos,
-    /// Processor of a server for page-ins.
+    /// A server's processor time for a byte of page-ins.
     pub server_out: f64,
-    /// Processor of a server for page-outs.
+    /// A server's processor time for a byte of page-outs.
     pub server_in: f64,
-    /// Processor of a server for each page-in, nanoseconds.
+    /// A server's processor time for each page-in, ns.
     pub server_read_ns: f64,
-    /// Processor of a server for each page-out, nanoseconds.
+    /// A server's processor time for each page-out, ns.
     pub server_write_ns: f64,
-    /// Processor of a pager.
+    /// A pager's processor time for a byte.
     pub client_bytes: f64,
-    /// Processor of a pager for each operation, nanoseconds.
+    /// A pager's processor time for each operation, ns.
     pub client_request_ns: f64,
-    /// Until the program's thread goes on.
+    /// The time from the end of a page-in until the program's thread continues.
     pub wake_ns: Nanos,
     /// Bytes of a message beside the block.
     pub overhead: u64,
-    /// When the first server is lost; 0: never.
+    /// When the first server is lost; 0 if it never is.
     pub fail_ns: Nanos,
-    /// Until a client gives it up.
+    /// The time until a client gives a lost server up.
     pub detect_ns: Nanos,
-    /// When it is back; 0: never.
+    /// When the lost server is back; 0 if it never is.
     pub return_ns: Nanos,
-    /// What each client copies to it at most.
+    /// The rate at which each client copies to the server that came back, at most.
     pub resync: f64,
-    /// How long is simulated.
+    /// The simulated time.
     pub end_ns: Nanos,
-    /// Of chance.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
@@ -306,7 +280,7 @@ impl Setup {
         if is_write { (with, self.overhead) } else { (self.overhead, with) }
     }
 
-    /// What an operation takes of its server's processor, on average, nanoseconds.
+    /// The mean time that an operation takes of its server's processor, ns.
     pub fn work_ns(&self, is_write: bool, bytes: u64) -> f64 {
         if is_write {
             self.server_write_ns + self.server_in * bytes as f64
@@ -315,7 +289,7 @@ impl Setup {
         }
     }
 
-    /// What an operation takes of its pager's thread, nanoseconds.
+    /// The time that an operation takes of its pager's thread, ns.
     pub fn pager_ns(&self, bytes: u64) -> f64 {
         self.client_request_ns + self.client_bytes * bytes as f64
     }

@@ -9,18 +9,18 @@ pub const EXTENT: u64 = 2 << 20;
 /// How extents spread over servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// One is filled, then the next.
+    /// One server is filled, then the next.
     Simple,
-    /// They take turns.
+    /// The servers take turns.
     RoundRobin,
 }
 
-/// Which block is next.
+/// The order in which a client asks for blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Any.
+    /// At random.
     Random,
-    /// The one behind the last.
+    /// In the order of addresses.
     Sequential,
 }
 
@@ -29,13 +29,13 @@ pub fn extents(setup: &Setup) -> u64 {
     setup.data_bytes.div_ceil(EXTENT).max(1)
 }
 
-/// The first of the servers that have an extent of a client. If there are two copies, the other is
-/// the next one.
+/// The first of the servers that have an extent of a client. If there are two copies, the next
+/// server has the other.
 pub fn server_of(setup: &Setup, client: u32, extent: u64) -> u32 {
     let groups = u64::from(setup.servers / setup.copies);
     let group = match setup.placement {
         Placement::RoundRobin => extent % groups,
-        // All grow at the same time.
+        // The data of all clients grow at the same time.
         Placement::Simple => {
             let before = extent * u64::from(setup.clients) + u64::from(client);
             (before / (setup.server_bytes / EXTENT).max(1)).min(groups - 1)
@@ -44,7 +44,7 @@ pub fn server_of(setup: &Setup, client: u32, extent: u64) -> u32 {
     group as u32 * setup.copies
 }
 
-/// The extent of a client's next operation, of which it has begun so many.
+/// The extent of a client's next operation, after it has begun `begun` operations.
 pub fn next_extent(setup: &Setup, begun: u64, chance: &mut impl Rng) -> u64 {
     match setup.pattern {
         Pattern::Random => chance.random_range(0..extents(setup)),

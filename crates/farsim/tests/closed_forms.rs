@@ -1,4 +1,4 @@
-//! The simulation against what can be computed without one.
+//! The simulation against closed forms.
 
 use terapage_farsim::{Outcome, Parameters, Part, Setup, simulate};
 
@@ -14,7 +14,8 @@ fn near(found: f64, expected: f64, share: f64, what: &str) {
     assert!((found / expected - 1.0).abs() <= share, "{what}: {found}, not {expected}");
 }
 
-/// The number under way is the rate times the time that each takes, counted apart.
+/// Little's law: the number of operations under way is their rate times their mean time. All three
+/// are counted separately.
 fn little(outcome: &Outcome, share: f64) {
     let product = outcome.operations_per_s() * outcome.mean_ns / 1e9;
     near(product, outcome.under_way, share, "Little's law");
@@ -150,7 +151,7 @@ fn servers_add_up_until_the_clients_are_slower() {
     let one = rate("1", "round-robin");
     near(rate("2", "round-robin"), 2.0 * one, 0.03, "two servers");
     near(rate("4", "round-robin"), 4.0 * one, 0.05, "four servers");
-    // 16 GiB have room on the first of them.
+    // 16 GiB fit on the first server.
     near(rate("4", "simple"), one, 0.02, "four servers of which one is filled");
 }
 
@@ -175,7 +176,7 @@ fn a_server_that_is_lost_stops_clients_that_have_no_other_copy() {
     let mirror = with(&[("copies", "2")]);
     assert_eq!(mirror.stopped, 0);
     assert!(mirror.detours > 0 && mirror.timeline[45] > 0);
-    // What was under way waits until it is given up, and no longer.
+    // Operations under way wait until they are given up, and no longer.
     assert!((20_000_000..30_000_000).contains(&mirror.longest_ns), "{}", mirror.longest_ns);
 }
 
@@ -194,7 +195,7 @@ fn a_server_that_is_back_is_whole_after_all_was_copied_at_the_rate() {
         ("seconds", "2"),
     ]);
     let outcome = simulate(&setup);
-    // Half of each client's extents, at 128 MiB a second.
+    // A resync copies half of each client's extents, at 128 MiB a second.
     assert_eq!(outcome.resynced, 2 * (128 << 20));
     near(outcome.whole_again_ns as f64, 0.3e9 + 1e9, 0.02, "the end of the resync");
 }

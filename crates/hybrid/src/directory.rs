@@ -51,7 +51,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// The most lines that [`foresee`](Self::foresee) looks at.
+    /// The most lines that [`foresee`](Self::foresee) looks at. Chosen, not measured.
     pub(crate) const FORESEEN: usize = 16;
 
     /// A directory for up to `lines` lines that leave by `policy`; `None` if the policy is unknown.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use terapage_blocktrace::{Kind, Request};
 
-/// The size of the pieces of volumes that are placed as a whole.
+/// The size of the pieces of volumes that are placed as a whole. Chosen, not measured.
 const PIECE: u64 = 1 << 20;
 
 /// The layout of a trace's volumes on the device.

@@ -1,4 +1,4 @@
-//! The replay against what queueing theory says.
+//! The replay against queueing theory.
 
 use std::convert::Infallible;
 
@@ -52,7 +52,7 @@ fn the_warm_up_is_not_measured() {
     assert_eq!(out.queue_mean, 1.0);
 }
 
-/// Waiting in an M/D/1 queue: rho / (2 (1 - rho)) of a service (Pollaczek, Khinchine).
+/// The mean wait in an M/D/1 queue is rho / (2 (1 - rho)) service times (Pollaczek, Khinchine).
 #[test]
 fn an_open_loop_of_poisson_arrivals_waits_as_in_m_d_1() {
     let service_ns = 10_000.0;

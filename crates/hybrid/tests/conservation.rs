@@ -1,7 +1,7 @@
 //! Every byte that was acknowledged is in the cache or below it, whatever happens.
 //!
-//! The device below writes down which version of each sector it was given. What the cache says of a
-//! sector must agree: dirty here, or the newest version below.
+//! The device below notes which version of each sector it was given. The cache must agree: a sector
+//! is dirty in the cache, or its newest version is below.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -58,7 +58,7 @@ struct Step {
     operation: Operation,
     sector: u64,
     sectors: u32,
-    /// Time that passes before it.
+    /// The time that passes before the command.
     pause_ns: u64,
 }
 
@@ -117,7 +117,7 @@ fn check(cache: &Cache<Recording>, versions: &RefCell<Versions>) -> Result<(), T
     Ok(())
 }
 
-/// Lets the device work until `time`; acknowledges what ends.
+/// Lets the device work until `time`, and acknowledges the commands that end.
 fn work(cache: &mut Cache<Recording>, until: Nanos, open: &mut Vec<u64>) -> Result<(), TestCaseError> {
     let mut done = Vec::new();
     while let Some(time) = cache.next_time().filter(|&time| time <= until) {

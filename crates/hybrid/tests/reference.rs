@@ -1,4 +1,4 @@
-//! Hits on real traces, request by request, against a cache that could not be simpler.
+//! Hits on real traces, request by request, against the simplest possible cache.
 //!
 //! The traces are in the folder that `TERAPAGE_TRACES` names, else in `../shared/traces` beside the
 //! repository.
@@ -19,8 +19,8 @@ const TRACES: [&str; 6] = [
     "arc-P3.lis.zst",
 ];
 
-/// The requests of a trace, at most so many; `None`, and a word about it, if the trace is not
-/// there.
+/// The first requests of a trace, at most `most`; `None`, with a message, if there is no such
+/// trace.
 fn requests(name: &str, most: usize) -> Option<Vec<Request>> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces");
     let folder = std::env::var_os("TERAPAGE_TRACES").map_or_else(|| PathBuf::from(beside), PathBuf::from);
@@ -51,8 +51,8 @@ impl Naive {
         self.lines.insert(self.clock, line);
     }
 
-    /// Touches `line`, after the oldest has left if there are `capacity` and it is not among them.
-    /// Says if it was.
+    /// Touches `line`, and returns whether it was in the cache. If it was not and the cache is
+    /// full, the oldest line leaves first.
     fn access(&mut self, line: u64, capacity: usize) -> bool {
         let hit = self.stamps.contains_key(&line);
         if !hit && self.stamps.len() == capacity {
@@ -88,8 +88,8 @@ fn lru_without_time_hits_where_a_naive_one_does() {
     }
 }
 
-/// The whole cache, with sectors and water marks and time, must hit where a naive one with sectors
-/// does.
+/// The whole cache, with sectors, water marks and time, has the same hits as a naive cache with
+/// sectors.
 #[test]
 fn nv_wb_hits_where_a_naive_one_does() {
     for name in TRACES {
@@ -112,7 +112,7 @@ fn nv_wb_hits_where_a_naive_one_does() {
     }
 }
 
-/// Sends a request; lets the cache work for a while on some of them only.
+/// Sends a request. The cache gets time to work only after some requests.
 fn send(
     cache: &mut Cache<FixedLatency>,
     now: u64,
@@ -131,7 +131,7 @@ fn send(
     now
 }
 
-/// Whether all lines of a write are in, or all sectors of a read are.
+/// Whether all lines of a write, or all sectors of a read, are in the cache.
 fn naive_sectors(naive: &mut Naive, request: &Request, capacity: usize) -> bool {
     let (first, end) = (request.offset / 512, request.end().div_ceil(512));
     let mut all = true;
@@ -141,7 +141,7 @@ fn naive_sectors(naive: &mut Naive, request: &Request, capacity: usize) -> bool 
         let valid = naive.valid.entry(line).or_insert_with(|| vec![false; 8]);
         let there = wanted.clone().all(|sector| valid[sector as usize % 8]);
         all &= if request.kind == Kind::Read { there } else { known };
-        // What a read misses comes as one run: from the first missing sector to the last.
+        // The sectors that a read misses come as one run, from the first to the last of them.
         let missing: Vec<u64> = wanted.clone().filter(|&sector| !valid[sector as usize % 8]).collect();
         let filled = match (request.kind, missing.first(), missing.last()) {
             (Kind::Read, Some(&from), Some(&to)) => from..to + 1,

@@ -21,7 +21,7 @@ impl Rig {
         Rig { cache: Cache::new(FixedLatency::new(1 << 20, BELOW_NS, 0), options).expect("good"), now: 0 }
     }
 
-    /// Sends a command of `sectors` and waits for it; returns how long it took.
+    /// Sends a command of `sectors` and waits for its end. Returns how long it took.
     fn send(&mut self, operation: Operation, sector: u64, sectors: u32) -> Nanos {
         let mut done = Vec::new();
         let begin = self.now;
@@ -40,7 +40,7 @@ impl Rig {
         self.send(operation, line * 8, 8)
     }
 
-    /// Lets everything end that is under way.
+    /// Lets all commands under way end.
     fn rest(&mut self) {
         let mut done = Vec::new();
         while let Some(time) = self.cache.next_time() {

@@ -8,7 +8,7 @@ use crate::ground::Chosen;
 use crate::journal::{self, Group, Line};
 use crate::language::Texts;
 use crate::pairs::unpaired;
-use crate::session::{Session, check_output, columns};
+use crate::session::{Session, columns};
 use crate::solve::{Solved, of_cell, solve};
 use crate::study::study;
 use crate::system::now_s;
@@ -19,7 +19,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use terapage_config::Size;
+use terapage_config::{Size, can_be_written};
 use terapage_report::{
     Language, Study, Table, TextOptions, render_csv, render_html, render_markdown, render_text,
     render_text_with,
@@ -91,7 +91,7 @@ impl Show {
     pub fn check(&self) -> anyhow::Result<()> {
         let all = self.outputs();
         for (at, (option, path, _)) in all.iter().enumerate() {
-            check_output(path).map_err(|why| anyhow!("{option}: {} {why}", path.display()))?;
+            can_be_written(path).map_err(|why| anyhow!("{option}: {} {why}", path.display()))?;
             let other = all[..at].iter().find(|(_, other, _)| other == path);
             ensure!(
                 other.is_none(),

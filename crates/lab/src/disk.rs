@@ -350,7 +350,7 @@ fn fill(path: &Path, bytes: u64) -> io::Result<()> {
         return Ok(());
     }
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
-    let (mut piece, mut numbers) = (vec![0u8; 1 << 20], crate::workload::SplitMix(1));
+    let (mut piece, mut numbers) = (vec![0u8; 1 << 20], terapage_figures::SplitMix(1));
     for word in piece.chunks_exact_mut(8) {
         word.copy_from_slice(&numbers.next().to_le_bytes());
     }

@@ -8,7 +8,7 @@
 
 use crate::aio::{Aio, Calls, Parts, Read, Ring, Way, now_ns, sleep_until};
 use crate::spinner::{Spinners, TaskClock, ticks_s};
-use crate::workload::{Pass, Said, SplitMix};
+use crate::workload::{Pass, Said};
 use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
 use std::fs::{File, OpenOptions};
@@ -18,6 +18,7 @@ use std::process::Command;
 use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
+use terapage_figures::SplitMix;
 
 /// How long spinners run alone, before and after.
 const CALIBRATION: Duration = Duration::from_millis(400);

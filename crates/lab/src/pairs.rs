@@ -7,8 +7,8 @@
 //! interval comes from a bootstrap (Efron, Tibshirani: An Introduction to the Bootstrap, 1993).
 
 use crate::statistics::median;
-use crate::workload::SplitMix;
 use serde::{Deserialize, Serialize};
+use terapage_figures::SplitMix;
 
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2000;
@@ -120,7 +120,7 @@ pub fn unpaired(ones: &[f64], others: &[f64]) -> Option<Ratio> {
 #[cfg(test)]
 mod tests {
     use super::{PAIRS_LEAST, Ratio, hodges_lehmann, order, unpaired};
-    use crate::workload::SplitMix;
+    use terapage_figures::SplitMix;
 
     #[test]
     fn rounds_go_forwards_and_backwards() {

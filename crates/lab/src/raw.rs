@@ -6,7 +6,7 @@
 
 use crate::device::Device;
 use crate::fio::{self, Pattern};
-use crate::workload::{Pass, SplitMix};
+use crate::workload::Pass;
 use anyhow::{Context, ensure};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, ptr, slice};
+use terapage_figures::SplitMix;
 
 /// Bytes of the pieces that the file is made of.
 const PIECE: usize = 1 << 20;

@@ -14,14 +14,14 @@ use anyhow::{Context, anyhow, ensure};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use std::{env, fs, process};
-use terapage_config::Size;
+use terapage_config::{Size, can_be_written};
 
 const MIB: u64 = 1 << 20;
 
@@ -166,7 +166,7 @@ impl Session {
     /// When an option is wrong or the janitor cannot be started.
     pub fn start(name: &str, common: Common, able: &[Contender], limits: &Limits) -> anyhow::Result<Session> {
         if let Some(path) = &common.json {
-            check_output(path).map_err(|why| anyhow!("--json: {} {why}", path.display()))?;
+            can_be_written(path).map_err(|why| anyhow!("--json: {} {why}", path.display()))?;
         }
         let mut session = Session::open(name, &common.dir, Duration::from_secs(common.timeout))?;
         let wanted: BTreeSet<Contender> = match common.contenders.is_empty() {
@@ -659,34 +659,9 @@ pub fn variables() -> Vec<(String, String)> {
     named
 }
 
-/// Whether a report can be written to `path`, in words that follow the path.
-pub fn check_output(path: &Path) -> Result<(), String> {
-    match fs::metadata(path) {
-        _ if path == Path::new("-") => Ok(()),
-        Ok(found) if found.is_dir() => Err("is a directory (name a file)".into()),
-        // What is there is not touched, and a pipe not opened: the report comes later.
-        Ok(found) if !found.is_file() => Ok(()),
-        Ok(_) => fs::File::options()
-            .append(true)
-            .open(path)
-            .map(drop)
-            .map_err(|error| format!("cannot be written: {error} (name another file)")),
-        Err(_) => terapage_config::can_be_made(path),
-    }
-}
-
 /// Characters of a line: `$COLUMNS`, or the terminal's; without limit where there is none.
 pub fn columns(out: &impl AsFd) -> usize {
-    let named = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    named.or_else(|| terminal_columns(out)).filter(|columns| *columns > 0).unwrap_or(usize::MAX)
-}
-
-fn terminal_columns(out: &impl AsFd) -> Option<usize> {
-    // SAFETY: winsize is plain data, for which zeros are a value.
-    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open for the call, and `size` is ours to write to.
-    let answer = unsafe { libc::ioctl(out.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
-    (answer == 0).then_some(size.ws_col.into())
+    terapage_report::columns(out).unwrap_or(usize::MAX)
 }
 
 /// Whether these are the counters of a program that was paged: one that never grew large enough

@@ -5,7 +5,7 @@ use crate::optimum::Optima;
 use crate::report::{Optimum, Run, Side, Unit};
 use crate::runner::{self, End, Finished};
 use crate::session::{Common, Contender, EXIT_STATUS, Limits, Session, failed, size};
-use crate::workload::{Pass, SplitMix};
+use crate::workload::Pass;
 use anyhow::Context;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -14,6 +14,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use terapage_config::Size;
+use terapage_figures::SplitMix;
 use twox_hash::xxhash3_128::Hasher;
 
 const MIB: u64 = 1 << 20;
@@ -304,8 +305,8 @@ fn random_line(numbers: &mut SplitMix, left: u64, line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::{Contender, Entrant, MIB, entrants, goal, in_proportion, once, random_line};
-    use crate::workload::SplitMix;
     use std::collections::HashSet;
+    use terapage_figures::SplitMix;
 
     #[test]
     fn budgets_keep_their_proportion() {

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, io, ptr, slice, thread};
+use terapage_figures::SplitMix;
 use terapage_stats::{Counters, FILE_NAME, MAGIC};
 
 /// A workload and its options.
@@ -469,24 +470,6 @@ fn triad(clock: &Clock, mut buffer: Buffer) -> anyhow::Result<()> {
     match a.iter().position(|word| *word != expected) {
         Some(i) => bail!("word {i} of the triad holds {:#018x} instead of {expected:#018x}", a[i]),
         None => Ok(()),
-    }
-}
-
-/// Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014).
-pub struct SplitMix(pub u64);
-
-impl SplitMix {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`, which is not 0.
-    pub fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 }
 

@@ -1,4 +1,4 @@
-//! Prefetch if frames are scarce.
+//! Prefetch with few frames.
 
 use terapage_pager::{Error, Options, Pager};
 use terapage_store::{FileStore, Store};
@@ -11,7 +11,7 @@ const FRAMES: usize = 8192;
 const BLOCKS: usize = 2 * FRAMES;
 const THREADS: usize = 2;
 const PASSES: u64 = 3;
-/// It is mostly one of thirty, but that depends on when writes end.
+/// Mostly one block of thirty, but that depends on when writes end.
 const TRIES: usize = 3;
 
 fn store() -> Result<Box<dyn Store>, Error> {
@@ -19,8 +19,8 @@ fn store() -> Result<Box<dyn Store>, Error> {
     Ok(Box::new(FileStore::open(&path, BLOCK, None)?))
 }
 
-/// Adds to a word of each block from `start` on, in order, pass after pass: all that is read has to
-/// be written too.
+/// Adds to a word of each block from `start` on, in order, pass after pass, so every block that is
+/// read must be written too.
 fn work(start: usize) {
     for pass in 0..PASSES {
         for block in 0..BLOCKS {
@@ -34,8 +34,8 @@ fn work(start: usize) {
     }
 }
 
-/// Blocks that were read because a thread had come to them, and all that were read, of two threads
-/// that do it at once.
+/// Runs two threads at once. Returns how many blocks were read because a thread waited for them,
+/// and how many in all.
 fn read_one_by_one() -> (u64, u64) {
     let len = THREADS * BLOCKS * BLOCK;
     let start = memory::reserve(len).unwrap() as usize;
@@ -52,9 +52,9 @@ fn read_one_by_one() -> (u64, u64) {
     (stats.demand_blocks, stats.demand_blocks + stats.prefetched_blocks)
 }
 
-/// Frames come as blocks are written. A run for which there are too few when the program comes to
-/// it is read in parts: not one part, and the rest one fault after the other, which would be one
-/// block of six.
+/// Frames become free as blocks are written. If there are too few for a run, the run is read in
+/// several parts. It is not read as one part, with a fault for each block of the rest: that would
+/// be one block of six.
 #[test]
 fn all_of_a_run_is_read_ahead_though_frames_are_scarce() {
     if let Err(error) = Userfaultfd::open(Kind::Waiting) {

@@ -35,7 +35,7 @@ fn arena(blocks: usize) -> (Pager, usize) {
 fn arena_with(blocks: usize, options: Options) -> (Pager, usize) {
     let len = blocks * BLOCK;
     let start = (memory::reserve(len + BLOCK).unwrap() as usize).next_multiple_of(BLOCK);
-    // Half of the budget is to be two bounce buffers.
+    // Half of the budget suffices for two bounce buffers.
     let frames = if options.bounce == Some(true) { (8 << 20) / BLOCK } else { 16 };
     let options = Options { block: BLOCK, frames, ..options };
     let pager = Pager::start(options, Box::new(store)).unwrap();
@@ -104,7 +104,8 @@ fn random_work_and_syncs(options: Options) {
                 model[place].fill(0);
             }
             10 => {
-                // Change, sync, and change back: the old bytes must not be taken for the file's.
+                // Change, sync, and change back: the pager must not take the old bytes for the
+                // file's.
                 let old = real[at];
                 real[at] = !old;
                 pager.sync_file(start, len, &file, offset as u64, bytes as u64).unwrap();
@@ -125,7 +126,7 @@ fn random_work_and_syncs(options: Options) {
     assert!(contents(&file, model.len()) == model);
     assert!(real[..bytes] == model[offset..]);
     assert_eq!(pager.counters().snapshot().bounced_bytes > 0, bounces);
-    // Reading alone changes nothing; all but zero blocks lie in the file again.
+    // Reads change nothing. All blocks lie in the file again, except those of zeros.
     let again = pager.sync_file(start, len, &file, offset as u64, bytes as u64).unwrap();
     assert!(again <= 40 * BLOCK as u64, "{again} bytes were written for no change");
     pager.unmap_file(start, len).unwrap();
@@ -210,7 +211,7 @@ fn what_threads_write_during_a_sync_gets_to_the_file_by_the_next() {
                     let at = start + random.random_range(0..len / 8) * 8;
                     // SAFETY: the range is mapped, and each word is only used as an atomic here.
                     let word = unsafe { AtomicU64::from_ptr(at as *mut u64) };
-                    // Few values, so that blocks often become again what the file has.
+                    // There are few values, so blocks often get the file's bytes again.
                     word.store(random.random_range(0..2), Relaxed);
                 }
             });
@@ -239,13 +240,13 @@ fn what_did_not_become_durable_is_written_again() {
     for at in (0..model.len()).step_by(3000) {
         (real[at], model[at]) = (!real[at], !model[at]);
     }
-    // A file that takes what is written, but has no fdatasync: this process's memory.
+    // The process's memory is a file that can be written, but has no fdatasync.
     let taken = vec![0u8; model.len()];
     let failing = File::options().read(true).write(true).open("/proc/self/mem").unwrap();
     let error = pager.sync_file(start, len, &failing, taken.as_ptr() as u64, taken.len() as u64).unwrap_err();
     assert!(error.to_string().contains("fdatasync"), "{error}");
-    // Their place is not the file: as they leave memory, and at the next sync, they are not taken
-    // for its.
+    // The blocks' bytes are not in the file: the pager must not take them for the file's, neither
+    // when they leave memory nor at the next sync.
     assert!(real[..model.len()] == model);
     assert!(
         pager.sync_file(start, len, &file, 0, model.len() as u64).unwrap()
@@ -266,14 +267,14 @@ fn what_cannot_be_read_ahead_stops_nobody() {
     // SAFETY: the range is the test's own.
     let real = unsafe { memory::bytes(start, model.len()) };
     file.set_len(30 * BLOCK as u64).unwrap();
-    // In order, so that the rest is read ahead; and as it may be told.
+    // Read in order, so that the rest is read ahead, and by a hint.
     for at in (0..30 * BLOCK).step_by(4096) {
         assert!(real[at] == model[at]);
     }
     pager.will_need(start, model.len()).unwrap();
     pager.will_need(start + 28 * BLOCK, 4 * BLOCK).unwrap();
     assert!(real[..30 * BLOCK] == model[..30 * BLOCK]);
-    // What is there again is as good as if nothing had been.
+    // Once the file is whole again, all reads succeed.
     file.write_all_at(&model, 0).unwrap();
     assert!(*real == model);
 }

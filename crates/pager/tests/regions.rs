@@ -1,5 +1,5 @@
-//! Counters by region: their sums are the process's, whatever the program does and however regions
-//! come and go.
+//! Counters by region: their sums are those of the process, whatever the program does and however
+//! regions come and go.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -101,7 +101,7 @@ fn regions_add_up_to_the_process() {
         }
         named = !named;
     }
-    // A request is answered when what came before it has been counted.
+    // A request is answered after all earlier events have been counted.
     pager.discard(start, BLOCK).unwrap();
     let (regions, all) = (regions(&pager), pager.counters().snapshot());
     let sum = |what: fn(&Region) -> u64| regions.iter().map(what).sum::<u64>();

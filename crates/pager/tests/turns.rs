@@ -7,13 +7,13 @@ use terapage_sys::userfaultfd::{Kind, Userfaultfd};
 
 const BLOCK: usize = 4096;
 const FRAMES: usize = 1024;
-/// Blocks of each thread: alone they fit, together they do not.
+/// Blocks of each thread: those of one thread fit, those of both do not.
 const BLOCKS: usize = 700;
 const TOUCHES: u64 = 60_000;
 /// Runs without turns, until the threads run at the same time.
 const TRIES: usize = 10;
 
-/// Touches the blocks from `start` on at random, and checks what each holds.
+/// Touches the blocks from `start` on at random, and checks the bytes of each.
 fn work(start: usize, seed: u64) {
     let mut random = seed;
     let mut counts = vec![0u64; BLOCKS];
@@ -52,7 +52,8 @@ fn two_threads_that_fit_one_by_one_have_few_faults() {
         eprintln!("SKIPPED: {error}");
         return;
     }
-    // On a busy machine one may end before the other begins: they have to meet.
+    // On a busy machine, one thread may end before the other begins. They must run at the same
+    // time.
     let met = (0..TRIES).map(|_| hard_faults(false)).find(|&without| without > 20 * 2 * BLOCKS as u64);
     let Some(without) = met else {
         eprintln!("SKIPPED: the threads never ran at the same time");

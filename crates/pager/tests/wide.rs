@@ -1,5 +1,5 @@
-//! A terabyte of which little is touched: requests for all of it have the same effect as for a
-//! little. (If its cost were not that of what was touched, this would not end.)
+//! A terabyte of which little is touched: requests for the whole range have the same effect as
+//! requests for its touched part. (If they cost more than that part, this test would not end.)
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -12,7 +12,7 @@ use terapage_sys::userfaultfd::{Kind, Userfaultfd};
 const BLOCK: usize = 16 << 10;
 const FRAMES: usize = 16;
 const BLOCKS: usize = (1 << 40) / BLOCK;
-/// The last quarter is reserved at first.
+/// The first block of the last quarter, which is only reserved at first.
 const OPEN: usize = BLOCKS / 4 * 3;
 const MANY: usize = 4000;
 
@@ -20,7 +20,7 @@ fn store() -> Result<Box<dyn Store>, Error> {
     Ok(Box::new(Ram::new(BLOCK, 3 * MANY * BLOCK)))
 }
 
-/// Blocks near one another, near others' ends, and anywhere.
+/// A block near others, near a border, or anywhere.
 fn some_block(random: &mut StdRng) -> usize {
     match random.random_range(0..4) {
         0 => random.random_range(0..BLOCKS),
@@ -41,7 +41,7 @@ fn a_terabyte_of_which_little_is_touched() {
     let mut random = StdRng::seed_from_u64(seed);
     let start = (memory::reserve((BLOCKS + 1) * BLOCK).unwrap() as usize).next_multiple_of(BLOCK);
     let at = |block: usize| start + block * BLOCK;
-    // It holds something already: in its first part, and behind what is reserved.
+    // The range has bytes before paging begins: in its first part, and behind the reserved part.
     let mut model: HashMap<usize, u64> = HashMap::new();
     for block in [0, 1, 700, BLOCKS - 3] {
         // SAFETY: the block is the test's.

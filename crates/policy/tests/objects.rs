@@ -48,7 +48,7 @@ proptest! {
         prop_assert_eq!(simulate(policy.as_mut(), requests.iter().copied(), capacity), lru(&requests, capacity));
     }
 
-    /// A victim is always in, and there always is one: `simulate` panics otherwise.
+    /// There is always a victim, and it is always in the cache: `simulate` panics otherwise.
     #[test]
     fn every_policy_takes_sizes(requests in requests(), capacity in 1_usize..300) {
         let gets = requests.iter().filter(|request| matches!(request, Request::Get(..))).count() as u64;
@@ -60,7 +60,7 @@ proptest! {
         }
     }
 
-    /// Objects of one size are blocks.
+    /// Objects of one size behave as blocks.
     #[test]
     fn objects_of_one_size_are_blocks(
         blocks in prop::collection::vec(0_u32..60, 1..1200),

@@ -33,7 +33,7 @@ impl Arc {
         }
     }
 
-    /// Whether the block was in.
+    /// Whether the block was in memory.
     fn request(&mut self, x: u32) -> bool {
         let (b1, b2) = (self.b1.len() as f64, self.b2.len() as f64);
         if take(&mut self.t1, x) || take(&mut self.t2, x) {
@@ -116,13 +116,13 @@ impl TwoQ {
     }
 }
 
-/// Misses, first touches too.
+/// The number of misses, including first touches.
 fn misses(name: &str, refs: &[u32], frames: usize) -> u64 {
     let cost = simulate(by_name(name, frames).unwrap().as_mut(), refs, frames);
     cost.page_ins + cost.first_touches
 }
 
-/// Blocks by a power law, a loop, and a scan now and then.
+/// Blocks by a power law, a loop, and occasional scans.
 fn mixed(seed: u64, blocks: u32, count: usize) -> Vec<u32> {
     let mut state = seed;
     let mut next = move || {

@@ -1,4 +1,4 @@
-//! Prefetch policies against a pager in small: touches are told as the pager tells them.
+//! Prefetch policies under a small model of the pager, which reports touches as the pager does.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ fn blocks(ahead: Ahead) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A pager in small, with memory enough: it tells a policy of faults and markers.
+/// A small model of the pager, with enough memory. It tells a policy of faults and markers.
 struct Pager {
     policy: Box<dyn Prefetch>,
     present: HashSet<u32>,
@@ -24,9 +24,9 @@ struct Pager {
     asked: HashSet<u32>,
     /// Touches that found their block absent.
     faults: u32,
-    /// The longest run asked for.
+    /// The longest run that the policy asked for.
     run: u32,
-    /// Runs may hold blocks that are there.
+    /// Whether runs may contain blocks that are in memory.
     overlaps: bool,
 }
 
@@ -169,7 +169,7 @@ fn waste_shrinks_the_windows_and_use_grows_them() {
     assert_eq!(longest(&mut policy, 30_000), Some(16));
 }
 
-/// Blocks from 0 on in no order, each once.
+/// The blocks from 0 on in random order, each once.
 fn in_no_order(blocks: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..blocks).collect();
     let mut seed = 0x9e37_79b9_u64;
@@ -188,8 +188,8 @@ fn a_part_that_is_touched_all_over_is_read_by_neighbourhoods() {
     assert!(pager.faults < 300 * 8, "{} faults for 300 neighbourhoods", pager.faults);
 }
 
-/// The most blocks that a scan has asked for beyond its last touch; each marker is touched, `late`
-/// or in time.
+/// The most blocks beyond its last touch that a scan has asked for. Each marker is touched, in time
+/// or `late`.
 fn reach(policy: &mut dyn Prefetch, from: u32, late: bool) -> u32 {
     let (mut markers, mut asked, mut most) = (vec![from, from + 1], 0, 0);
     let mut at = 0;
@@ -223,7 +223,7 @@ fn a_stream_is_no_further_ahead_than_it_needs() {
 
 #[test]
 fn neighbourhoods_that_do_not_last_are_read_no_more() {
-    // Few at once, but other blocks drive them out before they come again.
+    // Few blocks at once, but others drive them out before they are used again.
     let frames = 1 << 12;
     let mut policy = by_name("auto", frames, 64, 1024).expect("the default");
     let (mut asked, mut touched) = (0, 0);
@@ -249,7 +249,7 @@ fn neighbourhoods_that_do_not_fit_into_memory_are_not_read() {
     assert!(asked < blocks / 20, "{asked} blocks asked for in {blocks} touches");
 }
 
-/// Streams far enough apart not to meet: first block, step, touches.
+/// Streams that are too far apart to meet: first block, step, touches.
 fn streams() -> impl Strategy<Value = Vec<(u32, i32)>> {
     let stream = prop_oneof![Just(1), Just(-1)];
     prop::collection::vec(stream, 1..8).prop_map(|steps| {
@@ -324,7 +324,7 @@ proptest! {
                 let Some(run_asked) = policy.touched(touch) else { continue };
                 prop_assert!(run_asked.count > 0);
                 prop_assert!(run_asked.count <= run.max(1).min(ahead.max(1)));
-                // A neighbourhood is asked for as a whole.
+                // The policy asks for a whole neighbourhood.
                 let whole = name == &"auto" && run_asked.count >= 16;
                 prop_assert!(whole || blocks(run_asked).all(|block| block != touch));
             }

@@ -19,7 +19,7 @@ fn every_name_is_known() {
     assert!(by_name("nonesuch", 8).is_none());
 }
 
-/// What the pager may do next; which block it is done to is settled by the model's state.
+/// The pager's next step. The model's state decides which block it concerns.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Touch(u32),
@@ -84,7 +84,7 @@ impl Order {
     }
 }
 
-/// Runs `steps`; a touch of a block that is in is told of when `all_touches`.
+/// Runs `steps`. The policy is told of a touch of a block in memory if `all_touches` is set.
 fn check(name: &str, frames: usize, steps: &[Step], all_touches: bool) {
     let mut policy = policy(name, frames);
     let exact = ["lru", "fifo", "clock"].contains(&name);
@@ -231,8 +231,8 @@ fn few_frames_may_all_be_soft() {
 
 #[test]
 fn all_frames_but_one_soft_is_lru() {
-    // With all frames but one soft, every touch but a repeated one is seen. The
-    // first ones fill the memory: until then nothing is soft.
+    // If all frames but one are soft, every touch is seen, except repeated ones. The first touches
+    // fill the memory: until then nothing is soft.
     let refs: Vec<u32> = (0..21).chain((0..4000_u32).map(|i| (i * i + i / 7) % 61)).collect();
     let lru = simulate(policy("lru", 20).as_mut(), &refs, 20);
     let soft = simulate_soft(policy("fifo", 20).as_mut(), &refs, 20, SoftFrames::exactly(19));
@@ -240,12 +240,12 @@ fn all_frames_but_one_soft_is_lru() {
     assert!(soft.soft_faults > 0);
 }
 
-/// With few frames it would leave each time before the thread that waits for it has run.
+/// With few frames, such a block would leave each time before the thread that waits for it has run.
 #[test]
 fn arc_keeps_a_block_that_alone_was_rescued() {
     let mut arc = policy("arc", 8);
     (0..8).for_each(|block| arc.insert(block));
-    // Blocks that come back soon after they were gone make room for blocks that were seen once.
+    // Blocks that come back soon after they left enlarge ARC's part for blocks that were seen once.
     for _ in 0..4 {
         let gone = arc.victim().unwrap();
         arc.gone(gone);
@@ -259,7 +259,7 @@ fn arc_keeps_a_block_that_alone_was_rescued() {
     assert_eq!(arc.victim(), Some(30));
 }
 
-/// Blocks used again and again, and between their rounds a scan of ever new blocks.
+/// Rounds over the same blocks, with a scan of new blocks between the rounds.
 fn with_scans(hot: u32, rounds: u32, scan: u32) -> Vec<u32> {
     let mut refs = Vec::new();
     for round in 0..rounds {
@@ -277,7 +277,7 @@ fn scans_do_not_flush_the_resistant() {
         let cost = simulate(policy(name, 100).as_mut(), &refs, 100);
         assert!(cost.page_ins * 4 < lru.page_ins, "{name}: {cost:?}, LRU {lru:?}");
     }
-    // As the pager runs it: many blocks, a fiftieth of the frames soft.
+    // The pager's setup: many blocks, and a fiftieth of the frames soft.
     let refs = with_scans(2400, 20, 3200);
     let lru = simulate_soft(policy("lru", 4000).as_mut(), &refs, 4000, SoftFrames::exactly(80));
     let auto = simulate_soft(policy("auto", 4000).as_mut(), &refs, 4000, SoftFrames::exactly(80));
@@ -285,8 +285,8 @@ fn scans_do_not_flush_the_resistant() {
     assert!(auto.soft_faults * 10 < refs.len() as u64, "{auto:?}: samples are few");
 }
 
-/// A merge sort of lines: two streams over a table of 6000 blocks from 4000 on, and the lines
-/// anywhere in the part of the 4000 blocks of text that they came from.
+/// A merge sort of lines: two streams over a table of 6000 blocks, from block 4000 on, and touches
+/// of the lines, which lie anywhere in their part of the 4000 blocks of text.
 fn merge_sort(refs: &mut Vec<u32>, seed: &mut u64, from: u32, to: u32) {
     let middle = from.midpoint(to);
     if to - from > 64 {
@@ -328,8 +328,7 @@ fn an_extent_in_use_comes_back_together() {
     assert!(next.iter().all(|block| !victims.contains(block)), "{next:?}");
 }
 
-/// A program that goes over more than memory holds, again and again: LRU finds nothing of it, each
-/// time.
+/// A loop over more blocks than memory holds: LRU never has a hit.
 #[test]
 fn rounds_over_more_than_memory_find_what_came_first() {
     let (frames, data, rounds) = (4000, 16_000, 5);
@@ -338,19 +337,19 @@ fn rounds_over_more_than_memory_find_what_came_first() {
         |name| simulate_soft(policy(name, frames).as_mut(), &refs, frames, SoftFrames::exactly(80)).page_ins;
     let again = u64::from((rounds - 1) * data);
     assert_eq!(page_ins("lru"), again);
-    // Of the quarter that fits, at least two thirds are found.
+    // At least two thirds of the quarter that fits are hits.
     assert!(page_ins("auto") * 6 < again * 5, "{} of {again}", page_ins("auto"));
 }
 
-/// What came first, and is used no more, does not keep its place from what is used now.
+/// Blocks that came first and are not used any more make room for blocks that are used now.
 #[test]
 fn what_is_used_no_more_gives_way() {
     let frames = 4000;
     let rounds = 10;
-    // Nine tenths of memory, of blocks that came last.
+    // Nine tenths of memory hold the blocks that came last.
     let refs: Vec<u32> = (0..8000).chain((0..rounds).flat_map(|_| 8000..11_600)).collect();
     let auto = simulate_soft(policy("auto", frames).as_mut(), &refs, frames, SoftFrames::exactly(80));
-    // Memory is not even turned over once, and then nothing is missing.
+    // There are fewer page-ins than frames: after a while every touch is a hit.
     assert!(auto.page_ins < frames as u64, "{auto:?}");
 }
 
@@ -372,7 +371,7 @@ fn auto_sorts_with_no_more_page_ins_than_lru() {
 
 #[test]
 fn where_all_is_in_use_little_is_watched() {
-    // Nine tenths of the frames are touched at random all the time, and a stream goes by.
+    // Blocks of nine tenths of the frames are touched at random all the time, and a stream passes.
     let (frames, hot) = (4096, 3686);
     let mut auto = policy("auto", frames);
     (0..hot).for_each(|block| auto.insert(block));
@@ -388,7 +387,7 @@ fn where_all_is_in_use_little_is_watched() {
         }
         auto.insert(block);
         inserted += 1;
-        // What is watched and in use is touched before long. The pager takes a few out at a time.
+        // Watched blocks that are in use are touched soon. The pager takes a few out at a time.
         for block in std::iter::from_fn(|| auto.watch()).take(4).collect::<Vec<_>>() {
             watched += 1;
             if block < hot {

@@ -25,17 +25,16 @@ fn last(doing: &'static str) -> Error {
     Error { doing, cause: std::io::Error::last_os_error() }
 }
 
-/// The median of some values; NaN of none.
-fn median(values: Vec<f64>) -> f64 {
-    quantile(values, 2)
+/// The median of some values; not a number of none.
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    share(values, 0.5)
 }
 
-/// The value that a tenth of them does not exceed; NaN of none.
-fn tenth(values: Vec<f64>) -> f64 {
-    quantile(values, 10)
+/// The value that a tenth of them does not exceed; not a number of none.
+fn tenth(values: impl IntoIterator<Item = f64>) -> f64 {
+    share(values, 0.1)
 }
 
-fn quantile(mut values: Vec<f64>, part: usize) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / part).copied().unwrap_or(f64::NAN)
+fn share(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
+    terapage_figures::quantile(&values.into_iter().collect::<Vec<_>>(), share).unwrap_or(f64::NAN)
 }

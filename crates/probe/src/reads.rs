@@ -1,7 +1,7 @@
 //! Whole reads: as many at a time as a depth says, each submitted by a system call of its own, as
 //! fio does.
 
-use crate::{Error, last, median};
+use crate::{Error, last, median, tenth};
 use io_uring::{IoUring, opcode, types};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::fs::{File, OpenOptions};
@@ -141,16 +141,14 @@ fn measure(
     }
     // SAFETY: the memory was reserved above, and no read is under way.
     unsafe { libc::munmap(memory.cast(), depth * len) };
-    latencies_us.sort_by(f64::total_cmp);
-    let fast = latencies_us.get(latencies_us.len() / 10).copied().unwrap_or(f64::NAN);
     Ok(Reads {
         interface,
         depth: depth as u32,
         iops: reads as f64 / elapsed.as_secs_f64(),
         thread_us: used_us / reads.max(1) as f64,
         waits: waits as f64 / reads.max(1) as f64,
-        latency_us: median(latencies_us),
-        latency_fast_us: fast,
+        latency_us: median(latencies_us.iter().copied()),
+        latency_fast_us: tenth(latencies_us),
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use terapage_sys::thread::{Processors, now_ns, used_ns};
 
 /// Measurements of a step. The tenth percentile counts: other work makes steps longer, never
-/// shorter.
+/// shorter. Chosen, not measured, as are the repetitions.
 const ROUNDS: usize = 41;
 /// Repetitions in one measurement.
 const TIMES: u32 = 500;
@@ -21,7 +21,7 @@ fn time_ns(mut step: impl FnMut()) -> f64 {
         }
         start.elapsed().as_nanos() as f64 / f64::from(TIMES)
     };
-    tenth((0..ROUNDS).map(round).collect())
+    tenth((0..ROUNDS).map(round))
 }
 
 /// The clock of a processor that works, GHz: a chain of multiplications, three cycles each on
@@ -169,15 +169,11 @@ pub fn wake_ns() -> Result<Option<f64>, Error> {
         put(pipes.there[1], 0);
         (now_ns() - start) as f64
     };
-    let quiet_ns = tenth(
-        (0..400)
-            .map(|_| {
-                let ns = put_ns(&pipes);
-                get(pipes.there[0]);
-                ns
-            })
-            .collect(),
-    );
+    let quiet_ns = tenth((0..400).map(|_| {
+        let ns = put_ns(&pipes);
+        get(pipes.there[0]);
+        ns
+    }));
     let waking_ns = with_answerer([here, there], &pipes, |pipes| {
         let once = |_| {
             std::thread::sleep(Duration::from_micros(100));
@@ -185,7 +181,7 @@ pub fn wake_ns() -> Result<Option<f64>, Error> {
             get(pipes.back[0]);
             ns
         };
-        tenth((0..400).map(once).collect())
+        tenth((0..400).map(once))
     });
     Ok(waking_ns.map(|waking_ns| (waking_ns - quiet_ns).max(0.0)))
 }
@@ -197,7 +193,7 @@ pub fn sleep_ns() -> f64 {
         std::thread::sleep(Duration::from_micros(50));
         (used_ns() - before) as f64
     };
-    tenth((0..400).map(once).collect())
+    tenth((0..400).map(once))
 }
 
 /// A hardware interrupt and its handler, ns: how long a thread that reads the clock all the time is
@@ -232,7 +228,7 @@ pub fn interrupt_ns() -> Result<f64, Error> {
         let longest = gaps.iter().copied().fold(0.0, f64::max);
         (longest - median(gaps)).max(0.0)
     };
-    let ns = tenth((0..300).map(once).collect());
+    let ns = tenth((0..300).map(once));
     // SAFETY: the timer is this function's own.
     unsafe { libc::close(timer) };
     Ok(ns)
@@ -260,7 +256,7 @@ pub fn line_transfer_ns() -> Option<f64> {
         });
         ns / (2 * TURNS) as f64
     };
-    let ns = tenth((0..ROUNDS).map(round).collect());
+    let ns = tenth((0..ROUNDS).map(round));
     all.use_them();
     Some(ns)
 }

@@ -4,7 +4,7 @@ mod data;
 mod points;
 
 use crate::number::number_columns;
-use crate::study::{Answer, Finding, Mark, Origin, Parameter, Study, Table, Verdict};
+use crate::study::{Answer, Finding, Mark, Parameter, Study, Table, Verdict};
 use crate::view::View;
 use crate::words::{Words, filled};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -294,7 +294,7 @@ fn parameters(parameters: &[Parameter], words: &Words) -> Markup {
                             @for parameter in parameters { tr {
                                 th scope="row" { (parameter.name) }
                                 td.value { (parameter.value) @if !parameter.unit.is_empty() { " " (parameter.unit) } }
-                                td { span.origin data-origin=(origin_name(parameter.origin)) { (words.origin(parameter.origin)) } }
+                                td { span.origin data-origin=(parameter.origin.name()) { (words.origin(parameter.origin)) } }
                                 td { (parameter.source) }
                             } }
                         }
@@ -302,17 +302,6 @@ fn parameters(parameters: &[Parameter], words: &Words) -> Markup {
                 }
             }
         }
-    }
-}
-
-/// An origin's name in attributes, for styles.
-fn origin_name(origin: Origin) -> &'static str {
-    match origin {
-        Origin::Published => "published",
-        Origin::Measured => "measured",
-        Origin::Fitted => "fitted",
-        Origin::Estimated => "estimated",
-        Origin::Chosen => "chosen",
     }
 }
 

@@ -26,6 +26,7 @@ mod markdown;
 mod number;
 mod scale;
 mod study;
+mod terminal;
 mod text;
 mod view;
 mod words;
@@ -35,7 +36,9 @@ pub use html::render_html;
 pub use json::{JsonError, from_json, to_json};
 pub use markdown::render_markdown;
 pub use study::{
-    Answer, Axis, Ends, Finding, Language, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table,
-    Verdict, Whisker, X,
+    Answer, Axis, Ends, Finding, Language, Mark, Parameter, Plot, PlotKind, Series, Study, Table, Verdict,
+    Whisker, X,
 };
+pub use terapage_figures::Origin;
+pub use terminal::columns;
 pub use text::{TextOptions, render_text, render_text_with};

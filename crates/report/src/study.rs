@@ -1,6 +1,7 @@
 //! The contents of a report, independent of its form.
 
 use serde::{Deserialize, Serialize};
+use terapage_figures::{Origin, Sourced};
 
 /// One study, one report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -124,21 +125,12 @@ pub struct Parameter {
     pub source: String,
 }
 
-/// The origin of a value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// It is printed somewhere.
-    Published,
-    /// It was measured on a machine.
-    Measured,
-    /// It was fitted to published results.
-    Fitted,
-    /// It is estimated.
-    #[default]
-    Estimated,
-    /// The user chose it.
-    Chosen,
+impl Parameter {
+    /// One from a data file; `value` is what is shown of its value.
+    pub fn sourced<T>(name: impl Into<String>, value: String, known: &Sourced<T>) -> Parameter {
+        let (unit, source) = (known.unit.clone(), known.source.clone());
+        Parameter { name: name.into(), value, unit, origin: known.origin, source }
+    }
 }
 
 /// One plot.

@@ -1,8 +1,9 @@
 //! The words around a study, in its language: one file for each, in `assets/words`.
 
-use crate::study::{Ends, Language, Mark, Origin, PlotKind, Verdict};
+use crate::study::{Ends, Language, Mark, PlotKind, Verdict};
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
+use terapage_figures::Origin;
 
 /// All words of a language. Names in braces are filled in.
 #[derive(Debug, Deserialize, Serialize)]
@@ -65,6 +66,7 @@ pub struct Words {
     pub simulated: String,
     pub synthetic: String,
     pub published: String,
+    pub cited: String,
     pub measured_long: String,
     pub simulated_long: String,
     pub synthetic_long: String,
@@ -115,6 +117,7 @@ impl Words {
     pub fn origin(&self, origin: Origin) -> &str {
         match origin {
             Origin::Published => &self.published,
+            Origin::Cited => &self.cited,
             Origin::Measured => &self.measured,
             Origin::Fitted => &self.fitted,
             Origin::Estimated => &self.estimated,

@@ -1,5 +1,5 @@
-//! `terapage advise`: how much memory a program needs, which settings suit it, and how long it then
-//! takes.
+//! `terapage advise`: how much memory a program needs, which settings suit it, and how long it
+//! takes with them.
 
 mod show;
 
@@ -21,7 +21,7 @@ use terapage_advise::{Device, Recording};
 use terapage_config::Size;
 use terapage_policy::replacement;
 
-/// Block sizes that costs are measured for; what lies between is interpolated.
+/// Block sizes for which costs are measured; costs of sizes between them are interpolated.
 const MEASURED_BLOCKS: [u64; 2] = [16 << 10, 256 << 10];
 
 /// Options of `advise`.
@@ -85,7 +85,7 @@ pub struct Advise {
     command: Vec<OsString>,
 }
 
-/// Everything that came out.
+/// All results.
 #[derive(Serialize)]
 struct Results {
     program: String,
@@ -94,11 +94,11 @@ struct Results {
     recorded_s: f64,
     references: usize,
     window_bytes: u64,
-    /// How long all recordings took, and what they were allowed.
+    /// How long all recordings took, and how long they may take.
     recording_s: Option<(f64, f64)>,
     device: Device,
     costs: Vec<Costs>,
-    /// Why the predicted times are not to be trusted.
+    /// Why the predicted times cannot be trusted.
     trouble: Vec<String>,
     advice: Advice,
     command: String,
@@ -110,7 +110,7 @@ struct Subject {
     native_s: f64,
     parallelism: f64,
     shown: String,
-    /// How long all recordings took, and what they were allowed, seconds.
+    /// How long all recordings took, and how long they may take, seconds.
     recording_s: Option<(f64, f64)>,
 }
 
@@ -118,7 +118,7 @@ impl Advise {
     /// Runs it.
     ///
     /// # Errors
-    /// What is wrong, in one line.
+    /// The program cannot be run or recorded, or the result cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         ensure!(
             self.slow_down >= 1.0,
@@ -171,7 +171,7 @@ impl Advise {
         self.publish(&subject, &measured, advice)
     }
 
-    /// What the store and the pager's work on it are like: known from before, or measured now.
+    /// The costs of the store and of the pager on it: kept from an earlier run, or measured now.
     fn measured(&self, terapage: &Path, progress: &Progress) -> anyhow::Result<Measured> {
         if !self.remeasure
             && let Some(known) = Measured::load(&self.store, &MEASURED_BLOCKS)
@@ -190,7 +190,7 @@ impl Advise {
             trouble.extend(calibration.trouble);
         }
         let measured = Measured::new(&self.store, device, costs, trouble);
-        // A machine without a place for it measures again next time.
+        // A machine without a place for the costs measures them again next time.
         let _ = measured.save();
         Ok(measured)
     }

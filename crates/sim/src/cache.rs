@@ -7,10 +7,10 @@ use anyhow::{bail, ensure};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use terapage_advise::policies::in_parallel;
 use terapage_blocktrace::objects::{self, Columns, DELETED, Listing, ObjectOptions};
 use terapage_blocktrace::{Error, Format, Kind, Options, Problem};
 use terapage_config::Size;
+use terapage_figures::map;
 use terapage_policy::objects::{Outcome, Request, simulate};
 use terapage_policy::replacement::{self, NAMES, SIZED};
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
@@ -141,7 +141,7 @@ impl Cache {
         let sizes = self.sizes(&trace, footprint)?;
         progress.phase("simulating");
         progress.steps((sizes.len() * self.policy.len()) as u64);
-        let rows = in_parallel(sizes.len() * self.policy.len(), |job| {
+        let rows = map(sizes.len() * self.policy.len(), |job| {
             let policy = &self.policy[job / sizes.len()];
             let row = trace.row(policy, sizes[job % sizes.len()], footprint);
             progress.add(1);
@@ -289,7 +289,7 @@ impl Cache {
         if let Some(row) = results.rows.iter().max_by_key(|row| row.too_large).filter(|row| row.too_large > 0)
         {
             summary.push(format!(
-                "{} requests are for objects larger than a cache of {}: they are missed, and not kept.",
+                "{} requests are for objects larger than a cache of {}: they are misses, and the objects are not kept.",
                 row.too_large,
                 amount(row.cache_bytes)
             ));

@@ -1,7 +1,7 @@
 //! `terapage sim convert`: a block trace in another format.
 
 use crate::progress::Progress;
-use crate::publish::check_output;
+use crate::publish::check;
 use crate::trace::TraceArgs;
 use anyhow::{Context, bail};
 use std::path::PathBuf;
@@ -45,10 +45,10 @@ impl Convert {
     /// Runs it.
     ///
     /// # Errors
-    /// The trace's, that a request does not fit, or that the file cannot be written.
+    /// The trace is wrong, a request does not fit, or the file cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let format = self.format()?;
-        check_output(&self.out, &[&self.trace.path])?;
+        check(&self.out, &[&self.trace.path])?;
         let mut reader = self.trace.open()?;
         let mut writer = Writer::create(&self.out, format, &self.options(&reader))?;
         let progress = Progress::files([self.trace.path.as_path()]);
@@ -67,7 +67,7 @@ impl Convert {
         Ok(())
     }
 
-    /// As asked, or by the last suffix that is none of a compression.
+    /// The format that was asked for, or the one of the last suffix that names no compression.
     fn format(&self) -> anyhow::Result<Format> {
         let format = self.to.unwrap_or_else(|| {
             let packed = terapage_blocktrace::Compression::of_name(&self.out).is_some();
@@ -94,7 +94,7 @@ impl Convert {
     }
 }
 
-/// What became of the requests, on standard error: standard output may be the trace.
+/// Reports what became of the requests, on standard error: standard output may be the trace.
 fn tell(format: Format, losses: &Losses, counts: &Counts) {
     let mut parts = vec![format!("{} requests as {format}", losses.requests)];
     for (count, what) in [

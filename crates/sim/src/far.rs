@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use terapage_farsim::{Origin, Outcome, Parameters, Part, simulate};
+use terapage_farsim::{Outcome, Parameters, Part, simulate};
 use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
 /// What `terapage sim far` is given.
@@ -39,7 +39,7 @@ pub struct Far {
     show: Show,
 }
 
-/// So many clients, and what came of them.
+/// A number of clients, and the outcome of their simulation.
 #[derive(Serialize)]
 struct Run {
     clients: u32,
@@ -65,7 +65,7 @@ impl Far {
             parameters.set("clients", &clients.to_string())?;
             Ok((clients, parameters.setup().with_context(|| format!("with {clients} clients"))?))
         });
-        // Every value is looked at before the first simulation.
+        // Every value is checked before the first simulation.
         let setups: Vec<_> = setups.collect::<anyhow::Result<_>>()?;
         let runs = setups.iter().map(|(clients, setup)| Run { clients: *clients, outcome: simulate(setup) });
         let runs: Vec<Run> = runs.collect();
@@ -99,42 +99,21 @@ fn listed(parameters: &Parameters) -> String {
     let value = |value: &str| value.trim_matches('"').to_owned();
     let lines = parameters.iter().filter(|(name, _)| *name != "clients").map(|(name, it)| {
         let number = format!("{} {}", value(&it.value.to_string()), it.unit);
-        format!("{name:16} {number:18} {:9}  {}\n", word(it.origin), it.source)
+        format!("{name:16} {number:18} {:9}  {}\n", it.origin.name(), it.source)
     });
     lines.collect()
 }
 
-fn word(origin: Origin) -> &'static str {
-    match origin {
-        Origin::Measured => "measured",
-        Origin::Fitted => "fitted",
-        Origin::Estimated => "estimated",
-        Origin::Chosen => "chosen",
-    }
-}
-
 fn shown(parameters: &Parameters) -> Vec<Parameter> {
-    let origin = |origin| match origin {
-        Origin::Measured => terapage_report::Origin::Measured,
-        Origin::Fitted => terapage_report::Origin::Fitted,
-        Origin::Estimated => terapage_report::Origin::Estimated,
-        Origin::Chosen => terapage_report::Origin::Chosen,
-    };
     let all = parameters.iter().filter(|(name, _)| *name != "clients");
-    all.map(|(name, it)| Parameter {
-        name: name.to_owned(),
-        value: it.value.to_string().trim_matches('"').to_owned(),
-        unit: it.unit.clone(),
-        origin: origin(it.origin),
-        source: it.source.clone(),
-    })
-    .collect()
+    all.map(|(name, it)| Parameter::sourced(name, it.value.to_string().trim_matches('"').to_owned(), it))
+        .collect()
 }
 
 fn study(parameters: &Parameters, runs: &[Run], fails: bool) -> Study {
     let mut plots = vec![rates(runs), times(runs), loads(runs)];
     if runs.len() == 1 {
-        // Of one number of clients there is no curve.
+        // One number of clients gives no curve.
         plots.clear();
     }
     if fails {
@@ -153,7 +132,7 @@ fn study(parameters: &Parameters, runs: &[Run], fails: bool) -> Study {
     }
 }
 
-/// What saturates, and from how many clients on.
+/// The parts that saturate, and the number of clients at which they do.
 fn summary(runs: &[Run]) -> Vec<String> {
     let mut said = Vec::new();
     let mut known: Vec<Part> = Vec::new();
@@ -162,7 +141,7 @@ fn summary(runs: &[Run]) -> Vec<String> {
             known.push(part);
             let rate = mib(run.outcome.bytes_per_s());
             said.push(format!(
-                "From {} client(s) on the {} is saturated: {rate} MiB/s.",
+                "From {} client(s) on, the {} is saturated: {rate} MiB/s.",
                 run.clients,
                 part.name()
             ));
@@ -172,7 +151,7 @@ fn summary(runs: &[Run]) -> Vec<String> {
         && let Some((run, load)) = runs.last().and_then(|run| Some((run, run.outcome.busiest()?)))
     {
         said.push(format!(
-            "Nothing is saturated with {} clients; the busiest part is the {}, {} % of the time. More operations under way (depth), or more clients, would move more.",
+            "No part is saturated with {} clients. The busiest is the {}, {} % of the time. More operations under way (depth), or more clients, would move more.",
             run.clients,
             load.part.name(),
             percent(load.most)
@@ -215,7 +194,7 @@ fn table(runs: &[Run]) -> Table {
         ]
     };
     Table {
-        title: "What is moved, how long a page-in takes, and which part is busiest".to_owned(),
+        title: "Rate, times of page-ins, and the busiest part".to_owned(),
         columns: columns.map(str::to_owned).into(),
         rows: runs.iter().map(row).collect(),
         note: "MiB/s are of blocks, page-ins and page-outs together.".to_owned(),
@@ -243,7 +222,7 @@ fn failures(runs: &[Run]) -> Table {
         title: "When the first server is lost".to_owned(),
         columns: columns.map(str::to_owned).into(),
         rows: runs.iter().map(row).collect(),
-        note: "Stopped are clients that need a block which no server has any more.".to_owned(),
+        note: "Stopped clients need a block that no server has any more.".to_owned(),
     }
 }
 
@@ -298,7 +277,7 @@ fn timeline(parameters: &Parameters, runs: &[Run]) -> Plot {
         }
     });
     Plot {
-        title: "What is moved as time goes by".to_owned(),
+        title: "Rate over time".to_owned(),
         kind: PlotKind::Line,
         x: axis("time", "s", false),
         y: axis("bandwidth", "B/s", false),
@@ -345,7 +324,7 @@ mod tests {
         );
         assert!(study.summary[0].contains("server's processor is saturated"), "{text}");
         let (study, text) = shown_by("--clients 1 --set depth=1 --set seconds=0.05");
-        assert!(study.summary[0].contains("Nothing is saturated"), "{text}");
+        assert!(study.summary[0].contains("No part is saturated"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 

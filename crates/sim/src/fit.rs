@@ -9,12 +9,13 @@ use clap::Args;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use terapage_config::Size;
+use terapage_figures::processors;
 use terapage_report::{
     Axis, Ends, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Whisker, X,
 };
 use terapage_volumes::fit::{FREEDOM, Fit, Plan, UNKNOWNS, WHOLE_NUMBERS, fit};
 use terapage_volumes::published::{GAINS, SOURCE};
-use terapage_volumes::{Case, Fitted, Workload, cores};
+use terapage_volumes::{Case, Fitted, Workload};
 
 /// What `terapage sim fit` is given.
 #[derive(Args)]
@@ -47,7 +48,7 @@ impl FitCommand {
             publish::check(path, &[]).context("--write")?;
         }
         let base = Case { traffic_bytes: self.traffic.0, seed: self.seed, ..Case::default() };
-        let plan = Plan::new(base, cores());
+        let plan = Plan::new(base, processors());
         let workloads =
             GAINS.iter().map(|gain| Workload::synthetic(gain.volume)).collect::<Result<Vec<_>, _>>()?;
         let progress = Progress::new("fitting", plan.simulations());
@@ -114,7 +115,7 @@ fn summary(found: &Fit) -> Vec<String> {
     let open = match open.len() {
         0 => "If the whole numbers were given, all others would be determined.".to_owned(),
         _ => format!(
-            "Not even if the whole numbers were given would these be determined: {}.",
+            "Even if the whole numbers were given, these would not be determined: {}.",
             open.join("; ")
         ),
     };
@@ -122,13 +123,13 @@ fn summary(found: &Fit) -> Vec<String> {
     vec![
         format!(
             "Least squares: {values} values ({free} of any value, {WHOLE_NUMBERS} whole numbers) from {} published gains leave \
-             {FREEDOM} degrees of freedom. So residuals say nothing of whether the model is right, and no value is determined by \
-             the gains alone. After the fit no gain is off by more than {worst:.2} percentage points. {open}",
+             {FREEDOM} degrees of freedom. So the residuals do not show whether the model is right, and the gains alone determine \
+             no value. After the fit, each gain is off by at most {worst:.2} percentage points. {open}",
             GAINS.len()
         ),
         "The gains are of synthetic volumes, and of a model with assumptions of its own (see terapage sim paper table2 \
          --parameters): the fitted values are those with which this model gives these gains, not those of the paper's Table 1. \
-         The bus stands for all that makes long transfers faster."
+         The bus stands for everything that makes long transfers faster."
             .to_owned(),
     ]
 }
@@ -231,10 +232,10 @@ fn determination(found: &Fit) -> Table {
     });
     let columns = ["parameter (fitted)", "value", "unit", "std. error", "95 % +-", "searched", "by the data"];
     let note = format!(
-        "Errors are what they would be if channels, dies and write unit were given and not fitted too: of a linear model at the \
-         optimum, with the variance of the residuals ({} degrees of freedom) and Student's t. As all are fitted, {FREEDOM} are left, \
-         and there are no errors to give. Determined: the interval is less than half of what was searched, and the value is not \
-         at its end.",
+        "The errors assume that channels, dies and write unit were given, not fitted. They are those of a linear model at the \
+         optimum, with the variance of the residuals ({} degrees of freedom) and Student's t. Since all values are fitted, {FREEDOM} \
+         degrees are left, and there are no true errors. A value is determined if its interval is less than half of the searched \
+         range, and the value is not at an end of that range.",
         GAINS.len() - UNKNOWNS.len()
     );
     table("How well the parameters are determined", &columns, rows.collect(), note)
@@ -263,8 +264,8 @@ fn structures(found: &Fit) -> Table {
         ]
     });
     let columns = ["channels", "dies", "write unit", "squares", "points, r.m.s.", ""];
-    let note = "After a short search each; the best is searched on. Whole numbers whose squares are near each other are not \
-         told apart by the data."
+    let note = "Each row had a short search; the search goes on from the best one. The data do not tell whole numbers apart if their \
+         squares are nearly equal."
         .to_owned();
     table("Whole numbers that were tried", &columns, rows.collect(), note)
 }

@@ -1,4 +1,4 @@
-//! `terapage sim info`: what a block trace is like.
+//! `terapage sim info`: the statistics of a block trace.
 
 use crate::progress::Progress;
 use crate::publish::command_line;
@@ -33,7 +33,7 @@ impl Info {
     /// Runs it.
     ///
     /// # Errors
-    /// The trace's, or that the result cannot be written.
+    /// The trace is wrong, or the result cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         self.show.check([self.trace.path.as_path()])?;
         let profile = self.profile()?;

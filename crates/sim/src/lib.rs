@@ -61,7 +61,7 @@ impl Command {
     /// Runs it.
     ///
     /// # Errors
-    /// What is wrong, in one line.
+    /// The command fails; the error is one line.
     pub fn run(self) -> anyhow::Result<()> {
         match self {
             Command::Policy(policy) => policy.run(),

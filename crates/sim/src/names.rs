@@ -1,11 +1,11 @@
-//! What the simulators' flags take from a list, for shells that complete them.
+//! The values of the simulators' flags, for shells that complete them.
 
 use terapage_blocktrace::Format;
 use terapage_policy::replacement;
 use terapage_ssd::Profile;
 use terapage_stack::{LockKind, MACHINES, Mechanism, Stack};
 
-/// The names that a flag of `terapage sim` takes, by the flag's name; none where it takes anything.
+/// The names that a flag of `terapage sim` takes, by the flag's name; none if it takes any text.
 pub fn names(flag: &str) -> Vec<&'static str> {
     match flag {
         "policy" => replacement::NAMES.to_vec(),

@@ -15,11 +15,12 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use terapage_config::Size;
+use terapage_figures::processors;
 use terapage_hybrid::Outcome;
 use terapage_report::{Mark, Origin, Parameter, Study};
 use terapage_ssd::{Profile, Value};
 use terapage_volumes::published::{GAINS, NANDS};
-use terapage_volumes::{Amount, Case, Fitted, Workload, cores, settings, simulate_all};
+use terapage_volumes::{Amount, Case, Fitted, Workload, settings, simulate_all};
 
 /// What `terapage sim paper` is given.
 #[derive(Args)]
@@ -194,7 +195,7 @@ impl Bench {
     /// Outcomes by volume, then by case.
     fn outcomes(&self, cases: &[Case]) -> anyhow::Result<Vec<Vec<Outcome>>> {
         let progress = Progress::new("simulating", (cases.len() * self.workloads.len()) as u64);
-        Ok(simulate_all(cases, &self.workloads, cores(), || progress.add(1))?)
+        Ok(simulate_all(cases, &self.workloads, processors(), || progress.add(1))?)
     }
 
     /// Names of volumes and how their results are marked.
@@ -233,19 +234,19 @@ impl Bench {
                 if moved.is_some_and(|moved| moved.contains_key(&setting)) {
                     continue;
                 }
-                let origin = match figure.origin {
-                    terapage_ssd::Origin::Published => Origin::Published,
-                    terapage_ssd::Origin::Fitted => Origin::Fitted,
-                    terapage_ssd::Origin::Estimated => Origin::Estimated,
-                };
                 let value = match &figure.value {
                     Value::One(value) => value.to_string(),
                     Value::Many(values) => {
                         values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
                     }
                 };
-                let value = format!("{value} {}", figure.unit.as_deref().unwrap_or_default());
-                add(format!("{}: {setting}", self.chip(nand)), value.trim_end(), origin, &figure.source);
+                let value = format!("{value} {}", figure.unit);
+                add(
+                    format!("{}: {setting}", self.chip(nand)),
+                    value.trim_end(),
+                    figure.origin,
+                    &figure.source,
+                );
             }
         }
     }

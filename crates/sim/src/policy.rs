@@ -10,19 +10,20 @@ use std::path::PathBuf;
 use terapage_advise::Recording;
 use terapage_advise::distances::Distances;
 use terapage_advise::knee::knee;
-use terapage_advise::policies::{Compared, Comparison, Row, in_parallel};
+use terapage_advise::policies::{Compared, Comparison, Row};
 use terapage_advise::recording::{Did, Uses};
 use terapage_config::Size;
+use terapage_figures::map;
 use terapage_policy::replacement;
 use terapage_policy::soft::PER_MILLE;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
-/// From so many references on only a part of the blocks is looked at, unless `--sample` says
-/// otherwise.
+/// From this many references on, only a sample of the blocks is simulated, unless `--sample` says
+/// otherwise. Chosen, not measured.
 const LONG: usize = 20_000_000;
-/// That part holds about so many references.
+/// The sample has about this many references. Chosen, not measured.
 const SAMPLE: f64 = 5_000_000.0;
-/// Samples that tell how far one is from another.
+/// The number of samples that are compared with one another. Chosen, not measured.
 const SAMPLES: u64 = 4;
 
 /// Options of `policy`.
@@ -59,17 +60,17 @@ pub struct Policy {
     /// Block sizes, the recorded one times a power of two; by default the recorded one
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     block: Vec<String>,
-    /// Frames that are kept soft, per cent; by default as the pager does
+    /// Frames that are kept soft, per cent; by default as many as the pager keeps
     #[arg(long, value_name = "PERCENT")]
     soft: Option<f64>,
-    /// Look at this share of the blocks (0.01 to 1), or auto: all, unless the trace is long
+    /// Simulate this share of the blocks (0.01 to 1), or auto: all, unless the trace is long
     #[arg(long, value_name = "SHARE", default_value = "auto")]
     sample: String,
     #[command(flatten)]
     show: Show,
 }
 
-/// Everything that came out.
+/// All results.
 #[derive(Serialize)]
 struct Results {
     program: String,
@@ -101,8 +102,8 @@ struct Recorded {
 #[derive(Serialize)]
 struct Block {
     sample: f64,
-    /// The greatest difference between samples, in parts of the footprint; 0 where all blocks were
-    /// looked at.
+    /// The greatest difference between samples, in parts of the footprint; 0 if all blocks were
+    /// simulated.
     sample_error: f64,
     knee_bytes: Option<u64>,
     /// LRU's curve: budget in bytes, page-ins in footprints, first touches left out.
@@ -179,8 +180,7 @@ impl Policy {
             .iter()
             .map(|text| budget(text, footprint * size).map(|bytes| ((bytes / size) as usize).max(2)))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        // As many blocks as were unseen, in this size: each recorded one may lie in a block of its
-        // own.
+        // The window in blocks of this size: each of its blocks may lie in a different one.
         let window = recording.window.min(footprint as usize);
         let comparison = Comparison {
             frames,
@@ -192,7 +192,7 @@ impl Policy {
         };
         let compared = comparison.run(uses, window, told)?;
         let points: Vec<usize> = (1..=50).map(|part| (footprint as usize * part / 50).max(1)).collect();
-        let curves: Vec<Vec<f64>> = in_parallel(if rate < 1.0 { SAMPLES as usize } else { 1 }, |seed| {
+        let curves: Vec<Vec<f64>> = map(if rate < 1.0 { SAMPLES as usize } else { 1 }, |seed| {
             let lru = if rate < 1.0 {
                 Distances::sampled(&uses.list, rate, seed as u64)
             } else {
@@ -264,8 +264,8 @@ fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
     let recorded = &results.recorded;
     let page_ins = recorded.hard_faults + recorded.prefetched;
     let mut summary = vec![format!(
-        "{} was recorded behind {} in blocks of {}: {} page-ins, {} soft faults, {} first touches in {:.1} s. The least page-ins with which \
-         that budget can serve the references recorded are {} (a lower bound: a touch of a block in place leaves no record).",
+        "{} was recorded behind {} in blocks of {}: {} page-ins, {} soft faults, {} first touches in {:.1} s. With \
+         that budget, the recorded references need at least {} page-ins (a lower bound: a touch of a mapped block leaves no record).",
         results.program,
         Size(recorded.budget_bytes),
         Size(recorded.block_bytes),
@@ -276,12 +276,12 @@ fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
         recorded.optimum,
     )];
     summary.push(format!(
-        "At most {} were in place at a time, where touches are not seen. Figures for budgets below that are of what was seen \
-         (marked *); above it the optimum lies between the two columns 'opt' and 'opt <='.",
+        "At most {} were mapped at a time, and touches of mapped blocks are not recorded. Figures for smaller budgets cover only \
+         recorded touches (marked *); for larger ones the optimum lies between the columns 'opt' and 'opt <='.",
         Size(recorded.window_blocks as u64 * recorded.block_bytes),
     ));
     if let Some(why) = &recorded.cut_short {
-        summary.push(format!("The trace is of a part of the run: {why}."));
+        summary.push(format!("The trace covers only a part of the run: {why}."));
     }
     let mut study = Study {
         title: format!("Replacement policies and the optimum: {}", results.program),
@@ -295,7 +295,7 @@ fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
         };
         let error = if block.sample < 1.0 {
             format!(
-                " Of the blocks {:.1} % were looked at; samples differ by {:.3} footprints at most.",
+                " A sample of {:.1} % of the blocks was simulated; samples differ by at most {:.3} footprints.",
                 block.sample * 100.0,
                 block.sample_error
             )
@@ -303,8 +303,8 @@ fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
             String::new()
         };
         summary.push(format!(
-            "Blocks of {}: the footprint, the most data in use at once, is {}; {} were ever touched, memory that was freed and \
-             used again counted again; {} references; {knee}.{error}",
+            "Blocks of {}: the footprint, the most data in use at once, is {}; {} were touched in all, where memory \
+             that was freed and used again counts twice; {} references; {knee}.{error}",
             Size(*size),
             Size((block.compared.footprint * *size as f64) as u64),
             Size((block.compared.touched * *size as f64) as u64),

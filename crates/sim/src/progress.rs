@@ -1,4 +1,4 @@
-//! How far a command is, on standard error, if that is a terminal.
+//! The progress of a command, on standard error, if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::borrow::Cow;
@@ -7,24 +7,24 @@ use std::path::Path;
 use std::time::Duration;
 use terapage_blocktrace::Reader;
 
-/// Items between two looks at the clock.
+/// Items between two reads of the clock. Chosen, not measured.
 const STEP: u64 = 1 << 14;
 
-/// A line that tells how far a command is, and how long it will take. It hides itself where
-/// standard error is no terminal, and is gone when it is dropped.
+/// A line with the progress of a command, and the time that is left. It is hidden if standard error
+/// is no terminal, and is removed when it is dropped.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Of a phase with so many steps.
+    /// The progress of a phase of `steps` steps.
     pub fn new(message: impl Into<Cow<'static, str>>, steps: u64) -> Progress {
         let progress = Progress::endless(message);
         progress.steps(steps);
         progress
     }
 
-    /// Of a phase whose end is not known.
+    /// The progress of a phase whose end is not known.
     pub fn endless(message: impl Into<Cow<'static, str>>) -> Progress {
         let progress = Progress { bar: ProgressBar::no_length() };
         progress.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
@@ -33,7 +33,7 @@ impl Progress {
         progress
     }
 
-    /// Of reading these files, of which some may be no regular ones.
+    /// The progress of reading these files, some of which may not be regular files.
     pub fn files<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Progress {
         let bytes = |path: &Path| fs::metadata(path).ok().filter(Metadata::is_file).map(|file| file.len());
         let progress = Progress::endless("reading");
@@ -47,7 +47,7 @@ impl Progress {
         progress
     }
 
-    /// Another phase, whose end is not known.
+    /// Begins another phase, whose end is not known.
     pub fn phase(&self, message: impl Into<Cow<'static, str>>) {
         self.bar.unset_length();
         self.bar.reset();
@@ -55,40 +55,40 @@ impl Progress {
         self.say(message);
     }
 
-    /// The phase that goes on has so many steps.
+    /// Sets the number of steps of the current phase.
     pub fn steps(&self, steps: u64) {
         self.bar.reset();
         self.bar.set_length(steps);
         self.style("{msg} {wide_bar} {human_pos}/{human_len}, {eta} left");
     }
 
-    /// What is done now.
+    /// Shows what is being done.
     pub fn say(&self, message: impl Into<Cow<'static, str>>) {
         self.bar.set_message(message);
     }
 
-    /// So many steps more are done.
+    /// Notes that `steps` more steps are done.
     pub fn add(&self, steps: u64) {
         self.bar.inc(steps);
     }
 
-    /// So many steps are done.
+    /// Sets how many steps are done.
     pub fn set(&self, steps: u64) {
         self.bar.set_position(steps);
     }
 
-    /// A step for each of `items`.
+    /// Notes a step for each of `items`.
     pub fn over<'a, T>(&'a self, items: impl Iterator<Item = T> + 'a) -> impl Iterator<Item = T> + 'a {
         let mut ticks = self.ticks();
         items.inspect(move |_| ticks.tick())
     }
 
-    /// For steps that come by the million.
+    /// A counter for steps that come by the million.
     pub fn ticks(&self) -> Ticks<'_> {
         Ticks { progress: self, seen: 0 }
     }
 
-    /// For a file that is about to be read.
+    /// A counter for a file that is about to be read.
     pub fn reading(&self) -> Reading<'_> {
         Reading { progress: self, requests: 0, bytes: 0 }
     }
@@ -106,14 +106,14 @@ impl Drop for Progress {
     }
 }
 
-/// Steps that come by the million: the clock is looked at now and then.
+/// A counter of steps that come by the million: it reads the clock only now and then.
 pub struct Ticks<'a> {
     progress: &'a Progress,
     seen: u64,
 }
 
 impl Ticks<'_> {
-    /// A step is done.
+    /// Notes a step.
     #[inline]
     pub fn tick(&mut self) {
         self.seen += 1;
@@ -123,7 +123,7 @@ impl Ticks<'_> {
     }
 }
 
-/// How much of traces is read, in bytes of their files.
+/// A counter of the bytes of traces that are read.
 pub struct Reading<'a> {
     progress: &'a Progress,
     requests: u64,
@@ -131,7 +131,7 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Another request.
+    /// Notes a request.
     #[inline]
     pub fn step(&mut self, reader: &Reader) {
         self.requests += 1;

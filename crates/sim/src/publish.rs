@@ -1,18 +1,14 @@
 //! Where results go: standard output and files.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use std::fs;
-use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
-/// Columns of the terminal: what `COLUMNS` says, or the terminal, from 40 to 100; 100 where there
-/// is none.
+/// Characters of a line: as many as the terminal has, from 40 to 100; 100 without a terminal.
 pub fn columns() -> usize {
     const MOST: usize = 100;
-    let named = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let terminal = || usize::from(console::Term::stdout().size().1);
-    let found = named.unwrap_or_else(|| if std::io::stdout().is_terminal() { terminal() } else { MOST });
-    found.clamp(40, MOST)
+    terapage_report::columns(std::io::stdout()).unwrap_or(MOST).clamp(40, MOST)
 }
 
 /// Writes to standard output.
@@ -27,29 +23,14 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-/// What [`check`] says of a file, unless it is `-`, which stands for standard output.
-pub fn check_output(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
-    if path == Path::new("-") { Ok(()) } else { check(path, inputs) }
-}
-
-/// Whether a file can be written, as far as that can be told without writing; `inputs` are what is
-/// read.
+/// Checks that a file can be written, before the work begins; `inputs` are read. `-` stands for
+/// standard output.
 pub fn check(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     let shown = path.display();
-    if path.is_dir() {
-        bail!("{shown}: is a directory; name a file");
-    }
     if inputs.iter().any(|input| same_file(input, path)) {
         bail!("{shown}: is an input; write to another file");
     }
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    if !directory.is_dir() {
-        bail!("{shown}: there is no directory {}", directory.display());
-    }
-    Ok(())
+    terapage_config::can_be_written(path).map_err(|why| anyhow!("{shown} {why}"))
 }
 
 /// Whether both paths lead to one regular file.

@@ -52,7 +52,7 @@ impl FromStr for Share {
 /// The size of a cache: `5%` of the trace's footprint, `5%nand` of the SSD's capacity, or bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CacheSize {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// A share of the bytes that the trace touches.
     OfFootprint(f64),
@@ -103,17 +103,17 @@ impl FromStr for CacheSize {
     }
 }
 
-/// Bytes that requests of synthetic volumes move; with less than this nothing would be left to
+/// The least bytes that requests of synthetic volumes move: with fewer, nothing would be left to
 /// compare.
 const TRAFFIC_MIN: Size = Size(16 << 20);
 
-/// Bytes of requests, enough of them.
+/// Reads the bytes that requests move, and refuses too few.
 pub fn traffic(text: &str) -> Result<Size, String> {
     let size: Size = text.parse().map_err(|error| format!("{error}"))?;
     if size < TRAFFIC_MIN { Err(format!("at least {TRAFFIC_MIN} are needed")) } else { Ok(size) }
 }
 
-/// A percentage with its sign; what rounds to nothing has none.
+/// A percentage with its sign; one that rounds to 0 has none.
 pub fn signed(percent: f64) -> String {
     if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") }
 }

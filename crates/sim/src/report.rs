@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use terapage_report::{Study, TextOptions, from_json, render_text_with};
 
-/// What `terapage sim report` is given.
+/// The arguments of `terapage sim report`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim report study.json
@@ -33,7 +33,7 @@ impl Report {
     /// Runs it.
     ///
     /// # Errors
-    /// Where the study cannot be read, is none, or the page cannot be written.
+    /// The study cannot be read, the file has none, or the page cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         if let Some(path) = &self.output {
             check_page(path, &[&self.study]).context("--output")?;

@@ -1,5 +1,5 @@
-//! A study's way to the user: the terminal, a page, JSON. All commands that make a study take the
-//! same options.
+//! How a study is shown: in the terminal, as a page, as JSON. All commands that make a study take
+//! the same options.
 
 use crate::publish::{self, columns, print};
 use anyhow::{Context, ensure};
@@ -11,10 +11,10 @@ use terapage_report::{Study, TextOptions, render_html, render_text_with};
 
 /// Standard output, as a file's name.
 const STDOUT: &str = "-";
-/// How a page begins.
+/// The first bytes of a page.
 const PAGE: &str = "<!DOCTYPE html";
 
-/// Options that say how a study is shown.
+/// Options for showing a study.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Show {
     /// Write JSON to this file; - is standard output, which then has nothing else
@@ -29,8 +29,7 @@ pub struct Show {
     parameters: bool,
 }
 
-/// A study with the data that it shows: `terapage sim report` reads the one, scripts read the
-/// other.
+/// A study and its data: `terapage sim report` reads the study, scripts read the data.
 #[derive(Serialize)]
 struct Document<'a, T> {
     #[serde(flatten)]
@@ -39,11 +38,10 @@ struct Document<'a, T> {
 }
 
 impl Show {
-    /// Whether the files can be written, before the work that they are for begins: `inputs` are
-    /// what is read.
+    /// Checks that the files can be written, before the work begins; `inputs` are read.
     ///
     /// # Errors
-    /// If one is a directory, in none, or an input.
+    /// A file cannot be written, or is an input.
     pub fn check<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
         let inputs: Vec<&Path> = inputs.into_iter().collect();
         if let Some(path) = &self.json {
@@ -59,8 +57,8 @@ impl Show {
         Ok(())
     }
 
-    /// Writes what was asked for, and shows the study on standard output unless something else goes
-    /// there.
+    /// Writes the files that were asked for, and shows the study on standard output, unless one of
+    /// the files is standard output.
     pub fn study(&self, study: &Study) -> anyhow::Result<()> {
         self.publish(study, study, || self.text(study, true))
     }
@@ -104,16 +102,15 @@ impl Show {
     }
 }
 
-/// Whether a page can be written to `path`, before the work that it is for begins: `inputs` are
-/// what is read.
+/// Checks that a page can be written to `path`, before the work begins; `inputs` are read.
 pub fn check_page(path: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     check(path, inputs, PAGE)
 }
 
-/// Whether a file can be written. One that is there must begin as what replaces it: an option whose
-/// file was forgotten takes the next word for it, and that may be somebody's trace.
+/// Checks that a file can be written. An existing file must begin as its replacement does: if the
+/// file of an option was forgotten, the option takes the next word, which may name a trace.
 fn check(path: &Path, inputs: &[&Path], begin: &str) -> anyhow::Result<()> {
-    publish::check_output(path, inputs)?;
+    publish::check(path, inputs)?;
     if path == Path::new(STDOUT) || !path.is_file() {
         return Ok(());
     }
@@ -125,7 +122,7 @@ fn check(path: &Path, inputs: &[&Path], begin: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a page to a file, or to standard output; whether it was that.
+/// Writes a page to a file, or to standard output. Returns whether it was standard output.
 pub fn put_page(path: &Path, study: &Study) -> anyhow::Result<bool> {
     put(path, &render_html(study))
 }
@@ -163,7 +160,7 @@ mod tests {
         };
         assert!(said(&trace, None).contains("is an input"), "{}", said(&trace, None));
         assert!(said(folder.path(), None).contains("is a directory"));
-        assert!(said(&folder.path().join("no/out.json"), None).contains("there is no directory"));
+        assert!(said(&folder.path().join("no/out.json"), None).contains("a directory that does not exist"));
         let out = folder.path().join("out");
         assert!(said(&out, Some(&out)).contains("same file"));
         assert!(said(Path::new("-"), Some(Path::new("-"))).contains("same file"));

@@ -4,12 +4,12 @@ mod arguments;
 mod source;
 mod speed;
 mod study;
-mod workers;
 
 use std::path::PathBuf;
 
 use anyhow::Context;
 use serde::Serialize;
+use terapage_figures::try_map;
 use terapage_hybrid::{Outcome, Setup, Survey, simulate};
 use terapage_ssd::Profile;
 
@@ -17,7 +17,6 @@ use crate::progress::Progress;
 pub use arguments::Ssd;
 use source::Source;
 pub use speed::Speed;
-use workers::each;
 
 /// One SSD with one trace.
 #[derive(Serialize)]
@@ -36,7 +35,7 @@ impl Ssd {
     /// Runs it.
     ///
     /// # Errors
-    /// A profile, a trace or a setup that is wrong; a report that cannot be written.
+    /// A profile, a trace or a setup is wrong, or a report cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         self.show.check(self.traces.iter().map(PathBuf::as_path))?;
         let nands = self.profiles()?;
@@ -49,8 +48,8 @@ impl Ssd {
     fn sources(&self) -> anyhow::Result<Vec<Source>> {
         let progress = Progress::files(self.traces.iter().map(PathBuf::as_path));
         let (options, limit) = (self.read.options(), self.requests.unwrap_or(u64::MAX));
-        each(&self.traces, |path| {
-            Source::survey(path, &options, limit, self.line_bytes()?, self.layout(), &progress)
+        try_map(self.traces.len(), |at| {
+            Source::survey(&self.traces[at], &options, limit, self.line_bytes()?, self.layout(), &progress)
         })
     }
 
@@ -59,7 +58,8 @@ impl Ssd {
             sources.iter().flat_map(|source| nands.iter().map(move |nand| (source, nand))).collect();
         let total = jobs.iter().map(|(source, _)| source.survey.requests).sum();
         let progress = Progress::new("simulating", total);
-        each(&jobs, |&(source, nand)| {
+        try_map(jobs.len(), |at| {
+            let (source, nand) = jobs[at];
             let setup = self.setup(nand, source)?;
             let requests = progress.over(source.requests()?);
             let outcome =

@@ -44,7 +44,7 @@ impl Stack {
     /// Runs the study and shows it.
     ///
     /// # Errors
-    /// What is wrong, in one line.
+    /// A setup is impossible, or a file cannot be read or written.
     pub fn run(self) -> anyhow::Result<()> {
         let this = match self {
             Stack::Calibrate(calibrate) => return calibrate.run(),
@@ -83,7 +83,7 @@ impl Stack {
     }
 }
 
-/// A value over several seeds as a whisker; none of one seed.
+/// A value over several seeds as a whisker; `None` for one seed.
 fn whisker(spread: &Spread) -> Option<Whisker> {
     Some(Whisker::around(spread.mean, spread.margin?, Ends::Interval))
 }

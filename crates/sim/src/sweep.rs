@@ -10,12 +10,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use terapage_config::Size;
+use terapage_figures::{in_parallel, processors};
 use terapage_hybrid::Outcome;
 use terapage_volumes::settings::{self, PARAMETERS};
 use terapage_volumes::sweep::{Point, Row, before, points};
-use terapage_volumes::{Case, Fitted, Workload, cores, in_parallel};
+use terapage_volumes::{Case, Fitted, Workload};
 
-/// What `terapage sim sweep` is given.
+/// The arguments of `terapage sim sweep`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim sweep --set scm=1%,5% --set nand=2d-fg-mlc,3d-ct-tlc --volume prxy_0 -o out.jsonl
@@ -55,7 +56,7 @@ pub struct SweepCommand {
     list: bool,
 }
 
-/// A point and what it needs.
+/// A point, and its case and workload.
 struct Job<'a> {
     point: Point,
     case: Case,
@@ -66,7 +67,7 @@ impl SweepCommand {
     /// Runs it.
     ///
     /// # Errors
-    /// If a parameter is not known, a value is wrong, or the output cannot be gone on with.
+    /// A parameter is unknown, a value is wrong, or the output cannot be continued.
     pub fn run(self) -> anyhow::Result<()> {
         let Some(output) = self.output.as_deref().filter(|_| !self.list) else { return list() };
         let traces: Vec<&Path> = self.trace.iter().map(PathBuf::as_path).collect();
@@ -77,7 +78,7 @@ impl SweepCommand {
         };
         let names: Vec<_> = workloads.iter().map(named).collect();
         let all = points(&self.axes()?, &names, !self.unfitted)?;
-        // Every value is looked at before the first simulation.
+        // Every value is checked before the first simulation.
         let each = workloads.iter().flat_map(|workload| {
             let name = named(workload);
             let of = all.iter().filter(move |point| (&point.volume, &point.trace) == (&name.0, &name.1));
@@ -99,9 +100,9 @@ impl SweepCommand {
         );
         let progress = Progress::new("sweeping", jobs.len() as u64);
         in_parallel(
-            &jobs,
+            jobs.len(),
             threads,
-            |job| job.case.run(job.workload),
+            |number| jobs[number].case.run(jobs[number].workload),
             |number, outcome| {
                 write(&mut file, &jobs[number], outcome?).with_context(|| format!("{}", output.display()))?;
                 progress.add(1);
@@ -163,7 +164,7 @@ impl SweepCommand {
             largest = largest.max(bytes);
         }
         let fits = usize::try_from(self.memory.0 / largest).unwrap_or(usize::MAX);
-        Ok(self.threads.unwrap_or_else(cores).clamp(1, fits.max(1)))
+        Ok(self.threads.unwrap_or_else(processors).clamp(1, fits.max(1)))
     }
 }
 
@@ -189,7 +190,7 @@ fn case(fitted: &Fitted, point: &Point) -> anyhow::Result<Case> {
     Ok(case)
 }
 
-/// Opens the output to go on with it. A last line that was cut short is dropped, and that is said.
+/// Opens the output to continue it. A last line that was cut short is dropped, with a message.
 fn open(path: &Path) -> anyhow::Result<(File, BTreeSet<Point>)> {
     let shown = path.display();
     let text = match std::fs::read(path) {
@@ -206,7 +207,7 @@ fn open(path: &Path) -> anyhow::Result<(File, BTreeSet<Point>)> {
     Ok((file, before.points.into_iter().collect()))
 }
 
-/// Writes a line in one go, so that only the last can be cut short.
+/// Writes a line in one call, so that only the last line can be cut short.
 fn write(file: &mut File, job: &Job, mut outcome: Outcome) -> anyhow::Result<()> {
     outcome.distribution.clear();
     let row = Row {

@@ -31,7 +31,7 @@ pub struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// The same for the reader.
+    /// The options of the reader.
     pub fn options(&self) -> Options {
         Options {
             format: self.format,

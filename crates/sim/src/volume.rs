@@ -7,15 +7,14 @@ use anyhow::Context;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use terapage_blocktrace::{Format, Request, Writer, WriterOptions};
+use terapage_figures::{Sourced, map};
 use terapage_report::{Origin, Parameter, Study, Table};
-use terapage_volumes::{
-    CacheSize, Generator, Properties, Sourced, Stream, Volume, cores, in_parallel, measure, names,
-};
+use terapage_volumes::{CacheSize, Generator, Properties, Stream, Volume, measure, names};
 
-/// The cache whose hit ratio is shown where none is known.
+/// The cache whose hit ratio is shown if none is known of the volume.
 const CACHE: CacheSize = CacheSize::Bytes(256 << 20);
 
-/// What `terapage sim volume` is given.
+/// The arguments of `terapage sim volume`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim volume
@@ -43,7 +42,7 @@ pub struct VolumeCommand {
     show: Show,
 }
 
-/// A volume and what came out of its generator.
+/// A volume and the properties of its generated requests.
 struct Achieved {
     volume: Volume,
     properties: Properties,
@@ -53,11 +52,11 @@ impl VolumeCommand {
     /// Runs it.
     ///
     /// # Errors
-    /// If the volume is not known or wrong, or the trace cannot be written.
+    /// The volume is unknown or wrong, or the trace cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         self.show.check(self.volume.as_deref().map(Path::new))?;
         if let Some(path) = &self.output {
-            publish::check_output(path, &[]).context("--output")?;
+            publish::check(path, &[]).context("--output")?;
         }
         let volumes = match &self.volume {
             Some(name) => vec![find(name)?],
@@ -68,18 +67,12 @@ impl VolumeCommand {
         }
         let total = volumes.iter().map(|volume| self.requests(volume)).sum();
         let progress = Progress::new("measuring", total);
-        let mut achieved: Vec<Option<Properties>> = vec![None; volumes.len()];
-        in_parallel(
-            &volumes,
-            cores(),
-            |volume| measure(progress.over(self.generate(volume)), &caches(volume), 0),
-            |number, properties| {
-                achieved[number] = Some(properties);
-                Ok::<(), std::convert::Infallible>(())
-            },
-        )?;
+        let achieved = map(volumes.len(), |number| {
+            let volume = &volumes[number];
+            measure(progress.over(self.generate(volume)), &caches(volume), 0)
+        });
         drop(progress);
-        let measured = volumes.into_iter().zip(achieved.into_iter().flatten());
+        let measured = volumes.into_iter().zip(achieved);
         let all: Vec<Achieved> =
             measured.map(|(volume, properties)| Achieved { volume, properties }).collect();
         self.show.study(&study(&self, &all))
@@ -118,7 +111,7 @@ impl VolumeCommand {
     }
 }
 
-/// A volume that is built in, or one of a file: anything with a dot or a slash.
+/// A built-in volume, or one of a file: any name with a dot or a slash.
 fn find(name: &str) -> anyhow::Result<Volume> {
     if !name.contains(['.', '/']) {
         return Ok(Volume::by_name(name)?);
@@ -133,10 +126,10 @@ fn caches(volume: &Volume) -> Vec<CacheSize> {
 }
 
 fn study(command: &VolumeCommand, all: &[Achieved]) -> Study {
-    let summary = "Synthetic requests: made up by a generator whose parameters are known, cited, calibrated or estimated, as \
-         each row says. They stand in for the MSR Cambridge traces; what is learnt from them is not a result \
+    let summary = "Synthetic requests: made up by a generator. Its parameters are published, cited, fitted or estimated, as \
+         each row says. They stand in for the MSR Cambridge traces; results with them are not results \
          about those traces.";
-    let more = "An object is what begins at one byte, with the size that is asked for there. Hit ratios are those of an \
+    let more = "An object is the data that begin at one byte, with the size of the request there. Hit ratios are those of an \
          LRU cache of whole objects, empty at first.";
     Study {
         title: match all {
@@ -242,7 +235,7 @@ fn details(achieved: &Achieved) -> Table {
     }
 }
 
-/// What part of the volume's requests there are.
+/// The share of the volume's requests that were generated.
 fn part(found: &Properties, volume: &Volume) -> String {
     let share = found.requests as f64 / volume.requests.value as f64;
     if share == 1.0 { "0".to_owned() } else { format!("{:.1} % of them", share * 100.0) }
@@ -297,14 +290,6 @@ fn cache_name(cache: CacheSize) -> String {
     }
 }
 
-fn origin(origin: terapage_volumes::Origin) -> Origin {
-    match origin {
-        terapage_volumes::Origin::Published | terapage_volumes::Origin::Cited => Origin::Published,
-        terapage_volumes::Origin::Calibrated => Origin::Fitted,
-        terapage_volumes::Origin::Estimated => Origin::Estimated,
-    }
-}
-
 fn seed(seed: u64) -> Parameter {
     Parameter {
         name: "seed".to_owned(),
@@ -316,8 +301,7 @@ fn seed(seed: u64) -> Parameter {
 }
 
 fn parameter<T>(name: &str, unit: &str, known: &Sourced<T>, value: String) -> Parameter {
-    let source = format!("{}: {}", known.origin.name(), known.source);
-    Parameter { name: name.to_owned(), value, unit: unit.to_owned(), origin: origin(known.origin), source }
+    Parameter { unit: unit.to_owned(), ..Parameter::sourced(name, value, known) }
 }
 
 fn parameters(volume: &Volume, of_seed: u64) -> Vec<Parameter> {

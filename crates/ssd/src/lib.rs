@@ -42,5 +42,5 @@ mod tests;
 pub use config::{Acknowledge, Config, ConfigError, Front, GcPolicy, IdleCollection, Precondition};
 pub use counters::Counters;
 pub use device::{Command, Device, Done, Operation};
-pub use profile::{Figure, Origin, Profile, ProfileError, Value};
+pub use profile::{Figure, Profile, ProfileError, Value};
 pub use ssd::Ssd;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use terapage_event::Nanos;
+use terapage_figures::Sourced;
 
 /// The profiles that come with the crate: name and text.
 const BUILT_IN: [(&str, &str); 12] = [
@@ -22,18 +23,6 @@ const BUILT_IN: [(&str, &str); 12] = [
     ("3d-ssdsim", include_str!("../profiles/3d-ssdsim.toml")),
 ];
 
-/// The origin of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// Measured or guaranteed, and published.
-    Published,
-    /// Chosen so that a model reproduces a published result.
-    Fitted,
-    /// The usual value of such chips.
-    Estimated,
-}
-
 /// One number, or one for each page type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -44,20 +33,9 @@ pub enum Value {
     Many(Vec<f64>),
 }
 
-/// A value of a chip and its origin.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Figure {
-    /// The value, in `unit`.
-    pub value: Value,
-    /// ns, us, ms, bytes, KiB, MB/s (10^6 bytes a second); none for a count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit: Option<String>,
-    /// The origin, which says how far the value can be trusted.
-    pub origin: Origin,
-    /// The source.
-    pub source: String,
-}
+/// A value of a chip and its origin. Units are ns, us, ms, bytes, KiB, and MB/s (10^6 bytes a
+/// second); a count has none.
+pub type Figure = Sourced<Value>;
 
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -318,7 +296,7 @@ impl Reader<'_> {
         figure: &Figure,
         units: &[(&str, f64)],
     ) -> Result<f64, ProfileError> {
-        let unit = figure.unit.as_deref().unwrap_or("");
+        let unit = figure.unit.as_str();
         match units.iter().find(|(name, _)| *name == unit) {
             Some((_, factor)) => Ok(*factor),
             None if units.is_empty() && unit.is_empty() => Ok(1.0),

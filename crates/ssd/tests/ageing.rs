@@ -1,5 +1,4 @@
-//! Blocks that go bad, wear that is levelled, collection in idle time: against what simple
-//! reasoning says.
+//! Bad blocks, wear levelling and collection in idle time, against simple reasoning.
 
 mod support;
 
@@ -33,7 +32,7 @@ fn a_drive_with_bad_blocks_is_one_with_less_over_provisioning() {
     let mut config = drive(256, 0.28);
     config.bad_blocks = 0.08;
     let mut ssd = Ssd::new(&config).unwrap();
-    // 64 MiB a die are 256 blocks, with 28 % more 328, two are beside; 8 % of these are 26.
+    // A die of 64 MiB has 256 blocks; with 28 % spare 328, and two more. 8 % of these are 26.
     assert_eq!(ssd.counters().bad_blocks, 4 * 26);
     let effective = f64::from(328 - 26) / 256.0 - 1.0;
     assert!((ssd.over_provisioning() - effective).abs() < 1e-9, "{}", ssd.over_provisioning());
@@ -85,8 +84,8 @@ fn the_gap_between_most_and_least_worn_blocks_is_bounded() {
     let (free, without) = spread(None);
     assert!(free > 100 && without.levelling_erases == 0, "what is never written keeps its blocks: {free}");
     let (bounded, with) = spread(Some(8));
-    // Every second block that is collected can be one that is little worn, so the gap grows a
-    // little beyond.
+    // Every second block that is collected can be a little-worn one, so the gap grows a little
+    // beyond its limit.
     assert!(bounded <= 8 + 4, "{bounded}");
     assert!(with.levelling_erases > 0);
     assert!(with.write_amplification() > without.write_amplification(), "levelling has its price");
@@ -112,8 +111,8 @@ fn what_is_collected_in_idle_time_need_not_be_collected_later() {
     };
     let (_, busy) = burst(None);
     assert!(busy.nand_gc_reads > 0);
-    // Of six free blocks in a die, four can be filled before there are fewer than two: 1024 pages
-    // in four dies.
+    // A die has six free blocks. Four of these can be filled before fewer than two are free: 1024
+    // pages in four dies.
     let idle = IdleCollection { after_ns: 10 * MILLISECOND, free_blocks: 6 };
     let (before, rested) = burst(Some(idle));
     assert!(before.nand_idle_reads > 0);

@@ -1,4 +1,4 @@
-//! What an SSD does that a user can see.
+//! The behaviour of an SSD that a user can see.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn small() -> Config {
     config
 }
 
-/// A mix of all commands; gives every latency and the counters.
+/// Runs a mix of all commands. Returns every latency and the counters.
 fn mixed(config: &Config) -> (Vec<u64>, Counters) {
     let mut ssd = Ssd::new(config).unwrap();
     let mut random = SmallRng::seed_from_u64(8);
@@ -49,7 +49,7 @@ fn a_read_passes_through_its_phases() {
     config.front = Front::Sata { depth: 32, bytes_per_second: 500_000_000, latency_ns: 10_000 };
     let mut ssd = Ssd::new(&config).unwrap();
     let latencies = open_loop(&mut ssd, [(0, Operation::Read, 0, 8)].into_iter());
-    // Controller, command, array, bus, link.
+    // The times of controller, command, array, bus and link.
     assert_eq!(latencies, [10_000 + 300 + 75_000 + 10_240 + 8_192]);
 }
 
@@ -97,7 +97,7 @@ fn a_lone_page_of_a_write_unit_waits_and_is_padded() {
     let commands = [(0, 0), (MILLISECOND, 100), (2 * MILLISECOND, 200)];
     let latencies =
         open_loop(&mut ssd, commands.iter().map(|&(time, page)| (time, Operation::Write, page * 8, 8)));
-    // All leave when the first has waited 3 ms.
+    // All pages leave when the first has waited 3 ms.
     let end = 3 * MILLISECOND + 4 * 1000 + 750_000;
     assert_eq!(latencies, [end, end - MILLISECOND, end - 2 * MILLISECOND]);
     let counters = ssd.counters();

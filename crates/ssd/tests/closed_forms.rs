@@ -1,4 +1,4 @@
-//! The model against what theory says of it.
+//! The model against theory.
 
 mod support;
 
@@ -97,8 +97,8 @@ fn random_arrivals_wait_as_md1_says() {
     }
 }
 
-/// Uniform random writes of pages, `rounds` times the capacity; gives the write amplification of
-/// each round.
+/// Writes pages uniformly at random, `rounds` times the capacity. Returns the write amplification
+/// of each round.
 fn random_writes(config: &Config, rounds: u32) -> (Ssd, Vec<f64>) {
     let mut ssd = Ssd::new(config).unwrap();
     let mut random = SmallRng::seed_from_u64(5);

@@ -1,40 +1,10 @@
 //! The costs of all stages, and their sources.
 
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use terapage_figures::{Origin, Sourced};
 
 /// The costs that come with the model.
 const DEFAULTS: &str = include_str!("../data/costs.toml");
-
-/// A value with its origin, as in the data files.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sourced {
-    /// The value, in `unit`.
-    pub value: f64,
-    /// The unit; empty for plain numbers.
-    pub unit: String,
-    /// What kind of value it is.
-    pub origin: Origin,
-    /// The source, and what the value stands for.
-    pub source: String,
-}
-
-/// The origin of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// It is printed somewhere.
-    Published,
-    /// It was measured on a machine.
-    Measured,
-    /// It was fitted to published results, or to a machine's measured ones.
-    Fitted,
-    /// It is estimated.
-    Estimated,
-    /// The user chose it.
-    Chosen,
-}
 
 /// An error in a file of costs.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +37,7 @@ macro_rules! costs {
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Costs {
             $($(#[$doc])* pub $field: f64,)*
-            origins: BTreeMap<String, Sourced>,
+            origins: BTreeMap<String, Sourced<f64>>,
         }
 
         /// The names of all costs.
@@ -203,7 +173,7 @@ impl Costs {
     /// # Errors
     /// Syntax, unknown names, values out of range.
     pub fn read(&mut self, text: &str) -> Result<(), Error> {
-        let read: BTreeMap<String, Sourced> =
+        let read: BTreeMap<String, Sourced<f64>> =
             toml::from_str(text).map_err(|cause| Error::Syntax { cause })?;
         for (name, cost) in read {
             self.put(&name, cost)?;
@@ -222,12 +192,12 @@ impl Costs {
     }
 
     /// The cost of that name.
-    pub fn get(&self, name: &str) -> Option<&Sourced> {
+    pub fn get(&self, name: &str) -> Option<&Sourced<f64>> {
         self.origins.get(name)
     }
 
     /// All costs with their origins, by name.
-    pub fn all(&self) -> impl Iterator<Item = (&str, &Sourced)> {
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Sourced<f64>)> {
         self.origins.iter().map(|(name, cost)| (name.as_str(), cost))
     }
 
@@ -235,7 +205,7 @@ impl Costs {
     ///
     /// # Errors
     /// An unknown name, a value out of range.
-    pub fn put(&mut self, name: &str, cost: Sourced) -> Result<(), Error> {
+    pub fn put(&mut self, name: &str, cost: Sourced<f64>) -> Result<(), Error> {
         let slot = self.slot(name).ok_or_else(|| Error::Unknown { name: name.into() })?;
         if !(0.0..=1e7).contains(&cost.value) {
             return Err(Error::Range { name: name.into(), value: cost.value });

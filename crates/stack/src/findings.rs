@@ -15,7 +15,7 @@ pub const MULTIPLICITIES: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 /// The rates that are looked at, kIOPS.
 pub const RATES_KIOPS: [u32; 13] = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1250];
 
-/// A rate counts as reached if at least this share of it is.
+/// A rate counts as reached if at least this share of it is. Chosen, not measured.
 const REACHED: f64 = 0.995;
 
 /// The report's experiment, or one that differs from it.

@@ -23,7 +23,7 @@ mod simulator;
 mod stacks;
 
 pub use anchors::{Anchor, LOCK_THREADS, Quantity, anchors, cycles_bound, lock_scaling};
-pub use costs::{Costs, Error as CostError, NAMES as COST_NAMES, Origin, Sourced};
+pub use costs::{Costs, Error as CostError, NAMES as COST_NAMES};
 pub use findings::{Experiment, Findings, Highest, MULTIPLICITIES, Point, RATES_KIOPS};
 pub use lock::{Kind as LockKind, UnknownKind as UnknownLock};
 pub use machines::{
@@ -31,7 +31,7 @@ pub use machines::{
 };
 pub use mechanism::{Mechanism, Mechanisms, UnknownMechanism};
 pub use meter::{Activity, Outcome};
-pub use prediction::{COMPARED, DOUBT, Draw, PLAUSIBLE, RATE_IOPS, draws, quantile};
+pub use prediction::{COMPARED, DOUBT, Draw, PLAUSIBLE, RATE_IOPS, draws};
 pub use repeat::{Repeated, Spread, repeat};
 pub use setup::{Arrivals, Error, Load, Machine, Setup, Variation};
 pub use simulator::run;

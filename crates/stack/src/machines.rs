@@ -1,10 +1,10 @@
 //! Machines for which results were published, and the load of the report on SCSI and NVMe.
 
-use crate::costs::Sourced;
 use crate::lock::Kind;
 use crate::setup::{Arrivals, Load, Machine, Variation};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use terapage_figures::Sourced;
 
 /// The values of the machines, with origins.
 const DATA: &str = include_str!("../data/machines.toml");
@@ -20,7 +20,7 @@ pub struct UnknownMachine {
     name: String,
 }
 
-type Table = BTreeMap<String, Sourced>;
+type Table = BTreeMap<String, Sourced<f64>>;
 
 fn tables() -> BTreeMap<String, Table> {
     toml::from_str(DATA).expect("the model's own machines are well-formed")
@@ -30,7 +30,7 @@ fn tables() -> BTreeMap<String, Table> {
 ///
 /// # Errors
 /// The name is unknown.
-pub fn machine_values(name: &str) -> Result<Vec<(String, Sourced)>, UnknownMachine> {
+pub fn machine_values(name: &str) -> Result<Vec<(String, Sourced<f64>)>, UnknownMachine> {
     let table = tables().remove(name).ok_or_else(|| UnknownMachine { name: name.into() })?;
     Ok(table.into_iter().collect())
 }
@@ -90,10 +90,10 @@ const KEYS: [&str; 13] = [
 #[serde(deny_unknown_fields)]
 pub struct MachineFile {
     /// The machine's values, as in the model's own file.
-    pub machine: BTreeMap<String, Sourced>,
+    pub machine: BTreeMap<String, Sourced<f64>>,
     /// The costs on it, by name.
     #[serde(default)]
-    pub costs: BTreeMap<String, Sourced>,
+    pub costs: BTreeMap<String, Sourced<f64>>,
 }
 
 /// An error in a machine file.
@@ -197,7 +197,7 @@ mod tests {
         let sourced = |value| Sourced {
             value,
             unit: String::new(),
-            origin: crate::costs::Origin::Measured,
+            origin: terapage_figures::Origin::Measured,
             source: "a test".into(),
         };
         let machine = KEYS.map(|key| (key.to_owned(), sourced(1.0))).into();

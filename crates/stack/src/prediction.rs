@@ -1,19 +1,20 @@
 //! A prediction beyond the report: the multi-queue stacks at the load of its figures, with the
 //! model's uncertainty.
 
-use crate::costs::{Costs, Origin};
+use crate::costs::Costs;
 use crate::findings::Experiment;
 use crate::repeat::repeat;
 use crate::setup::{Error, Setup};
 use crate::stacks::Stack;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use terapage_figures::Origin;
 
 /// The stacks that are compared.
 pub const COMPARED: [Stack; 4] = [Stack::Scsi, Stack::Nvme, Stack::MqScsi, Stack::MqNvme];
 
 /// The uncertainty of an unpublished value: it is multiplied by a factor from 1 / `DOUBT` to
-/// `DOUBT`, logarithmically uniform.
+/// `DOUBT`, logarithmically uniform. Chosen, not measured.
 pub const DOUBT: f64 = 1.4;
 
 /// The rate at which the stacks are compared, IOPS: within figure 6's peak, and reached by all at
@@ -82,27 +83,9 @@ fn draw_costs(costs: &Costs, factor: &mut impl FnMut() -> f64) -> Costs {
     drawn
 }
 
-/// The value below which a share `p` (0 to 1) of `values` lies.
-pub fn quantile(values: &[f64], p: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let place = (sorted.len().saturating_sub(1)) as f64 * p;
-    let (below, part) = (place as usize, place.fract());
-    let at = |place: usize| sorted.get(place).or(sorted.last()).copied().unwrap_or(f64::NAN);
-    at(below) * (1.0 - part) + at(below + 1) * part
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_lie_between_the_values() {
-        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.5), 2.0);
-        assert_eq!(quantile(&[1.0, 2.0], 0.25), 1.25);
-        assert_eq!(quantile(&[1.0, 2.0], 1.0), 2.0);
-        assert!(quantile(&[], 0.5).is_nan());
-    }
 
     #[test]
     fn draws_differ_and_come_again_with_the_seed() {

@@ -62,7 +62,7 @@ pub(crate) struct Step {
     pub request: bool,
 }
 
-/// The longest step of work: an interrupt waits for its end.
+/// The longest step of work: an interrupt waits for its end. Chosen, not measured.
 const STEP_CYCLES_MAX: f64 = 1000.0;
 
 /// Steps in order.

@@ -175,7 +175,7 @@ pub enum Error {
     },
 }
 
-/// The most I/Os of a run.
+/// The most I/Os of a run, so that it ends. Chosen, not measured.
 pub(crate) const IOS_MAX: u64 = 50_000_000;
 
 impl Setup {

@@ -1,4 +1,4 @@
-//! What the report on SCSI and NVMe found, in the model, and what explains it.
+//! The findings of the report on SCSI and NVMe, and their explanations, in the model.
 
 use terapage_stack::*;
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use terapage_stack::*;
 
-/// A machine on which nothing costs anything, and a load without bounds.
+/// A machine on which every stage is free, and a load without bounds.
 fn free(stack: Stack) -> Setup {
     let mut setup = Experiment::paper().setup(stack, None, 1);
     for name in COST_NAMES {
@@ -149,7 +149,7 @@ fn what_cannot_be_is_refused_by_name() {
     assert!(refused(&|setup| setup.machine.hosts = 64 * 3).contains("hosts"));
 }
 
-/// Any setup that is allowed.
+/// Any possible setup.
 fn setups() -> impl Strategy<Value = Setup> {
     let machine = (1..6u32, 1..3u32, 1..4u32, 0..3u32, 0..3usize);
     let load = (1..12u32, 1..6u32, 1..9u32, 1..9u32, prop::option::of(10e3..2e6f64));
@@ -174,8 +174,8 @@ fn setups() -> impl Strategy<Value = Setup> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever is simulated: no CPU is busy for longer than there is time, I/Os are done, at no
-    /// more than the rate that was asked for, and locks that are switched off cost nothing.
+    /// In any simulation, no CPU is busy for longer than the simulated time, I/Os are done, at most
+    /// at the front end's rate, and mechanisms that are switched off cost nothing.
     #[test]
     fn time_and_ios_add_up(setup in setups(), seed in 0..1000u64) {
         let outcome = run(&setup, seed).unwrap();
@@ -196,7 +196,7 @@ proptest! {
         }
     }
 
-    /// All mechanisms on: one core without a sibling has nobody to wait for.
+    /// With all mechanisms on, one core without a sibling waits for no other core.
     #[test]
     fn one_core_never_spins(stack in 0..Stack::ALL.len(), seed in 0..1000u64, rate in 10e3..100e3f64) {
         let mut setup = Experiment::paper().setup(Stack::ALL[stack], Some(rate), 2);

@@ -1,5 +1,7 @@
 //! Estimates: how well data determine the parameters that were fitted to them.
 
+use terapage_figures::student;
+
 /// The uncertainty of a fitted parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uncertainty {
@@ -58,12 +60,6 @@ fn inverse_normal(jacobian: &[Vec<f64>]) -> Option<(Vec<Vec<f64>>, Vec<f64>)> {
     };
     let normal = (0..parameters).map(|a| (0..parameters).map(|b| product(a, b)).collect()).collect();
     Some((inverse(normal)?, lengths))
-}
-
-/// The 97.5 % point of Student's t distribution, from its table.
-fn student(freedom: usize) -> f64 {
-    const TABLE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-    TABLE.get(freedom - 1).copied().unwrap_or(1.96)
 }
 
 /// The inverse of a symmetric matrix, by Gauss and Jordan; `None` if the matrix is nearly singular.

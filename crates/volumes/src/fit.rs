@@ -130,7 +130,7 @@ pub struct Reading {
     pub volume: String,
 }
 
-/// Steps of the search for a reading's program time.
+/// Steps of the search for a reading's program time. Chosen, not measured.
 const READING_STEPS: usize = 9;
 /// The range of that search, in microseconds.
 const READING_US: (f64, f64) = (700.0, 6000.0);
@@ -184,7 +184,7 @@ pub fn fit(plan: &Plan, workloads: &[Workload], mut progress: impl FnMut()) -> R
     })
 }
 
-/// Gauss-Newton steps after the search.
+/// Gauss-Newton steps after the search. Chosen, not measured.
 const STEPS_MAX: usize = 3;
 
 fn means(gains: &[MeanGain]) -> Vec<f64> {

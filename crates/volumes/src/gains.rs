@@ -1,8 +1,8 @@
 //! Gains: the IOPS of one kind of NAND compared with another, volume by volume.
 
 use crate::case::{Case, CaseError};
-use crate::parallel::in_parallel;
 use crate::workload::Workload;
+use terapage_figures::{in_parallel, mean};
 use terapage_hybrid::Outcome;
 
 /// Simulates each case with each workload on `threads` threads: outcomes by workload, then by case.
@@ -26,9 +26,12 @@ pub fn simulate_all(
         .collect();
     let mut outcomes: Vec<Option<Outcome>> = vec![None; jobs.len()];
     in_parallel(
-        &jobs,
+        jobs.len(),
         threads,
-        |(_, workload, case)| case.run(workload),
+        |number| {
+            let (_, workload, case) = jobs[number];
+            case.run(workload)
+        },
         |number, outcome| {
             outcomes[number] = Some(outcome?);
             progress();
@@ -61,10 +64,8 @@ impl MeanGain {
     /// with it.
     pub fn of(outcomes: &[Outcome]) -> MeanGain {
         let gains: Vec<f64> = outcomes.chunks_exact(2).map(|both| gain_percent(&both[0], &both[1])).collect();
-        let n = gains.len().max(1) as f64;
-        let mean = gains.iter().sum::<f64>() / n;
-        let squares: f64 = gains.iter().map(|gain| (gain - mean).powi(2)).sum();
-        MeanGain { mean, spread: (squares / (n - 1.0).max(1.0)).sqrt() }
+        let gain = mean(&gains);
+        MeanGain { mean: gain.mean, spread: gain.deviation }
     }
 }
 

@@ -1,20 +1,18 @@
 //! Random numbers that are the same on every machine.
 
-/// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
+use terapage_figures::SplitMix;
+
+/// A generator for volumes.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(SplitMix);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Random(seed)
+        Random(SplitMix(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     /// A number below `bound`, which is not 0; the bias is under `bound` / 2^32.
@@ -24,7 +22,7 @@ impl Random {
 
     /// A number in 0..1.
     pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+        self.0.unit()
     }
 
     /// An exponentially distributed number with mean 1.

@@ -1,7 +1,7 @@
 //! Volumes: what is known about them, and what is assumed.
 
-use crate::origin::Sourced;
 use serde::{Deserialize, Serialize};
+use terapage_figures::Sourced;
 
 /// The built-in volumes, with their profiles.
 const BUILT_IN: [(&str, &str); 7] = [

@@ -12,13 +12,10 @@ use super::histogram::{bucket_of, low_of};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// 64 even bits for a block. Vigna's splitmix64.
+/// 64 even bits for a block.
 #[inline]
 pub(super) fn hash(volume: u16, block: u64) -> u64 {
-    let mut mixed = (block ^ u64::from(volume) << 48).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    terapage_figures::hash(block ^ u64::from(volume) << 48)
 }
 
 /// A block that is followed.

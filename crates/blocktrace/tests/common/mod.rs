@@ -1,12 +1,13 @@
-//! What the tests share.
+//! Helpers of several tests.
 #![allow(dead_code)]
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use terapage_blocktrace::{Compression, Format, Kind, Losses, Options, Request, Writer, WriterOptions, read};
+use terapage_figures::SplitMix;
 
-/// The folder of real traces; `None`, said aloud, if there is none.
+/// The folder of real traces; `None`, with a message, if there is none.
 pub fn traces() -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let folder = std::env::var_os("TERAPAGE_TRACES").map_or(beside, PathBuf::from);
@@ -17,7 +18,7 @@ pub fn traces() -> Option<PathBuf> {
     None
 }
 
-/// Bytes that can be looked at after they were written.
+/// A buffer that can be read after the writer has been given away.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -56,47 +57,35 @@ pub fn written(
     Ok((target.bytes(), losses))
 }
 
-/// Reads everything.
+/// Reads a whole trace.
 pub fn all(bytes: &[u8], options: &Options) -> Result<Vec<Request>, String> {
     let reader =
         read("bytes", std::io::Cursor::new(bytes.to_vec()), options).map_err(|error| error.to_string())?;
     reader.map(|request| request.map_err(|error| error.to_string())).collect()
 }
 
-/// A small generator of numbers, so that a seed says everything.
-pub struct Random(pub u64);
-
-impl Random {
-    /// Vigna's splitmix64.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-}
-
 /// Requests that every format but its own losses can hold: whole sectors, times from 0.
-pub fn requests(random: &mut Random, count: usize, volumes: u16, tick_ns: u64, trims: bool) -> Vec<Request> {
+pub fn requests(
+    random: &mut SplitMix,
+    count: usize,
+    volumes: u16,
+    tick_ns: u64,
+    trims: bool,
+) -> Vec<Request> {
     let (mut time_ns, mut seen) = (0, 0);
     let mut requests = Vec::new();
     for number in 0..count {
         time_ns += if number == 0 { 0 } else { random.next() % 5_000 * tick_ns };
         // Volumes are numbered as they appear.
-        let volume = random.below(usize::from(seen + 1).min(usize::from(volumes))) as u16;
+        let volume = random.index(usize::from(seen + 1).min(usize::from(volumes))) as u16;
         seen = seen.max(volume + 1);
-        let kind = match random.below(if trims { 3 } else { 2 }) {
+        let kind = match random.index(if trims { 3 } else { 2 }) {
             0 => Kind::Read,
             1 => Kind::Write,
             _ => Kind::Trim,
         };
-        let offset = (random.next() >> (20 + random.below(30))) / 512 * 512;
-        let bytes = (1 + random.below(64) as u32) * 512;
+        let offset = (random.next() >> (20 + random.index(30))) / 512 * 512;
+        let bytes = (1 + random.index(64) as u32) * 512;
         requests.push(Request { time_ns, offset, bytes, volume, kind });
     }
     requests

@@ -53,7 +53,7 @@ pub fn text(results: &Results) -> String {
     if !results.trouble.is_empty() {
         let _ = writeln!(
             text,
-            "DO NOT RELY on the times below: {}. Costs that cannot be were replaced by the nearest that can, and are not \
+            "DO NOT RELY on the times below: {}. Impossible costs were replaced by the nearest possible ones, and are not \
              kept. Run it again on a machine at rest.",
             results.trouble.join("; ")
         );
@@ -97,7 +97,7 @@ pub fn text(results: &Results) -> String {
     let device = &results.device;
     let _ = writeln!(
         text,
-        "store      {}: {:.0} us for 16 KiB, {:.0} MiB/s in, {:.0} out; far memory (stated, not built yet): {:.2}",
+        "store      {}: {:.0} us for 16 KiB, {:.0} MiB/s in, {:.0} out; far memory (stated, not measured): {:.2}",
         device.name,
         device.latency_us(16 << 10),
         device.read_bytes_s / f64::from(1 << 20),

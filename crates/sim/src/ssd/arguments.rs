@@ -18,8 +18,8 @@ use crate::trace::ReadArgs;
 /// with first.
 pub const PAPER: [&str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
 
-/// The least capacity of an SSD that takes it from the trace: below, its dies would have a handful
-/// of blocks.
+/// The least capacity of an SSD that takes its capacity from the trace: a smaller one would have
+/// only a handful of blocks in a die. Chosen, not measured.
 const CAPACITY_MIN: u64 = 1 << 30;
 
 /// What is between the host and the flash.
@@ -206,7 +206,7 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// What is taken where a flag is not given.
+    /// The defaults of all flags.
     pub(super) fn defaults() -> Ssd {
         let command = Ssd::augment_args(clap::Command::new("ssd"));
         let matches = command.get_matches_from(["ssd", "-"]);

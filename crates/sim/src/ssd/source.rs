@@ -12,13 +12,13 @@ const KEPT: usize = 8 << 20;
 
 /// A trace that has been surveyed.
 pub struct Source {
-    /// What it is called in reports.
+    /// The trace's name in reports.
     pub name: String,
-    /// What is in it, up to the limit.
+    /// The survey of its requests, up to the limit.
     pub survey: Survey,
-    /// Bad records that were passed over.
+    /// Bad records that were skipped.
     pub skipped: u64,
-    /// Whether it was made up.
+    /// Whether the trace is synthetic.
     pub synthetic: bool,
     path: PathBuf,
     options: Options,
@@ -31,7 +31,7 @@ impl Source {
     /// Reads the trace at `path` once, up to `limit` requests.
     ///
     /// # Errors
-    /// Those of the reader; a trace without requests.
+    /// The reader's errors; a trace without requests.
     pub fn survey(
         path: &Path,
         options: &Options,
@@ -90,7 +90,7 @@ impl Source {
         })
     }
 
-    /// The same, out of the file.
+    /// The same requests, read from the file.
     ///
     /// # Errors
     /// If the file cannot be opened again.

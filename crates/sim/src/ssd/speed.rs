@@ -5,6 +5,7 @@ mod cases;
 use std::fs;
 
 use serde::Serialize;
+use terapage_figures::processors;
 use terapage_report::{Study, Table};
 
 use crate::progress::Progress;
@@ -53,7 +54,7 @@ impl Speed {
     /// Runs it.
     ///
     /// # Errors
-    /// No run of that name; a temporary file, or a report, that cannot be written.
+    /// No run has that name; a temporary file or a report cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         let cases: Vec<Case> = cases().into_iter().filter(|case| case.what.contains(&self.only)).collect();
         if cases.is_empty() {
@@ -137,7 +138,7 @@ fn machine() -> Vec<(String, String)> {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
         cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|pair| pair.1));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let cores = processors();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     vec![
         ("processor".to_owned(), model.unwrap_or("unknown").to_owned()),

@@ -98,7 +98,7 @@ fn of_trace(run: &Run) -> String {
     text
 }
 
-/// What a volatile cache would have lost.
+/// A sentence on the bytes that a volatile cache would have lost.
 fn lost(runs: &[Run]) -> Option<String> {
     let volatile =
         |run: &&Run| matches!(&run.setup.storage, Storage::Cached(cache) if cache.kind == CacheKind::Dram);

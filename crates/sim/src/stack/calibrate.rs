@@ -11,9 +11,10 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terapage_event::MILLISECOND;
+use terapage_figures::{Origin, Sourced, processors};
 use terapage_probe::{Interface, Reads};
 use terapage_report::{Axis, Mark, Parameter, Plot, PlotKind, Series, Study, Table, X};
-use terapage_stack::{Experiment, Load, MachineFile, Origin, Setup, Sourced, Stack, Variation};
+use terapage_stack::{Experiment, Load, MachineFile, Setup, Stack, Variation};
 
 /// The depths that are measured.
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -21,7 +22,7 @@ const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const FITTED: [u32; 2] = [1, 32];
 /// Bytes of a read.
 const READ: usize = 8 << 10;
-/// The agreement that the table marks, %.
+/// Rows that agree within this many percent count as right. Chosen, not measured.
 const WITHIN: f64 = 15.0;
 /// Seeds for each simulated point.
 const SEEDS: u64 = 3;
@@ -92,7 +93,7 @@ impl Compared {
 /// The depths of each interface.
 type Results = BTreeMap<&'static str, Vec<Compared>>;
 
-/// What was measured of single steps, ns.
+/// The measured times of single steps, ns.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 struct Steps {
     ghz: f64,
@@ -138,8 +139,8 @@ impl Steps {
         }
     }
 
-    /// The costs that these steps are, in cycles.
-    fn costs(&self) -> BTreeMap<String, Sourced> {
+    /// The costs of these steps, in cycles.
+    fn costs(&self) -> BTreeMap<String, Sourced<f64>> {
         let cycles = |ns: f64, source: &str| Sourced {
             value: (ns * self.ghz).round(),
             unit: "cycles".into(),
@@ -166,7 +167,7 @@ impl Calibrate {
     /// Measures, fits, compares, and writes.
     ///
     /// # Errors
-    /// What is wrong, in one line.
+    /// A measurement is impossible, or a file cannot be read or written.
     pub fn run(self) -> anyhow::Result<()> {
         let inputs: Vec<&Path> = self.fio.iter().map(PathBuf::as_path).collect();
         self.show.check(inputs.iter().copied())?;
@@ -202,7 +203,7 @@ impl Calibrate {
         Ok((self.page(&steps, &file, &compared), file, compared))
     }
 
-    /// Reads of our own, by both interfaces, at all depths, in turns.
+    /// The command's own reads, by both interfaces, at all depths, in turns.
     fn own_reads(&self, progress: &Progress) -> anyhow::Result<BTreeMap<&'static str, Vec<Point>>> {
         const ROUNDS: u64 = 3;
         const TIME: Duration = Duration::from_millis(350);
@@ -241,7 +242,7 @@ impl Calibrate {
         Ok(points)
     }
 
-    /// The study that shows all this.
+    /// The study of all results.
     fn page(
         &self,
         steps: &Steps,
@@ -340,8 +341,8 @@ fn fio_point(global: &serde_json::Value, job: &serde_json::Value) -> anyhow::Res
 }
 
 /// The machine's values.
-fn machine(steps: &Steps, libaio: &[Point]) -> BTreeMap<String, Sourced> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+fn machine(steps: &Steps, libaio: &[Point]) -> BTreeMap<String, Sourced<f64>> {
+    let processors = processors() as f64;
     let one = &libaio[0];
     let iops = libaio.iter().map(|point| point.iops).fold(0.0, f64::max);
     let served_us = 1e6 / iops;
@@ -349,7 +350,7 @@ fn machine(steps: &Steps, libaio: &[Point]) -> BTreeMap<String, Sourced> {
     let latency_us = or(one.latency_us, 1e6 / one.iops);
     let fixed_us = (or(one.latency_fast_us, latency_us) - one.thread_us - served_us).max(1.0);
     let random_us = (latency_us - or(one.latency_fast_us, latency_us)).max(0.0);
-    // One wait for all reads of the depth, rather than one for each.
+    // One wait serves all reads of the depth, rather than each read having its own.
     let deep = libaio.iter().find(|point| point.depth == 16 && point.waits.is_some());
     let drains = deep.map_or(1.0, |point| f64::from(u8::from(point.waits.unwrap_or(0.0) * 16.0 < 1.5)));
     let measured = |value: f64, unit: &str, source: &str| Sourced {

@@ -153,7 +153,7 @@ impl Run {
             Some(file) => {
                 setup.machine = file.machine();
                 file.apply(&mut setup.costs)?;
-                // What the command line says of costs has the last word.
+                // Costs of the command line override those of the file.
                 self.options.apply_costs(&mut setup.costs)?;
                 setup.load.volumes = 1;
             }
@@ -179,7 +179,7 @@ impl Run {
         Ok(setup)
     }
 
-    /// The words that make this run again, but for the shared options.
+    /// The words that repeat this run, without the shared options.
     fn command(&self) -> String {
         let mut words = vec![format!("run --stack {} --machine {}", self.stack.name(), self.machine)];
         let counts = [

@@ -43,7 +43,7 @@ impl Switches {
         drop(progress);
         let mut study = options.study("What explains the findings", "mechanisms");
         study.summary = vec![
-            "One mechanism is off in each row. A finding that changes against the first row hangs on it."
+            "One mechanism is off in each row. A finding that differs from the first row depends on that mechanism."
                 .into(),
         ];
         study.machine = machine_lines(&experiment);

@@ -6,8 +6,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use terapage_event::MILLISECOND;
-use terapage_report::{Origin, Parameter, Study};
-use terapage_stack::{Costs, Experiment, Mechanism, Origin as CostOrigin, Sourced, machine_values};
+use terapage_figures::Sourced;
+use terapage_report::{Parameter, Study};
+use terapage_stack::{Costs, Experiment, Mechanism, machine_values};
 
 /// What is simulated, and for how long.
 #[derive(Args, Clone)]
@@ -101,16 +102,8 @@ pub fn parameters(costs: &Costs, tables: &[&str]) -> anyhow::Result<Vec<Paramete
     Ok(parameters)
 }
 
-pub fn parameter(name: &str, sourced: &Sourced) -> Parameter {
-    let origin = match sourced.origin {
-        CostOrigin::Published => Origin::Published,
-        CostOrigin::Measured => Origin::Measured,
-        CostOrigin::Fitted => Origin::Fitted,
-        CostOrigin::Estimated => Origin::Estimated,
-        CostOrigin::Chosen => Origin::Chosen,
-    };
-    let (value, unit, source) = (sourced.value.to_string(), sourced.unit.clone(), sourced.source.clone());
-    Parameter { name: name.into(), value, unit, origin, source }
+pub fn parameter(name: &str, known: &Sourced<f64>) -> Parameter {
+    Parameter::sourced(name, known.value.to_string(), known)
 }
 
 /// The machine of the report, for a study's head.

@@ -4,10 +4,10 @@ use super::options::{Options, machine_lines, parameters};
 use super::whisker;
 use crate::progress::Progress;
 use clap::Args;
+use terapage_figures::quantile;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
     COMPARED, DOUBT, Draw, Experiment, Outcome, PLAUSIBLE, RATE_IOPS, Repeated, Spread, Stack, draws,
-    quantile,
 };
 
 /// The multi-queue stacks at the same load, with the model's uncertainty.
@@ -77,12 +77,12 @@ fn summary(plausible: &[Draw], drawn: usize) -> Vec<String> {
              to {:.2}), multi-queue NVMe {:.2} times ({:.2} to {:.2}). SCSI is behind NVMe and nearer to it than to \
              SCSI on the single queue in {:.0} % of the draws.",
             RATE_IOPS / 1e3,
-            quantile(&scsi, 0.5),
-            quantile(&scsi, 0.05),
-            quantile(&scsi, 0.95),
-            quantile(&nvme, 0.5),
-            quantile(&nvme, 0.05),
-            quantile(&nvme, 0.95),
+            at(&scsi, 0.5),
+            at(&scsi, 0.05),
+            at(&scsi, 0.95),
+            at(&nvme, 0.5),
+            at(&nvme, 0.05),
+            at(&nvme, 0.95),
             share * 100.0
         ),
         format!(
@@ -132,10 +132,15 @@ fn curve_table(curves: &Curves) -> Table {
     }
 }
 
+/// The value below which a share of `values` lies; not a number of none.
+fn at(values: &[f64], share: f64) -> f64 {
+    quantile(values, share).unwrap_or(f64::NAN)
+}
+
 fn draw_table(plausible: &[Draw]) -> Table {
     let row = |stack: Stack| {
         let ratios: Vec<f64> = plausible.iter().map(|draw| draw.over_nvme(stack)).collect();
-        let shown = [0.05, 0.25, 0.5, 0.75, 0.95].map(|p| format!("{:.2}", quantile(&ratios, p)));
+        let shown = [0.05, 0.25, 0.5, 0.75, 0.95].map(|p| format!("{:.2}", at(&ratios, p)));
         std::iter::once(stack.title().to_string()).chain(shown).collect()
     };
     Table {

@@ -1,12 +1,12 @@
-//! Drives a device.
+//! Helpers that drive a device.
 
 use std::collections::HashMap;
 
 use terapage_event::Nanos;
 use terapage_ssd::{Command, Device, Done, Operation, Profile};
 
-/// A chip of one plane with 4 KiB pages, a fast bus and no time for commands: closed forms are
-/// simple.
+/// A chip of one plane with 4 KiB pages, a fast bus and commands that take no time, so that closed
+/// forms are simple.
 pub fn plain_chip() -> Profile {
     let mut chip = Profile::by_name("2d-fg-mlc").unwrap();
     (chip.planes, chip.page_bytes, chip.pages_per_block) = (1, 4096, 64);
@@ -14,8 +14,8 @@ pub fn plain_chip() -> Profile {
     chip
 }
 
-/// Keeps `depth` commands in the device until `commands` have been submitted; gives the time of the
-/// last end.
+/// Keeps `depth` commands in the device until `commands` have been submitted. Returns the time of
+/// the last end.
 pub fn closed_loop(
     device: &mut impl Device,
     depth: u64,
@@ -41,7 +41,7 @@ pub fn closed_loop(
     }
 }
 
-/// Submits commands at their times; gives the latency of each, by tag.
+/// Submits commands at their times. Returns the latency of each, by tag.
 pub fn open_loop(
     device: &mut impl Device,
     commands: impl Iterator<Item = (Nanos, Operation, u64, u32)>,

@@ -1,5 +1,5 @@
-//! What is measured. Requests are made before the clock starts; the simulators are built after it
-//! has, but for those of flash alone, where that is another figure.
+//! The measured cases. Requests are made before the clock starts, and the simulators are built
+//! after that, except those of flash alone, whose time to build is another figure.
 
 use crate::progress::Progress;
 use std::cell::Cell;
@@ -24,25 +24,25 @@ const LINES: u64 = 1 << 20;
 /// Lines that requests of the file touch: 6.4 GiB.
 const FILE_LINES: u64 = 1_677_721;
 
-/// One thing that is measured.
+/// A case.
 pub struct Case {
-    /// What it is called.
+    /// Its name.
     pub what: &'static str,
-    /// Million requests a second that it is to reach.
+    /// The target, million requests a second.
     pub target: Option<f64>,
-    /// Measures it once, with so many requests.
+    /// Measures the case once, with this many requests.
     pub run: fn(usize) -> anyhow::Result<Figure>,
 }
 
-/// What came out.
+/// The result of a case.
 pub struct Figure {
     /// Requests a second.
     pub per_second: f64,
-    /// What else is worth knowing.
+    /// A note for the reader.
     pub note: String,
 }
 
-/// All that can be measured.
+/// All cases.
 pub fn cases() -> Vec<Case> {
     let case = |what, target, run| Case { what, target, run };
     // prxy_1 in three minutes.
@@ -182,7 +182,7 @@ fn file_of(count: usize, hot: f64) -> anyhow::Result<Figure> {
     let cache = CacheOptions { bytes: FILE_LINES * 4096 / 10, ..CacheOptions::default() };
     let load = Load::Closed { depth: 32 };
     let setup = Setup { load, storage: Storage::Cached(cache.clone()), ..Setup::new(ssd, cache) };
-    // Read again, as a file that is too long to keep is.
+    // The file is read again, as one that is too long to keep is.
     let out = simulate(&setup, source.reread()?)?;
     let per_second = count as f64 / begin.elapsed().as_secs_f64();
     let note = format!("hit ratio {:.2}; prxy_1's in {:.0} s", out.hit_ratio(), super::PRXY_1 / per_second);

@@ -1,19 +1,19 @@
-//! The parameters that a result depends on, and where they are from.
+//! The parameters that a result depends on, and their origins.
 
 use clap::ValueEnum;
 use terapage_config::Size;
 use terapage_hybrid::{CacheKind, CacheOptions, Storage};
 use terapage_report::{Origin, Parameter};
-use terapage_ssd::{Figure, Front, Value};
+use terapage_ssd::{Front, Value};
 
 use super::super::{Run, Ssd};
 
-/// Where defaults are explained.
+/// The document that explains the defaults.
 const HERE: &str = "docs/sim-ssd.md";
-/// Where the cache's rules are from.
+/// The source of the cache's rules.
 const PAPER: &str = "Fukuchi, Sakaki, Matsui, Takeuchi, figure 2 (NV-WB)";
 
-/// The parameters of all runs; what depends on the trace is told with it.
+/// The parameters of all runs, except those that depend on the trace, which stand beside it.
 pub fn of(arguments: &Ssd, runs: &[Run]) -> Vec<Parameter> {
     let mut flags = Flags { arguments, defaults: Ssd::defaults(), list: Vec::new() };
     match &runs[0].setup.storage {
@@ -49,7 +49,7 @@ fn named(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// What can be set on the command line.
+/// The values that flags can set.
 struct Flags<'a> {
     arguments: &'a Ssd,
     defaults: Ssd,
@@ -118,7 +118,7 @@ impl Flags<'_> {
         self.add(("--scm-bandwidth", "cache's bandwidth"), |ssd| ssd.scm_bandwidth, bandwidth, here);
     }
 
-    /// What is off unless asked for.
+    /// Features that are off by default.
     fn ageing(&mut self) {
         let arguments = self.arguments;
         let here = (Origin::Estimated, HERE);
@@ -192,17 +192,11 @@ impl Flags<'_> {
 
 fn chips(list: &mut Vec<Parameter>, run: &Run) {
     for (name, figure) in &run.setup.ssd.nand.figures {
-        let Figure { value, unit, origin, source } = figure;
-        let value = match value {
+        let value = match &figure.value {
             Value::One(value) => value.to_string(),
             Value::Many(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" / "),
         };
-        let origin = match origin {
-            terapage_ssd::Origin::Published => Origin::Published,
-            terapage_ssd::Origin::Fitted => Origin::Fitted,
-            terapage_ssd::Origin::Estimated => Origin::Estimated,
-        };
         let name = format!("{}: {}", run.nand, name.replace('_', " "));
-        push(list, &name, value, unit.as_deref().unwrap_or(""), origin, source);
+        list.push(Parameter::sourced(name, value, figure));
     }
 }
