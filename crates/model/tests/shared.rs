@@ -13,7 +13,7 @@ mod lock;
 #[path = "../../pager/src/mailbox.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod mailbox;
-#[path = "../../pager/src/words.rs"]
+#[path = "../../pager/src/trace/words.rs"]
 #[allow(dead_code, reason = "the recorder uses all of it")]
 mod words;
 

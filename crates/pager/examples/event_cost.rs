@@ -9,20 +9,18 @@
 #[path = "../src/error.rs"]
 #[allow(dead_code, reason = "the recorder has few errors")]
 mod error;
-#[path = "../src/recorder.rs"]
-#[allow(dead_code, reason = "one kind of event stands for all")]
-mod recorder;
 #[path = "../src/sync.rs"]
 #[allow(dead_code, unused_imports, reason = "for the mailbox too")]
 mod sync;
-#[path = "../src/words.rs"]
-mod words;
+#[path = "../src/trace/mod.rs"]
+#[allow(dead_code, reason = "one kind of event stands for all")]
+mod trace;
 
 pub(crate) use error::Error;
-use recorder::{Kind, Recorder};
 use std::path::PathBuf;
 pub(crate) use terapage_store::Error as StoreError;
 use terapage_sys::thread::{now_ns, sleep_ms};
+use trace::{Kind, Recorder};
 
 const BURSTS: u32 = 100;
 const EVENTS: u32 = 10_000;

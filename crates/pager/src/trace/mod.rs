@@ -9,8 +9,9 @@
 //! the word before. `Time` has 60 bits of microseconds around its kind instead; a discard and a
 //! region are followed by words with their numbers.
 
+pub(crate) mod words;
+
 use crate::Error;
-use crate::words::{Put, Take, Words};
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use terapage_sys::fd::Fd;
 use terapage_sys::thread::{self, now_ns};
 use terapage_trace::{Event, Header, PageOut, Record, Writer};
+use words::{Put, Take, Words};
 
 /// Words in the ring: 512 KiB.
 const RING: usize = 1 << 16;

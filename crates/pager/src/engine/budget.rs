@@ -1,0 +1,145 @@
+//! A budget that is shared with other processes, or is this process's alone.
+
+use super::Engine;
+use super::table::State;
+use crate::Error;
+use crate::frames::lease::{FRAMES_MIN, STEP_BYTES, Use};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Engine {
+    /// Begins with the first share.
+    pub(crate) fn begin_lease(&mut self) {
+        if self.frames.lease.is_shared() {
+            // Nothing is paged yet, and what is asked for is little.
+            self.frames.lease.frames = 0;
+            self.ask_share(true);
+        }
+    }
+
+    /// In the child of a fork, which has its parent's frames and no share yet: it takes no more
+    /// until it has one.
+    pub(crate) fn inherit_lease(&mut self) {
+        if self.frames.lease.is_shared() {
+            let books = self.fixed_bytes() / self.block;
+            self.set_lease((self.frames.count + books).max(FRAMES_MIN));
+            self.frames.lease.inherit();
+        }
+    }
+
+    /// Called in each turn: asks for more frames if there are none to be made, and gives back what
+    /// is too much. Whether it gave any.
+    pub(crate) fn see_to_lease(&mut self) -> bool {
+        if !self.frames.lease.is_shared() {
+            return false;
+        }
+        self.want_frames(self.frames.spare);
+        self.frames.lease.excess() > 0 && self.give_back()
+    }
+
+    /// Asks for more frames, if hardly more than `spare` of them may still be made.
+    pub(crate) fn want_frames(&mut self, spare: usize) {
+        if !self.frames.lease.is_shared() || self.frames.lease.excess() > 0 {
+            return;
+        }
+        // Before the last huge page.
+        let least = self.frames.of_huge_page().min(self.frames.limit / 8).max(1);
+        let room = self.frames.room(spare);
+        if self.frames.lease.is_lacking(room, least) {
+            self.ask_share(false);
+        }
+    }
+
+    /// Tells what it has, and hears what it may have.
+    pub(crate) fn ask_share(&mut self, tick: bool) {
+        if !self.frames.lease.is_shared() {
+            return;
+        }
+        let fixed = self.fixed_bytes();
+        let now = Use {
+            counters: self.counters,
+            held: self.frames.count * self.block + fixed,
+            fixed,
+            soft: self.frames.target.now() * self.block,
+            short: false,
+            tick,
+        };
+        if let Some(more) = self.frames.lease.ask(now, self.block, self.options.frames) {
+            self.set_lease(more);
+        }
+    }
+
+    /// Bytes that cannot be given back: bookkeeping, and bounce buffers.
+    fn fixed_bytes(&self) -> usize {
+        self.table.usage.books_bytes() + self.io.bounce.total_bytes()
+    }
+
+    /// The most blocks that are read ahead as one run: the prefetch policy knows only the most
+    /// frames that there can be.
+    pub(crate) fn longest_run(&self) -> usize {
+        if self.frames.lease.is_shared() { (self.frames.limit / 8).max(1) } else { usize::MAX }
+    }
+
+    /// There may be this many frames, books included.
+    fn set_lease(&mut self, frames: usize) {
+        self.frames.lease.frames = frames;
+        self.counters.lease_bytes.store((frames * self.block) as u64, Relaxed);
+        self.policy.resize(frames);
+        self.make_room_for_books();
+        let most = self.longest_run();
+        self.ahead.postponed.iter_mut().for_each(|run| run.truncate(most));
+    }
+
+    /// Gives back frames that are too many, as far as nobody needs them. Whether it did.
+    fn give_back(&mut self) -> bool {
+        let excess = self.frames.lease.excess();
+        // Frames that were never made are the first to go.
+        let unmade = self.frames.room(0).min(excess);
+        // Below these, blocks are paged out.
+        let kept = self.frames.target.now() * 3 / 4;
+        let most = (STEP_BYTES / self.block).max(1).min(excess - unmade);
+        let count =
+            most.min((self.frames.pool.free_len() + self.table.count(State::Soft)).saturating_sub(kept));
+        let places: Vec<u32> = std::iter::from_fn(|| self.frames.pool.take_free().or_else(|| self.reclaim()))
+            .take(count)
+            .collect();
+        let given = places.len();
+        if let Err(error) = self.frames.give_back(places) {
+            self.stop(&error.to_string());
+        }
+        if given + unmade > 0 {
+            self.set_lease(self.frames.lease.frames - given - unmade);
+            if self.frames.lease.excess() == 0 {
+                // Others can have them at once.
+                self.ask_share(false);
+            }
+        }
+        given > 0
+    }
+
+    /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it: as
+    /// they grow, there are fewer frames.
+    pub(crate) fn make_room_for_books(&mut self) {
+        let budget = self.frames.lease.frames;
+        let buffers = self.io.bounce.bytes_in(budget * self.block);
+        let books = (self.table.usage.books_bytes() + buffers) / self.block;
+        let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
+        if limit != self.frames.limit {
+            self.frames.limit = limit;
+            self.ahead.grain.resize(limit);
+            self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
+            if let Err(error) = self.shrink() {
+                self.stop(&error.to_string());
+            }
+        }
+        self.io.bounce.begin(buffers);
+    }
+
+    /// Gives back the frames beyond the limit.
+    pub(crate) fn shrink(&mut self) -> Result<(), Error> {
+        while self.frames.count > self.frames.limit {
+            let place = self.place();
+            self.frames.give_back(vec![place])?;
+        }
+        Ok(())
+    }
+}
