@@ -6,6 +6,9 @@
 //! Bursts of events, with pauses in which they are compressed and written to a file in DIRECTORY
 //! (`.` if not given).
 
+#[path = "../src/bell.rs"]
+#[allow(dead_code, reason = "for other threads too")]
+mod bell;
 #[path = "../src/error.rs"]
 #[allow(dead_code, reason = "the recorder has few errors")]
 mod error;

@@ -10,6 +10,7 @@ extern crate terapage_model as terapage_sys;
 #[cfg(terapage_model)]
 extern crate terapage_model_store as terapage_store;
 
+mod bell;
 mod carry;
 mod engine;
 mod error;
