@@ -11,8 +11,9 @@
 //! lengthens it (`make soak` does both).
 
 use crate::engine::Engine;
-use crate::table::State;
-use crate::{Mailbox, Options, Share, Use, files};
+use crate::engine::files;
+use crate::engine::table::State;
+use crate::{Mailbox, Options, Share, Use};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -119,7 +120,7 @@ pub(crate) mod awake {
 }
 
 /// There is no trace here: its ring is checked separately.
-pub(crate) mod recorder {
+pub(crate) mod trace {
     #[derive(Clone, Copy)]
     pub enum Kind {
         FirstTouch,

@@ -1,7 +1,8 @@
 //! The primitives of the pager's shared structures, made of shuttle's types.
 
+pub use shuttle::hint::spin_loop;
 use shuttle::sync::Condvar;
-pub use shuttle::sync::atomic::{AtomicU64, AtomicUsize};
+pub use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 pub use shuttle::sync::{Mutex, MutexGuard as Guard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::LockResult;
 use std::sync::atomic::Ordering;
@@ -27,11 +28,26 @@ impl Word {
     pub fn store(&self, value: u32, order: Ordering) {
         self.word.store(value, order);
     }
+
+    /// Adds to it. Returns the old value.
+    pub fn fetch_add(&self, more: u32, order: Ordering) -> u32 {
+        self.word.fetch_add(more, order)
+    }
+
+    /// Subtracts from it. Returns the old value.
+    pub fn fetch_sub(&self, less: u32, order: Ordering) -> u32 {
+        self.word.fetch_sub(less, order)
+    }
 }
 
 /// Sleeps while the word holds `value`.
 pub fn wait(word: &Word, value: u32) {
     word.bell.wait_until(|| word.word.load(Ordering::SeqCst) != value);
+}
+
+/// Like [`wait`]: the time never ends, so that nobody relies on it.
+pub fn wait_ms(word: &Word, value: u32, _ms: u64) {
+    wait(word, value);
 }
 
 /// Wakes all who sleep on the word.

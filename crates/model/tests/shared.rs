@@ -1,29 +1,33 @@
-//! The structures that the pager's thread shares with others, under loom: the mailbox, the trace's
-//! ring of words, and the lock that is held across a fork. The files are the real ones, compiled
-//! with loom's atomics.
+//! The structures that the pager's thread shares with others, under loom: the mailbox, bells, the
+//! trace's ring of words, and the lock that is held across a fork. The files are the real ones,
+//! compiled with loom's atomics.
 //!
 //! Loom tries every order of steps up to a number of preemptions, and every value that a relaxed
 //! load may see. Canaries with bugs of their own show that each kind of error is found.
 
 extern crate self as terapage_sys;
 
+#[path = "../../pager/src/bell.rs"]
+#[allow(dead_code, reason = "the pager's threads use all of it")]
+mod bell;
 #[path = "../../preload/src/host/lock.rs"]
 #[allow(dead_code, reason = "the preload uses all of it")]
 mod lock;
 #[path = "../../pager/src/mailbox.rs"]
 #[allow(dead_code, reason = "the pager uses all of it")]
 mod mailbox;
-#[path = "../../pager/src/words.rs"]
+#[path = "../../pager/src/trace/words.rs"]
 #[allow(dead_code, reason = "the recorder uses all of it")]
 mod words;
 
+use bell::Bell;
 use engine::Engine;
 use lock::Lock;
 use loom::sync::atomic::AtomicU32;
 use loom::thread as threads;
 use mailbox::Mailbox;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use words::{Put, Take, Words};
 
 /// An answer here: a number of the request's own.
@@ -90,6 +94,14 @@ mod sync {
             self.word.load(order)
         }
 
+        pub fn fetch_add(&self, more: u32, order: Ordering) -> u32 {
+            self.word.fetch_add(more, order)
+        }
+
+        pub fn fetch_sub(&self, less: u32, order: Ordering) -> u32 {
+            self.word.fetch_sub(less, order)
+        }
+
         pub fn store(&self, value: u32, order: Ordering) {
             self.word.store(value, order);
         }
@@ -106,9 +118,14 @@ mod sync {
     /// The kernel compares the word and begins the sleep in one step.
     pub(crate) fn wait(word: &Word, value: u32) {
         let sleepers = word.sleepers.lock().unwrap();
-        if word.word.load(Ordering::SeqCst) == value {
+        if word.load(Ordering::SeqCst) == value {
             drop(word.woken.wait(sleepers).unwrap());
         }
+    }
+
+    /// Nobody relies on the end of the time.
+    pub(crate) fn wait_ms(word: &Word, value: u32, _ms: u64) {
+        wait(word, value);
     }
 
     pub(crate) fn wake(word: &Word) {
@@ -270,13 +287,11 @@ fn a_fork_has_the_engine_for_itself() {
 /// Puts 1 to `count` through a ring, as the recorder and its writing thread do.
 /// `greedy` is a fault: the taker gives a word's place back before it takes the word.
 fn through_a_ring(count: u64, greedy: bool) {
-    const RUNNING: u32 = 0;
-    const FINISHING: u32 = 1;
-    let ring = Arc::new((Words::<2>::new(), AtomicU32::new(RUNNING)));
+    let ring = Arc::new((Words::<2>::new(), Bell::new()));
     let putter = threads::spawn({
         let ring = ring.clone();
         move || {
-            let (words, state) = &*ring;
+            let (words, bell) = &*ring;
             let mut at = Put::default();
             for word in 1..=count {
                 while !at.has_room(words, 1) {
@@ -284,17 +299,18 @@ fn through_a_ring(count: u64, greedy: bool) {
                 }
                 at.put(words, word);
                 at.publish(words);
+                bell.ring();
             }
-            state.compare_exchange(RUNNING, FINISHING, Release, Relaxed).unwrap();
+            bell.end();
         }
     });
-    let (words, state) = &*ring;
+    let (words, bell) = &*ring;
     let mut at = Take::default();
     let mut next = 1;
     loop {
-        // The state is read before the ring: if it is final, the ring has all words that there will
-        // be.
-        let finishing = state.load(Acquire) == FINISHING;
+        // The bell is heard before the ring is read: if it has ended, the ring has all words that
+        // there will be.
+        let heard = bell.listen();
         let head = words.head();
         while at.tail() < head {
             if greedy {
@@ -308,13 +324,63 @@ fn through_a_ring(count: u64, greedy: bool) {
             next += 1;
         }
         at.give_back(words);
-        if finishing {
-            break;
+        let Some(heard) = heard else { break };
+        if words.head() == at.tail() {
+            bell.wait(heard);
         }
-        threads::yield_now();
     }
     assert_eq!(next, count + 1, "words were lost");
     putter.join().unwrap();
+}
+
+/// A thread sleeps until there is work, another until the bell ends. `late`: false is a fault, the
+/// bell rings before there is work.
+fn sleep_at_a_bell(late: bool) {
+    let shared = Arc::new((AtomicU32::new(0), Bell::new()));
+    let worker = threads::spawn({
+        let shared = shared.clone();
+        move || {
+            let (work, bell) = &*shared;
+            loop {
+                let heard = bell.listen();
+                if work.load(SeqCst) == 1 {
+                    return;
+                }
+                bell.wait(heard.expect("the end comes after the work"));
+            }
+        }
+    });
+    let sleeper = threads::spawn({
+        let shared = shared.clone();
+        move || {
+            while let Some(heard) = shared.1.listen() {
+                shared.1.wait(heard);
+            }
+        }
+    });
+    let (work, bell) = &*shared;
+    if late {
+        work.store(1, SeqCst);
+        bell.ring();
+    } else {
+        bell.ring();
+        work.store(1, SeqCst);
+    }
+    worker.join().unwrap();
+    bell.end();
+    sleeper.join().unwrap();
+    assert_eq!(bell.asleep(), 0);
+}
+
+#[test]
+fn a_bell_wakes_all_who_sleep() {
+    explore(2, || sleep_at_a_bell(true));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn canary_a_bell_that_rings_too_early() {
+    explore(2, || sleep_at_a_bell(false));
 }
 
 #[test]

@@ -6,23 +6,24 @@
 //! Bursts of events, with pauses in which they are compressed and written to a file in DIRECTORY
 //! (`.` if not given).
 
+#[path = "../src/bell.rs"]
+#[allow(dead_code, reason = "for other threads too")]
+mod bell;
 #[path = "../src/error.rs"]
 #[allow(dead_code, reason = "the recorder has few errors")]
 mod error;
-#[path = "../src/recorder.rs"]
-#[allow(dead_code, reason = "one kind of event stands for all")]
-mod recorder;
 #[path = "../src/sync.rs"]
 #[allow(dead_code, unused_imports, reason = "for the mailbox too")]
 mod sync;
-#[path = "../src/words.rs"]
-mod words;
+#[path = "../src/trace/mod.rs"]
+#[allow(dead_code, reason = "one kind of event stands for all")]
+mod trace;
 
 pub(crate) use error::Error;
-use recorder::{Kind, Recorder};
 use std::path::PathBuf;
 pub(crate) use terapage_store::Error as StoreError;
 use terapage_sys::thread::{now_ns, sleep_ms};
+use trace::{Kind, Recorder};
 
 const BURSTS: u32 = 100;
 const EVENTS: u32 = 10_000;

@@ -1,7 +1,7 @@
 //! The pager: memory larger than its frames, in user space.
 //!
 //! A [`Pager`] has one thread that resolves the faults of its regions, reads and writes the store,
-//! and serves requests. `docs/pager.md` tells how. Begin to read in `engine.rs`.
+//! and serves requests. `docs/pager.md` tells how. Begin to read in `engine/mod.rs`.
 
 #![cfg_attr(terapage_model, allow(dead_code, reason = "the model's tests use a part of it"))]
 
@@ -10,55 +10,33 @@ extern crate terapage_model as terapage_sys;
 #[cfg(terapage_model)]
 extern crate terapage_model_store as terapage_store;
 
-mod advice;
-mod ahead;
-#[cfg(not(terapage_model))]
-mod awake;
-mod carriers;
+mod bell;
+mod carry;
 mod engine;
 mod error;
-mod files;
-mod fork;
 mod frames;
-mod heard;
-mod held;
 mod helpers;
 pub mod host;
 mod io;
-mod lease;
-mod load;
-mod look;
 mod mailbox;
-#[cfg(not(terapage_model))]
-mod maker;
 #[cfg(terapage_model)]
 #[path = "../../model/engine/mod.rs"]
 mod model;
-mod mover;
 mod options;
-mod pagein;
-mod pageout;
 #[cfg(not(terapage_model))]
 mod pager;
-mod placing;
-mod pool;
-#[cfg(not(terapage_model))]
-mod recorder;
-mod removed;
-mod requests;
 mod spans;
 #[cfg(not(terapage_model))]
 mod sync;
-mod table;
-mod usage;
-mod words;
+#[cfg(not(terapage_model))]
+mod trace;
 
+pub use engine::files::FDATASYNC;
 pub use error::Error;
-pub use files::FDATASYNC;
-pub use lease::{Share, Use};
+pub use frames::lease::{Share, Use};
 pub(crate) use mailbox::Mailbox;
 #[cfg(terapage_model)]
-use model::{Pager, awake, maker, recorder};
+use model::{Pager, trace};
 pub use options::Options;
 #[cfg(not(terapage_model))]
 pub use pager::{Forking, MakeStore, Pager};

@@ -1,6 +1,6 @@
 //! Options of a pager.
 
-use crate::lease::Share;
+use crate::frames::lease::Share;
 use std::path::PathBuf;
 use terapage_policy::{pace, soft};
 use terapage_stats::Counters;

@@ -1,7 +1,7 @@
 //! The pager as the program has it: it starts the engine's thread, and makes requests of it.
 
 use crate::engine::Engine;
-use crate::recorder::{self, Recorder};
+use crate::trace::{self, Recorder};
 use crate::{Error, Mailbox, Options};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -29,7 +29,7 @@ pub struct Pager {
     stats_file: Fd,
     // Ends of pipes that tell the ancestors that this process, the child of a fork, still lives.
     holds: Vec<Fd>,
-    trace: Option<Arc<recorder::Shared>>,
+    trace: Option<Arc<trace::Shared>>,
 }
 
 // SAFETY: only the pager's thread uses the engine, or the forking thread while that is parked; the

@@ -1,12 +1,16 @@
-//! The primitives of the mailbox, the carriers and the ring of words: the processor's atomics and
-//! the kernel's futex.
+//! The primitives of all that the pager's threads share: the processor's atomics, the kernel's
+//! futex, and the standard library's locks.
 //!
-//! The model checkers' tests compile those files against this module's names with their own
-//! types behind them; nothing else in the pager is shared between threads.
+//! Under the model checkers the same names have the checkers' types behind them, for the mailbox,
+//! the carriers, bells, the ring of words and what the kernel has reported. The threads that keep
+//! processors awake, make huge pages and write a trace sleep at such bells, but no model has their
+//! other words. Past this module, threads share only counters, which decide nothing, and the start
+//! of the pager's thread.
 
-pub(crate) use std::sync::atomic::{AtomicU32 as Word, AtomicU64, AtomicUsize};
+pub(crate) use std::hint::spin_loop;
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU32 as Word, AtomicU64, AtomicUsize};
 pub(crate) use std::sync::{Mutex, MutexGuard as Guard, RwLock};
-pub(crate) use terapage_sys::thread::{wait, wake};
+pub(crate) use terapage_sys::thread::{wait, wait_ms, wake};
 
 use std::sync::{LockResult, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 

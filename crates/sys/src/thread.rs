@@ -334,14 +334,26 @@ fn change_signals(new: u64, old: *mut u64) {
 
 /// Sleeps while `word` holds `value`; may wake early.
 pub fn wait(word: &AtomicU32, value: u32) {
-    // SAFETY: the word is valid while the call lasts; no timeout is given.
+    sleep_on(word, value, None);
+}
+
+/// Like [`wait`], for `ms` milliseconds at most.
+pub fn wait_ms(word: &AtomicU32, value: u32, ms: u64) {
+    let most = libc::timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 };
+    sleep_on(word, value, Some(&most));
+}
+
+fn sleep_on(word: &AtomicU32, value: u32, most: Option<&libc::timespec>) {
+    let most = most.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the word and the time are valid while the call lasts; without a time it is not
+    // limited.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
             libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
             value,
-            std::ptr::null::<libc::timespec>(),
+            most,
         )
     };
 }

@@ -1,4 +1,4 @@
-//! The pager's states and decisions, after `crates/pager` (`pagein.rs`, `pageout.rs`, `engine.rs`).
+//! The pager's states and decisions, after `crates/pager` (its folder `engine/`).
 
 use super::{Forecast, Setup, Timing};
 use crate::recording::{After, Merger, Recording, Step, What};

@@ -2,11 +2,9 @@
 //!
 //! A device's request is cut wherever memory has a gap, and many a device transfers few large
 //! pieces much faster than many small ones. To copy a run costs a fraction of the time that large
-//! pieces save. Frames that were cut from huge pages need none of this (`maker.rs`).
+//! pieces save. Frames that were cut from huge pages need none of this (`frames/maker.rs`).
 
-use super::transfers::Operation;
-use crate::engine::Engine;
-use terapage_stats::Counters;
+use crate::Options;
 use terapage_store::{EXTENT, OpKind};
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
@@ -38,9 +36,17 @@ impl Buffer {
     }
 }
 
-/// The buffers that are free.
-#[derive(Default)]
+/// The bounce buffers of a pager. None exist before they are wanted.
 pub(crate) struct Bounce {
+    block: usize,
+    /// Runs of at least this many bytes go through a buffer.
+    long_run: usize,
+    /// The buffers take one part in this many of the budget.
+    part: usize,
+    /// Whether buffers are wanted, if an option says so.
+    wish: Option<bool>,
+    wanted: bool,
+    begun: bool,
     /// Free buffers by purpose: page-ins, page-outs.
     free: [Vec<Buffer>; 2],
     /// Bytes of all buffers, in use or free.
@@ -48,19 +54,44 @@ pub(crate) struct Bounce {
 }
 
 impl Bounce {
-    /// Bytes of the buffers that fit into `most` bytes; 0 if not even two fit.
-    pub fn total_bytes_of(most: usize) -> usize {
-        (most / EXTENT).min(MOST) / 2 * 2 * EXTENT
+    /// No buffers yet.
+    pub fn new(options: &Options) -> Bounce {
+        let Options { block, long_run, bounce_part: part, bounce: wish, .. } = *options;
+        Bounce {
+            block,
+            long_run,
+            part,
+            wish,
+            wanted: false,
+            begun: false,
+            free: Default::default(),
+            bytes: 0,
+        }
     }
 
-    /// Makes buffers of `bytes` bytes in all.
-    pub fn begin(bytes: usize) -> terapage_sys::Result<Bounce> {
-        let area = memory::reserve_huge(bytes)?;
+    /// Bytes of all buffers, with those that are to begin next if there are so many bytes of
+    /// budget.
+    pub fn bytes_in(&self, budget_bytes: usize) -> usize {
+        match self.wanted && !self.begun {
+            true => (budget_bytes / self.part / EXTENT).min(MOST) / 2 * 2 * EXTENT,
+            false => self.bytes,
+        }
+    }
+
+    /// Makes buffers of `bytes` bytes in all, if they are wanted and there are none. They only save
+    /// time, so it is no error if there is no memory for them.
+    pub fn begin(&mut self, bytes: usize) {
+        if !self.wanted || self.begun {
+            return;
+        }
+        self.begun = true;
+        let Ok(area) = memory::reserve_huge(bytes) else { return };
         memory::advise(area, bytes, memory::MADV_HUGEPAGE);
         let half = bytes / EXTENT / 2;
         let buffers =
             |part: usize| (part * half..(part + 1) * half).map(|at| Buffer(area + at * EXTENT)).collect();
-        Ok(Bounce { free: [buffers(0), buffers(1)], bytes })
+        self.free = [buffers(0), buffers(1)];
+        self.bytes = bytes;
     }
 
     /// Bytes of all buffers.
@@ -68,47 +99,30 @@ impl Bounce {
         self.bytes
     }
 
-    /// Whether there are buffers for this purpose, but all are in use.
-    pub fn is_used_up(&self, kind: OpKind) -> bool {
-        self.bytes > 0 && self.free[kind as usize].is_empty()
+    fn is_long(&self, blocks: usize) -> bool {
+        blocks * self.block >= self.long_run
     }
 
-    /// Takes a free buffer.
-    pub fn take(&mut self, kind: OpKind) -> Option<Buffer> {
+    /// Whether a run of `blocks` blocks should wait for a buffer: there are some, but all are in
+    /// use.
+    pub fn is_waited_for(&self, kind: OpKind, blocks: usize) -> bool {
+        self.is_long(blocks) && self.bytes > 0 && self.free[kind as usize].is_empty()
+    }
+
+    /// Takes a buffer for a run of `blocks` blocks, if the run is long enough for one and one is
+    /// free. `scattered` says that frames are single pages.
+    pub fn take(&mut self, kind: OpKind, blocks: usize, scattered: bool) -> Option<Buffer> {
+        if !self.is_long(blocks) {
+            return None;
+        }
+        if !self.begun {
+            self.wanted = self.wish.unwrap_or(scattered);
+        }
         self.free[kind as usize].pop()
     }
 
     /// Gives a buffer back.
     pub fn put(&mut self, kind: OpKind, buffer: Buffer) {
         self.free[kind as usize].push(buffer);
-    }
-}
-
-impl Engine {
-    /// A buffer for a run of `blocks` blocks, if the run is long enough for one and one is free.
-    pub(crate) fn buffer(&mut self, kind: OpKind, blocks: usize) -> Option<Buffer> {
-        if blocks * self.block < self.options.long_run {
-            return None;
-        }
-        let Some(bounce) = &mut self.io.bounce else {
-            self.io.bounce_wanted = self.options.bounce.unwrap_or(self.frames.maker.was_slow());
-            return None;
-        };
-        let buffer = bounce.take(kind)?;
-        Counters::add(&self.counters.bounced_bytes, (blocks * self.block) as u64);
-        Some(buffer)
-    }
-
-    /// Gives back the buffer of an operation, if it has one.
-    pub(crate) fn put_buffer(&mut self, operation: &mut Operation) {
-        if let (Some(buffer), Some(bounce)) = (operation.buffer.take(), &mut self.io.bounce) {
-            bounce.put(operation.kind, buffer);
-        }
-    }
-
-    /// Whether a run of `blocks` blocks should wait for a buffer.
-    pub(crate) fn waits_for_buffer(&self, kind: OpKind, blocks: usize) -> bool {
-        let long = blocks * self.block >= self.options.long_run;
-        long && self.io.bounce.as_ref().is_some_and(|bounce| bounce.is_used_up(kind))
     }
 }

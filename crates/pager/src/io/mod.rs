@@ -8,7 +8,7 @@ pub(crate) mod bounce;
 pub(crate) mod slots;
 pub(crate) mod transfers;
 
-use crate::Error;
+use crate::{Error, Options};
 use bounce::Bounce;
 use slots::Slots;
 use std::collections::VecDeque;
@@ -79,9 +79,7 @@ pub(crate) struct Io {
     pub finished: VecDeque<Ended>,
     /// Operations that ended during the call of a store; empty otherwise.
     ended: Vec<Ended>,
-    /// The bounce buffers, once they are wanted.
-    pub bounce: Option<Bounce>,
-    pub bounce_wanted: bool,
+    pub bounce: Bounce,
 }
 
 /// Ends the process: the program cannot get its bytes.
@@ -90,8 +88,9 @@ pub(crate) fn stop(why: &str) -> ! {
 }
 
 impl Io {
-    /// The I/O for blocks of `block` bytes, with the process's own store.
-    pub fn new(block: usize, store: Box<dyn Store>) -> Io {
+    /// The I/O, with the process's own store.
+    pub fn new(options: &Options, store: Box<dyn Store>) -> Io {
+        let block = options.block;
         let mut slots = Slots::new((EXTENT / block) as u32);
         // A store of a given size has all its slots from the start, and never grows.
         slots.grown(store.slots());
@@ -106,8 +105,7 @@ impl Io {
             transfers: Transfers::default(),
             finished: VecDeque::new(),
             ended: Vec::new(),
-            bounce: None,
-            bounce_wanted: false,
+            bounce: Bounce::new(options),
         }
     }
 
@@ -264,6 +262,13 @@ impl Io {
     pub fn judge(&mut self, number: usize, operation: &Operation, good: bool) {
         let (id, slots) = (number as u32, operation.slots());
         self.with_store(operation.origin, |store, ring, ended| store.judge(ring, id, slots, good, ended));
+    }
+
+    /// Gives back the buffer of an operation, if it has one.
+    pub fn put_buffer(&mut self, operation: &mut Operation) {
+        if let Some(buffer) = operation.buffer.take() {
+            self.bounce.put(operation.kind, buffer);
+        }
     }
 
     /// The ended operation that is to be handled next: first those for which a thread waits.

@@ -5,7 +5,7 @@
 //! one load at a time, in a slot whose state says which thread uses it. It allocates nothing, and
 //! needs nothing of the engine's state.
 
-use crate::load::Load;
+use crate::carry::Load;
 use crate::sync::{AtomicUsize, Mutex, Word, recover, wait, wake};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

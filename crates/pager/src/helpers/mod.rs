@@ -1,7 +1,13 @@
 //! The threads that save the pager's thread time, and whether that looks for work before it sleeps.
 
-use crate::awake::Awake;
-use crate::carriers::Carriers;
+#[cfg(not(terapage_model))]
+pub(crate) mod awake;
+pub(crate) mod carriers;
+#[cfg(terapage_model)]
+pub(crate) use crate::model::awake;
+
+use awake::Awake;
+use carriers::Carriers;
 use terapage_policy::luck::Luck;
 
 /// The pager's other threads.

@@ -2,30 +2,42 @@
 //! time, and only this thread changes the state of blocks. It waits in one place, and waits for I/O
 //! only if a thread of the program waits for the same.
 
-use crate::ahead::Ahead;
-use crate::awake::Awake;
-use crate::carriers::Carriers;
+mod advice;
+pub(crate) mod ahead;
+mod budget;
+pub(crate) mod files;
+mod fork;
+mod held;
+mod pagein;
+mod pageout;
+mod placing;
+mod removed;
+mod requests;
+pub(crate) mod table;
+mod transfers;
+pub(crate) mod usage;
+
+use crate::carry::look::hash;
+use crate::carry::mover::{Lost, Mover};
 use crate::frames::Frames;
-use crate::held::Held;
+use crate::frames::lease::TICK_MS;
+use crate::frames::maker::Maker;
 use crate::helpers::Helpers;
-use crate::io::bounce::Bounce;
-use crate::io::transfers::Operation;
+use crate::helpers::awake::Awake;
+use crate::helpers::carriers::Carriers;
 use crate::io::{self, Event, Io, Poll};
-use crate::lease::TICK_MS;
-use crate::load::{Load, Way};
-use crate::look::hash;
-use crate::maker::Maker;
-use crate::mover::{Lost, Mover};
-use crate::pagein::Stall;
-use crate::recorder::{Kind, Recorder};
-use crate::table::{State, Table, WANTED};
+use crate::trace::{Kind, Recorder};
 use crate::{Mailbox, Options};
+use ahead::Ahead;
+use held::Held;
+use pagein::Stall;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use table::{State, Table, WANTED};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_stats::{Condition, Counters, Shared};
-use terapage_store::{Ended, Failure, OpKind, Store};
+use terapage_store::Store;
 use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
 use terapage_sys::thread::{self, now_ns};
@@ -36,22 +48,6 @@ const ENTRIES: u32 = 512;
 /// The same in the children of forks: there may be many, and the memory that a user may lock must
 /// do for all their rings.
 const ENTRIES_OF_CHILD: u32 = 128;
-
-/// Tries of an operation that fails, without a pause in between.
-const TRIES: u32 = 4;
-
-/// The first and the longest pause, ms, between tries of an operation whose failure may pass. Each
-/// pause is twice the one before.
-const PAUSES_MS: [u64; 2] = [10, 1000];
-
-/// Which thread may carry a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carry {
-    /// The pager's thread, at once.
-    Here,
-    /// A carrier, if one is free.
-    Anywhere,
-}
 
 /// The timer, if something is to be done now and then.
 #[derive(Default)]
@@ -107,7 +103,7 @@ pub(crate) struct Engine {
     pub ahead: Ahead,
     /// The ring, the stores, and the transfers under way.
     pub io: Io,
-    pub files: Vec<crate::files::Mapped>,
+    pub files: Vec<files::Mapped>,
     pub queue: VecDeque<Fault>,
     pub faults_ready: bool,
     pub requests_ready: bool,
@@ -155,7 +151,7 @@ impl Engine {
             zero_hash: hash(&vec![0; block]),
             policy,
             ahead,
-            io: Io::new(block, store),
+            io: Io::new(&options, store),
             files: Vec::new(),
             queue: VecDeque::new(),
             faults_ready: false,
@@ -446,119 +442,10 @@ impl Engine {
         self.mover.program.wake(at, terapage_sys::PAGE).ok();
     }
 
-    /// Handles the end of a store's operation.
-    fn ended(&mut self, end: Ended) {
-        let number = end.id as usize;
-        let mut operation = self.io.transfers.take_operation(number);
-        match (end.result, operation.kind) {
-            (Err(failure), _) => self.try_again(number, operation, &failure),
-            (Ok(()), OpKind::Read) => self.arrived(number, operation),
-            (Ok(()), OpKind::Write) => {
-                self.put_buffer(&mut operation);
-                self.paged_out(&operation);
-            }
-        }
-    }
-
-    /// Tries an operation again that failed: a few times at once, or, if waiting may help, with
-    /// pauses until its time is up.
-    pub fn try_again(&mut self, number: usize, mut operation: Operation, failure: &Failure) {
-        let now_ns = self.now();
-        if operation.tries == 0 {
-            operation.failing_since_ns = now_ns;
-        }
-        operation.tries += 1;
-        let failing_ms = (now_ns - operation.failing_since_ns) / 1_000_000;
-        if failure.passing && failing_ms < self.options.patience_ms {
-            let [first, most] = PAUSES_MS;
-            let pause_ms = (first << (operation.tries - 1).min(16)).min(most);
-            return self.io.begin_later(number, operation, pause_ms * 1_000_000);
-        }
-        if !failure.passing && operation.tries < TRIES {
-            return self.io.begin_again(number, operation);
-        }
-        let wanted = |block: &&u32| self.table.get(**block).has(WANTED);
-        let wanted = operation.blocks.iter().filter(wanted).count();
-        if operation.kind == OpKind::Write || wanted == operation.blocks.len() {
-            self.give_up(&operation, failure, failing_ms);
-        }
-        self.forgo(operation);
-    }
-
-    /// Lets a load be carried, by this thread or a carrier, and handles the result now or later.
-    pub fn carry(&mut self, number: usize, way: Way, who: Carry) {
-        let load = Box::new(Load::new(&self.mover, self.block, number, way));
-        let here = if who == Carry::Anywhere { self.helpers.carriers.post(load) } else { Some(load) };
-        if let Some(mut load) = here {
-            load.carry();
-            self.carried(*load);
-        }
-    }
-
-    /// Handles the loads that carriers have done. Whether there were any.
-    fn take_carried(&mut self) -> bool {
-        let mut some = false;
-        while let Some(load) = self.helpers.carriers.take() {
-            self.carried(*load);
-            some = true;
-        }
-        some
-    }
-
-    fn carried(&mut self, load: Load) {
-        if let Some(lost) = load.lost {
-            self.stop(&lost.to_string());
-        }
-        match load.way {
-            Way::In(way) => {
-                let operation = self.io.transfers.take_operation(load.transfer);
-                self.checked(load.transfer, operation, &way);
-            }
-            Way::Out(way) => {
-                let blocks = self.io.transfers.take_leaving(load.transfer);
-                self.taken_out(&blocks, &way);
-            }
-        }
-    }
-
-    fn give_up(&self, operation: &Operation, failure: &Failure, failing_ms: u64) -> ! {
-        let store = self.io.name(operation.origin);
-        let doing = match operation.kind {
-            OpKind::Read => "reading from",
-            OpKind::Write => "writing to",
-        };
-        let how_long = match failure.passing {
-            true => format!("for {} s", failing_ms / 1000),
-            false => format!("{TRIES} times"),
-        };
-        self.stop(&format!("{doing} store {store} failed {how_long}: {}", failure.why))
-    }
-
-    /// Whether any block from `first` to `end` is in a transfer.
-    pub fn is_on_its_way(&self, first: u32, end: u32) -> bool {
-        let is_in = |block: &u32| (first..end).contains(block);
-        self.io.transfers.blocks().any(|blocks| blocks.iter().any(is_in))
-    }
-
-    /// Waits until no block from `first` to `end` is in a transfer.
-    pub fn settle(&mut self, first: u32, end: u32) {
-        while self.is_on_its_way(first, end) {
-            self.wait();
-        }
-    }
-
-    /// Waits until no transfer is under way.
-    pub fn settle_all(&mut self) {
-        while self.table.count(State::Reading) + self.leaving() > 0 {
-            self.wait();
-        }
-    }
-
     fn publish(&mut self) {
         self.make_room_for_books();
         let counters = self.counters;
-        let buffers = self.io.bounce.as_ref().map_or(0, Bounce::total_bytes);
-        let resident = (self.frames.count * self.block + buffers) as u64;
+        let resident = (self.frames.count * self.block + self.io.bounce.total_bytes()) as u64;
         counters.resident_bytes.store(resident, Relaxed);
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);

@@ -1,12 +1,13 @@
 //! Page-outs, ahead of need.
 
-use crate::engine::{Carry, Engine};
+use super::Engine;
+use super::table::{MARKER, State, WANTED};
+use super::transfers::Carry;
+use crate::carry::look::Look;
+use crate::carry::mover::Taken;
+use crate::carry::{Departure, LoadOut, Way};
 use crate::io::transfers::{Operation, Transfer};
-use crate::load::{Departure, LoadOut, Way};
-use crate::look::Look;
-use crate::mover::Taken;
-use crate::recorder::Kind;
-use crate::table::{MARKER, State, WANTED};
+use crate::trace::Kind;
 use terapage_policy::pace::{self, Need};
 use terapage_stats::Counters;
 use terapage_store::{EXTENT, OpKind};
@@ -36,7 +37,7 @@ impl Engine {
     /// Whether blocks should be paged out now.
     pub(crate) fn is_short(&self) -> bool {
         let need = self.need();
-        self.holds == 0 && need.is_short() && !self.waits_for_buffer(OpKind::Write, need.missing())
+        self.holds == 0 && need.is_short() && !self.io.bounce.is_waited_for(OpKind::Write, need.missing())
     }
 
     /// Pages out ahead of need, so that there are frames that can be used at once.

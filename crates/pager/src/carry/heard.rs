@@ -12,7 +12,7 @@
 //!
 //! If paged memory is unmapped or moved, the program is stopped.
 
-use crate::mover::{Lost, Mover};
+use super::mover::{Lost, Mover};
 use crate::spans::Spans;
 use crate::sync::{RwLock, read, write};
 use std::sync::atomic::AtomicBool;

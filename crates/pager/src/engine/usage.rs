@@ -6,7 +6,7 @@
 //! there is none. A change of state costs a look at a short list, and only if the block gets or
 //! loses a frame or its only copy in the store.
 
-use crate::table::{Entry, State};
+use super::table::{Entry, State};
 use crate::{Error, Pager};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,7 +1,8 @@
 //! Advice: what the program says about its use of a range. No advice changes a byte.
 
-use crate::engine::{Carry, Engine};
-use crate::table::State;
+use super::Engine;
+use super::table::State;
+use super::transfers::Carry;
 use crate::{Error, Pager};
 use terapage_policy::pace::WRITING_RUNS;
 use terapage_store::EXTENT;

@@ -1,91 +1,10 @@
-//! A budget that is shared with other processes: the engine tells what it has and wants, hears how
-//! much it may have, and takes or gives frames.
-//!
-//! More is taken at once. Less is given step by step, between faults: blocks are paged out as they
-//! are ahead of need, and frames that nobody needs go back to the kernel. Nothing waits for another
-//! process, and what a fault does is the same with and without.
+//! A budget that is shared with other processes, or is this process's alone.
 
+use super::Engine;
+use super::table::State;
 use crate::Error;
-use crate::engine::Engine;
-use crate::table::State;
-use std::fmt::Debug;
+use crate::frames::lease::{FRAMES_MIN, STEP_BYTES, Use};
 use std::sync::atomic::Ordering::Relaxed;
-use terapage_stats::Counters;
-
-/// Between two looks at the share, ms.
-pub(crate) const TICK_MS: u64 = 250;
-/// Looks in a second.
-pub(crate) const TICKS: u32 = 4;
-
-/// The most bytes of frames that are paged out or given back at once, without a look for faults.
-const STEP_BYTES: usize = 8 << 20;
-
-/// Where a pager's budget comes from, if it shares one with other processes. Its functions are
-/// called by the pager's thread, and wait for nobody.
-pub trait Share: Debug + Sync {
-    /// Called four times a second, and when frames are lacking: the bytes that this pager may have
-    /// now.
-    fn update(&self, use_: &Use) -> usize;
-}
-
-/// What a pager has and wants.
-#[derive(Clone, Copy)]
-pub struct Use {
-    /// Its counters.
-    pub counters: &'static Counters,
-    /// Bytes that it has: frames, buffers and books.
-    pub held: usize,
-    /// The part of them that it cannot give: buffers and books.
-    pub fixed: usize,
-    /// Bytes of the frames that are soft: they have left the program, and are the next to go.
-    pub soft: usize,
-    /// Frames were lacking since the last call.
-    pub short: bool,
-    /// Whether this is one of the regular calls.
-    pub tick: bool,
-}
-
-/// The engine's part of a shared budget. All in frames.
-pub(crate) struct Lease {
-    share: Option<&'static dyn Share>,
-    /// What there may be now, books included: the whole budget, if it is not shared.
-    pub frames: usize,
-    /// What there is to be: less than `frames` while frames are given back.
-    pub goal: usize,
-    /// Frames were lacking since the last tick.
-    short: bool,
-    /// There were no more when it asked last: it asks again at the next tick.
-    refused: bool,
-    ticks: u32,
-}
-
-impl Lease {
-    /// `frames` is the budget of this process, or the most that it can have of a shared one.
-    pub fn new(share: Option<&'static dyn Share>, frames: usize) -> Lease {
-        Lease { share, frames, goal: frames, short: false, refused: false, ticks: 0 }
-    }
-
-    /// Whether the budget is shared.
-    pub fn is_shared(&self) -> bool {
-        self.share.is_some()
-    }
-
-    /// How many frames are to be given back.
-    pub fn excess(&self) -> usize {
-        self.frames.saturating_sub(self.goal)
-    }
-
-    /// How many frames, of so many bytes, are to be given back next.
-    pub fn excess_now(&self, block: usize) -> usize {
-        self.excess().min((STEP_BYTES / block).max(1))
-    }
-
-    /// Counts a tick; whether a second is over.
-    pub fn ends_second(&mut self) -> bool {
-        self.ticks += 1;
-        !self.is_shared() || self.ticks.is_multiple_of(TICKS)
-    }
-}
 
 impl Engine {
     /// Begins with the first share.
@@ -102,9 +21,8 @@ impl Engine {
     pub(crate) fn inherit_lease(&mut self) {
         if self.frames.lease.is_shared() {
             let books = self.fixed_bytes() / self.block;
-            self.set_lease((self.frames.count + books).max(crate::requests::FRAMES_MIN));
-            self.frames.lease.goal = self.frames.lease.frames;
-            (self.frames.lease.short, self.frames.lease.refused, self.frames.lease.ticks) = (false, true, 0);
+            self.set_lease((self.frames.count + books).max(FRAMES_MIN));
+            self.frames.lease.inherit();
         }
     }
 
@@ -119,7 +37,7 @@ impl Engine {
     /// share.
     pub(crate) fn set_budget(&mut self, bytes: usize) -> Result<(), Error> {
         let (frames, most) = (bytes / self.block, self.options.frames);
-        let least = crate::requests::FRAMES_MIN.min(most);
+        let least = FRAMES_MIN.min(most);
         if self.frames.lease.is_shared() || !(least..=most).contains(&frames) {
             return Err(Error::Budget { least: least * self.block, most: most * self.block });
         }
@@ -136,42 +54,36 @@ impl Engine {
         if !self.frames.lease.is_shared() || self.frames.lease.excess() > 0 {
             return;
         }
-        let room = self.frames.room(spare);
-        self.frames.lease.short |= room == 0;
         // Before the last huge page.
-        if room < self.frames.of_huge_page().min(self.frames.limit / 8).max(1) && !self.frames.lease.refused {
+        let least = self.frames.of_huge_page().min(self.frames.limit / 8).max(1);
+        let room = self.frames.room(spare);
+        if self.frames.lease.is_lacking(room, least) {
             self.ask_share(false);
         }
     }
 
     /// Tells what it has, and hears what it may have.
     pub(crate) fn ask_share(&mut self, tick: bool) {
-        let Some(share) = self.frames.lease.share else { return };
+        if !self.frames.lease.is_shared() {
+            return;
+        }
         let fixed = self.fixed_bytes();
         let now = Use {
             counters: self.counters,
             held: self.frames.count * self.block + fixed,
             fixed,
             soft: self.frames.target.now() * self.block,
-            short: self.frames.lease.short,
+            short: false,
             tick,
         };
-        let most = self.options.frames;
-        let goal = (share.update(&now) / self.block).clamp(crate::requests::FRAMES_MIN.min(most), most);
-        self.frames.lease.goal = goal;
-        self.frames.lease.refused = goal <= self.frames.lease.frames;
-        if tick {
-            self.frames.lease.short = false;
-        }
-        if goal > self.frames.lease.frames {
-            self.set_lease(goal);
+        if let Some(more) = self.frames.lease.ask(now, self.block, self.options.frames) {
+            self.set_lease(more);
         }
     }
 
     /// Bytes that cannot be given back: bookkeeping, and bounce buffers.
     fn fixed_bytes(&self) -> usize {
-        let buffers = self.io.bounce.as_ref().map_or(0, crate::io::bounce::Bounce::total_bytes);
-        self.table.usage.books_bytes() + buffers
+        self.table.usage.books_bytes() + self.io.bounce.total_bytes()
     }
 
     /// The most blocks that are read ahead as one run: the prefetch policy knows only the most
@@ -215,5 +127,32 @@ impl Engine {
             }
         }
         given > 0
+    }
+
+    /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it: as
+    /// they grow, there are fewer frames.
+    pub(crate) fn make_room_for_books(&mut self) {
+        let budget = self.frames.lease.frames;
+        let buffers = self.io.bounce.bytes_in(budget * self.block);
+        let books = (self.table.usage.books_bytes() + buffers) / self.block;
+        let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
+        if limit != self.frames.limit {
+            self.frames.limit = limit;
+            self.ahead.grain.resize(limit);
+            self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
+            if let Err(error) = self.shrink() {
+                self.stop(&error.to_string());
+            }
+        }
+        self.io.bounce.begin(buffers);
+    }
+
+    /// Gives back the frames beyond the limit.
+    pub(crate) fn shrink(&mut self) -> Result<(), Error> {
+        while self.frames.count > self.frames.limit {
+            let place = self.place();
+            self.frames.give_back(vec![place])?;
+        }
+        Ok(())
     }
 }

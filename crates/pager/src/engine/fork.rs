@@ -8,9 +8,9 @@
 //! pipe). The child finds the pager's whole state in its copy of memory, gives it new descriptors,
 //! a new store and a new thread, and continues.
 
-use crate::engine::{Engine, Ticks, Told};
+use super::table::{Region, State};
+use super::{Engine, Ticks, Told};
 use crate::io::Poll;
-use crate::table::{Region, State};
 use crate::{Error, Mailbox};
 use std::sync::Arc;
 use terapage_stats::{Counters, Shared};

@@ -9,21 +9,20 @@
 //! the word before. `Time` has 60 bits of microseconds around its kind instead; a discard and a
 //! region are followed by words with their numbers.
 
+#[cfg(not(terapage_model))]
+mod file;
+pub(crate) mod words;
+
 use crate::Error;
-use crate::words::{Put, Take, Words};
-use std::fs::File;
+use crate::bell::Bell;
+use crate::sync::{AtomicU32, AtomicU64};
 use std::io::{self, Write};
-use std::mem::ManuallyDrop;
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
-use std::time::Duration;
-use terapage_sys::fd::Fd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
 use terapage_sys::thread::{self, now_ns};
-use terapage_trace::{Event, Header, PageOut, Record, Writer};
+use terapage_trace::{Event, PageOut, Record, Writer};
+use words::{Put, Take, Words};
 
 /// Words in the ring: 512 KiB.
 const RING: usize = 1 << 16;
@@ -34,8 +33,8 @@ const WAKE: usize = RING / 2;
 /// The writing thread gives back the room of this many words at once.
 const PORTION: usize = 4096;
 
-/// A compressed frame of the file is written if it is this old.
-const FRAME_AGE: Duration = Duration::from_secs(1);
+/// A compressed frame of the file is written if it is this old, ms.
+const FRAME_AGE_MS: u64 = 1000;
 
 /// The longest time that the end of a trace may take, ns.
 const FINISH_NS: u64 = 5_000_000_000;
@@ -81,11 +80,9 @@ const KINDS: [Kind; 14] = [
 ];
 
 const RUNNING: u32 = 0;
-/// The pager's thread has recorded its last event.
-const FINISHING: u32 = 1;
-const DONE: u32 = 2;
+const DONE: u32 = 1;
 /// The file does not take the trace, or has taken too long.
-const FAILED: u32 = 3;
+const FAILED: u32 = 2;
 
 /// What three threads share: the pager's, the writing one, and the one that ends the trace.
 pub(crate) struct Shared {
@@ -95,16 +92,11 @@ pub(crate) struct Shared {
     /// When waiting for the end of the trace is given up, ns; 0 before the end has begun.
     deadline_ns: AtomicU64,
     stalls: AtomicU64,
-    writer: OnceLock<Thread>,
+    /// Rings if the writing thread has much to do, and ends with the recording.
+    bell: Bell,
 }
 
 impl Shared {
-    fn wake(&self) {
-        if let Some(writer) = self.writer.get() {
-            writer.unpark();
-        }
-    }
-
     /// Begins the end of the trace: nobody waits for the file for longer than five seconds from
     /// now.
     pub fn begin_end(&self) {
@@ -151,31 +143,21 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the file and starts the writing thread.
-    pub fn start(path: &Path, block: usize, frames: usize) -> Result<(Recorder, Arc<Shared>), Error> {
-        let path = with_pid(path);
-        let failed = |source| Error::Trace { path: path.clone(), source };
-        let file = TraceFile::create(&path).map_err(failed)?;
-        let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let program = std::env::current_exe().unwrap_or_default();
-        let header = Header {
-            block_bytes: block as u32,
-            pid: thread::pid() as u32,
-            start_us: started.map_or(0, |started| started.as_micros() as u64),
-            budget_bytes: (block * frames) as u64,
-            program: program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        };
-        let writer = Writer::new(file, &header).map_err(failed)?;
+    /// Starts the writing thread, which writes to `writer`; `path` names that in errors.
+    pub fn begin<W: Write + Send + 'static>(
+        writer: Writer<W>,
+        path: PathBuf,
+    ) -> Result<(Recorder, Arc<Shared>), Error> {
         let shared = Arc::new(Shared {
-            path: path.clone(),
+            path,
             ring: Words::new(),
             state: AtomicU32::new(RUNNING),
             deadline_ns: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
-            writer: OnceLock::new(),
+            bell: Bell::new(),
         });
         let taker = Taker { shared: shared.clone(), writer, at: Take::default(), time_us: 0 };
-        thread::spawn(c"terapage-trace", move || taker.run()).map_err(|error| failed(error.source))?;
+        thread::spawn(c"terapage-trace", move || taker.run()).map_err(|error| shared.error(error.source))?;
         let recorder =
             Recorder { shared: shared.clone(), at: Put::default(), started_ns: now_ns(), last_us: 0 };
         Ok((recorder, shared))
@@ -208,9 +190,7 @@ impl Recorder {
 
     /// Ends the recording: the last event has been recorded.
     pub fn end(self) {
-        // A trace that has failed stays so.
-        self.shared.state.compare_exchange(RUNNING, FINISHING, Release, Relaxed).ok();
-        self.shared.wake();
+        self.shared.bell.end();
     }
 
     /// Microseconds since the event before.
@@ -242,7 +222,7 @@ impl Recorder {
         }
         self.at.publish(&self.shared.ring);
         if before / WAKE != self.at.head() / WAKE {
-            self.shared.wake();
+            self.shared.bell.ring();
         }
         0
     }
@@ -260,7 +240,7 @@ impl Recorder {
             return true;
         }
         self.shared.stalls.fetch_add(1, Relaxed);
-        self.shared.wake();
+        self.shared.bell.ring();
         while !self.at.has_room(&self.shared.ring, words) {
             if self.shared.late() {
                 self.shared.state.store(FAILED, Release);
@@ -275,17 +255,16 @@ impl Recorder {
 }
 
 /// The side of the writing thread.
-struct Taker {
+struct Taker<W: Write> {
     shared: Arc<Shared>,
-    writer: Writer<TraceFile>,
+    writer: Writer<W>,
     at: Take,
     time_us: u64,
 }
 
-impl Taker {
+impl<W: Write> Taker<W> {
     fn run(self) {
         let shared = self.shared.clone();
-        shared.writer.set(std::thread::current()).ok();
         let state = match self.write_all() {
             Ok(()) => DONE,
             Err(error) => {
@@ -302,23 +281,21 @@ impl Taker {
     fn write_all(mut self) -> io::Result<()> {
         let mut written_ns = now_ns();
         loop {
-            // The state is read before the ring: if it is FINISHING, the ring holds all that is
-            // still to come.
-            let finishing = self.shared.state.load(Acquire) == FINISHING;
+            // The bell is heard before the ring is read: if it has ended, the ring holds all that
+            // is still to come.
+            let heard = self.shared.bell.listen();
             let head = self.shared.ring.head();
             self.take(head)?;
-            if finishing {
-                return self.writer.finish().map(drop);
-            }
             if self.shared.state.load(Relaxed) == FAILED {
                 return Err(io::Error::other("the file took too long"));
             }
-            if now_ns() - written_ns >= FRAME_AGE.as_nanos() as u64 {
+            let Some(heard) = heard else { return self.writer.finish().map(drop) };
+            if now_ns() - written_ns >= FRAME_AGE_MS * 1_000_000 {
                 self.writer.flush()?;
                 written_ns = now_ns();
             }
             if self.shared.ring.head() - self.at.tail() < WAKE {
-                std::thread::park_timeout(FRAME_AGE);
+                self.shared.bell.wait_ms(heard, FRAME_AGE_MS);
             }
         }
     }
@@ -369,60 +346,14 @@ impl Taker {
     }
 }
 
-/// A file whose descriptor has a high number, out of the program's way.
-struct TraceFile(Fd);
-
-impl TraceFile {
-    /// Creates the file, or empties it if nobody else writes to it.
-    fn create(path: &Path) -> io::Result<TraceFile> {
-        let file = File::options().write(true).create(true).truncate(false).open(path)?;
-        if file.metadata()?.is_file() {
-            file.try_lock().map_err(|error| match error {
-                std::fs::TryLockError::WouldBlock => io::Error::other(
-                    "another process writes its trace there (%p in the name gives each its own)",
-                ),
-                std::fs::TryLockError::Error(error) => error,
-            })?;
-            file.set_len(0)?;
-        }
-        let fd = Fd::adopt(OwnedFd::from(file)).map_err(|error| error.source)?;
-        Ok(TraceFile(fd))
-    }
-}
-
-impl Write for TraceFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the descriptor is open, and this `File` never closes it: its owner does.
-        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(self.0.raw()) });
-        (&*file).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The path, with the process's number for each `%p`.
-fn with_pid(path: &Path) -> PathBuf {
-    let pid = thread::pid().to_string();
-    let mut named = Vec::new();
-    let mut rest = path.as_os_str().as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        if let Some(after) = rest.strip_prefix(b"%p") {
-            named.extend(pid.as_bytes());
-            rest = after;
-        } else {
-            named.push(first);
-            rest = tail;
-        }
-    }
-    std::ffi::OsString::from_vec(named).into()
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(terapage_model)))]
 mod tests {
+    use super::file::{TraceFile, with_pid};
     use super::*;
+    use std::fs::File;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::OpenOptionsExt;
+    use std::path::Path;
     use terapage_trace::Reader;
 
     /// A path that no other test uses, with nothing there.

@@ -1,7 +1,7 @@
 //! The table of blocks: their states, their slots and places, and which addresses are paged.
 
+use super::usage::Usage;
 use crate::spans::Spans;
-use crate::usage::Usage;
 use terapage_stats::RegionTable;
 use terapage_sys::{PAGE, memory};
 

@@ -12,7 +12,9 @@
 //! its processor at any moment. So the pager checks whether the wake-up was done, and else does it
 //! itself: to wake twice does no harm.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use crate::bell::Bell;
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, spin_loop};
+use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::thread::{self, Processors};
 use terapage_sys::userfaultfd::Waker;
 
@@ -68,6 +70,9 @@ const MOST: usize = 4;
 
 /// Processors are kept awake for this long after a read began, ns.
 const LINGER_NS: u64 = 300_000;
+
+/// Looks for an order between two looks at the time.
+const LOOKS: u32 = 256;
 
 /// If a wake-up that was ordered is not done after this time, ns, the pager does it itself.
 const LATE_NS: u64 = 10_000;
@@ -184,11 +189,9 @@ impl Judge {
 
 /// What the pager's thread and the threads that keep processors awake share.
 struct Shared {
+    /// Until when processors are kept awake, ns.
     until_ns: AtomicU64,
-    /// Counts calls; the threads sleep on it.
-    bell: AtomicU32,
-    /// Threads that sleep.
-    asleep: AtomicU32,
+    bell: Bell,
     /// The processor of each, one more than its number; 0 for none.
     processors: [AtomicU32; MOST],
     /// The number of these threads.
@@ -204,16 +207,14 @@ struct Shared {
     /// The number of the last that is done.
     done: AtomicU64,
     waker: Waker,
-    ended: AtomicBool,
 }
 
 impl Shared {
     fn new(waker: Waker, threads: usize) -> Shared {
         Shared {
             until_ns: AtomicU64::new(0),
-            bell: AtomicU32::new(0),
-            asleep: AtomicU32::new(0),
-            processors: Default::default(),
+            bell: Bell::new(),
+            processors: std::array::from_fn(|_| AtomicU32::new(0)),
             threads: threads as u32,
             at: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
@@ -221,32 +222,25 @@ impl Shared {
             taken: AtomicU64::new(0),
             done: AtomicU64::new(0),
             waker,
-            ended: AtomicBool::new(false),
         }
     }
 
     fn run(&self, index: usize, home: &Processors) {
         thread::give_way();
         let mut at = 0;
-        loop {
-            let bell = self.bell.load(SeqCst);
-            if self.ended.load(SeqCst) {
-                return;
-            }
+        while let Some(heard) = self.bell.listen() {
             let wanted = self.processors[index].load(SeqCst);
             if wanted == 0 || thread::now_ns() > self.until_ns.load(SeqCst) {
-                self.asleep.fetch_add(1, SeqCst);
-                thread::wait(&self.bell, bell);
-                self.asleep.fetch_sub(1, SeqCst);
+                self.bell.wait(heard);
                 continue;
             }
             if wanted != at {
                 at = wanted;
                 home.only(at as usize - 1).as_ref().unwrap_or(home).use_them();
             }
-            for _ in 0..256 {
+            for _ in 0..LOOKS {
                 self.wake_if_ordered();
-                std::hint::spin_loop();
+                spin_loop();
             }
         }
     }
@@ -259,11 +253,6 @@ impl Shared {
             self.waker.wake(self.at.load(SeqCst), self.len.load(SeqCst));
             self.done.fetch_max(ordered, SeqCst);
         }
-    }
-
-    fn ring(&self) {
-        self.bell.fetch_add(1, SeqCst);
-        thread::wake(&self.bell);
     }
 }
 
@@ -313,8 +302,8 @@ impl Awake {
         }
         let Some(shared) = self.shared.filter(|_| self.judge.on) else { return };
         shared.until_ns.store(now_ns + LINGER_NS, SeqCst);
-        if shared.asleep.load(SeqCst) > 0 {
-            shared.ring();
+        if shared.bell.asleep() > 0 {
+            shared.bell.ring();
         }
     }
 
@@ -343,12 +332,12 @@ impl Awake {
         for (index, processor) in shared.processors.iter().enumerate() {
             processor.store(seen.get(index).map_or(0, |&at| at as u32 + 1), SeqCst);
         }
-        shared.ring();
+        shared.bell.ring();
     }
 
     /// Whether [`wake`](Self::wake) is likely to be faster than a wake-up by this thread.
     pub fn can_wake(&self) -> bool {
-        self.judge.on && self.shared.is_some_and(|shared| shared.asleep.load(SeqCst) < shared.threads)
+        self.judge.on && self.shared.is_some_and(|shared| shared.bell.asleep() < shared.threads)
     }
 
     /// Orders a wake-up of the threads that wait for `len` bytes at `at`, whose pages are
@@ -396,8 +385,7 @@ fn start(home: &Processors, count: usize, waker: Waker) -> Option<&'static Share
         let home = home.clone();
         if thread::spawn_quiet(c"terapage-awake", move || shared.run(index, &home)).is_err() {
             // They only save time.
-            shared.ended.store(true, SeqCst);
-            shared.ring();
+            shared.bell.end();
             return None;
         }
     }

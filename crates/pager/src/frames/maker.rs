@@ -7,7 +7,9 @@
 //! give it again only at a touch. Then a huge page takes 4.6 ms here instead of 0.2, and the same
 //! memory in single pages, which were used lately, 0.8 ms. So the first few huge pages are timed.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use crate::bell::Bell;
+use crate::sync::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::{PAGE, thread};
 
@@ -53,9 +55,9 @@ struct Shared {
     used: AtomicU32,
     /// The number of huge pages that may be made in all.
     allowed: AtomicU32,
-    /// Counts changes of `used` and `allowed`; the thread sleeps on it.
-    bell: AtomicU32,
-    ended: AtomicBool,
+    /// Rings if a huge page was used. A change of `allowed` alone does not ring: then the pager's
+    /// thread makes its own.
+    bell: Bell,
     /// The number of huge pages that took long.
     slow: AtomicU32,
 }
@@ -66,30 +68,26 @@ impl Shared {
     }
 
     fn run(&self) {
-        loop {
-            let bell = self.bell.load(SeqCst);
-            if self.ended.load(SeqCst) {
-                // SAFETY: the pager's thread takes no stage after it has set `ended`.
-                unsafe { memory::unmap(self.area as *mut u8, STAGES as usize * HUGE) }.ok();
-                return;
-            }
+        while let Some(heard) = self.bell.listen() {
             let made = self.made.load(SeqCst);
             let ahead = made.wrapping_sub(self.used.load(SeqCst));
             if ahead == STAGES || made >= self.allowed.load(SeqCst) {
-                thread::wait(&self.bell, bell);
+                self.bell.wait(heard);
                 continue;
             }
             let Ok(slow) = prepare(self.stage(made)) else {
                 // The pager's thread then makes its own.
-                thread::wait(&self.bell, bell);
+                self.bell.wait(heard);
                 continue;
             };
             if slow && self.slow.fetch_add(1, SeqCst) + 1 >= SLOW_MAX {
-                thread::wait(&self.bell, bell);
+                self.bell.wait(heard);
                 continue;
             }
             self.made.store(made + 1, SeqCst);
         }
+        // SAFETY: the pager's thread takes no stage after it has ended the bell.
+        unsafe { memory::unmap(self.area as *mut u8, STAGES as usize * HUGE) }.ok();
     }
 }
 
@@ -127,8 +125,7 @@ impl Maker {
             made: AtomicU32::new(0),
             used: AtomicU32::new(0),
             allowed: AtomicU32::new(u32::try_from(pages).unwrap_or(u32::MAX)),
-            bell: AtomicU32::new(0),
-            ended: AtomicBool::new(false),
+            bell: Bell::new(),
             slow: AtomicU32::new(0),
         }));
         // The thread only saves time.
@@ -177,7 +174,7 @@ impl Maker {
     pub fn used(&mut self) {
         if let Some(shared) = self.thread.filter(|_| std::mem::take(&mut self.lent)) {
             shared.used.fetch_add(1, SeqCst);
-            shared.ring();
+            shared.bell.ring();
         }
     }
 
@@ -189,8 +186,7 @@ impl Maker {
             unsafe { memory::unmap(stage as *mut u8, HUGE) }.ok();
         }
         if let Some(shared) = self.thread.take() {
-            shared.ended.store(true, SeqCst);
-            shared.ring();
+            shared.bell.end();
         }
     }
 
@@ -201,13 +197,6 @@ impl Maker {
             unsafe { memory::unmap(shared.area as *mut u8, STAGES as usize * HUGE) }.ok();
         }
         self.end();
-    }
-}
-
-impl Shared {
-    fn ring(&self) {
-        self.bell.fetch_add(1, SeqCst);
-        thread::wake(&self.bell);
     }
 }
 

@@ -4,8 +4,8 @@
 //! There are twice as many places as frames, and most frames are in the program. So runs of hollow
 //! neighbours are easy to find.
 
-use crate::maker::Maker;
-use crate::mover::{Lost, Mover};
+use super::maker::Maker;
+use crate::carry::mover::{Lost, Mover};
 use std::collections::VecDeque;
 use std::ops::Range;
 use terapage_sys::memory::{self, HUGE};

@@ -8,8 +8,8 @@
 //! Without `UFFDIO_MOVE` (before Linux 6.8), pages are write-protected and copied: the results are
 //! the same, more slowly.
 
-use crate::heard::Heard;
-use crate::maker;
+use super::heard::Heard;
+use crate::frames::maker;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use terapage_sys::memory::{self, HUGE};

@@ -4,8 +4,12 @@
 //! A load contains all that its work needs, so any thread can carry it. Its blocks are Reading or
 //! Leaving, and nobody else uses their frames, until the pager's thread has handled the result.
 
-use crate::look::{self, Look, hash};
-use crate::mover::{Lost, Mover, Taken};
+pub(crate) mod heard;
+pub(crate) mod look;
+pub(crate) mod mover;
+
+use look::{Look, hash};
+use mover::{Lost, Mover, Taken};
 use std::sync::Arc;
 use terapage_sys::memory;
 
@@ -19,7 +23,7 @@ pub(crate) struct Run {
     pub copy: bool,
     /// Whether they were copied.
     pub copied: bool,
-    /// Whether the waiters are woken [elsewhere](crate::awake).
+    /// Whether the waiters are woken [elsewhere](crate::helpers::awake).
     pub quiet: bool,
 }
 

@@ -3,9 +3,9 @@
 //! A call that removes pages of a registered range waits until the pager's thread has read the
 //! report. So neither that thread nor a carrier makes such a call on a registered range.
 
+use super::Engine;
+use super::table::State;
 use crate::Error;
-use crate::engine::Engine;
-use crate::table::State;
 use std::ops::Range;
 use terapage_sys::memory;
 use terapage_sys::userfaultfd::Fault;

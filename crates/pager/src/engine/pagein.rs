@@ -1,12 +1,13 @@
 //! Page-ins: first touches, soft faults, hard faults, prefetch.
 
-use crate::engine::{Carry, Engine};
-use crate::files::UNKNOWN;
+use super::Engine;
+use super::files::UNKNOWN;
+use super::table::{MARKER, State, WANTED};
+use super::transfers::Carry;
+use crate::carry::{Arrival, LoadIn, Run, Way};
 use crate::io::bounce::Buffer;
 use crate::io::transfers::Operation;
-use crate::load::{Arrival, LoadIn, Run, Way};
-use crate::recorder::Kind;
-use crate::table::{MARKER, State, WANTED};
+use crate::trace::Kind;
 use std::ops::Range;
 use terapage_policy::grain;
 use terapage_policy::pace;
@@ -301,7 +302,7 @@ impl Engine {
         // A run may be longer than the limit, which may have shrunk.
         let fits = self.table.count(State::Reading) == 0
             || self.table.count(State::Reading) + blocks <= self.most_read();
-        fits && blocks <= self.ready() && !self.waits_for_buffer(OpKind::Read, blocks)
+        fits && blocks <= self.ready() && !self.io.bounce.is_waited_for(OpKind::Read, blocks)
     }
 
     /// Reads the postponed runs, as far as there are frames by now.
@@ -427,7 +428,7 @@ impl Engine {
     /// then. Perhaps no thread ever touches them: they may belong to another mapped file, which a
     /// forked child does not use and its parent writes.
     pub(crate) fn forgo(&mut self, mut operation: Operation) {
-        self.put_buffer(&mut operation);
+        self.io.put_buffer(&mut operation);
         // Of a demanded read the first block that is wanted takes over the wait.
         let mut since_ns = operation.since_ns;
         for &block in &operation.blocks {
@@ -460,7 +461,7 @@ impl Engine {
         for run in load.runs.iter().filter(|run| run.quiet) {
             self.helpers.awake.wake(run.program, run.len);
         }
-        self.put_buffer(&mut operation);
+        self.io.put_buffer(&mut operation);
         for (&block, arrival) in operation.blocks.iter().zip(&load.blocks) {
             if arrival.expected.is_none() {
                 self.table.get_mut(block).hash = arrival.hash;

@@ -1,10 +1,17 @@
 //! Frames: how many there may be and are, which are free, and which may be taken next.
 
-use crate::lease::Lease;
-use crate::maker::Maker;
-use crate::mover::{Lost, Mover};
+pub(crate) mod lease;
+#[cfg(not(terapage_model))]
+pub(crate) mod maker;
+pub(crate) mod pool;
+#[cfg(terapage_model)]
+pub(crate) use crate::model::maker;
+
+use crate::carry::mover::{Lost, Mover};
 use crate::options::Options;
-use crate::pool::Pool;
+use lease::Lease;
+use maker::Maker;
+use pool::Pool;
 use std::collections::VecDeque;
 use terapage_policy::soft::SoftFrames;
 use terapage_sys::memory::HUGE;

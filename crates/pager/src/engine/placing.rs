@@ -1,8 +1,9 @@
 //! How blocks get frames and lose them, and how frames come into the program.
 
-use crate::engine::{Carry, Engine};
-use crate::load::Run;
-use crate::table::State;
+use super::Engine;
+use super::table::State;
+use super::transfers::Carry;
+use crate::carry::Run;
 use terapage_policy::pace;
 use terapage_sys::thread;
 

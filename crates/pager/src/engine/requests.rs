@@ -1,18 +1,14 @@
 //! Requests of the program, served between faults.
 
+use super::Engine;
+use super::table::State;
 use crate::Error;
-use crate::engine::Engine;
-use crate::io::bounce::Bounce;
-use crate::recorder::Kind;
-use crate::table::State;
+use crate::trace::Kind;
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::pace;
 use terapage_stats::RegionCounters;
 use terapage_store::EXTENT;
 use terapage_sys::{PAGE, memory};
-
-/// The least frames that there are.
-pub(crate) const FRAMES_MIN: usize = 8;
 
 /// Pages that are checked together when memory that holds something is to be paged.
 const ADOPTED_PAGES: usize = 1024;
@@ -86,41 +82,6 @@ impl Engine {
             self.mover.register(self.table.address(at), (to - at) as usize * block)?;
             self.adopt(at, to.min(untouched.start))?;
             self.adopt(at.max(untouched.end), to)?;
-        }
-        Ok(())
-    }
-
-    /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it: as
-    /// they grow, there are fewer frames.
-    pub(crate) fn make_room_for_books(&mut self) {
-        let budget = self.frames.lease.frames;
-        let begins = self.io.bounce_wanted && self.io.bounce.is_none();
-        let buffers = match &self.io.bounce {
-            None if begins => Bounce::total_bytes_of(budget * self.block / self.options.bounce_part),
-            None => 0,
-            Some(bounce) => bounce.total_bytes(),
-        };
-        let books = (self.table.usage.books_bytes() + buffers) / self.block;
-        let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
-        if limit != self.frames.limit {
-            self.frames.limit = limit;
-            self.ahead.grain.resize(limit);
-            self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
-            if let Err(error) = self.shrink() {
-                self.stop(&error.to_string());
-            }
-        }
-        if begins {
-            // Bounce buffers only save time.
-            self.io.bounce = Some(Bounce::begin(buffers).unwrap_or_default());
-        }
-    }
-
-    /// Gives back the frames beyond the limit.
-    fn shrink(&mut self) -> Result<(), Error> {
-        while self.frames.count > self.frames.limit {
-            let place = self.place();
-            self.frames.give_back(vec![place])?;
         }
         Ok(())
     }
@@ -309,7 +270,7 @@ impl Engine {
                 State::Stored => {
                     let place = self.place();
                     self.read(&[block], &[place], 0);
-                    self.table.get_mut(block).flags |= crate::table::WANTED;
+                    self.table.get_mut(block).flags |= super::table::WANTED;
                     self.settle(block, block + 1);
                 }
                 State::Soft => {

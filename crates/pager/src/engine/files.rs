@@ -9,9 +9,9 @@
 //! changes a mapped file, the program is stopped when a block that was read before comes back
 //! different.
 
-use crate::engine::Engine;
-use crate::look;
-use crate::table::State;
+use super::Engine;
+use super::table::State;
+use crate::carry::look;
 use crate::{Error, Pager, StoreError};
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

@@ -1,0 +1,59 @@
+//! A bell: threads sleep at it until it rings.
+//!
+//! A thread [listens](Bell::listen) before it looks for work, and sleeps only if the bell has not
+//! rung since. So no ring is lost, if who makes work rings afterwards.
+
+use crate::sync::{Word, wait, wait_ms, wake};
+use std::sync::atomic::Ordering::SeqCst;
+
+/// A bell that can ring often and end once.
+pub(crate) struct Bell {
+    /// Counts rings; the threads sleep on it.
+    rings: Word,
+    /// Threads that sleep, or are about to.
+    asleep: Word,
+    ended: Word,
+}
+
+impl Bell {
+    pub fn new() -> Bell {
+        Bell { rings: Word::new(0), asleep: Word::new(0), ended: Word::new(0) }
+    }
+
+    /// How often it has rung. `None` if it has ended: the thread is to end, too.
+    pub fn listen(&self) -> Option<u32> {
+        let heard = self.rings.load(SeqCst);
+        (self.ended.load(SeqCst) == 0).then_some(heard)
+    }
+
+    /// Sleeps unless the bell has rung since the thread `heard` it. May return early.
+    pub fn wait(&self, heard: u32) {
+        self.asleep.fetch_add(1, SeqCst);
+        wait(&self.rings, heard);
+        self.asleep.fetch_sub(1, SeqCst);
+    }
+
+    /// Like [`wait`](Self::wait), for `ms` milliseconds at most.
+    pub fn wait_ms(&self, heard: u32, ms: u64) {
+        self.asleep.fetch_add(1, SeqCst);
+        wait_ms(&self.rings, heard, ms);
+        self.asleep.fetch_sub(1, SeqCst);
+    }
+
+    /// The number of threads that sleep, which may change at any moment.
+    pub fn asleep(&self) -> u32 {
+        self.asleep.load(SeqCst)
+    }
+
+    /// Wakes all threads that sleep, and those that listened before and are about to.
+    pub fn ring(&self) {
+        self.rings.fetch_add(1, SeqCst);
+        wake(&self.rings);
+    }
+
+    /// Ends the bell: no thread sleeps at it any more.
+    pub fn end(&self) {
+        self.ended.store(1, SeqCst);
+        self.ring();
+    }
+}

@@ -1,0 +1,144 @@
+//! The ends of transfers: blocks that were read or written, or taken out of the program, and
+//! operations that failed.
+
+use super::Engine;
+use super::table::{State, WANTED};
+use crate::carry::{Load, Way};
+use crate::io::bounce::Buffer;
+use crate::io::transfers::Operation;
+use terapage_stats::Counters;
+use terapage_store::{Ended, Failure, OpKind};
+
+/// Tries of an operation that fails, without a pause in between.
+const TRIES: u32 = 4;
+
+/// The first and the longest pause, ms, between tries of an operation whose failure may pass. Each
+/// pause is twice the one before.
+const PAUSES_MS: [u64; 2] = [10, 1000];
+
+/// Which thread may carry a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carry {
+    /// The pager's thread, at once.
+    Here,
+    /// A carrier, if one is free.
+    Anywhere,
+}
+
+impl Engine {
+    /// Handles the end of a store's operation.
+    pub(crate) fn ended(&mut self, end: Ended) {
+        let number = end.id as usize;
+        let mut operation = self.io.transfers.take_operation(number);
+        match (end.result, operation.kind) {
+            (Err(failure), _) => self.try_again(number, operation, &failure),
+            (Ok(()), OpKind::Read) => self.arrived(number, operation),
+            (Ok(()), OpKind::Write) => {
+                self.io.put_buffer(&mut operation);
+                self.paged_out(&operation);
+            }
+        }
+    }
+
+    /// Tries an operation again that failed: a few times at once, or, if waiting may help, with
+    /// pauses until its time is up.
+    pub(crate) fn try_again(&mut self, number: usize, mut operation: Operation, failure: &Failure) {
+        let now_ns = self.now();
+        if operation.tries == 0 {
+            operation.failing_since_ns = now_ns;
+        }
+        operation.tries += 1;
+        let failing_ms = (now_ns - operation.failing_since_ns) / 1_000_000;
+        if failure.passing && failing_ms < self.options.patience_ms {
+            let [first, most] = PAUSES_MS;
+            let pause_ms = (first << (operation.tries - 1).min(16)).min(most);
+            return self.io.begin_later(number, operation, pause_ms * 1_000_000);
+        }
+        if !failure.passing && operation.tries < TRIES {
+            return self.io.begin_again(number, operation);
+        }
+        let wanted = |block: &&u32| self.table.get(**block).has(WANTED);
+        let wanted = operation.blocks.iter().filter(wanted).count();
+        if operation.kind == OpKind::Write || wanted == operation.blocks.len() {
+            self.give_up(&operation, failure, failing_ms);
+        }
+        self.forgo(operation);
+    }
+
+    /// Lets a load be carried, by this thread or a carrier, and handles the result now or later.
+    pub(crate) fn carry(&mut self, number: usize, way: Way, who: Carry) {
+        let load = Box::new(Load::new(&self.mover, self.block, number, way));
+        let here = if who == Carry::Anywhere { self.helpers.carriers.post(load) } else { Some(load) };
+        if let Some(mut load) = here {
+            load.carry();
+            self.carried(*load);
+        }
+    }
+
+    /// Handles the loads that carriers have done. Whether there were any.
+    pub(crate) fn take_carried(&mut self) -> bool {
+        let mut some = false;
+        while let Some(load) = self.helpers.carriers.take() {
+            self.carried(*load);
+            some = true;
+        }
+        some
+    }
+
+    fn carried(&mut self, load: Load) {
+        if let Some(lost) = load.lost {
+            self.stop(&lost.to_string());
+        }
+        match load.way {
+            Way::In(way) => {
+                let operation = self.io.transfers.take_operation(load.transfer);
+                self.checked(load.transfer, operation, &way);
+            }
+            Way::Out(way) => {
+                let blocks = self.io.transfers.take_leaving(load.transfer);
+                self.taken_out(&blocks, &way);
+            }
+        }
+    }
+
+    fn give_up(&self, operation: &Operation, failure: &Failure, failing_ms: u64) -> ! {
+        let store = self.io.name(operation.origin);
+        let doing = match operation.kind {
+            OpKind::Read => "reading from",
+            OpKind::Write => "writing to",
+        };
+        let how_long = match failure.passing {
+            true => format!("for {} s", failing_ms / 1000),
+            false => format!("{TRIES} times"),
+        };
+        self.stop(&format!("{doing} store {store} failed {how_long}: {}", failure.why))
+    }
+
+    /// Whether any block from `first` to `end` is in a transfer.
+    pub(crate) fn is_on_its_way(&self, first: u32, end: u32) -> bool {
+        let is_in = |block: &u32| (first..end).contains(block);
+        self.io.transfers.blocks().any(|blocks| blocks.iter().any(is_in))
+    }
+
+    /// Waits until no block from `first` to `end` is in a transfer.
+    pub(crate) fn settle(&mut self, first: u32, end: u32) {
+        while self.is_on_its_way(first, end) {
+            self.wait();
+        }
+    }
+
+    /// Waits until no transfer is under way.
+    pub(crate) fn settle_all(&mut self) {
+        while self.table.count(State::Reading) + self.leaving() > 0 {
+            self.wait();
+        }
+    }
+
+    /// A bounce buffer for a run of `blocks` blocks, if the run is long enough for one and one is
+    /// free.
+    pub(crate) fn buffer(&mut self, kind: OpKind, blocks: usize) -> Option<Buffer> {
+        let buffer = self.io.bounce.take(kind, blocks, self.frames.maker.was_slow())?;
+        Counters::add(&self.counters.bounced_bytes, (blocks * self.block) as u64);
+        Some(buffer)
+    }
+}

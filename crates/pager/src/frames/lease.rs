@@ -1,0 +1,113 @@
+//! A budget that is shared with other processes: the engine tells what it has and wants, hears how
+//! much it may have, and takes or gives frames.
+//!
+//! More is taken at once. Less is given step by step, between faults: blocks are paged out as they
+//! are ahead of need, and frames that nobody needs go back to the kernel. Nothing waits for another
+//! process, and what a fault does is the same with and without.
+
+use std::fmt::Debug;
+use terapage_stats::Counters;
+
+/// Between two looks at the share, ms.
+pub(crate) const TICK_MS: u64 = 250;
+/// Looks in a second.
+pub(crate) const TICKS: u32 = 4;
+
+/// The least frames that there are.
+pub(crate) const FRAMES_MIN: usize = 8;
+
+/// The most bytes of frames that are paged out or given back at once, without a look for faults.
+pub(crate) const STEP_BYTES: usize = 8 << 20;
+
+/// Where a pager's budget comes from, if it shares one with other processes. Its functions are
+/// called by the pager's thread, and wait for nobody.
+pub trait Share: Debug + Sync {
+    /// Called four times a second, and when frames are lacking: the bytes that this pager may have
+    /// now.
+    fn update(&self, use_: &Use) -> usize;
+}
+
+/// What a pager has and wants.
+#[derive(Clone, Copy)]
+pub struct Use {
+    /// Its counters.
+    pub counters: &'static Counters,
+    /// Bytes that it has: frames, buffers and books.
+    pub held: usize,
+    /// The part of them that it cannot give: buffers and books.
+    pub fixed: usize,
+    /// Bytes of the frames that are soft: they have left the program, and are the next to go.
+    pub soft: usize,
+    /// Frames were lacking since the last call.
+    pub short: bool,
+    /// Whether this is one of the regular calls.
+    pub tick: bool,
+}
+
+/// The engine's part of a shared budget. All in frames.
+pub(crate) struct Lease {
+    share: Option<&'static dyn Share>,
+    /// What there may be now, books included: the whole budget, if it is not shared.
+    pub frames: usize,
+    /// What there is to be: less than `frames` while frames are given back.
+    pub goal: usize,
+    /// Frames were lacking since the last tick.
+    short: bool,
+    /// There were no more when it asked last: it asks again at the next tick.
+    refused: bool,
+    ticks: u32,
+}
+
+impl Lease {
+    /// `frames` is the budget of this process, or the most that it can have of a shared one.
+    pub fn new(share: Option<&'static dyn Share>, frames: usize) -> Lease {
+        Lease { share, frames, goal: frames, short: false, refused: false, ticks: 0 }
+    }
+
+    /// Whether the budget is shared.
+    pub fn is_shared(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// How many frames are to be given back.
+    pub fn excess(&self) -> usize {
+        self.frames.saturating_sub(self.goal)
+    }
+
+    /// How many frames, of so many bytes, are to be given back next.
+    pub fn excess_now(&self, block: usize) -> usize {
+        self.excess().min((STEP_BYTES / block).max(1))
+    }
+
+    /// Counts a tick; whether a second is over.
+    pub fn ends_second(&mut self) -> bool {
+        self.ticks += 1;
+        !self.is_shared() || self.ticks.is_multiple_of(TICKS)
+    }
+
+    /// Notes that `room` more frames can be made. Whether more should be asked for because there
+    /// are fewer than `least`.
+    pub fn is_lacking(&mut self, room: usize, least: usize) -> bool {
+        self.short |= room == 0;
+        room < least && !self.refused
+    }
+
+    /// Tells what there is, and hears how much there may be: at most `most` frames of `block`
+    /// bytes. Returns the new number of frames if there may be more.
+    pub fn ask(&mut self, now: Use, block: usize, most: usize) -> Option<usize> {
+        let goal = self.share?.update(&Use { short: self.short, ..now }) / block;
+        self.goal = goal.clamp(FRAMES_MIN.min(most), most);
+        self.refused = self.goal <= self.frames;
+        if now.tick {
+            self.short = false;
+        }
+        (!self.refused).then_some(self.goal)
+    }
+
+    /// In the child of a fork: there may be as many frames as there are, and no more until it has a
+    /// share.
+    pub fn inherit(&mut self) {
+        self.goal = self.frames;
+        (self.short, self.refused, self.ticks) = (false, true, 0);
+    }
+}
