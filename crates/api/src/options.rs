@@ -4,11 +4,7 @@ use crate::process::ADDRESS_SPACE_MIN;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use terapage_config::{Partial, Settings, Size, memory_bytes};
-use terapage_policy::{prefetch, replacement};
-
-/// The default bytes of a block.
-const BLOCK: usize = 16 << 10;
+use terapage_config::{Partial, SETTINGS, Settings, Size, memory_bytes};
 
 /// Options of the process's pager. An option that is `None` is taken from the `TERAPAGE_*`
 /// variables, or else is the default.
@@ -67,15 +63,10 @@ impl Options {
             given.stores = Some(vec![terapage_config::StoreSpec::File(store.clone())]);
         }
         let get = |name: &str| std::env::var_os(name);
-        // These variables are for `terapage run`, and have no effect here.
-        let not_ours = ["TERAPAGE_STATS", "TERAPAGE_TRACE", "TERAPAGE_VERBOSE"];
-        let ours = |name: &str| get(name).filter(|_| !not_ours.contains(&name));
-        let settings = given.or(Partial::from_variables(ours)?).resolve(
-            replacement::NAMES,
-            prefetch::NAMES,
-            &terapage_far::shelf(),
-            get,
-        )?;
+        let is_ours =
+            |name: &str| SETTINGS.iter().any(|setting| setting.variable == name && !setting.run_only);
+        let ours = |name: &str| get(name).filter(|_| is_ours(name));
+        let settings = given.or(Partial::from_variables(ours)?).resolve(&terapage_far::shelf(), get)?;
         if let Some(all) = memory_bytes().map(Size).filter(|&all| settings.memory > all) {
             let why = format!("memory: {} is more than the available memory, {all}", settings.memory);
             return Err(Error::Argument(why));
@@ -86,7 +77,7 @@ impl Options {
 
 /// The pager's options for these settings.
 pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
-    let block = settings.block.map_or(BLOCK, |size| size.0 as usize);
+    let block = settings.block_bytes();
     terapage_pager::Options {
         block,
         frames: (settings.frames().0 as usize / block).max(8),

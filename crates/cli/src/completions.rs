@@ -4,8 +4,7 @@ use crate::print;
 use clap::{Args, Command, ValueHint, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use std::process::ExitCode;
-use terapage_config::{Heap, Io, Placement};
-use terapage_policy::{prefetch, replacement};
+use terapage_config::SETTINGS;
 
 /// What follows `--` is a command line of its own, which bash's script of `clap_complete` does not
 /// know.
@@ -70,16 +69,8 @@ impl Completions {
 
 /// The names that a setting takes; none where it takes anything.
 fn names(setting: &str) -> Vec<&'static str> {
-    match setting {
-        "placement" => Placement::ALL.map(Placement::name).to_vec(),
-        "store-size" => vec!["auto"],
-        "block" => vec!["auto", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M"],
-        "policy" => replacement::NAMES.to_vec(),
-        "prefetch" => prefetch::NAMES.to_vec(),
-        "io" => Io::ALL.map(Io::name).to_vec(),
-        "heap" => Heap::ALL.map(Heap::name).to_vec(),
-        _ => Vec::new(),
-    }
+    let found = SETTINGS.iter().find(|known| known.name == setting);
+    found.map_or(Vec::new(), |setting| setting.names().to_vec())
 }
 
 /// The command with what a shell is to offer. Only here: flags take any text, and refuse it in
@@ -117,12 +108,12 @@ fn for_shells(command: Command) -> Command {
 #[cfg(test)]
 mod tests {
     use super::names;
-    use terapage_config::{KEYS, Partial};
+    use terapage_config::{Partial, SETTINGS};
 
     #[test]
     fn what_is_offered_is_taken() {
         let mut offered = 0;
-        for key in KEYS {
+        for key in SETTINGS {
             for name in names(key.name) {
                 assert_eq!(Partial::default().set(key.name, name.as_ref()), Ok(()), "{} {name}", key.name);
                 offered += 1;

@@ -1,96 +1,84 @@
 //! The flags that are settings.
 
 use anyhow::{Context, anyhow};
-use clap::{Args, ValueHint};
-use std::ffi::{OsStr, OsString};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint, value_parser};
+use std::ffi::OsString;
 use std::path::PathBuf;
-use terapage_config::{Partial, Settings};
-use terapage_policy::{prefetch, replacement};
+use terapage_config::{Choices, Flag, Kind, Partial, SETTINGS, Setting, Settings};
 
-/// Flags take any text, so that what is wrong with one is said in the same words
-/// wherever it came from: flag, variable or file.
-#[derive(Args, Default)]
+/// What the flags of a command line say about settings. Flags take any text, so that what is wrong
+/// with one is said in the same words wherever it came from: flag, variable or file.
+#[derive(Default)]
 pub struct Options {
-    /// Memory that the data of the program, and of all that it starts, may take together: 4G, 500M,
-    /// or 50% of the machine or container
-    #[arg(short, long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
-    memory: Option<OsString>,
-    /// Give each process all of --memory for itself, instead of one budget for all
-    #[arg(long)]
-    per_process: bool,
-    /// Where the rest lives: a directory, an empty file, a block device, whose content is lost, a
-    /// memory server, as in valkey://HOST:6379; mirror:A+B, tier:A+B, ram:SIZE, encrypt:STORE,
-    /// compress:STORE; repeat it for several
-    #[arg(short, long, value_name = "STORE", allow_hyphen_values = true, value_hint = ValueHint::AnyPath)]
-    store: Vec<OsString>,
-    /// How blocks spread over several stores: simple (fill one, then the next), round-robin,
-    /// mirror (each has all), or tier (each block in the first that takes it)
-    #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
-    placement: Option<OsString>,
-    /// Encrypt what goes to all stores, with a key that only the program's process has. What goes
-    /// to a memory server that others may see is encrypted in any case
-    #[arg(long)]
-    encrypt: bool,
-    /// Compress what goes to the stores: lz4, zstd or zstd:LEVEL (1 to 9); or off
-    #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
-    compress: Option<OsString>,
-    /// Bytes that the store may take, or auto: as much as is needed
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    store_size: Option<OsString>,
-    /// Whether the program may have more memory than the store could hold: yes or no. With no, an
-    /// allocation that it could not hold is refused (ENOMEM)
-    #[arg(long, value_name = "WHICH", allow_hyphen_values = true)]
-    overcommit: Option<OsString>,
-    /// Bytes that move at once: a power of two from 4K to 2M, or auto
-    #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
-    block: Option<OsString>,
-    /// Which blocks leave first
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true, help = policy_help())]
-    policy: Option<OsString>,
-    /// What is read ahead
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true, help = prefetch_help())]
-    prefetch: Option<OsString>,
-    /// Threads of the pager, 1 to 64: one decides, the others put blocks into the program and take
-    /// them out
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    threads: Option<OsString>,
-    /// How stores are read and written: uring, aio, threads, or auto: io_uring, or, where that is
-    /// forbidden, libaio
-    #[arg(long, value_name = "HOW", allow_hyphen_values = true)]
-    io: Option<OsString>,
-    /// Which allocations are paged: all, large (128 KiB and more) or off (only mmap and static
-    /// arrays)
-    #[arg(long, value_name = "WHICH", allow_hyphen_values = true)]
-    heap: Option<OsString>,
-    /// Do not check that bytes come back from the store unchanged
-    #[arg(long)]
-    no_verify: bool,
-    /// Write the counters to a file at the end, as JSON
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
-    stats: Option<OsString>,
-    /// Write the block references to a file
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
-    trace: Option<OsString>,
-    /// Report on standard error what happens
-    #[arg(short, long)]
-    verbose: bool,
-    /// Read this configuration file instead of the user's and the system's
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    given: Vec<(&'static Setting, OsString)>,
     config: Option<PathBuf>,
 }
 
-fn policy_help() -> String {
-    format!("Which blocks leave first: {}", replacement::NAMES.join(", "))
+impl Args for Options {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .value_hint(ValueHint::FilePath)
+            .help("Read this configuration file instead of the user's and the system's");
+        command.args(SETTINGS.iter().map(flag)).arg(config)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Options::augment_args(command)
+    }
 }
 
-fn prefetch_help() -> String {
-    format!("What is read ahead: {}", prefetch::NAMES.join(", "))
+/// The flag of a setting.
+fn flag(setting: &Setting) -> Arg {
+    let arg = Arg::new(setting.name).long(setting.long()).help(setting.help());
+    let arg = match setting.short {
+        Some(letter) => arg.short(letter),
+        None => arg,
+    };
+    let Flag::Value(name) = setting.flag else { return arg.action(ArgAction::SetTrue) };
+    arg.value_name(name)
+        .value_parser(value_parser!(OsString))
+        .allow_hyphen_values(true)
+        .action(if setting.kind == Kind::List { ArgAction::Append } else { ArgAction::Set })
+        .value_hint(match setting.choices {
+            Choices::File => ValueHint::FilePath,
+            Choices::Path => ValueHint::AnyPath,
+            Choices::Any | Choices::Names(_) => ValueHint::Unknown,
+        })
+}
+
+impl FromArgMatches for Options {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Options, clap::Error> {
+        let mut options = Options::default();
+        options.update_from_arg_matches(matches)?;
+        Ok(options)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for setting in SETTINGS {
+            let switched = |text: &str| matches.get_flag(setting.name).then(|| text.into());
+            match setting.flag {
+                Flag::Value(_) => {
+                    let texts = matches.get_many::<OsString>(setting.name).into_iter().flatten();
+                    self.given.extend(texts.map(|text| (setting, text.clone())));
+                }
+                Flag::On => self.given.extend(switched("true").map(|text| (setting, text))),
+                Flag::Off(_) => self.given.extend(switched("false").map(|text| (setting, text))),
+            }
+        }
+        self.config = matches.get_one("config").cloned();
+        Ok(())
+    }
 }
 
 impl Options {
     /// Only stores.
-    pub fn with_stores(store: Vec<OsString>) -> Options {
-        Options { store, ..Options::default() }
+    pub fn with_stores(stores: Vec<OsString>) -> Options {
+        let lists = SETTINGS.iter().filter(|setting| setting.name == "store");
+        let given = lists.flat_map(|setting| stores.iter().map(move |store| (setting, store.clone())));
+        Options { given: given.collect(), config: None }
     }
 
     /// Flags over variables over files over defaults.
@@ -102,47 +90,13 @@ impl Options {
             Some(path) => Partial::from_file(path).context("--config")?,
             None => Partial::from_default_files(get)?,
         };
-        Ok(flags.or(variables).or(files).resolve(
-            replacement::NAMES,
-            prefetch::NAMES,
-            &terapage_far::shelf(),
-            get,
-        )?)
+        Ok(flags.or(variables).or(files).resolve(&terapage_far::shelf(), get)?)
     }
 
     fn flags(&self) -> anyhow::Result<Partial> {
         let mut flags = Partial::default();
-        for (name, value) in [
-            ("memory", &self.memory),
-            ("placement", &self.placement),
-            ("compress", &self.compress),
-            ("store-size", &self.store_size),
-            ("overcommit", &self.overcommit),
-            ("block", &self.block),
-            ("policy", &self.policy),
-            ("prefetch", &self.prefetch),
-            ("threads", &self.threads),
-            ("io", &self.io),
-            ("heap", &self.heap),
-            ("stats", &self.stats),
-            ("trace", &self.trace),
-        ] {
-            if let Some(value) = value {
-                flags.set(name, value).map_err(|why| anyhow!("--{name}: {why}"))?;
-            }
-        }
-        for store in &self.store {
-            flags.add_store(store).map_err(|why| anyhow!("--store: {why}"))?;
-        }
-        for (name, on, value) in [
-            ("per-process", self.per_process, "true"),
-            ("encrypt", self.encrypt, "true"),
-            ("verify", self.no_verify, "false"),
-            ("verbose", self.verbose, "true"),
-        ] {
-            if on {
-                flags.set(name, OsStr::new(value)).map_err(|why| anyhow!("--{name}: {why}"))?;
-            }
+        for (setting, text) in &self.given {
+            flags.add(setting, text).map_err(|why| anyhow!("--{}: {why}", setting.name))?;
         }
         Ok(flags)
     }

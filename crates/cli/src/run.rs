@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use terapage_config::{Io, KEYS, Settings, Size, memory_bytes};
+use terapage_config::{Io, SETTINGS, Settings, Size, memory_bytes};
 use terapage_lease::JOB_VARIABLE;
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
 
@@ -124,8 +124,8 @@ impl Run {
         }
         let mut command = Command::new(&path);
         command.arg0(name).args(arguments).env_remove("TERAPAGE");
-        for key in KEYS {
-            command.env_remove(key.variable);
+        for setting in SETTINGS {
+            command.env_remove(setting.variable);
         }
         command.env_remove(summary::VARIABLE);
         if unpaged.is_some_and(|unpaged| unpaged.bars_library) {

@@ -369,8 +369,8 @@ fn every_flag_is_documented() {
     for flag in flags {
         assert!(docs.contains(&format!("`{flag}`")), "{flag} is not in docs/configuration.md");
     }
-    for key in terapage_config::KEYS {
-        let row = format!("`{}` | `{}` |", key.variable, key.name);
+    for setting in terapage_config::SETTINGS {
+        let row = format!("`{}` | `{}` |", setting.variable, setting.name);
         assert!(docs.contains(&row), "{row} is not in docs/configuration.md");
     }
 }

@@ -4,15 +4,27 @@
 //! the defaults.
 #![forbid(unsafe_code)]
 
+mod choices;
 mod file;
 mod machine;
+mod output;
 mod partial;
+mod resolve;
+mod setting;
 mod settings;
 mod size;
 mod store;
+mod table;
+mod value;
 
+pub use choices::{Heap, Io, Placement};
 pub use machine::memory_bytes;
-pub use partial::{KEYS, Key, Memory, Partial, can_be_made, check_block};
-pub use settings::{Error, Heap, Io, Placement, Settings};
+pub use output::can_be_made;
+pub use partial::Memory;
+pub use resolve::check_block;
+pub use setting::{Choices, Flag, Kind, Setting, markdown};
+pub use settings::Error;
 pub use size::{ParseSizeError, Size};
 pub use store::{Codec, StoreSpec, Stores, default_store};
+pub use table::{Partial, SETTINGS, Settings};
+pub use terapage_policy::BLOCK as DEFAULT_BLOCK;

@@ -1,132 +1,8 @@
-//! The settings themselves.
+//! The settings as they are used: what follows from them, and why they are refused.
 
-use crate::{Codec, Partial, Size, StoreSpec, Stores, store};
+use crate::{Partial, Placement, Settings, Size, StoreSpec, Stores};
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-/// Which allocations are paged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heap {
-    /// Every allocation, small objects too.
-    All,
-    /// Allocations of 128 KiB and more.
-    Large,
-    /// No allocations; only mmap and static arrays.
-    Off,
-}
-
-impl Heap {
-    /// All values.
-    pub const ALL: [Heap; 3] = [Heap::All, Heap::Large, Heap::Off];
-
-    /// The value's name in the setting.
-    pub fn name(self) -> &'static str {
-        match self {
-            Heap::All => "all",
-            Heap::Large => "large",
-            Heap::Off => "off",
-        }
-    }
-}
-
-/// How stores are read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Io {
-    /// By io_uring; where that is forbidden, by libaio, and where that cannot be had, by threads.
-    Auto,
-    /// By io_uring only.
-    Uring,
-    /// By libaio.
-    Aio,
-    /// By threads.
-    Threads,
-}
-
-impl Io {
-    /// All values.
-    pub const ALL: [Io; 4] = [Io::Auto, Io::Uring, Io::Aio, Io::Threads];
-
-    /// The value's name in the setting.
-    pub fn name(self) -> &'static str {
-        match self {
-            Io::Auto => "auto",
-            Io::Uring => "uring",
-            Io::Aio => "aio",
-            Io::Threads => "threads",
-        }
-    }
-}
-
-/// How blocks are spread over several stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// One store is filled, then the next.
-    Simple,
-    /// The stores take turns.
-    RoundRobin,
-    /// Each store has all blocks.
-    Mirror,
-    /// Each block is in the first that takes it when it is written.
-    Tier,
-}
-
-impl Placement {
-    /// All values.
-    pub const ALL: [Placement; 4] =
-        [Placement::Simple, Placement::RoundRobin, Placement::Mirror, Placement::Tier];
-
-    /// The value's name in the setting.
-    pub fn name(self) -> &'static str {
-        match self {
-            Placement::Simple => "simple",
-            Placement::RoundRobin => "round-robin",
-            Placement::Mirror => "mirror",
-            Placement::Tier => "tier",
-        }
-    }
-}
-
-/// All settings, resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Bytes of frames: of all processes together.
-    pub memory: Size,
-    /// Each process has all of these for itself.
-    pub per_process: bool,
-    /// Stores; never empty.
-    pub stores: Vec<StoreSpec>,
-    /// How blocks are spread over the stores.
-    pub placement: Placement,
-    /// All stores get only ciphertext. If not, those do whose texts say so.
-    pub encrypt: bool,
-    /// How blocks are compressed on their way to all stores.
-    pub compress: Option<Codec>,
-    /// Bytes that the store may take; `None`: it grows as needed.
-    pub store_size: Option<Size>,
-    /// The program may have more memory than the store could hold. If not, an allocation that it
-    /// could not hold is refused.
-    pub overcommit: bool,
-    /// Bytes of a block; `None` is `auto`.
-    pub block: Option<Size>,
-    /// Replacement policy, one of `terapage_policy::replacement::NAMES`.
-    pub policy: String,
-    /// Prefetch policy, one of `terapage_policy::prefetch::NAMES`.
-    pub prefetch: String,
-    /// Threads of the pager.
-    pub threads: u32,
-    /// How stores are read and written.
-    pub io: Io,
-    /// Which allocations are paged.
-    pub heap: Heap,
-    /// Whether bytes that come back are checked against the hash taken when they left.
-    pub verify: bool,
-    /// The file for the counters, at the end, as JSON.
-    pub stats: Option<PathBuf>,
-    /// The file for the block references.
-    pub trace: Option<PathBuf>,
-    /// Whether to say on standard error what happens.
-    pub verbose: bool,
-}
 
 /// Why settings are refused. Each message is one line.
 #[derive(Debug, thiserror::Error)]
@@ -197,6 +73,11 @@ impl Settings {
         }
     }
 
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.block.map_or(crate::DEFAULT_BLOCK, |size| size.0 as usize)
+    }
+
     /// What `ram:auto` takes: a third of the budget.
     fn auto_ram(&self) -> Size {
         Size(self.memory.0 / 3)
@@ -210,34 +91,6 @@ impl Settings {
     /// Bytes of the budget that are frames: all that stores in memory leave.
     pub fn frames(&self) -> Size {
         Size(self.memory.0.saturating_sub(self.ram().0))
-    }
-
-    /// The variables that pass these settings to the library in a program. Other variables of
-    /// [`KEYS`](crate::KEYS) must be removed.
-    pub fn to_variables(&self) -> Vec<(&'static str, OsString)> {
-        let size = |size: Option<Size>| size.map_or("auto".into(), |size| size.0.to_string().into());
-        let boolean = |on: bool| if on { "1" } else { "0" }.into();
-        let mut variables: Vec<(&'static str, OsString)> = vec![
-            ("TERAPAGE_MEMORY", self.memory.0.to_string().into()),
-            ("TERAPAGE_PER_PROCESS", boolean(self.per_process)),
-            ("TERAPAGE_STORE", store::join(&self.stores)),
-            ("TERAPAGE_PLACEMENT", self.placement.name().into()),
-            ("TERAPAGE_ENCRYPT", boolean(self.encrypt)),
-            ("TERAPAGE_COMPRESS", self.compress.map_or("off".into(), |codec| codec.to_text().into())),
-            ("TERAPAGE_STORE_SIZE", size(self.store_size)),
-            ("TERAPAGE_OVERCOMMIT", boolean(self.overcommit)),
-            ("TERAPAGE_BLOCK", size(self.block)),
-            ("TERAPAGE_POLICY", self.policy.clone().into()),
-            ("TERAPAGE_PREFETCH", self.prefetch.clone().into()),
-            ("TERAPAGE_THREADS", self.threads.to_string().into()),
-            ("TERAPAGE_IO", self.io.name().into()),
-            ("TERAPAGE_HEAP", self.heap.name().into()),
-            ("TERAPAGE_VERIFY", boolean(self.verify)),
-            ("TERAPAGE_VERBOSE", boolean(self.verbose)),
-        ];
-        let files = [("TERAPAGE_STATS", &self.stats), ("TERAPAGE_TRACE", &self.trace)];
-        variables.extend(files.into_iter().filter_map(|(name, path)| Some((name, path.clone()?.into()))));
-        variables
     }
 
     /// Reads the variables of [`to_variables`](Self::to_variables). A variable that is missing or
@@ -255,8 +108,8 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KEYS;
     use crate::store::tests::AnyStore;
+    use crate::{Codec, Heap, Io, SETTINGS};
     use proptest::prelude::*;
     use proptest::sample::select;
     use std::collections::HashMap;
@@ -294,23 +147,27 @@ mod tests {
         fn settings()(
             memory in (1u64 << 20)..1 << 62,
             stores in proptest::collection::vec(store(), 1..5),
-            placement in select(&Placement::ALL),
+            placement in select(Placement::ALL),
             store_size in proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)),
             block in proptest::option::of((12u32..=21).prop_map(|shift| Size(1 << shift))),
             names in ("[^\x00]{1,9}", "[^\x00]{1,9}"),
             threads in 1u32..=64,
-            (heap, io) in (select(&Heap::ALL), select(&Io::ALL)),
+            (heap, io) in (select(Heap::ALL), select(Io::ALL)),
             switches in any::<[bool; 5]>(),
             files in (proptest::option::of(path()), proptest::option::of(path())),
             compress in proptest::option::of(codec()),
         ) -> Settings {
-            Settings {
+            // A setting that is added is varied by what its entry says: tests/table.rs.
+            #[allow(clippy::needless_update)]
+            let settings = Settings {
                 memory: Size(memory), stores, placement, store_size, block, compress,
                 policy: names.0, prefetch: names.1, threads, io, heap,
                 verify: switches[0], verbose: switches[1], encrypt: switches[2], per_process: switches[3],
                 overcommit: switches[4],
                 stats: files.0, trace: files.1,
-            }
+                ..Settings::from_variables(&AnyStore, |_| None).unwrap()
+            };
+            settings
         }
     }
 
@@ -318,15 +175,15 @@ mod tests {
         #[test]
         fn variables_carry_all_settings(settings in settings()) {
             let variables: HashMap<_, _> = settings.to_variables().into_iter().collect();
-            prop_assert!(variables.keys().all(|name| KEYS.iter().any(|key| key.variable == *name)));
+            prop_assert!(variables.keys().all(|name| SETTINGS.iter().any(|setting| setting.variable == *name)));
             let read = Settings::from_variables(&AnyStore, |name| variables.get(name).cloned());
             prop_assert_eq!(read.unwrap(), settings);
         }
 
         #[test]
-        fn any_text_is_taken_or_refused_in_one_line(at in 0..KEYS.len(), text in proptest::collection::vec(1u8.., 0..60)) {
+        fn any_text_is_taken_or_refused_in_one_line(at in 0..SETTINGS.len(), text in proptest::collection::vec(1u8.., 0..60)) {
             let text = OsString::from_vec(text);
-            if let Err(error) = Settings::from_variables(&AnyStore, |name| (name == KEYS[at].variable).then(|| text.clone())) {
+            if let Err(error) = Settings::from_variables(&AnyStore, |name| (name == SETTINGS[at].variable).then(|| text.clone())) {
                 prop_assert!(!error.to_string().contains('\n'), "{}", error);
             }
         }

@@ -7,7 +7,7 @@
 
 extern crate self as terapage_sys;
 
-#[path = "../../preload/src/lock.rs"]
+#[path = "../../preload/src/host/lock.rs"]
 #[allow(dead_code, reason = "the preload uses all of it")]
 mod lock;
 #[path = "../../pager/src/mailbox.rs"]

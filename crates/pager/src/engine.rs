@@ -21,6 +21,7 @@ use crate::{Mailbox, Options};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use terapage_policy::grain::Grain;
 use terapage_policy::prefetch::{self, Prefetch};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_policy::soft::SoftFrames;
@@ -104,6 +105,9 @@ pub(crate) struct Engine {
     /// When the turn was last judged, and the processor time that its thread had used by then, both
     /// ns.
     pub turn_looked: (u64, u64),
+    /// Which blocks come in together.
+    pub grain: Grain,
+    /// Its blocks are clusters.
     pub prefetch: Box<dyn Prefetch>,
     /// Runs to be prefetched once there are frames for them, each in the program's direction.
     pub postponed: VecDeque<Vec<u32>>,
@@ -160,7 +164,11 @@ impl Engine {
         let run = (EXTENT / block).min(limit / 8).max(1) as u32;
         let ahead = (options.ahead_bytes / block).min(limit / 4).max(1) as u32;
         let policy = replacement::by_name(&options.policy, limit).ok_or(crate::Error::Policy)?;
-        let prefetch = prefetch::by_name(&options.prefetch, limit, run, ahead).ok_or(crate::Error::Policy)?;
+        let grain = Grain::new(options.cluster, limit);
+        let clusters = |blocks: u32| (blocks >> grain.shift()).max(1);
+        let prefetch =
+            prefetch::by_name(&options.prefetch, limit >> grain.shift(), clusters(run), clusters(ahead));
+        let prefetch = prefetch.ok_or(crate::Error::Policy)?;
         let mut engine = Engine {
             block,
             limit,
@@ -184,6 +192,7 @@ impl Engine {
             turns: (options.turns && policy.name() == "auto").then(|| Turns::new(limit)),
             turn_looked: (0, 0),
             policy,
+            grain,
             prefetch,
             postponed: VecDeque::new(),
             fresh: [FreshStream::default(); 8],

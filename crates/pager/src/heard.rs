@@ -105,11 +105,15 @@ impl Heard {
         read(&self.notes).removed.meets(at, at + len)
     }
 
-    /// Whether a present page cannot vanish at any moment: to touch a missing one would be a fault.
-    pub fn may_be_touched(&self, page: usize) -> bool {
-        let mut notes = write(&self.notes);
-        notes.pass_time();
-        !notes.emptied.iter().any(|spans| spans.meets(page, page + PAGE))
+    /// Calls `touch` if a page that was present cannot vanish meanwhile: to touch a missing one
+    /// would be a fault.
+    pub fn while_it_stays(&self, page: usize, touch: impl FnOnce()) {
+        write(&self.notes).pass_time();
+        // Nothing is heard while this lock is held, and nothing vanishes before it was heard of.
+        let notes = read(&self.notes);
+        if !notes.emptied.iter().any(|spans| spans.meets(page, page + PAGE)) {
+            touch();
+        }
     }
 
     /// A page that is missing: whether it was removed. If it was, it has gone.
@@ -135,6 +139,13 @@ impl Heard {
     /// The first range that was removed and may be out with old bytes.
     pub fn first_waiting(&self) -> Option<(usize, usize)> {
         read(&self.notes).waiting.iter().next()
+    }
+
+    /// Whether any of a range was removed and may be out with old bytes.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "the model's tests ask")]
+    pub fn is_waiting(&self, from: usize, to: usize) -> bool {
+        read(&self.notes).waiting.meets(from, to)
     }
 
     /// Nothing of a range is out with old bytes.

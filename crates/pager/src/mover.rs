@@ -68,20 +68,13 @@ const ZEROS: usize = 64 << 10;
 
 /// Moves a page that was not moved with its neighbours. Whether it has moved.
 ///
-/// `may_touch` says that the page cannot vanish meanwhile.
-///
-/// # Safety
-/// The page at `from` is present, and nobody relies on its bytes staying there.
-unsafe fn shift_page(from: usize, may_touch: bool, shift: impl Fn() -> bool) -> bool {
+/// `touch` makes the page this process's own, if it can do so without a fault.
+fn shift_page(from: usize, touch: impl Fn(), shift: impl Fn() -> bool) -> bool {
     (0..PATIENCE).any(|tries| {
         if tries % PART_STEP == 1 {
             memory::part(from);
         }
-        if may_touch {
-            // SAFETY: the caller promises a present page; the memory of the program and of the pool
-            // is writable.
-            unsafe { memory::make_exclusive(from) };
-        }
+        touch();
         shift()
     })
 }
@@ -343,9 +336,10 @@ impl Mover {
             }
             self.retries.fetch_add(1, Relaxed);
             let shift = || self.move_in(to, from, PAGE, false, MOVE_PATIENCE).is_ok();
-            // SAFETY: the page is present in the pool, no other thread uses it, and it is given up
-            // here.
-            if !unsafe { shift_page(from, true, shift) } {
+            // SAFETY: the page is present in the pool, whose memory is writable, and no other
+            // thread uses it.
+            let touch = || unsafe { memory::make_exclusive(from) };
+            if !shift_page(from, touch, shift) {
                 if let Err(stuck) = self.copy_in(to, from, PAGE, false) {
                     return Err(Lost { at: to, doing: "page-in by copy", errno: stuck.errno });
                 }
@@ -398,10 +392,10 @@ impl Mover {
                     // The page has vanished since it was seen.
                     || !self.page_present(page) && self.fill_removed(to, page).is_ok_and(|removed| removed)
             };
-            // SAFETY: the page is present, and only the thread that carries its block takes it
-            // away. If the program has just removed pages, the page is not touched: it could have
-            // vanished.
-            if !unsafe { shift_page(page, self.heard.may_be_touched(page), shift) } {
+            // SAFETY: the page is present: only the thread that carries its block takes it away,
+            // and it has not been removed. The program's memory is writable.
+            let touch = || self.heard.while_it_stays(page, || unsafe { memory::make_exclusive(page) });
+            if !shift_page(page, touch, shift) {
                 self.put_back(place, from, offset)?;
                 return Ok(Taken::Busy);
             }

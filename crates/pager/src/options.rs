@@ -10,6 +10,9 @@ use terapage_sys::ring::IoEngine;
 pub struct Options {
     /// Bytes of a block: a power of two, 4 KiB to 2 MiB.
     pub block: usize,
+    /// Blocks of a cluster, a power of two: neighbours that come in together where that pays
+    /// (`terapage_policy::grain`). With 1 each hard fault reads one block.
+    pub cluster: u32,
     /// The budget, in frames; at least 8.
     pub frames: usize,
     /// The replacement policy: a name of `terapage_policy::replacement`.
@@ -58,7 +61,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            block: 16 << 10,
+            block: terapage_policy::BLOCK,
+            cluster: 1,
             frames: 4096,
             policy: "auto".to_owned(),
             prefetch: "auto".to_owned(),

@@ -7,6 +7,8 @@ use crate::io::transfers::Operation;
 use crate::load::{Arrival, LoadIn, Run, Way};
 use crate::recorder::Kind;
 use crate::table::{MARKER, State, WANTED};
+use std::ops::Range;
+use terapage_policy::grain;
 use terapage_policy::prefetch::Ahead;
 use terapage_stats::Counters;
 use terapage_store::{Failure, OpKind, Why};
@@ -142,7 +144,10 @@ impl Engine {
     /// faults.
     fn put_back_company(&mut self, block: u32) {
         let region = self.table.block_range_of(block).unwrap_or(block..block);
-        let company = self.policy.company(block);
+        let mut company = self.policy.company(block);
+        if company.is_empty() && self.grain.is_whole(block) {
+            company = self.grain.cluster(block);
+        }
         let company = company.start.max(region.start)..company.end.min(region.end);
         let soft: Vec<u32> = company.filter(|&other| self.table.state(other) == State::Soft).collect();
         self.record(Kind::PutBack, soft.iter().copied());
@@ -191,10 +196,60 @@ impl Engine {
         self.table.get_mut(block).flags |= WANTED;
         self.demands += 1;
         self.stall.begin(since_ns);
-        self.read(&[block], &[place], since_ns);
-        Counters::add(&self.counters.demand_blocks, 1);
+        let fault = self.grain.hard_fault(block);
+        let together = match fault {
+            grain::Fault::First { whole: false } => block..block + 1,
+            _ => self.read_with(block),
+        };
+        self.demand(block, place, together, since_ns);
         self.hurry(block);
-        self.prefetch_after(block, false);
+        if fault != grain::Fault::Again {
+            self.prefetch_after(block, false);
+        }
+    }
+
+    /// The blocks of a stored block's cluster that one read can bring in with it.
+    fn read_with(&self, block: u32) -> Range<u32> {
+        let cluster = self.grain.cluster(block);
+        let region = self.table.block_range_of(block).unwrap_or(block..block + 1);
+        let (least, most) = (cluster.start.max(region.start), cluster.end.min(region.end));
+        let follows = |one: u32, next: u32| {
+            let (entry, after) = (self.table.get(one), self.table.get(next));
+            let (Some(slot), Some(slot_after)) = (entry.slot(), after.slot()) else { return false };
+            let stored = entry.state == State::Stored && after.state == State::Stored;
+            let joined = slot_after == slot + 1 && self.io.is_one(entry.origin, slot, slot_after);
+            stored && entry.origin == after.origin && joined
+        };
+        let (mut first, mut end) = (block, block + 1);
+        while first > least && follows(first - 1, first) {
+            first -= 1;
+        }
+        while end < most && follows(end - 1, end) {
+            end += 1;
+        }
+        first..end
+    }
+
+    /// Begins to read `block`, for which a thread waits, and the others of `together` as far as
+    /// there are frames, with one operation.
+    fn demand(&mut self, block: u32, place: u32, together: Range<u32>, since_ns: u64) {
+        let mut places = vec![place];
+        let mut first = block;
+        while first > together.start && self.reading + places.len() < self.most_read() {
+            let Some(place) = self.place_at_once() else { break };
+            places.insert(0, place);
+            first -= 1;
+        }
+        let mut end = block + 1;
+        while end < together.end && self.reading + places.len() < self.most_read() {
+            let Some(place) = self.place_at_once() else { break };
+            places.push(place);
+            end += 1;
+        }
+        let blocks: Vec<u32> = (first..end).collect();
+        self.grain.come(blocks.len());
+        Counters::add(&self.counters.demand_blocks, blocks.len() as u64);
+        self.read(&blocks, &places, since_ns);
     }
 
     /// The program has reached the first block of a prefetched run.
@@ -217,7 +272,7 @@ impl Engine {
         if late {
             self.prefetch.late();
         }
-        if let Some(ahead) = self.prefetch.touched(block) {
+        if let Some(ahead) = self.prefetch.touched(block >> self.grain.shift()) {
             self.read_ahead(ahead);
             if let Some(ahead) = self.prefetch.more() {
                 self.read_ahead(ahead);
@@ -225,13 +280,30 @@ impl Engine {
         }
     }
 
+    /// Prefetches clusters, each in the program's direction.
     fn read_ahead(&mut self, ahead: Ahead) {
+        let shift = self.grain.shift();
         let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
-        let mut blocks: Vec<u32> = Vec::with_capacity(ahead.count as usize);
-        let Some(end) = self.table.block_range_of(ahead.first) else { return };
+        let mut blocks: Vec<u32> = Vec::with_capacity((ahead.count as usize) << shift);
+        let first = ahead.first.checked_mul(1 << shift);
+        // A region may begin within a cluster.
+        let inside = |block: u32| self.table.block_range_of(block);
+        let Some(region) = first.and_then(|first| inside(first).or_else(|| inside(first + (1 << shift) - 1)))
+        else {
+            return;
+        };
         for index in 0..ahead.count {
-            let Some(block) = wanted(index).filter(|block| end.contains(block)) else { break };
-            blocks.push(block);
+            let Some(cluster) = wanted(index).and_then(|cluster| cluster.checked_mul(1 << shift)) else {
+                break;
+            };
+            let cluster = cluster.max(region.start)..(cluster + (1 << shift)).min(region.end);
+            if cluster.is_empty() {
+                break;
+            }
+            match ahead.step < 0 {
+                true => blocks.extend(cluster.rev()),
+                false => blocks.extend(cluster),
+            }
         }
         blocks.truncate(self.longest_run());
         let postponed: usize = self.postponed.iter().map(Vec::len).sum();
@@ -296,6 +368,7 @@ impl Engine {
         let Some(&marker) = blocks.first() else { return left };
         self.table.get_mut(marker).flags |= MARKER;
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
+        self.grain.come(blocks.len());
         self.awake.other();
         if !blocks.is_sorted() {
             blocks.reverse();
@@ -381,6 +454,8 @@ impl Engine {
     pub(crate) fn forgo(&mut self, mut operation: Operation) {
         self.put_buffer(&mut operation);
         self.reading -= operation.blocks.len();
+        // Of a demanded read the first block that is wanted takes over the wait.
+        let mut since_ns = operation.since_ns;
         for &block in &operation.blocks {
             let entry = self.table.get_mut(block);
             let (place, marker, wanted) = (entry.place, entry.has(MARKER), entry.has(WANTED));
@@ -391,7 +466,7 @@ impl Engine {
                 Counters::add(&self.counters.prefetch_wasted_runs, 1);
             }
             if wanted {
-                self.read(&[block], &[place], 0);
+                self.read(&[block], &[place], std::mem::take(&mut since_ns));
             } else {
                 self.pool.put_free(place);
             }
@@ -452,7 +527,7 @@ impl Engine {
             self.policy.insert(block);
             if self.table.get(block).has(MARKER) {
                 self.used_marker(block);
-            } else if operation.since_ns == 0 {
+            } else if operation.since_ns == 0 || !self.table.get(block).has(WANTED) {
                 self.record(Kind::Prefetched, [block]);
             }
         }

@@ -153,6 +153,7 @@ impl Engine {
         let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
         if limit != self.limit {
             self.limit = limit;
+            self.grain.resize(limit);
             self.soft_frames.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());

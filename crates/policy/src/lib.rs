@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod belady;
+pub mod grain;
 mod list;
 pub mod objects;
 pub mod prefetch;
@@ -14,3 +15,7 @@ pub mod shares;
 pub mod soft;
 mod sparse;
 pub mod turns;
+
+/// Bytes of a block if nobody says otherwise: large enough that a scan runs at the device's speed,
+/// with neighbours moved together, and small enough for random touches.
+pub const BLOCK: usize = 16 << 10;

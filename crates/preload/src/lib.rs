@@ -5,40 +5,16 @@
 //!
 //! The library's own allocations come from a heap of its own, which nothing pages.
 
-mod arena;
-mod beside;
-mod brk;
-mod callers;
-#[cfg(target_arch = "x86_64")]
-mod calls;
-mod direct;
-mod dlopen;
-mod exec;
-mod exit;
-mod fork;
-mod heap;
+mod doors;
 mod host;
-mod job;
-mod lent;
-mod limits;
-mod lock;
-mod mallinfo;
-mod maps;
-mod mutexes;
-mod namespaces;
-mod next;
-mod objects;
-mod own;
-mod personality;
-mod privileges;
-mod process;
-mod ranges;
-mod regions;
-mod remap;
-mod sanitizers;
-mod shm;
-mod statics;
-mod summary;
+mod space;
+
+use doors::{advise, brk, direct, heap, locked, maps, remap, rights, shm};
+use host::{
+    beside, callers, exec, exit, fork, job, limits, lock, next, objects, own, process, real, sanitizers,
+    summary,
+};
+use space::{arena, paged, ranges, reasons, regions, statics};
 
 #[global_allocator]
 static GLOBAL: own::Own = own::Own;

@@ -2,7 +2,7 @@
 //! descriptors stay open.
 
 use crate::arena::ARENA;
-use crate::{beside, process, summary};
+use crate::{beside, process, real, summary};
 use std::ffi::{c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn close(number: c_int) -> c_int {
         return refuse();
     }
     // SAFETY: the caller keeps the contract of `close`.
-    unsafe { crate::direct::real_close(number) }
+    unsafe { real::call!(close(number) or -1) }
 }
 
 /// # Safety

@@ -5,8 +5,7 @@
 //! pages are read. (Swap keeps such a page, since it sees the references.) So memory is copied
 //! before it is spliced, and sockets lack the mode, as before Linux 4.14.
 
-use crate::direct::real_vmsplice as splice;
-use crate::{arena, process};
+use crate::{paged, process, real};
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 use terapage_sys::{PAGE, memory};
 
@@ -20,11 +19,11 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t
         || !memory::are_readable(vector, count)
     {
         // SAFETY: the caller keeps the contract of `vmsplice`.
-        return unsafe { splice(fd, vector, count, flags) };
+        return unsafe { real::call!(vmsplice(fd, vector, count, flags) or -1) };
     }
     // SAFETY: the caller passes `count` pieces, and the array can be read.
     let pieces = unsafe { std::slice::from_raw_parts(vector, count) };
-    let paged = pieces.iter().any(|piece| arena::may_be_paged(piece.iov_base as usize, piece.iov_len));
+    let paged = pieces.iter().any(|piece| paged::meets(piece.iov_base as usize, piece.iov_len));
     let most = match paged && is_for_writing(fd) {
         // SAFETY: no memory is touched.
         true => unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) },
@@ -33,7 +32,7 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, vector: *const iovec, count: size_t
     if most <= 0 {
         // No paged memory is lent: it is not paged, or it is to be filled, or this is no pipe.
         // SAFETY: the caller keeps the contract of `vmsplice`.
-        return unsafe { splice(fd, vector, count, flags) };
+        return unsafe { real::call!(vmsplice(fd, vector, count, flags) or -1) };
     }
     // SAFETY: the caller keeps the contract of `vmsplice`.
     unsafe { splice_copy(fd, pieces, most as usize, flags) }
@@ -69,7 +68,7 @@ unsafe fn splice_copy(fd: c_int, pieces: &[iovec], most: usize, flags: c_uint) -
     }
     let whole = iovec { iov_base: copy.cast(), iov_len: len };
     // SAFETY: the copy is `len` bytes long.
-    let answer = unsafe { splice(fd, &raw const whole, 1, flags) };
+    let answer = unsafe { real::call!(vmsplice(fd, &raw const whole, 1, flags) or -1) };
     // SAFETY: nobody else knows the addresses of the copy; the pipe has its own references to the
     // pages.
     unsafe { memory::unmap(copy, size) }.ok();

@@ -6,7 +6,7 @@
 use crate::arena::{self, ARENA};
 use crate::maps::{after_refusal, failed, is_beyond};
 use crate::remap::mremap;
-use crate::{beside, process, set_errno};
+use crate::{beside, paged, process, set_errno};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, thread};
 
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *m
     let chosen = place != 0 && place.is_multiple_of(PAGE) && process::settings().is_some();
     let len = if chosen { segment_bytes(id) } else { 0 };
     let replaces = flags & libc::SHM_REMAP != 0;
-    let is_paged = arena::overlaps(place, len) || replaces && arena::may_be_paged(place, len);
+    let is_paged = arena::overlaps(place, len) || replaces && paged::meets(place, len);
     if len == 0 || is_beyond(place, len) || !is_paged {
         // SAFETY: the caller keeps the contract of `shmat`.
         return unsafe { kernel_shmat(id, at as usize, flags) };

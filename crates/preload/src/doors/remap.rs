@@ -2,8 +2,8 @@
 //! mappings.
 
 use crate::arena::{self, ARENA};
-use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, leave_static, map, munmap};
-use crate::{process, set_errno};
+use crate::maps::{LEAST, READ_WRITE, after_refusal, exceeds, failed, is_beyond, map, munmap};
+use crate::{paged, process, set_errno};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
@@ -188,16 +188,16 @@ unsafe fn mremap_others(
 ) -> *mut c_void {
     let into = flags & libc::MREMAP_FIXED != 0 && arena::overlaps(new, new_len);
     let over = if flags & libc::MREMAP_FIXED != 0 && !into { new_len } else { 0 };
-    let left = leave_static(from, old_len).and_then(|left| {
+    let left = paged::leave(from, old_len).and_then(|left| {
         if over > 0 {
-            leave_static(new, over)?;
+            paged::leave(new, over)?;
         }
         Ok(left)
     });
     match left {
         // Moved memory is not paged any more, so every fork copies it.
-        Ok(true) => drop(memory::advise(from, old_len, libc::MADV_DOFORK)),
-        Ok(false) => {}
+        Ok(Some(_)) => drop(memory::advise(from, old_len, libc::MADV_DOFORK)),
+        Ok(None) => {}
         Err(error) => {
             set_errno(error.errno());
             return failed();
@@ -213,31 +213,52 @@ unsafe fn mremap_others(
     }
 }
 
-/// `mremap` of memory in the arena. Paged memory moves by a copy.
-unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
-    let (known, keep) =
-        (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP, libc::MREMAP_DONTUNMAP);
-    let moves = flags & (libc::MREMAP_FIXED | keep) != 0;
-    let is_wrong = flags & !known != 0 || moves && flags & libc::MREMAP_MAYMOVE == 0;
-    if is_wrong || !from.is_multiple_of(PAGE) || new_len == 0 || old_len == 0 {
-        set_errno(libc::EINVAL);
-        return failed();
-    }
-    let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
-    if flags & keep != 0 && old_len != new_len {
-        set_errno(libc::EINVAL);
-        return failed();
+/// The error of a call on memory in the arena that the kernel would refuse at once. The lengths are
+/// whole pages.
+fn refusal(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> Option<c_int> {
+    let (fixed, keep) = (libc::MREMAP_FIXED, libc::MREMAP_DONTUNMAP);
+    let moves = flags & (fixed | keep) != 0;
+    let is_wrong = flags & !(libc::MREMAP_MAYMOVE | fixed | keep) != 0
+        || moves && flags & libc::MREMAP_MAYMOVE == 0
+        || !from.is_multiple_of(PAGE)
+        || new_len == 0
+        || old_len == 0
+        || flags & keep != 0 && old_len != new_len;
+    if is_wrong {
+        return Some(libc::EINVAL);
     }
     // A range that is shortened in place may end in a hole.
     let needed = if moves || new_len > old_len { old_len } else { PAGE };
     if ARENA.lock().first_hole(from, from + needed).is_some() {
-        set_errno(libc::EFAULT);
-        return failed();
+        return Some(libc::EFAULT);
     }
-    if flags & libc::MREMAP_FIXED != 0
-        && (!new.is_multiple_of(PAGE) || new < from + old_len && from < new.saturating_add(new_len))
-    {
-        set_errno(libc::EINVAL);
+    let overlaps = new < from + old_len && from < new.saturating_add(new_len);
+    (flags & fixed != 0 && (!new.is_multiple_of(PAGE) || overlaps)).then_some(libc::EINVAL)
+}
+
+/// Takes memory for a copy of paged memory: at `new`, with `MREMAP_FIXED`, or anywhere.
+unsafe fn place_for(new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+    let plain = MAP_PRIVATE | MAP_ANONYMOUS;
+    if flags & libc::MREMAP_FIXED != 0 {
+        // SAFETY: the caller keeps the contract of `mremap`.
+        return unsafe { map(new as *mut c_void, new_len, READ_WRITE, plain | MAP_FIXED, -1, 0) };
+    }
+    let least = new_len.max(LEAST);
+    // SAFETY: the kernel or the arena chooses the place.
+    let to = unsafe { map(std::ptr::null_mut(), least, READ_WRITE, plain, -1, 0) };
+    if to != failed() && new_len < least {
+        // The range was only so long that it comes from the arena. SAFETY: the rest was mapped just
+        // now, and the program does not know it.
+        unsafe { munmap(to.byte_add(new_len), least - new_len) };
+    }
+    to
+}
+
+/// `mremap` of memory in the arena. Paged memory moves by a copy.
+unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int, new: usize) -> *mut c_void {
+    let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
+    if let Some(errno) = refusal(from, old_len, new_len, flags, new) {
+        set_errno(errno);
         return failed();
     }
     let fixed = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
@@ -266,22 +287,8 @@ unsafe fn mremap_paged(from: usize, old_len: usize, new_len: usize, flags: c_int
         set_errno(libc::ENOMEM);
         return failed();
     }
-    let to = if flags & libc::MREMAP_FIXED != 0 {
-        // SAFETY: the caller keeps the contract of `mremap`.
-        unsafe {
-            map(new as *mut c_void, new_len, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
-        }
-    } else {
-        let least = new_len.max(LEAST);
-        // SAFETY: the kernel or the arena chooses the place.
-        let to = unsafe { map(std::ptr::null_mut(), least, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) };
-        if to != failed() && new_len < least {
-            // The range was only so long that it comes from the arena. SAFETY: the rest was mapped
-            // just now, and the program does not know it.
-            unsafe { munmap(to.byte_add(new_len), least - new_len) };
-        }
-        to
-    };
+    // SAFETY: the caller keeps the contract of `mremap`.
+    let to = unsafe { place_for(new_len, flags, new) };
     if to == failed() {
         return to;
     }

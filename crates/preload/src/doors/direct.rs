@@ -10,10 +10,9 @@
 //! Only I/O for which the caller waits is seen here; `docs/limits.md` says what this means for
 //! asynchronous I/O.
 
-use crate::arena;
+use crate::{paged, real};
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
-use std::ffi::CStr;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use terapage_sys::{PAGE, memory};
 
 /// How blocks leave the program: not at all, by a move, or by a copy.
@@ -46,7 +45,7 @@ fn goes_around(way: Way, fd: c_int, at: *const c_void, len: usize) -> bool {
         // A page that was copied keeps its bytes, so a device can read from it.
         && (leave, way) != (BY_COPY, Way::Write)
         && len > 0
-        && arena::may_be_paged(at as usize, len)
+        && paged::meets(at as usize, len)
         // SAFETY: no memory is touched.
         && is_direct(unsafe { libc::fcntl(fd, libc::F_GETFL) })
         && !is_pipe(fd)
@@ -213,71 +212,9 @@ pub unsafe extern "C" fn process_vm_writev(
     }
 }
 
-/// Functions of the C library that the hooks call: a thread that waits in them can be cancelled,
-/// unlike in a bare system call.
-const NAMES: [&CStr; 14] = [
-    c"read",
-    c"write",
-    c"pread64",
-    c"pwrite64",
-    c"readv",
-    c"writev",
-    c"preadv64",
-    c"pwritev64",
-    c"preadv64v2",
-    c"pwritev64v2",
-    c"close",
-    c"vmsplice",
-    c"__read_chk",
-    c"__pread64_chk",
-];
-
-static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
-
-/// Finds these functions, before a thread that waits for the pager can hold the loader's lock.
-pub fn find() {
-    for (name, at) in NAMES.iter().zip(&REAL) {
-        // SAFETY: the name ends in a zero byte.
-        at.store(unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize, Relaxed);
-    }
-}
-
-/// The function with that index in `NAMES`. Each use argues for its call.
-macro_rules! real {
-    ($index:literal as fn($($type:ty),*)) => {
-        real!($index as fn($($type),*) -> ssize_t)
-    };
-    ($index:literal as fn($($type:ty),*) -> $out:ty) => {{
-        if REAL[$index].load(Relaxed) == 0 {
-            find();
-        }
-        let at = REAL[$index].load(Relaxed);
-        // SAFETY at each use: the C library has the function, with this type.
-        std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at)
-    }};
-}
-
-/// Calls the C library's function.
-///
-/// # Safety
-/// The contract is that of the C library's function.
-pub unsafe fn real_close(fd: c_int) -> c_int {
-    // SAFETY: the caller keeps the contract of `close`.
-    unsafe { real!(10 as fn(c_int) -> c_int)(fd) }
-}
-
-/// Calls the C library's function.
-///
-/// # Safety
-/// The contract is that of the C library's function.
-pub unsafe fn real_vmsplice(fd: c_int, vector: *const iovec, count: size_t, flags: libc::c_uint) -> ssize_t {
-    // SAFETY: the caller keeps the contract of `vmsplice`.
-    unsafe { real!(11 as fn(c_int, *const iovec, size_t, libc::c_uint))(fd, vector, count, flags) }
-}
-
 /// Transfers of one piece, at the file's position and at an offset.
 macro_rules! single {
-    ($way:ident, $type:ty, $here:ident $here_real:literal, $at:ident $at64:ident $at_real:literal) => {
+    ($way:ident, $type:ty, $here:ident, $at:ident $at64:ident) => {
         /// # Safety
         /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
@@ -287,7 +224,7 @@ macro_rules! single {
                 return unsafe { go_around(Way::$way, fd, at, len, HERE, 0) };
             }
             // SAFETY: the caller keeps the contract of this function.
-            unsafe { real!($here_real as fn(c_int, $type, size_t))(fd, at, len) }
+            unsafe { real::call!($here(fd, at, len) or -1) }
         }
 
         /// # Safety
@@ -299,7 +236,7 @@ macro_rules! single {
                 return unsafe { go_around(Way::$way, fd, at, len, offset, 0) };
             }
             // SAFETY: the caller keeps the contract of this function.
-            unsafe { real!($at_real as fn(c_int, $type, size_t, off64_t))(fd, at, len, offset) }
+            unsafe { real::call!($at64(fd, at, len, offset) or -1) }
         }
 
         /// # Safety
@@ -314,7 +251,7 @@ macro_rules! single {
 
 /// Transfers of several pieces: at the file's position, at an offset, and with flags.
 macro_rules! several {
-    ($way:ident, $here:ident $here_real:literal, $at:ident $at64:ident $at_real:literal, $flags:ident $flags64:ident $flags_real:literal) => {
+    ($way:ident, $here:ident, $at:ident $at64:ident, $flags:ident $flags64:ident) => {
         /// # Safety
         /// The contract is that of the C library's function.
         #[unsafe(no_mangle)]
@@ -322,7 +259,7 @@ macro_rules! several {
             // SAFETY: the caller keeps the contract of this function.
             unsafe {
                 vector_around(Way::$way, fd, vector, count, HERE, 0)
-                    .unwrap_or_else(|| real!($here_real as fn(c_int, *const iovec, c_int))(fd, vector, count))
+                    .unwrap_or_else(|| real::call!($here(fd, vector, count) or -1))
             }
         }
 
@@ -342,7 +279,7 @@ macro_rules! several {
                 {
                     return done;
                 }
-                real!($at_real as fn(c_int, *const iovec, c_int, off64_t))(fd, vector, count, offset)
+                real::call!($at64(fd, vector, count, offset) or -1)
             }
         }
 
@@ -376,9 +313,7 @@ macro_rules! several {
                 {
                     return done;
                 }
-                real!($flags_real as fn(c_int, *const iovec, c_int, off64_t, c_int))(
-                    fd, vector, count, offset, flags,
-                )
+                real::call!($flags64(fd, vector, count, offset, flags) or -1)
             }
         }
 
@@ -410,7 +345,7 @@ pub unsafe extern "C" fn __read_chk(fd: c_int, at: *mut c_void, len: size_t, roo
         if len <= room {
             return read(fd, at, len);
         }
-        real!(12 as fn(c_int, *mut c_void, size_t, size_t))(fd, at, len, room)
+        real::call!(__read_chk(fd, at, len, room) or -1)
     }
 }
 
@@ -429,7 +364,7 @@ pub unsafe extern "C" fn __pread64_chk(
         if len <= room {
             return pread64(fd, at, len, offset);
         }
-        real!(13 as fn(c_int, *mut c_void, size_t, off64_t, size_t))(fd, at, len, offset, room)
+        real::call!(__pread64_chk(fd, at, len, offset, room) or -1)
     }
 }
 
@@ -447,10 +382,10 @@ pub unsafe extern "C" fn __pread_chk(
     unsafe { __pread64_chk(fd, at, len, offset, room) }
 }
 
-single!(Read, *mut c_void, read 0, pread pread64 2);
-single!(Write, *const c_void, write 1, pwrite pwrite64 3);
-several!(Read, readv 4, preadv preadv64 6, preadv2 preadv64v2 8);
-several!(Write, writev 5, pwritev pwritev64 7, pwritev2 pwritev64v2 9);
+single!(Read, *mut c_void, read, pread pread64);
+single!(Write, *const c_void, write, pwrite pwrite64);
+several!(Read, readv, preadv preadv64, preadv2 preadv64v2);
+several!(Write, writev, pwritev pwritev64, pwritev2 pwritev64v2);
 
 #[cfg(test)]
 mod tests {

@@ -5,39 +5,31 @@
 
 use crate::objects::object_of;
 use crate::own;
-use std::ffi::CStr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::real::{self, Real};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-const NAMES: [&CStr; 6] = [c"malloc", c"calloc", c"realloc", c"free", c"memalign", c"malloc_usable_size"];
-const MALLOC: usize = 0;
-const CALLOC: usize = 1;
-const REALLOC: usize = 2;
-const FREE: usize = 3;
-const MEMALIGN: usize = 4;
-const USABLE: usize = 5;
-
-static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+/// Whether all the functions are one allocator's. Else only [`free`] is used.
+static WHOLE: AtomicBool = AtomicBool::new(false);
 
 /// Finds the functions that the loader finds behind this library.
 pub fn find() {
-    // SAFETY: each name ends in a zero byte.
-    let found = NAMES.map(|name| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) });
-    let whole = found.iter().all(|&at| object_of(at) == object_of(found[MALLOC]));
-    for (index, (at, place)) in found.iter().zip(&FOUND).enumerate() {
-        // Objects of other allocators can be freed in any case.
-        if whole || index == FREE {
-            place.store(*at as usize, Relaxed);
-        }
-    }
+    real::find_allocator();
+    let all = [
+        real::malloc.address(),
+        real::calloc.address(),
+        real::realloc.address(),
+        real::free.address(),
+        real::memalign.address(),
+        real::malloc_usable_size.address(),
+    ];
+    let objects = all.map(|at| object_of(at as *const c_void));
+    WHOLE.store(objects.iter().all(|&object| object == objects[0]), Relaxed);
 }
 
-/// The function with that index in `NAMES`, if it was found.
-macro_rules! found {
-    ($index:ident as fn($($type:ty),*) -> $out:ty) => {{
-        let at = FOUND[$index].load(Relaxed);
-        // The C library has the function, with this type, and so has an allocator that replaces it.
-        (at != 0).then(|| std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at))
-    }};
+/// A function of the next allocator, if all are of one.
+fn of_whole<F: Copy>(function: &Real<F>) -> Option<F> {
+    function.known().filter(|_| WHOLE.load(Relaxed))
 }
 
 /// Allocates `size` bytes at a multiple of 16 and of `align`, a power of two. Null, with `errno`
@@ -46,7 +38,7 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
     // SAFETY: any size is allowed.
     unsafe {
         if align > 16 {
-            return match found!(MEMALIGN as fn(usize, usize) -> *mut u8) {
+            return match of_whole(&real::memalign) {
                 Some(memalign) => {
                     let at = memalign(align, size);
                     if zero && !at.is_null() {
@@ -57,7 +49,7 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
                 None => own::allocate(size, align, zero),
             };
         }
-        match (zero, found!(MALLOC as fn(usize) -> *mut u8), found!(CALLOC as fn(usize, usize) -> *mut u8)) {
+        match (zero, of_whole(&real::malloc), of_whole(&real::calloc)) {
             (false, Some(malloc), _) => malloc(size),
             (true, _, Some(calloc)) => calloc(1, size),
             _ => own::allocate(size, align, zero),
@@ -72,8 +64,9 @@ pub fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
 pub unsafe fn free(at: *mut u8) {
     // SAFETY: the caller passes an object that is not freed.
     unsafe {
-        // Objects of the loader from before any library was loaded cannot be freed by anybody.
-        if let Some(free) = found!(FREE as fn(*mut u8) -> ()) {
+        // Objects of other allocators can be freed in any case. Objects of the loader from before
+        // any library was loaded cannot be freed by anybody.
+        if let Some(free) = real::free.known() {
             free(at);
         }
     }
@@ -86,7 +79,7 @@ pub unsafe fn free(at: *mut u8) {
 /// As for [`free`].
 pub unsafe fn resize(at: *mut u8, size: usize) -> Option<*mut u8> {
     // SAFETY: the caller passes an object that is not freed.
-    unsafe { found!(REALLOC as fn(*mut u8, usize) -> *mut u8).map(|realloc| realloc(at, size)) }
+    unsafe { of_whole(&real::realloc).map(|realloc| realloc(at, size)) }
 }
 
 /// The bytes that an object may use; 0 if its allocator is unknown.
@@ -95,5 +88,5 @@ pub unsafe fn resize(at: *mut u8, size: usize) -> Option<*mut u8> {
 /// As for [`free`].
 pub unsafe fn usable(at: *mut u8) -> usize {
     // SAFETY: the caller passes an object that is not freed.
-    unsafe { found!(USABLE as fn(*mut u8) -> usize).map_or(0, |usable| usable(at)) }
+    unsafe { of_whole(&real::malloc_usable_size).map_or(0, |usable| usable(at)) }
 }

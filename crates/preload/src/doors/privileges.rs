@@ -5,7 +5,7 @@
 //! `/dev/userfaultfd`, once open, makes them for any process that has the descriptor. So it is
 //! opened just before the program gives up its rights.
 
-use crate::{process, set_errno};
+use crate::{process, real};
 use libc::{c_int, uid_t};
 use terapage_sys::userfaultfd;
 
@@ -19,16 +19,8 @@ macro_rules! before_that {
             if process::settings().is_some() {
                 userfaultfd::keep_device();
             }
-            let name = concat!(stringify!($name), "\0");
-            // SAFETY: the name ends in a zero byte.
-            let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
-            if next.is_null() {
-                set_errno(libc::ENOSYS);
-                return -1;
-            }
-            // SAFETY: the C library has the function, with this type; the caller keeps its
-            // contract.
-            unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn($($type),*) -> c_int>(next)($($arg),*) }
+            // SAFETY: the caller keeps the contract of the C library's function.
+            unsafe { real::call!($name($($arg),*) or -1) }
         })*
     };
 }

@@ -6,12 +6,12 @@
 //! objects, which are paged. So the same is rehearsed in the parent, while the pager takes out only
 //! blocks that must leave. Memory of [some callers](crate::callers) is never paged.
 
-use crate::arena::{self, ARENA};
+use crate::arena::ARENA;
 use crate::lock::Lock;
-use crate::{heap, own, process};
+use crate::{heap, own, paged, process, real};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_pager::Forking;
 use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
@@ -31,9 +31,6 @@ struct InHand {
 
 /// The threads that have rehearsed and are about to fork.
 static READY: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
-
-/// The C library's `fork`.
-static FORK: AtomicUsize = AtomicUsize::new(0);
 
 /// The tables of the locale that a beginning thread reads: those of `ctype.h` (`_NL_CTYPE_CLASS`,
 /// `_NL_CTYPE_TOUPPER`, `_NL_CTYPE_TOLOWER`).
@@ -68,12 +65,6 @@ unsafe extern "C" {
     fn _IO_iter_end() -> *const c_void;
     fn _IO_iter_next(stream: *const c_void) -> *const c_void;
     fn _IO_iter_file(stream: *const c_void) -> *const Stream;
-}
-
-/// Finds the C library's `fork`. Nobody forks before this library has begun.
-pub fn find() {
-    // SAFETY: the name ends in a zero byte.
-    FORK.store(unsafe { libc::dlsym(libc::RTLD_NEXT, c"fork".as_ptr()) } as usize, SeqCst);
 }
 
 /// Registers the functions that are called before and after a fork.
@@ -119,12 +110,8 @@ fn rehearsed_fork() -> libc::pid_t {
             place.store(0, SeqCst);
         }
     }
-    let at = FORK.load(SeqCst);
-    if at == 0 {
-        return refuse(libc::ENOSYS);
-    }
-    // SAFETY: the C library's function has this type.
-    let fork = || unsafe { std::mem::transmute::<usize, unsafe extern "C" fn() -> libc::pid_t>(at)() };
+    // SAFETY: `fork` may be called at any time.
+    let fork = || unsafe { real::call!(fork() or -1) };
     let child = fork();
     if child < 0 && had_room && std::io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) {
         // The threads of the rehearsal may not have ended yet.
@@ -280,7 +267,7 @@ fn touch() {
 
 /// Touches pages that may be paged, if they are in use.
 fn touch_pages(from: usize, to: usize) {
-    for at in (from / PAGE * PAGE..to).step_by(PAGE).filter(|&at| arena::may_be_paged(at, PAGE)) {
+    for at in (from / PAGE * PAGE..to).step_by(PAGE).filter(|&at| paged::meets(at, PAGE)) {
         // The call reads a set of signals at the address before it finds that the operation does
         // not exist (EINVAL), or that there is no memory (EFAULT). SAFETY: the call only reads.
         unsafe { libc::syscall(libc::SYS_rt_sigprocmask, -1_i64, at, 0_usize, 8_usize) };

@@ -1,20 +1,17 @@
 //! The process: its settings, and how the pager starts and fails.
 
-use crate::{arena, exit, heap, limits, sanitizers, statics};
-use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
+use crate::real::Texts;
+use crate::{arena, exit, heap, limits, real, sanitizers, statics};
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_config::{Io, Settings, Size};
+use terapage_config::{DEFAULT_BLOCK, Io, Settings, Size};
 use terapage_pager::{Options, Pager};
 use terapage_store::Shelf;
 use terapage_sys::fd::Room;
 use terapage_sys::userfaultfd::{self, DEVICE_VARIABLE, Kind, Userfaultfd};
 use terapage_sys::{last, ring, thread};
-
-/// The block size of `--block auto`: large enough that a scan runs at the device's speed, with
-/// neighbours moved together, and small enough for random touches.
-const AUTO_BLOCK: usize = 16 << 10;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
@@ -25,7 +22,7 @@ pub fn settings() -> Option<&'static Settings> {
 
 /// Bytes of a block.
 pub fn block() -> usize {
-    settings().and_then(|settings| settings.block).map_or(AUTO_BLOCK, |block| block.0 as usize)
+    settings().map_or(DEFAULT_BLOCK, Settings::block_bytes)
 }
 
 fn budget() -> usize {
@@ -36,86 +33,164 @@ fn budget() -> usize {
 // initialised (`-z initfirst`).
 #[used]
 #[unsafe(link_section = ".init_array")]
-static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
+static BEGIN: extern "C" fn(c_int, *const *const c_char, Texts) = begin;
 
-extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
-    crate::dlopen::find();
-    crate::exec::find();
-    crate::fork::find();
-    crate::mutexes::find();
-    let variable = |name: &str| -> Option<OsString> {
+extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment: Texts) {
+    let start = Start { environment };
+    // The first use of what the loader knows: a process that is not paged needs these, too.
+    real::find();
+    if !start.is_wanted() {
+        return stand_back();
+    }
+    ORDER.iter().for_each(|step| step(&start));
+}
+
+/// The steps of the start, in their order.
+const ORDER: [fn(&Start); 16] = [
+    // The settings: all that follows goes by them. From here on, hooks know that there are some.
+    read_settings,
+    // Names and passwords of servers: later the process may have lost its rights or directories.
+    remember_servers,
+    // Variables of tests, and which process `terapage run` became: `job` and `arena` ask for them.
+    read_hidden,
+    // What executed programs get: no step before this one executes any.
+    |start| crate::exec::open(start.settings()),
+    // The descriptor that was handed down: before the program can close it.
+    take_device,
+    // The budget's table: `arena` asks it how far this process may grow without a pager.
+    join_job,
+    // Limits, before the arena is reserved: the kernel would count that as the program's.
+    |_| limits::begin(),
+    // The end of `brk` and the file of standard error: as they were before the program ran.
+    |_| crate::beside::begin(),
+    // Standard error is kept for the summary, so that it can be said after the program closed it.
+    |start| crate::summary::begin(start.variable("TERAPAGE_SUMMARY")),
+    // Static arrays, which `arena` counts as memory in use.
+    |_| statics::find(block()),
+    // How threads begin, while nobody can hold the loader's lock and wait for a page.
+    |_| thread::find(),
+    // The arena: needs the block, the limits and the job's word.
+    |_| open_arena(),
+    // `malloc`: needs the arena.
+    |_| heap::open(settings().map_or(terapage_config::Heap::Off, |settings| settings.heap)),
+    // Forks: no other library has registered for them yet, so this one is called first and last.
+    |_| crate::fork::open(),
+    // The end of the process: registered first, so called last.
+    |_| open_end(),
+    // The pager, if it is due already: needs all of the above.
+    |_| start_paging(),
+];
+
+/// What the loader passes to the start.
+struct Start {
+    environment: Texts,
+}
+
+impl Start {
+    fn texts(&self) -> impl Iterator<Item = &CStr> {
         // SAFETY: the environment is an array of texts that ends in a null pointer.
-        unsafe { crate::exec::texts(environment) }.find_map(|entry| {
+        unsafe { crate::exec::texts(self.environment) }
+    }
+
+    /// The value of a variable of the environment.
+    fn variable(&self, name: &str) -> Option<OsString> {
+        self.texts().find_map(|entry| {
             let value = entry.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
             Some(OsStr::from_bytes(value).to_owned())
         })
-    };
-    if variable("TERAPAGE_MEMORY").is_none() || variable("TERAPAGE").is_some_and(|value| value == "off") {
-        stand_back();
-        return;
     }
-    if sanitizers::any() {
-        thread::say(
-            "terapage: the program is built with a sanitizer, which has the memory to itself: it is not paged\n",
-        );
-        stand_back();
-        return;
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.variable(name).and_then(|value| value.to_str()?.parse().ok())
     }
-    let settings = match Settings::from_variables(&terapage_far::shelf(), variable) {
-        Ok(settings) => settings,
+
+    fn is(&self, name: &str, value: &str) -> bool {
+        self.variable(name).is_some_and(|has| has == value)
+    }
+
+    /// The texts that are settings of the library.
+    fn settings(&self) -> Vec<CString> {
+        self.texts().filter(|text| text.to_bytes().starts_with(b"TERAPAGE_")).map(CStr::to_owned).collect()
+    }
+
+    /// Whether the process is to be paged, and can be.
+    fn is_wanted(&self) -> bool {
+        if self.variable("TERAPAGE_MEMORY").is_none() || self.is("TERAPAGE", "off") {
+            return false;
+        }
+        if sanitizers::any() {
+            thread::say(
+                "terapage: the program is built with a sanitizer, which has the memory to itself: it is not paged\n",
+            );
+            return false;
+        }
+        true
+    }
+}
+
+fn read_settings(start: &Start) {
+    match Settings::from_variables(&terapage_far::shelf(), |name| start.variable(name)) {
+        Ok(settings) => SETTINGS.set(settings).ok(),
         Err(error) => fail(&error.to_string()),
     };
-    // Later the program may have lost its rights, or its directories; and names of hosts are looked
-    // up by the C library, in memory that is paged by then.
+}
+
+fn remember_servers(start: &Start) {
+    // Names of hosts are looked up by the C library, in memory that is paged later.
     terapage_far::no_names();
-    let password = variable(terapage_far::PASSWORD_FILE).filter(|file| !file.is_empty());
+    let password = start.variable(terapage_far::PASSWORD_FILE).filter(|file| !file.is_empty());
     if let Err(why) = terapage_far::remember_password(password.map(Into::into)) {
         fail(&why);
     }
-    settings.stores.iter().flat_map(|store| store.urls()).for_each(terapage_far::remember);
+    let stores = settings().into_iter().flat_map(|settings| &settings.stores);
+    stores.flat_map(|store| store.urls()).for_each(terapage_far::remember);
+}
+
+fn read_hidden(start: &Start) {
     let hidden = Hidden {
-        copy: variable("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
-        faults: variable("TERAPAGE_FAULTS").and_then(|value| value.to_str()?.parse().ok()),
-        spin_us: variable("TERAPAGE_SPIN_US").and_then(|value| value.to_str()?.parse().ok()),
-        soft_per_mille: variable("TERAPAGE_SOFT_PER_MILLE").and_then(|value| value.to_str()?.parse().ok()),
-        no_turns: variable("TERAPAGE_TURNS").is_some_and(|value| value == "off"),
-        start_bytes: variable("TERAPAGE_START_BYTES").and_then(|value| value.to_str()?.parse().ok()),
+        copy: start.is("TERAPAGE_MECHANISM", "copy"),
+        faults: start.number("TERAPAGE_FAULTS"),
+        spin_us: start.number("TERAPAGE_SPIN_US"),
+        soft_per_mille: start.number("TERAPAGE_SOFT_PER_MILLE"),
+        no_turns: start.is("TERAPAGE_TURNS", "off"),
+        start_bytes: start.number("TERAPAGE_START_BYTES"),
     };
     HIDDEN.set(hidden).ok();
-    if variable("TERAPAGE_ROOT").is_some_and(|root| root.to_str() == Some(&std::process::id().to_string())) {
-        crate::exit::is_root();
+    if start.is("TERAPAGE_ROOT", &std::process::id().to_string()) {
+        exit::is_root();
     }
-    let heap = settings.heap;
-    SETTINGS.set(settings).ok();
-    // SAFETY: the environment is an array of texts that ends in a null pointer.
-    crate::exec::open(
-        unsafe { crate::exec::texts(environment) }.filter(is_setting).map(CStr::to_owned).collect(),
-    );
-    if let Some(handed) = variable(DEVICE_VARIABLE).and_then(|value| value.to_str()?.parse().ok()) {
+}
+
+fn take_device(start: &Start) {
+    if let Some(handed) = start.number(DEVICE_VARIABLE) {
         userfaultfd::take(handed);
     }
-    if !SETTINGS.get().is_some_and(|settings| settings.per_process) {
-        crate::job::begin(variable(terapage_lease::JOB_VARIABLE), variable("TERAPAGE_ROOT"));
+}
+
+fn join_job(start: &Start) {
+    if !settings().is_some_and(|settings| settings.per_process) {
+        crate::job::begin(start.variable(terapage_lease::JOB_VARIABLE), start.variable("TERAPAGE_ROOT"));
     }
-    limits::begin();
-    crate::beside::begin();
-    crate::summary::begin(variable("TERAPAGE_SUMMARY"));
-    statics::find(block());
-    crate::direct::find();
-    thread::find();
+}
+
+fn open_arena() {
     let start_bytes = start_bytes().unwrap_or_else(|| crate::job::start_bytes(budget()));
     if let Err(why) = arena::open(block(), budget(), start_bytes) {
         fail(&why);
     }
-    heap::open(heap);
-    crate::fork::open();
-    crate::exit::open();
+}
+
+fn open_end() {
+    exit::open();
     last::open(|| {
         // As before a fork: room is made under the lock.
         let _arena = arena::ARENA.lock();
         let _room = Room::make();
         last::look().unwrap_or(false)
     });
+}
+
+fn start_paging() {
     let mut arena = arena::ARENA.lock();
     if !heap::stands_in() {
         // To begin a thread takes memory of the program's own `malloc`. If the pager started later,
@@ -124,11 +199,6 @@ extern "C" fn begin(_count: c_int, _arguments: *const *const c_char, environment
         arena.start();
     }
     arena.start_if_due();
-}
-
-/// Whether a text of the environment is a setting of the library.
-fn is_setting(text: &&CStr) -> bool {
-    text.to_bytes().starts_with(b"TERAPAGE_")
 }
 
 /// Does nothing more: the process runs as without the library.

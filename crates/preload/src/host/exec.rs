@@ -8,17 +8,16 @@
 //! signal handlers. So they take no lock and no memory of a heap: a new environment is made on the
 //! stack, or, if it is large, in a mapping of its own.
 
+use crate::real::{self, Texts};
 use libc::{c_char, c_int, pid_t};
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_sys::executable::{self, Name, Why};
 use terapage_sys::{PAGE, memory, thread};
-
-type Texts = *const *const c_char;
 
 /// The name of the library's file, by which it is found in `LD_PRELOAD`.
 const FILE: &[u8] = b"libterapage_preload.so";
@@ -43,36 +42,6 @@ struct Kept {
 }
 
 static KEPT: OnceLock<Kept> = OnceLock::new();
-
-/// Functions of the C library that the hooks call.
-const NAMES: [&CStr; 7] =
-    [c"execvpe", c"fexecve", c"execveat", c"posix_spawn", c"posix_spawnp", c"system", c"popen"];
-static REAL: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
-
-/// Finds these functions, before the loader's lock can be held.
-pub fn find() {
-    for (name, at) in NAMES.iter().zip(&REAL) {
-        // SAFETY: the name ends in a zero byte.
-        at.store(unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize, Relaxed);
-    }
-}
-
-/// Calls the function with that index in `NAMES`; ENOSYS if the C library does not have it. Each
-/// use argues for its call.
-macro_rules! call_real {
-    ($index:literal, fn($($type:ty),*) -> $out:ty, ($($argument:expr),*), $lacking:expr) => {{
-        if REAL[$index].load(Relaxed) == 0 {
-            find();
-        }
-        match REAL[$index].load(Relaxed) {
-            0 => {
-                crate::set_errno(libc::ENOSYS);
-                $lacking
-            }
-            at => std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $out>(at)($($argument),*),
-        }
-    }};
-}
 
 /// Remembers what executed programs get; from now on they get it.
 pub fn open(settings: Vec<CString>) {
@@ -488,18 +457,11 @@ pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
-    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract.
     unsafe {
         found_in_path(file, |path| {
             with_library(path, environment, |environment| {
-                leaving(path, || {
-                    call_real!(
-                        0,
-                        fn(*const c_char, Texts, Texts) -> c_int,
-                        (file, arguments, environment),
-                        -1
-                    )
-                })
+                leaving(path, || real::call!(execvpe(file, arguments, environment) or -1))
             })
         })
     }
@@ -525,12 +487,10 @@ fn path_of_descriptor<R>(fd: c_int, then: impl FnOnce(Option<&CStr>) -> R) -> R 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
     path_of_descriptor(fd, |path| {
-        // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
+        // SAFETY: the caller keeps the hook's contract.
         unsafe {
             with_library(path, environment, |environment| {
-                leaving(None, || {
-                    call_real!(1, fn(c_int, Texts, Texts) -> c_int, (fd, arguments, environment), -1)
-                })
+                leaving(None, || real::call!(fexecve(fd, arguments, environment) or -1))
             })
         }
     })
@@ -657,16 +617,13 @@ pub unsafe extern "C" fn posix_spawn(
     arguments: Texts,
     environment: Texts,
 ) -> c_int {
-    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract.
     unsafe {
-        with_library((!path.is_null()).then(|| CStr::from_ptr(path)), environment, |environment| {
-            call_real!(
-                3,
-                fn(*mut pid_t, *const c_char, Actions, Attributes, Texts, Texts) -> c_int,
-                (pid, path, actions, attributes, arguments, environment),
-                libc::ENOSYS
-            )
-        })
+        with_library(
+            (!path.is_null()).then(|| CStr::from_ptr(path)),
+            environment,
+            |environment| real::call!(posix_spawn(pid, path, actions, attributes, arguments, environment) or libc::ENOSYS),
+        )
     }
 }
 
@@ -681,17 +638,14 @@ pub unsafe extern "C" fn posix_spawnp(
     arguments: Texts,
     environment: Texts,
 ) -> c_int {
-    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract.
     unsafe {
         found_in_path(file, |path| {
-            with_library(path, environment, |environment| {
-                call_real!(
-                    4,
-                    fn(*mut pid_t, *const c_char, Actions, Attributes, Texts, Texts) -> c_int,
-                    (pid, file, actions, attributes, arguments, environment),
-                    libc::ENOSYS
-                )
-            })
+            with_library(
+                path,
+                environment,
+                |environment| real::call!(posix_spawnp(pid, file, actions, attributes, arguments, environment) or libc::ENOSYS),
+            )
         })
     }
 }
@@ -738,11 +692,11 @@ unsafe fn command_with_library(command: *const c_char) -> Option<CString> {
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
-    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract.
     unsafe {
         let with_library = command_with_library(command);
         let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
-        call_real!(5, fn(*const c_char) -> c_int, (command), -1)
+        real::call!(system(command) or -1)
     }
 }
 
@@ -750,11 +704,11 @@ pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
 /// The contract is that of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-    // SAFETY: the caller keeps the hook's contract; the C library's function has this type.
+    // SAFETY: the caller keeps the hook's contract.
     unsafe {
         let with_library = command_with_library(command);
         let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
-        call_real!(6, fn(*const c_char, *const c_char) -> *mut libc::FILE, (command, mode), null_mut())
+        real::call!(popen(command, mode) or null_mut())
     }
 }
 

@@ -5,20 +5,12 @@
 //! library's `malloc`. (PHP loads its extensions in this way.) So the flag is removed. Such
 //! libraries also run without it under sanitizers, which have the same problem.
 //!
-//! The hook jumps to the real function and does not call it: the loader uses the return address to
+//! The hook jumps to the real function and does not call it (the first word of its entry in the
+//! [table](crate::real) is its address): the loader uses the return address to
 //! find the caller's search paths and namespace.
 
+use crate::real;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-static REAL: AtomicUsize = AtomicUsize::new(0);
-
-/// Finds the real function. Nobody calls [`dlopen`] before this library has begun.
-pub fn find() {
-    // SAFETY: the name ends in a zero byte.
-    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
-    REAL.store(real as usize, Relaxed);
-}
 
 /// Hook of the C library's function.
 ///
@@ -32,7 +24,7 @@ pub unsafe extern "C" fn dlopen(_path: *const c_char, _flags: c_int) -> *mut c_v
         "and esi, {kept}",
         "jmp qword ptr [rip + {real}]",
         kept = const !libc::RTLD_DEEPBIND,
-        real = sym REAL,
+        real = sym real::dlopen,
     );
     #[cfg(target_arch = "aarch64")]
     std::arch::naked_asm!(
@@ -41,6 +33,6 @@ pub unsafe extern "C" fn dlopen(_path: *const c_char, _flags: c_int) -> *mut c_v
         "ldr x16, [x16, :lo12:{real}]",
         "br x16",
         kept = const !libc::RTLD_DEEPBIND as u32,
-        real = sym REAL,
+        real = sym real::dlopen,
     );
 }

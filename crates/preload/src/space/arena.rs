@@ -9,13 +9,14 @@ use crate::brk::Break;
 use crate::limits::Kernels;
 use crate::lock::Lock;
 use crate::ranges::Ranges;
+use crate::reasons::{Reasons, Why};
 use crate::regions::Named;
 use crate::{exit, job, limits, process, statics};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use terapage_config::Size;
 use terapage_heap::Table;
-use terapage_pager::{Pager, Spans};
+use terapage_pager::Pager;
 use terapage_sys::fd::Room;
 use terapage_sys::{PAGE, memory, thread};
 
@@ -50,21 +51,8 @@ const ALIGN: usize = 2 << 20;
 /// The state of the arena, which its lock guards.
 pub struct Arena {
     pub ranges: Ranges,
-    /// Blocks that are not paged, because the program protected, locked or mapped over part of
-    /// them.
-    loose: Spans,
-    /// Pages of loose blocks that are readable and writable and still odd: the child of a fork must
-    /// find them empty.
-    wiped: Spans,
-    /// Pages of loose blocks that are odd for another reason: they are shared, a file's, locked, or
-    /// have a protection key.
-    kept: Spans,
-    /// The pages of `kept` over which the program has mapped something: the arena's own memory is
-    /// not there.
-    mapped: Spans,
-    /// Pages of loose blocks that are not plain readable and writable memory: because of them the
-    /// blocks are loose. In the wide part, only pages in use.
-    odd: Spans,
+    /// Why pages are not paged, and with them their blocks.
+    reasons: Reasons,
     pub pager: Option<Pager>,
     /// Ranges that are counted as regions of their own.
     pub named: Vec<Named>,
@@ -88,11 +76,7 @@ pub struct Arena {
 
 pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     ranges: Ranges::empty(),
-    loose: Spans::new(),
-    wiped: Spans::new(),
-    kept: Spans::new(),
-    mapped: Spans::new(),
-    odd: Spans::new(),
+    reasons: Reasons::new(PAGE),
     offered: None,
     spurned: 0,
     insists: false,
@@ -133,9 +117,10 @@ fn is_wide(at: usize) -> bool {
     at >= WIDE.load(Relaxed) && at < END.load(Relaxed)
 }
 
-/// Whether any part of a range is paged, or will be once the program has grown.
-pub fn may_be_paged(at: usize, len: usize) -> bool {
-    overlaps(at, len) || statics::meets(at, len)
+/// The part of a range that lies in the arena.
+pub fn part_of(from: usize, to: usize) -> Option<(usize, usize)> {
+    let (from, to) = (from.max(START.load(Relaxed)), to.min(END.load(Acquire)));
+    (from < to).then_some((from, to))
 }
 
 /// The start of the arena, and its bytes.
@@ -208,11 +193,12 @@ pub fn open(block: usize, budget: usize, start_at: usize) -> Result<(), String> 
     let (from, to) = (at.next_multiple_of(align), (at + len) / align * align);
     let wide = to.min(from + FIRST_MOST);
     let mut arena = ARENA.lock();
+    arena.reasons = Reasons::new(block);
     if wide < to {
         // SAFETY: the range was reserved just now, and nobody uses it.
         process::or_fail(unsafe { memory::close(wide, to - wide) }.map_err(terapage_pager::Error::from));
         memory::advise(wide, to - wide, memory::MADV_NOHUGEPAGE);
-        arena.loose.insert(wide, to);
+        arena.reasons.set_unused(wide, to);
     }
     arena.ranges = Ranges::new(from, wide, to, block);
     arena.start_at = start_at;
@@ -279,7 +265,7 @@ impl Arena {
 
     /// Bytes that the program may have filled.
     pub fn in_use(&self) -> usize {
-        (self.ranges.used_bytes + statics::bytes()).saturating_sub(self.odd.bytes())
+        (self.ranges.used_bytes + statics::bytes()).saturating_sub(self.reasons.odd_bytes())
     }
 
     /// Bytes of static arrays that the program may have filled.
@@ -335,10 +321,15 @@ impl Arena {
         // The arena comes last: blocks are numbered in this order, and policies keep arrays indexed
         // by number.
         for (start, len) in statics::ranges() {
-            process::or_fail(pager.add_around(start, len, len, &self.loose.within(start, start + len)));
+            process::or_fail(pager.add_around(
+                start,
+                len,
+                len,
+                &self.reasons.loose_within(start, start + len),
+            ));
         }
         let (from, to) = (START.load(Relaxed), END.load(Relaxed));
-        let loose = self.loose.within(from, to);
+        let loose = self.reasons.loose_within(from, to);
         process::or_fail(pager.add_around(from, to - from, self.ranges.fresh() - from, &loose));
         crate::direct::begin(pager.moves());
         self.pager = Some(pager);
@@ -352,7 +343,7 @@ impl Arena {
         let advice = if forkable { libc::MADV_DOFORK } else { libc::MADV_DONTFORK };
         // Mappings of the program stay as they are. The kernel refuses the advice for some of them
         // (a device's registers, a ring of events), and would go no further.
-        for (from, to) in self.mapped.without(START.load(Relaxed), END.load(Relaxed)) {
+        for (from, to) in self.reasons.without(START.load(Relaxed), END.load(Relaxed), Why::MAPPED) {
             memory::advise(from, to - from, advice);
         }
         for (start, len) in statics::ranges() {
@@ -409,7 +400,7 @@ impl Arena {
             return self.drop_unpaged(at, to, advice);
         }
         let block = process::block();
-        for (from, end) in self.loose.without(at, to) {
+        for (from, end) in self.reasons.paged_within(at, to) {
             let (first, last) = (from.next_multiple_of(block), end / block * block);
             if first < last {
                 self.discard_blocks(first, last);
@@ -421,14 +412,17 @@ impl Arena {
                 unsafe { memory::bytes(from, end - from) }.fill(0);
             }
         }
-        self.loose.within(at, to).into_iter().try_for_each(|(from, end)| self.drop_unpaged(from, end, advice))
+        let loose = self.reasons.loose_within(at, to);
+        loose.into_iter().try_for_each(|(from, end)| self.drop_unpaged(from, end, advice))
     }
 
     /// Drops bytes that are not paged. If they may be paged later, they are dropped at once: with
     /// `MADV_FREE` they could vanish later, while paged.
     fn drop_unpaged(&self, at: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
         let at_once = if advice == libc::MADV_FREE { libc::MADV_DONTNEED } else { advice };
-        for (parts, advice) in [(self.kept.without(at, to), at_once), (self.kept.within(at, to), advice)] {
+        let (others, kept) =
+            (self.reasons.without(at, to, Why::KEPT), self.reasons.within(at, to, Why::KEPT));
+        for (parts, advice) in [(others, at_once), (kept, advice)] {
             for (from, end) in parts {
                 // SAFETY: the program asks for the bytes to be dropped.
                 unsafe { memory::drop_bytes(from, end - from, advice) }?;
@@ -447,32 +441,28 @@ impl Arena {
 
     /// The parts of a range whose pages are odd: not plain readable and writable memory.
     pub fn odd_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
-        self.odd.within(at, to)
+        self.reasons.within(at, to, Why::ODD)
     }
 
     /// Bytes of a range whose pages are odd.
     pub fn odd_bytes(&self, at: usize, to: usize) -> usize {
-        self.odd.within(at, to).iter().map(|(from, to)| to - from).sum()
+        self.odd_within(at, to).iter().map(|(from, to)| to - from).sum()
     }
 
     /// The parts of a range with special properties, ascending and separate: a fork's child must
     /// find them empty, or they are shared, a file's, locked, or have a protection key.
     pub fn special(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
-        let mut both = Spans::new();
-        for (from, to) in self.wiped.within(at, to).into_iter().chain(self.kept.within(at, to)) {
-            both.insert(from, to);
-        }
-        both.within(at, to)
+        self.reasons.within(at, to, Why::WIPED | Why::KEPT)
     }
 
     /// Whether the block at an address is not paged.
     pub fn is_loose(&self, at: usize) -> bool {
-        self.loose.meets(at, at + 1)
+        self.reasons.any_loose(at, at + 1)
     }
 
     /// Whether any block of a range is not paged.
     pub fn any_loose(&self, at: usize, to: usize) -> bool {
-        self.loose.meets(at, to)
+        self.reasons.any_loose(at, to)
     }
 
     /// Lengthens a range to `len` bytes, if there is room. The new bytes are zero.
@@ -501,7 +491,7 @@ impl Arena {
     pub fn release(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
-        let parts = self.loose.without(first, last);
+        let parts = self.reasons.paged_within(first, last);
         for (index, &(from, to)) in parts.iter().enumerate() {
             match self.pager.as_ref().map_or(Ok(()), |pager| pager.release(from, to - from)) {
                 Err(terapage_pager::Error::System(error)) if error.errno() == libc::ENOMEM => {
@@ -510,41 +500,29 @@ impl Arena {
                 }
                 other => process::or_fail(other),
             }
-            self.loose.insert(from, to);
         }
-        self.change_odd(at, |odd| odd.insert(at, to));
+        self.note(at, |reasons| reasons.close(at, to));
         Ok(())
     }
 
     /// Notes that pages of a range are plain memory again, with their bytes, and pages the blocks
     /// that have no odd page left.
     pub fn readmit(&mut self, at: usize, to: usize) {
-        for (from, to) in self.wiped.without(at, to) {
-            for (from, to) in self.kept.without(from, to) {
-                self.change_odd(at, |odd| odd.remove(from, to));
-            }
-        }
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
-        for (from, to) in self.loose.within(first, last) {
-            let odd: Vec<_> = self.odd.within(from, to);
-            let mut start = from;
-            let blocks = odd.iter().map(|&(a, b)| (a / block * block, b.next_multiple_of(block)));
-            for (odd_from, odd_to) in blocks.chain([(to, to)]) {
-                if start < odd_from {
-                    self.page_again(start, odd_from);
-                }
-                start = start.max(odd_to);
+        let loose = self.reasons.loose_within(first, last);
+        self.note(at, |reasons| reasons.plain_again(at, to));
+        for (from, to) in loose {
+            for (from, to) in self.reasons.paged_within(from, to) {
+                self.page_again(from, to);
             }
         }
         self.start_if_due();
     }
 
-    /// The parts of a range that are paged.
-    pub fn paged_within(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
-        let arena = overlaps(at, to - at).then_some((at, to));
-        let parts = arena.into_iter().chain(statics::within(at, to - at));
-        parts.flat_map(|(from, to)| self.loose.without(from, to)).collect()
+    /// The parts of a range whose blocks are paged.
+    pub fn paged_blocks(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
+        self.reasons.paged_within(at, to)
     }
 
     /// The parts of a range that may be anything but zero.
@@ -553,7 +531,7 @@ impl Arena {
         let block = process::block();
         let (first, last) = (at / block * block, to.next_multiple_of(block));
         let touched = process::or_fail(pager.touched(first, last - first));
-        let parts = touched.into_iter().chain(self.loose.within(first, last));
+        let parts = touched.into_iter().chain(self.reasons.loose_within(first, last));
         parts.map(|(from, end)| (from.max(at), end.min(to))).collect()
     }
 
@@ -565,14 +543,14 @@ impl Arena {
         for (from, to) in parts {
             // SAFETY: the memory is the program's, and gets the rights that it had before the call.
             if memory::alike(|| unsafe { libc::syscall(libc::SYS_mprotect, from, to - from, rights) }) == 0 {
-                self.kept.remove(from, to);
+                self.reasons.unkeep(from, to);
                 self.readmit(from, to);
             }
         }
     }
 
-    fn page_again(&mut self, from: usize, to: usize) {
-        self.loose.remove(from, to);
+    /// Lets the pager page blocks that have no reason any more not to be paged.
+    fn page_again(&self, from: usize, to: usize) {
         if let Some(pager) = &self.pager {
             memory::advise(from, to - from, libc::MADV_DONTFORK);
             process::or_fail(pager.restore(from, to - from));
@@ -586,28 +564,19 @@ impl Arena {
     /// As for [`release`](Self::release).
     pub fn keep(&mut self, at: usize, to: usize) -> terapage_sys::Result<()> {
         self.release(at, to)?;
-        self.kept.insert(at, to);
+        self.reasons.keep(at, to);
         Ok(())
     }
 
     /// Like [`keep`](Self::keep), for a range that was released before and over which the program
     /// has mapped something.
     pub fn keep_mapped(&mut self, at: usize, to: usize) {
-        self.change_odd(at, |odd| odd.insert(at, to));
-        self.kept.insert(at, to);
-        self.mapped.insert(at, to);
-    }
-
-    /// Like [`keep`](Self::keep), for the static arrays in a range.
-    pub fn keep_static(&mut self, at: usize, len: usize) -> terapage_sys::Result<()> {
-        statics::within(at, len).try_for_each(|(from, to)| self.keep(from, to))
+        self.note(at, |reasons| reasons.keep_mapped(at, to));
     }
 
     /// Forgets the properties of a range, which is replaced by other memory.
     pub fn forget(&mut self, at: usize, to: usize) {
-        self.wiped.remove(at, to);
-        self.kept.remove(at, to);
-        self.mapped.remove(at, to);
+        self.reasons.forget(at, to);
     }
 
     /// Sets whether the child of a fork must find pages of a range empty. Such pages are not paged:
@@ -618,9 +587,9 @@ impl Arena {
     pub fn wipe_on_fork(&mut self, at: usize, to: usize, wipe: bool) -> terapage_sys::Result<()> {
         if wipe {
             self.release(at, to)?;
-            self.wiped.insert(at, to);
+            self.reasons.wipe(at, to);
         } else {
-            self.wiped.remove(at, to);
+            self.reasons.unwipe(at, to);
         }
         Ok(())
     }
@@ -630,12 +599,12 @@ impl Arena {
         self.forget(at, to);
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block), to / block * block);
-        for (from, end) in self.loose.within(at, to) {
+        for (from, end) in self.reasons.loose_within(at, to) {
             // SAFETY: the program replaces the old mappings.
             let replaced = unsafe { memory::replace(from as *mut u8, end - from) };
             process::or_fail(replaced.map_err(terapage_pager::Error::from));
         }
-        for (from, end) in self.loose.without(at, to) {
+        for (from, end) in self.reasons.paged_within(at, to) {
             self.discard(from, end);
         }
         if first < last {
@@ -661,8 +630,9 @@ impl Arena {
 
     /// Makes blocks that nobody uses any more plain memory again, and pages them.
     fn restore(&mut self, from: usize, to: usize) {
-        self.change_odd(from, |odd| odd.remove(from, to));
-        for (start, end) in self.loose.within(from, to) {
+        let loose = self.reasons.loose_within(from, to);
+        self.note(from, |reasons| reasons.free(from, to));
+        for (start, end) in loose {
             // SAFETY: nobody uses the range.
             let replaced = unsafe { memory::replace(start as *mut u8, end - start) };
             process::or_fail(replaced.map_err(terapage_pager::Error::from));
@@ -674,7 +644,7 @@ impl Arena {
     pub fn take_wide(&mut self, len: usize) -> Option<usize> {
         let at = self.ranges.take_wide(len)?;
         let to = (at + len).next_multiple_of(process::block());
-        self.change_odd(at, |odd| odd.insert(at, to));
+        self.note(at, |reasons| reasons.close(at, to));
         self.count_by_region(at, at + len);
         Some(at)
     }
@@ -751,7 +721,7 @@ impl Arena {
             for edge in [at / block * block, (to - 1) / block * block] {
                 if self.is_loose(edge) {
                     for (from, end) in self.ranges.unused(edge, edge + block) {
-                        self.change_odd(from, |odd| odd.insert(from, end));
+                        self.note(from, |reasons| reasons.close(from, end));
                     }
                 }
             }
@@ -766,8 +736,7 @@ impl Arena {
     }
 
     fn holes(&self, at: usize, to: usize) -> Vec<(usize, usize)> {
-        let (from, to) = (at.max(START.load(Relaxed)), to.min(END.load(Relaxed)));
-        if from < to { self.ranges.unused(from, to) } else { Vec::new() }
+        part_of(at, to).map_or_else(Vec::new, |(from, to)| self.ranges.unused(from, to))
     }
 
     /// The parts of a range without the pages of the arena that are not in use.
@@ -789,7 +758,7 @@ impl Arena {
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block).min(to), (to / block * block).max(at));
         for (from, end) in [(at, first), (last.max(first), to)] {
-            for (from, end) in self.mapped.within(from, end) {
+            for (from, end) in self.reasons.within(from, end, Why::MAPPED) {
                 // SAFETY: the program unmaps these pages.
                 let plain = unsafe {
                     if is_wide(from) {
@@ -811,7 +780,7 @@ impl Arena {
         let block = process::block();
         let (first, last) = (at.next_multiple_of(block), to / block * block);
         if first < last {
-            for (from, to) in self.loose.without(first, last) {
+            for (from, to) in self.reasons.paged_within(first, last) {
                 self.discard_blocks(from, to);
             }
         }
@@ -826,7 +795,7 @@ impl Arena {
             if is_closed {
                 memory::advise(at, to - at, libc::MADV_NOHUGEPAGE);
                 if self.pager.is_some() {
-                    for (from, end) in self.mapped.without(at, to) {
+                    for (from, end) in self.reasons.without(at, to, Why::MAPPED) {
                         memory::advise(from, end - from, libc::MADV_DONTFORK);
                     }
                 }
@@ -836,23 +805,22 @@ impl Arena {
 
     /// Closes blocks of the wide part that nobody uses any more: they are as if never used.
     fn close(&mut self, from: usize, to: usize) {
-        for (start, end) in self.loose.without(from, to) {
+        for (start, end) in self.reasons.paged_within(from, to) {
             if let Some(pager) = &self.pager {
                 process::or_fail(pager.discard(start, end - start));
                 process::or_fail(pager.release(start, end - start));
             }
         }
-        self.loose.insert(from, to);
-        self.change_odd(from, |odd| odd.remove(from, to));
+        self.note(from, |reasons| reasons.set_unused(from, to));
         // SAFETY: nobody uses the range.
         process::or_fail(unsafe { memory::close(from, to - from) }.map_err(terapage_pager::Error::from));
         self.dress(from, to, true);
     }
 
-    /// Changes the notes on odd pages of the used range in which `at` lies.
-    fn change_odd(&mut self, at: usize, change: impl FnOnce(&mut Spans)) {
-        let before = self.odd.bytes();
-        change(&mut self.odd);
-        self.count_odd(at, before, self.odd.bytes());
+    /// Changes the reasons of pages of the used range in which `at` lies.
+    fn note(&mut self, at: usize, change: impl FnOnce(&mut Reasons)) {
+        let before = self.reasons.odd_bytes();
+        change(&mut self.reasons);
+        self.count_odd(at, before, self.reasons.odd_bytes());
     }
 }

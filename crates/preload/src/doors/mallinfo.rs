@@ -1,21 +1,18 @@
 //! Hooks for questions about the heap: `mallinfo` and its kin.
 
-use crate::heap;
+use crate::{heap, real};
 use libc::c_int;
-use std::ffi::CStr;
 use terapage_sys::thread;
 
 /// The C library's numbers about its own heap, which serves requests that are not paged by the
 /// user's wish.
 fn of_next() -> libc::mallinfo2 {
-    // SAFETY: the name ends in a zero byte.
-    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"mallinfo2".as_ptr()) };
-    if next.is_null() || heap::serves_all() {
+    match real::mallinfo2.get() {
+        // SAFETY: it only asks.
+        Some(mallinfo2) if !heap::serves_all() => unsafe { mallinfo2() },
         // SAFETY: the fields are plain numbers, for which zeros are valid.
-        return unsafe { std::mem::zeroed() };
+        _ => unsafe { std::mem::zeroed() },
     }
-    // SAFETY: the C library has the function, of this type.
-    unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn() -> libc::mallinfo2>(next)() }
 }
 
 /// Hook of the C library's function.
@@ -63,12 +60,9 @@ pub unsafe extern "C" fn mallinfo() -> libc::mallinfo {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_stats() {
     if !heap::serves_all() {
-        const NAME: &CStr = c"malloc_stats";
-        // SAFETY: the name ends in a zero byte.
-        let next = unsafe { libc::dlsym(libc::RTLD_NEXT, NAME.as_ptr()) };
-        if !next.is_null() {
-            // SAFETY: the C library has the function, of this type.
-            unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn()>(next)() }
+        if let Some(malloc_stats) = real::malloc_stats.get() {
+            // SAFETY: it only asks.
+            unsafe { malloc_stats() }
         }
         return;
     }

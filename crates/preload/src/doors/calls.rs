@@ -4,7 +4,7 @@
 //! functions. All others are passed on, at the price of a comparison. Calls that the program makes
 //! by an instruction of its own are not seen here; the kernel reports them to the pager.
 
-use crate::{arena, maps, remap, shm};
+use crate::{advise, arena, locked, maps, paged, remap, rights, shm};
 use libc::{c_int, c_long, c_uint, c_void};
 
 /// # Safety
@@ -53,29 +53,29 @@ fn is_of_memory(number: c_long) -> bool {
 unsafe fn serve(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long> {
     let at = a as *mut c_void;
     let fixed = |flags: usize, by: c_int| flags as c_int & by != 0;
-    let meets = |from: usize, len: usize| arena::may_be_paged(from, len);
+    let meets = paged::meets;
     // SAFETY: the caller keeps the contract of the call, which is that of the hook.
     let answer = unsafe {
         match number {
             libc::SYS_mmap if fixed(d, libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) && meets(a, b) => {
                 maps::mmap(at, b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
             }
-            libc::SYS_mprotect if meets(a, b) => maps::mprotect(at, b, c as c_int).into(),
+            libc::SYS_mprotect if meets(a, b) => rights::mprotect(at, b, c as c_int).into(),
             libc::SYS_munmap if meets(a, b) => maps::munmap(at, b).into(),
             libc::SYS_mremap if meets(a, b) || fixed(d, libc::MREMAP_FIXED) && meets(e, c) => {
                 remap::mremap(at, b, c, d as c_int, e as *mut c_void) as c_long
             }
-            libc::SYS_madvise if meets(a, b) => maps::madvise(at, b, c as c_int).into(),
+            libc::SYS_madvise if meets(a, b) => advise::madvise(at, b, c as c_int).into(),
             libc::SYS_process_madvise if arena::is_open() => {
-                maps::process_madvise(a as c_int, b as *const libc::iovec, c, d as c_int, e as c_uint)
+                advise::process_madvise(a as c_int, b as *const libc::iovec, c, d as c_int, e as c_uint)
                     as c_long
             }
             libc::SYS_pkey_mprotect if meets(a, b) => {
-                maps::pkey_mprotect(at, b, c as c_int, d as c_int).into()
+                rights::pkey_mprotect(at, b, c as c_int, d as c_int).into()
             }
-            libc::SYS_mlock if meets(a, b) => maps::mlock(at, b).into(),
-            libc::SYS_mlock2 if meets(a, b) => maps::mlock2(at, b, c as c_uint).into(),
-            libc::SYS_mlockall => maps::mlockall(a as c_int).into(),
+            libc::SYS_mlock if meets(a, b) => locked::mlock(at, b).into(),
+            libc::SYS_mlock2 if meets(a, b) => locked::mlock2(at, b, c as c_uint).into(),
+            libc::SYS_mlockall => locked::mlockall(a as c_int).into(),
             libc::SYS_shmat if meets(b, 1) => {
                 shm::shmat(a as c_int, b as *const c_void, c as c_int) as c_long
             }

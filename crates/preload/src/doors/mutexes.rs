@@ -5,19 +5,9 @@
 //! library ends the process). With robust mutexes, when the owner ends, the kernel goes through its
 //! mutexes and cannot wait any more. So neither kind is paged.
 
-use crate::maps::keep_in_memory;
+use crate::locked::keep_in_memory;
+use crate::real;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-static REAL: AtomicUsize = AtomicUsize::new(0);
-
-/// Finds the real `pthread_mutex_init`, before a thread that waits for the pager can hold the
-/// loader's lock.
-pub fn find() {
-    // SAFETY: the name ends in a zero byte.
-    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_mutex_init".as_ptr()) };
-    REAL.store(real as usize, Relaxed);
-}
 
 /// Whether the kernel writes to mutexes with these attributes.
 ///
@@ -47,10 +37,6 @@ pub unsafe extern "C" fn pthread_mutex_init(
             return error.errno();
         }
     }
-    if REAL.load(Relaxed) == 0 {
-        find();
-    }
-    type Init = unsafe extern "C" fn(*mut libc::pthread_mutex_t, *const libc::pthread_mutexattr_t) -> c_int;
-    // SAFETY: the C library has the function, with this type; the caller keeps its contract.
-    unsafe { std::mem::transmute::<usize, Init>(REAL.load(Relaxed))(mutex, attributes) }
+    // SAFETY: the caller keeps the contract of `pthread_mutex_init`.
+    unsafe { real::call!(pthread_mutex_init(mutex, attributes) or libc::ENOSYS) }
 }

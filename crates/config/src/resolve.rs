@@ -1,0 +1,261 @@
+//! How defaults are filled in, and what can only be checked when all settings are known.
+
+use crate::output::takes_output;
+use crate::value::{MEMORY_MIN, unknown};
+use crate::{Error, Memory, Partial, Placement, Settings, Size, StoreSpec, Stores, machine, store};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use terapage_policy::{prefetch, replacement};
+
+/// What defaults depend on.
+pub(crate) struct Context<'a> {
+    /// Knows which stores can be used.
+    pub stores: &'a dyn Stores,
+    /// Reads the environment.
+    pub get: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Whether the setting `encrypt` is given.
+    pub encrypt_is_given: bool,
+}
+
+/// What was given, or the default.
+pub(crate) fn given_or_default<T>(
+    given: Option<T>,
+    default: impl FnOnce() -> T,
+    _: &Context<'_>,
+) -> Result<T, Error> {
+    Ok(given.unwrap_or_else(default))
+}
+
+/// What was given, if anything was: there is no default.
+pub(crate) fn as_given<T>(
+    given: Option<T>,
+    _: impl FnOnce() -> T,
+    _: &Context<'_>,
+) -> Result<Option<T>, Error> {
+    Ok(given)
+}
+
+/// The bytes of the budget.
+pub(crate) fn budget(
+    given: Option<Memory>,
+    default: impl FnOnce() -> Memory,
+    _: &Context<'_>,
+) -> Result<Size, Error> {
+    match given.unwrap_or_else(default) {
+        Memory::Bytes(size) => Ok(size),
+        Memory::Percent(percent) => share_of_machine(percent),
+    }
+}
+
+/// The stores that were given, or the first directory that can be one. Those that want ciphertext
+/// get it.
+pub(crate) fn stores(
+    given: Option<Vec<StoreSpec>>,
+    _: impl FnOnce() -> Vec<StoreSpec>,
+    context: &Context<'_>,
+) -> Result<Vec<StoreSpec>, Error> {
+    let stores = match given {
+        Some(stores) if !stores.is_empty() => stores,
+        _ => vec![store::default_store(context.stores, &context.get)?],
+    };
+    let wants = |url: &str| context.stores.wants_cipher(url, !context.encrypt_is_given);
+    Ok(stores.into_iter().map(|store| store.encrypted_where(&wants)).collect())
+}
+
+impl Partial {
+    /// Fills in the defaults, and checks what can only be checked now: there must be
+    /// such policies, and `stores` must accept the stores. Paths become absolute. `get` reads the
+    /// environment, for the default store.
+    pub fn resolve(
+        self,
+        stores: &dyn Stores,
+        get: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Settings, Error> {
+        let mut settings = self.with_defaults(stores, &get)?;
+        one_of("policy", &settings.policy, replacement::NAMES)?;
+        one_of("prefetch", &settings.prefetch, prefetch::NAMES)?;
+        for store in &settings.stores {
+            stores.check(store).map_err(|why| Error::Value { name: "store".to_owned(), why })?;
+        }
+        let specs = settings.stores.into_iter();
+        let mut whole = |path: PathBuf| absolute("store", &path);
+        settings.stores = specs.map(|spec| spec.map_paths(&mut whole)).collect::<Result<_, _>>()?;
+        check_ram(&settings)?;
+        if let Some(block) = settings.block {
+            check_block(settings.frames(), block)?;
+        }
+        let of_several = matches!(settings.placement, Placement::Mirror | Placement::Tier);
+        if of_several && settings.stores.len() < 2 {
+            let why = format!("{} needs two stores or more (repeat --store)", settings.placement.name());
+            return Err(Error::Value { name: "placement".to_owned(), why });
+        }
+        if let Some(size) = settings.store_size {
+            store::check_room(stores, &settings.specs(), size)?;
+        }
+        for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
+            if let Some(path) = file {
+                *path = absolute(name, path)?;
+                // Refused now, not after the program has done its work.
+                if let Err(why) = takes_output(path) {
+                    let why = format!("{} {why}", path.display());
+                    return Err(Error::Value { name: name.to_owned(), why });
+                }
+            }
+        }
+        if let Some(path) = settings.stats.as_ref().filter(|path| settings.trace.as_ref() == Some(path)) {
+            let why = format!("{} is to take the trace, too (name another file)", path.display());
+            return Err(Error::Value { name: "stats".to_owned(), why });
+        }
+        Ok(settings)
+    }
+}
+
+fn share_of_machine(percent: f64) -> Result<Size, Error> {
+    let no = |why: String| Error::Value { name: "memory".to_owned(), why };
+    let machine = machine::memory_bytes().ok_or_else(|| {
+        no("this machine's memory is unknown (give the budget in bytes, as in 4G)".to_owned())
+    })?;
+    let size = Size((machine as f64 * percent / 100.0) as u64);
+    if size < MEMORY_MIN {
+        let all = Size(machine);
+        return Err(no(format!("{percent}% of {all} is {size}, less than the minimum of {MEMORY_MIN}")));
+    }
+    Ok(size)
+}
+
+/// The least blocks of a budget.
+const FRAMES_MIN: u64 = 8;
+
+/// Checks that a budget of `memory` has enough blocks of `block` bytes.
+///
+/// # Errors
+/// The budget is too small; the text is one line.
+pub fn check_block(memory: Size, block: Size) -> Result<(), Error> {
+    if memory.0 / block.0 >= FRAMES_MIN {
+        return Ok(());
+    }
+    let why =
+        format!("{memory} holds fewer than {FRAMES_MIN} blocks of {block} (raise --memory or lower --block)");
+    Err(Error::Value { name: "memory".to_owned(), why })
+}
+
+/// Refuses stores in memory that leave too little of it for frames, or that stand where they are
+/// never full.
+fn check_ram(settings: &Settings) -> Result<(), Error> {
+    let no = |why: String| Err(Error::Value { name: "store".to_owned(), why });
+    let ram = settings.ram();
+    if ram.0 > settings.memory.0 / 4 * 3 {
+        let budget = settings.memory;
+        return no(format!(
+            "{ram} in memory leave less than a quarter of the budget of {budget} (raise --memory or lower ram:)"
+        ));
+    }
+    if ram.0 > 0 && settings.stores.len() > 1 && settings.placement != Placement::Tier {
+        return no("one in memory stands before others only with --placement tier".to_owned());
+    }
+    Ok(())
+}
+
+fn absolute(name: &str, path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path)
+        .map_err(|e| Error::Value { name: name.to_owned(), why: format!("{}: {e}", path.display()) })
+}
+
+fn one_of(name: &str, value: &str, names: &[&str]) -> Result<(), Error> {
+    if names.contains(&value) {
+        return Ok(());
+    }
+    Err(Error::Value { name: name.to_owned(), why: unknown(value, names) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Heap;
+    use crate::store::tests::AnyStore;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn upper_layers_win_and_defaults_fill_in() {
+        let mut upper = Partial::default();
+        upper.set("memory", OsStr::new("2M")).unwrap();
+        let mut lower = Partial::default();
+        lower.set("memory", OsStr::new("3M")).unwrap();
+        lower.set("block", OsStr::new("64K")).unwrap();
+        let settings = upper.or(lower).resolve(&AnyStore, |_| None).unwrap();
+        assert_eq!(settings.memory, Size(2 << 20));
+        assert_eq!(settings.block, Some(Size(65536)));
+        assert_eq!((settings.threads, settings.verify, settings.heap), (1, true, Heap::All));
+        assert_eq!(settings.stores.len(), 1);
+    }
+
+    /// Why these files cannot take the counters and the trace.
+    fn refused(stats: &Path, trace: &Path) -> String {
+        let mut partial = Partial::default();
+        partial.set("stats", stats.as_os_str()).unwrap();
+        partial.set("trace", trace.as_os_str()).unwrap();
+        let why = partial.resolve(&AnyStore, |_| None).unwrap_err().to_string();
+        assert!(!why.contains('\n'), "{why}");
+        why
+    }
+
+    #[test]
+    fn counters_and_trace_take_a_file_each() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("same");
+        assert!(refused(&file, &file).contains("is to take the trace, too"));
+        assert!(refused(&file, &place.path().join("./same")).contains("is to take the trace, too"));
+    }
+
+    #[test]
+    fn a_link_is_refused_by_what_it_leads_to() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, link, other) =
+            (place.path().join("file"), place.path().join("link"), place.path().join("other"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let wanted = format!("{} is a symbolic link (name its target: {})", link.display(), file.display());
+        assert!(refused(&link, &other).contains(&wanted));
+        std::fs::write(&file, "").unwrap();
+        let real = file.canonicalize().unwrap();
+        assert!(refused(&other, &link).contains(&format!("target: {})", real.display())));
+        assert!(refused(Path::new("/dev/stdout"), &other).contains("neither a regular file nor a pipe"));
+    }
+
+    #[test]
+    fn names_of_policies_are_checked() {
+        let mut partial = Partial::default();
+        partial.set("policy", OsStr::new("best")).unwrap();
+        let error = partial.resolve(&AnyStore, |_| None).unwrap_err().to_string();
+        assert_eq!(error, format!("policy: 'best' is unknown (one of {})", replacement::NAMES.join(", ")));
+    }
+
+    #[test]
+    fn stores_in_memory_are_within_the_budget() {
+        let resolve = |memory: &str, stores: &str, placement: &str| {
+            let mut partial = Partial::default();
+            for (name, text) in [("memory", memory), ("store", stores), ("placement", placement)] {
+                partial.set(name, OsStr::new(text)).unwrap();
+            }
+            partial.resolve(&AnyStore, |_| None)
+        };
+        let settings = resolve("30M", "ram:auto\n/a\ntier:/b+/c", "tier").unwrap();
+        assert_eq!((settings.ram(), settings.frames()), (Size(10 << 20), Size(20 << 20)));
+        let file = |path: &str| StoreSpec::File(path.into());
+        let ram = StoreSpec::Ram(Some(Size(10 << 20)));
+        assert_eq!(settings.specs(), [StoreSpec::Tier(vec![ram, file("/a"), file("/b"), file("/c")])]);
+        for (stores, placement, says) in [
+            ("tier:ram:23M+/a", "simple", "less than a quarter"),
+            ("ram:4M\n/a", "simple", "--placement tier"),
+            ("ram:4M", "tier", "two stores"),
+        ] {
+            let error = resolve("30M", stores, placement).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_default_budget_is_half_of_the_machine() {
+        let settings = Partial::default().resolve(&AnyStore, |_| None).unwrap();
+        assert_eq!(settings.memory.0, machine::memory_bytes().unwrap() / 2);
+    }
+}

@@ -1,0 +1,109 @@
+//! What is known of a setting.
+
+use crate::Partial;
+use std::ffi::OsStr;
+
+/// A setting, as the table has it: all of its names, and how it is given.
+#[derive(Debug)]
+pub struct Setting {
+    /// The key in the configuration file. The flag has the same name, see [`flag`](Self::flag).
+    pub name: &'static str,
+    /// The environment variable.
+    pub variable: &'static str,
+    /// What the flag takes.
+    pub flag: Flag,
+    /// The flag's short form.
+    pub short: Option<char>,
+    /// What the setting does, for `--help`. The text `{choices}` stands for the names in
+    /// [`choices`](Self::choices).
+    pub help: &'static str,
+    /// What the key in the configuration file takes.
+    pub kind: Kind,
+    /// What can be chosen, as far as that is known.
+    pub choices: Choices,
+    /// The default, as text. `None` if the default is no value, or if it depends on the machine.
+    pub default: Option<&'static str>,
+    /// What the documentation says in the place of the default, if that needs words.
+    pub default_note: Option<&'static str>,
+    /// Whether the setting is for `terapage run` alone. If not, it is for programs that call the
+    /// pager, too.
+    pub run_only: bool,
+    /// Reads the setting's value from a text.
+    pub(crate) set: fn(&mut Partial, &OsStr) -> Result<(), String>,
+}
+
+/// What a flag takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// `--NAME VALUE`: a value; this is what `--help` calls it.
+    Value(&'static str),
+    /// `--NAME`: nothing. The flag switches the setting on.
+    On,
+    /// This flag, `--no-NAME`: nothing. The flag switches the setting off.
+    Off(&'static str),
+}
+
+/// What a key in the configuration file takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// A number, or a text.
+    Number,
+    /// True or false.
+    Switch,
+    /// One text, or an array of them. The flag can be repeated.
+    List,
+}
+
+/// What a setting can be, for completions and messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choices {
+    /// Any text.
+    Any,
+    /// These names, and maybe others.
+    Names(&'static [&'static str]),
+    /// A file.
+    File,
+    /// A file or a directory.
+    Path,
+}
+
+impl Setting {
+    /// The flag, without the dashes.
+    pub fn long(&self) -> &'static str {
+        match self.flag {
+            Flag::Off(long) => long,
+            Flag::Value(_) | Flag::On => self.name,
+        }
+    }
+
+    /// The names that can be chosen; none if the setting takes any text.
+    pub fn names(&self) -> &'static [&'static str] {
+        match self.choices {
+            Choices::Names(names) => names,
+            Choices::Any | Choices::File | Choices::Path => &[],
+        }
+    }
+
+    /// What `--help` says about the flag.
+    pub fn help(&self) -> String {
+        self.help.replace("{choices}", &self.names().join(", "))
+    }
+}
+
+/// The table of these settings, as docs/configuration.md has it.
+pub fn markdown(settings: &[Setting]) -> String {
+    let mut text = "| flag | variable | TOML key | default |\n| --- | --- | --- | --- |\n".to_owned();
+    for setting in settings {
+        let short = setting.short.map_or(String::new(), |letter| format!(", `-{letter}`"));
+        let default = match (setting.default_note, setting.default) {
+            (Some(note), _) => note.to_owned(),
+            (None, Some(default)) => format!("`{default}`"),
+            (None, None) => "none".to_owned(),
+        };
+        let (long, variable, name) = (setting.long(), setting.variable, setting.name);
+        text += &format!("| `--{long}`{short} | `{variable}` | `{name}` | {default} |\n");
+    }
+    text
+}

@@ -1,0 +1,359 @@
+//! The table of settings. An entry is all that is said about a setting: from the table come the
+//! flags of `terapage run`, their help and their completions, the variables, the keys of the
+//! configuration file, the fields of [`Partial`] and of [`Settings`], and the table in
+//! docs/configuration.md. docs/extending.md adds an entry step by step.
+
+use crate::resolve::{self, Context};
+use crate::setting::{Choices, Flag, Kind, Setting};
+use crate::value::{self, Written};
+use crate::{Codec, Error, Heap, Io, Memory, Placement, Size, StoreSpec, Stores};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use terapage_policy::{prefetch, replacement};
+
+/// What an entry has that does not say otherwise.
+const PLAIN: Setting = Setting {
+    name: "",
+    variable: "",
+    default: None,
+    default_note: None,
+    flag: Flag::Value("TEXT"),
+    short: None,
+    help: "",
+    kind: Kind::Text,
+    choices: Choices::Any,
+    run_only: false,
+    set: |_, _| Ok(()),
+};
+
+/// The type of a field in [`Settings`].
+macro_rules! resolved {
+    ($given:ty) => {
+        $given
+    };
+    ($given:ty, $resolved:ty) => {
+        $resolved
+    };
+}
+
+/// The function that makes a field of [`Settings`] of one of [`Partial`].
+macro_rules! resolver {
+    () => {
+        resolve::given_or_default
+    };
+    ($resolve:path) => {
+        $resolve
+    };
+}
+
+/// An entry is
+///
+/// ```text
+/// /// What the value means.
+/// field: Type {
+///     read: a function that reads the value from a text,
+///     name: "key", variable: "TERAPAGE_KEY", default: Some("text"),
+///     other fields of `Setting`
+/// }
+/// ```
+///
+/// The type implements [`Written`]. `field: Type => Other { read: ..., resolve: ..., ... }`: the
+/// field of [`Settings`] has another type than what is given, and `resolve` makes the one of the
+/// other.
+macro_rules! settings {
+    ($(
+        $(#[$doc:meta])*
+        $field:ident: $given:ty $(=> $resolved:ty)? {
+            read: $read:path,
+            $(resolve: $resolve:path,)?
+            name: $name:literal,
+            variable: $variable:literal,
+            default: $default:expr,
+            $($entry:tt)*
+        }
+    )*) => {
+        /// All settings, in the order of `--help`.
+        pub static SETTINGS: &[Setting] = &[$(Setting {
+            name: $name,
+            variable: $variable,
+            default: $default,
+            set: |partial, text| {
+                partial.$field = Some($read(text)?);
+                Ok(())
+            },
+            $($entry)*
+            ..PLAIN
+        },)*];
+
+        /// Settings of one layer (flags, variables, a file): any may be missing.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Partial {
+            $($(#[$doc])* pub $field: Option<$given>,)*
+        }
+
+        /// All settings, resolved.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Settings {
+            $($(#[$doc])* pub $field: resolved!($given $(, $resolved)?),)*
+        }
+
+        impl Partial {
+            /// This layer, with the settings that it lacks taken from `lower`.
+            pub fn or(self, lower: Partial) -> Partial {
+                Partial { $($field: self.$field.or(lower.$field),)* }
+            }
+
+            /// Fills in the defaults.
+            pub(crate) fn with_defaults(
+                self,
+                stores: &dyn Stores,
+                get: &dyn Fn(&str) -> Option<OsString>,
+            ) -> Result<Settings, Error> {
+                let context = Context { stores, get, encrypt_is_given: self.encrypt.is_some() };
+                Ok(Settings {
+                    $($field: resolver!($($resolve)?)(
+                        self.$field,
+                        || value::default($name, $default, $read),
+                        &context,
+                    )?,)*
+                })
+            }
+        }
+
+        impl Settings {
+            /// The variables that pass these settings to the library in a program. Other variables
+            /// of [`SETTINGS`] must be removed.
+            pub fn to_variables(&self) -> Vec<(&'static str, OsString)> {
+                let variables = [$(($variable, self.$field.written()),)*];
+                variables.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
+            }
+        }
+    };
+}
+
+settings! {
+    /// Bytes of frames: of all processes together.
+    memory: Memory => Size {
+        read: value::memory,
+        resolve: resolve::budget,
+        name: "memory",
+        variable: "TERAPAGE_MEMORY",
+        default: Some("50%"),
+        flag: Flag::Value("SIZE|PERCENT"),
+        short: Some('m'),
+        kind: Kind::Number,
+        help: "Memory that the data of the program, and of all that it starts, may take together: \
+               4G, 500M, or 50% of the machine or container",
+    }
+
+    /// Each process has all of the memory for itself.
+    per_process: bool {
+        read: value::boolean,
+        name: "per-process",
+        variable: "TERAPAGE_PER_PROCESS",
+        default: Some("false"),
+        flag: Flag::On,
+        kind: Kind::Switch,
+        help: "Give each process all of --memory for itself, instead of one budget for all",
+    }
+
+    /// Stores; never empty once they are resolved.
+    stores: Vec<StoreSpec> => Vec<StoreSpec> {
+        read: value::stores,
+        resolve: resolve::stores,
+        name: "store",
+        variable: "TERAPAGE_STORE",
+        default: None,
+        default_note: Some("see [Store](#store)"),
+        flag: Flag::Value("STORE"),
+        short: Some('s'),
+        kind: Kind::List,
+        choices: Choices::Path,
+        help: "Where the rest lives: a directory, an empty file, a block device, whose content is \
+               lost, a memory server, as in valkey://HOST:6379; mirror:A+B, tier:A+B, ram:SIZE, \
+               encrypt:STORE, compress:STORE; repeat it for several",
+    }
+
+    /// How blocks are spread over the stores.
+    placement: Placement {
+        read: value::name::<Placement>,
+        name: "placement",
+        variable: "TERAPAGE_PLACEMENT",
+        default: Some("simple"),
+        flag: Flag::Value("HOW"),
+        choices: Choices::Names(Placement::NAMES),
+        help: "How blocks spread over several stores: simple (fill one, then the next), \
+               round-robin, mirror (each has all), or tier (each block in the first that takes it)",
+    }
+
+    /// All stores get only ciphertext. If not, those do whose texts say so.
+    encrypt: bool {
+        read: value::boolean,
+        name: "encrypt",
+        variable: "TERAPAGE_ENCRYPT",
+        default: Some("false"),
+        default_note: Some("as [far.md](far.md#encryption) says"),
+        flag: Flag::On,
+        kind: Kind::Switch,
+        help: "Encrypt what goes to all stores, with a key that only the program's process has. \
+               What goes to a memory server that others may see is encrypted in any case",
+    }
+
+    /// How blocks are compressed on their way to all stores; `None` is `off`.
+    compress: Option<Codec> {
+        read: value::codec,
+        name: "compress",
+        variable: "TERAPAGE_COMPRESS",
+        default: Some("off"),
+        flag: Flag::Value("HOW"),
+        help: "Compress what goes to the stores: lz4, zstd or zstd:LEVEL (1 to 9); or off",
+    }
+
+    /// Bytes that the store may take; `None` is `auto`: it grows as needed.
+    store_size: Option<Size> {
+        read: value::store_size,
+        name: "store-size",
+        variable: "TERAPAGE_STORE_SIZE",
+        default: Some("auto"),
+        flag: Flag::Value("SIZE"),
+        kind: Kind::Number,
+        choices: Choices::Names(&["auto"]),
+        help: "Bytes that the store may take, or auto: as much as is needed",
+    }
+
+    /// The program may have more memory than the store could hold. If not, an allocation that it
+    /// could not hold is refused.
+    overcommit: bool {
+        read: value::boolean,
+        name: "overcommit",
+        variable: "TERAPAGE_OVERCOMMIT",
+        default: Some("yes"),
+        flag: Flag::Value("WHICH"),
+        kind: Kind::Switch,
+        help: "Whether the program may have more memory than the store could hold: yes or no. \
+               With no, an allocation that it could not hold is refused (ENOMEM)",
+    }
+
+    /// Bytes of a block; `None` is `auto`.
+    block: Option<Size> {
+        read: value::block,
+        name: "block",
+        variable: "TERAPAGE_BLOCK",
+        default: Some("auto"),
+        flag: Flag::Value("SIZE"),
+        short: Some('b'),
+        kind: Kind::Number,
+        choices: Choices::Names(&[
+            "auto", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M",
+        ]),
+        help: "Bytes that move at once: a power of two from 4K to 2M, or auto",
+    }
+
+    /// Replacement policy, one of `terapage_policy::replacement::NAMES`.
+    policy: String {
+        read: value::policy,
+        name: "policy",
+        variable: "TERAPAGE_POLICY",
+        default: Some("auto"),
+        flag: Flag::Value("NAME"),
+        choices: Choices::Names(replacement::NAMES),
+        help: "Which blocks leave first: {choices}",
+    }
+
+    /// Prefetch policy, one of `terapage_policy::prefetch::NAMES`.
+    prefetch: String {
+        read: value::policy,
+        name: "prefetch",
+        variable: "TERAPAGE_PREFETCH",
+        default: Some("auto"),
+        flag: Flag::Value("NAME"),
+        choices: Choices::Names(prefetch::NAMES),
+        help: "What is read ahead: {choices}",
+    }
+
+    /// Threads of the pager.
+    threads: u32 {
+        read: value::threads,
+        name: "threads",
+        variable: "TERAPAGE_THREADS",
+        default: Some("1"),
+        flag: Flag::Value("N"),
+        kind: Kind::Number,
+        help: "Threads of the pager, 1 to 64: one decides, the others put blocks into the program \
+               and take them out",
+    }
+
+    /// How stores are read and written.
+    io: Io {
+        read: value::name::<Io>,
+        name: "io",
+        variable: "TERAPAGE_IO",
+        default: Some("auto"),
+        flag: Flag::Value("HOW"),
+        choices: Choices::Names(Io::NAMES),
+        help: "How stores are read and written: uring, aio, threads, or auto: io_uring, or, where \
+               that is forbidden, libaio",
+    }
+
+    /// Which allocations are paged.
+    heap: Heap {
+        read: value::name::<Heap>,
+        name: "heap",
+        variable: "TERAPAGE_HEAP",
+        default: Some("all"),
+        flag: Flag::Value("WHICH"),
+        choices: Choices::Names(Heap::NAMES),
+        help: "Which allocations are paged: all, large (128 KiB and more) or off (only mmap and \
+               static arrays)",
+    }
+
+    /// Whether bytes that come back are checked against the hash taken when they left.
+    verify: bool {
+        read: value::boolean,
+        name: "verify",
+        variable: "TERAPAGE_VERIFY",
+        default: Some("true"),
+        flag: Flag::Off("no-verify"),
+        kind: Kind::Switch,
+        help: "Do not check that bytes come back from the store unchanged",
+    }
+
+    /// The file for the counters, at the end, as JSON.
+    stats: PathBuf => Option<PathBuf> {
+        read: value::path,
+        resolve: resolve::as_given,
+        name: "stats",
+        variable: "TERAPAGE_STATS",
+        default: None,
+        flag: Flag::Value("FILE"),
+        choices: Choices::File,
+        run_only: true,
+        help: "Write the counters to a file at the end, as JSON",
+    }
+
+    /// The file for the block references.
+    trace: PathBuf => Option<PathBuf> {
+        read: value::path,
+        resolve: resolve::as_given,
+        name: "trace",
+        variable: "TERAPAGE_TRACE",
+        default: None,
+        flag: Flag::Value("FILE"),
+        choices: Choices::File,
+        run_only: true,
+        help: "Write the block references to a file",
+    }
+
+    /// Whether to say on standard error what happens.
+    verbose: bool {
+        read: value::boolean,
+        name: "verbose",
+        variable: "TERAPAGE_VERBOSE",
+        default: Some("false"),
+        flag: Flag::On,
+        short: Some('v'),
+        kind: Kind::Switch,
+        run_only: true,
+        help: "Report on standard error what happens",
+    }
+}

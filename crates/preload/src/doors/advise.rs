@@ -1,0 +1,191 @@
+//! Hooks of `madvise` and `process_madvise`.
+
+use crate::arena::ARENA;
+use crate::maps::{is_beyond, refuse};
+use crate::{beside, paged, process};
+use std::ffi::{c_int, c_void};
+use terapage_sys::{PAGE, memory, thread};
+
+/// In `linux/mman.h` since Linux 6.1.
+const MADV_COLLAPSE: c_int = 25;
+
+unsafe fn kernel_madvise(from: usize, len: usize, advice: c_int) -> c_int {
+    // SAFETY: the caller keeps the contract of `madvise`.
+    unsafe { libc::syscall(libc::SYS_madvise, from, len, i64::from(advice)) as c_int }
+}
+
+/// # Safety
+/// The contract is that of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+    let from = at as usize;
+    if is_beyond(from, len) {
+        return refuse(libc::EINVAL);
+    }
+    if len == 0 || !paged::concerns(from, len) {
+        beside::moves(len);
+        // SAFETY: the caller keeps the contract of `madvise`.
+        return unsafe { kernel_madvise(from, len, advice) };
+    }
+    if !from.is_multiple_of(PAGE) {
+        return refuse(libc::EINVAL);
+    }
+    let to = from + len.next_multiple_of(PAGE);
+    let mapped = ARENA.lock().mapped_within(from, to);
+    if mapped != [(from, to)] {
+        // SAFETY: the caller keeps the contract of `madvise`.
+        return unsafe { advise_mapped(&mapped, advice) };
+    }
+    match advice {
+        libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED | libc::MADV_FREE => {
+            drop_bytes(from, to, advice).map_or_else(|error| refuse(error.errno()), |()| 0)
+        }
+        libc::MADV_WILLNEED => will_need(from, to),
+        // SAFETY: the caller keeps the contract of `madvise`.
+        libc::MADV_WIPEONFORK | libc::MADV_KEEPONFORK => unsafe { wipe_on_fork(from, to, advice) },
+        // This advice is about performance only. The pager does without it; the kernel gets it for
+        // memory that is not paged.
+        libc::MADV_COLD..=MADV_COLLAPSE => {
+            let odd = ARENA.lock().odd_within(from, to);
+            // SAFETY: the caller keeps the contract of `madvise`.
+            let done = |&(from, to): &(usize, usize)| unsafe { kernel_madvise(from, to - from, advice) == 0 };
+            if odd.iter().all(done) { 0 } else { -1 }
+        }
+        libc::MADV_NORMAL..=libc::MADV_SEQUENTIAL | libc::MADV_DONTFORK..=libc::MADV_DODUMP => 0,
+        // Nothing in the range is paged. SAFETY: the caller keeps the contract of `madvise`.
+        _ if ARENA.lock().odd_bytes(from, to) == to - from => unsafe {
+            kernel_madvise(from, to - from, advice)
+        },
+        // As on a kernel that does not know the advice: it must not seem to be done.
+        _ => refuse(libc::EINVAL),
+    }
+}
+
+/// Advice for a range with holes: like the kernel, advises all mapped parts, and then says that not
+/// all was mapped.
+unsafe fn advise_mapped(mapped: &[(usize, usize)], advice: c_int) -> c_int {
+    for &(from, to) in mapped {
+        // SAFETY: the caller keeps the contract of `madvise`.
+        let done = unsafe { madvise(from as *mut c_void, to - from, advice) };
+        if done != 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOMEM) {
+            return done;
+        }
+    }
+    refuse(libc::ENOMEM)
+}
+
+/// Drops bytes by advice; the kernel does so for what is not paged.
+fn drop_bytes(from: usize, to: usize, advice: c_int) -> terapage_sys::Result<()> {
+    let mut arena = ARENA.lock();
+    let parts = paged::parts(from, to);
+    for (from, end) in paged::others(from, to, &parts) {
+        // SAFETY: the program asks for the bytes to be dropped.
+        unsafe { memory::drop_bytes(from, end - from, advice) }?;
+    }
+    parts.into_iter().try_for_each(|(from, end)| arena.drop_bytes(from, end, advice))
+}
+
+/// Reads the blocks of a range ahead.
+fn will_need(from: usize, to: usize) -> c_int {
+    let arena = ARENA.lock();
+    let block = process::block();
+    if let Some(pager) = &arena.pager {
+        for (from, to) in paged::parts(from, to) {
+            let (first, last) = (from / block * block, to.next_multiple_of(block));
+            process::or_fail(pager.will_need(first, last - first));
+        }
+    }
+    0
+}
+
+/// Advice about what the child of a fork sees: the kernel decides that, on memory that is not
+/// paged.
+unsafe fn wipe_on_fork(from: usize, to: usize, advice: c_int) -> c_int {
+    let mut arena = ARENA.lock();
+    for (from, to) in paged::parts(from, to) {
+        if let Err(error) = arena.wipe_on_fork(from, to, advice == libc::MADV_WIPEONFORK) {
+            return refuse(error.errno());
+        }
+    }
+    // SAFETY: the caller keeps the contract of `madvise`.
+    unsafe { kernel_madvise(from, to - from, advice) }
+}
+
+/// Hook of the C library's function. For the calling process's own memory, [`madvise`] is used.
+///
+/// # Safety
+/// The contract is that of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_madvise(
+    process: c_int,
+    pieces: *const libc::iovec,
+    count: usize,
+    advice: c_int,
+    flags: libc::c_uint,
+) -> isize {
+    let is_own = match is_own(process) {
+        Ok(is_own) => is_own,
+        Err(errno) => return refuse(errno) as isize,
+    };
+    if count > memory::PIECES || !is_own {
+        // SAFETY: the caller keeps the contract of `process_madvise`.
+        return unsafe {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                process as i64,
+                pieces,
+                count,
+                advice as i64,
+                flags as i64,
+            ) as isize
+        };
+    }
+    if flags != 0 {
+        return refuse(libc::EINVAL) as isize;
+    }
+    let mut done = 0;
+    for index in 0..count {
+        // SAFETY: the caller passes `count` pieces.
+        let piece = unsafe { *pieces.add(index) };
+        // SAFETY: the caller keeps the contract of `process_madvise`.
+        if unsafe { madvise(piece.iov_base, piece.iov_len, advice) } != 0 {
+            return if done > 0 { done } else { -1 };
+        }
+        done += piece.iov_len as isize;
+    }
+    done
+}
+
+/// Numbers that name the calling thread or process without a descriptor, if the kernel knows them
+/// (`PIDFD_SELF_THREAD` and `PIDFD_SELF_THREAD_GROUP`; the latter has had two numbers:
+/// `linux/pidfd.h`).
+const SELVES: [c_int; 3] = [-10000, -10001, -20000];
+
+/// Whether a descriptor refers to the calling process, or one of its threads.
+///
+/// # Errors
+/// That cannot be told for lack of descriptors, and memory is paged: what the kernel would do must
+/// not seem to be done.
+fn is_own(process: c_int) -> Result<bool, c_int> {
+    let _internal = thread::Internal::enter();
+    if SELVES.contains(&process) {
+        // SAFETY: no ranges are passed, so no memory is touched.
+        let known = unsafe {
+            libc::syscall(libc::SYS_process_madvise, process as i64, 0_usize, 0_usize, 0_i64, 0_i64)
+        };
+        return Ok(known == 0);
+    }
+    let text = match std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{process}")) {
+        Ok(text) => text,
+        Err(error) => {
+            let short = error.raw_os_error().filter(|errno| matches!(*errno, libc::EMFILE | libc::ENFILE));
+            let is_paged = || ARENA.lock().pager.is_some();
+            return short.filter(|_| is_paged()).map_or(Ok(false), Err);
+        }
+    };
+    let pid = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Pid:"))
+        .and_then(|pid| pid.trim().parse::<u32>().ok());
+    Ok(pid.is_some_and(|pid| std::path::Path::new(&format!("/proc/self/task/{pid}")).exists()))
+}

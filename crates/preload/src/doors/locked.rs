@@ -1,0 +1,102 @@
+//! Hooks for memory that must stay in memory: `mlock` and its kin, and stacks of threads.
+
+use crate::arena::ARENA;
+use crate::maps::{after_refusal, first_hole, is_beyond, refuse, up_to_hole};
+use crate::{paged, process, real};
+use std::ffi::{c_int, c_void};
+use terapage_sys::PAGE;
+
+/// Bytes at the end of a stack that the program provides: there the thread has its descriptor. (On
+/// some processors the thread-local variables follow it.)
+const DESCRIPTOR: usize = 16 << 10;
+
+/// Hook of the C library's function. When a thread ends, the kernel clears a word in its
+/// descriptor, by which others see the end, and the kernel cannot wait for a page then. So the
+/// descriptor is not paged.
+///
+/// # Safety
+/// The contract is that of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_attr_setstack(
+    attributes: *mut libc::pthread_attr_t,
+    at: *mut c_void,
+    len: usize,
+) -> c_int {
+    let end = (at as usize).saturating_add(len);
+    if let Err(error) = keep_in_memory(end - len.min(DESCRIPTOR), end) {
+        return error.errno();
+    }
+    // SAFETY: the caller keeps the contract of `pthread_attr_setstack`.
+    unsafe { real::call!(pthread_attr_setstack(attributes, at, len) or libc::ENOSYS) }
+}
+
+/// Stops paging memory that the kernel uses at times when it cannot wait.
+pub fn keep_in_memory(from: usize, to: usize) -> terapage_sys::Result<()> {
+    if process::settings().is_none() {
+        return Ok(());
+    }
+    let from = from / PAGE * PAGE;
+    paged::leave(from, to - from).map(|_| ())
+}
+
+unsafe fn lock(call: i64, at: *const c_void, len: usize, flags: c_int) -> c_int {
+    if is_beyond(at as usize, len) {
+        return refuse(libc::EINVAL);
+    }
+    let from = at as usize / PAGE * PAGE;
+    let to = (at as usize + len).next_multiple_of(PAGE);
+    // Locked memory does not count in the budget, so it may be no more than a part of the budget.
+    let budget = process::settings().map_or(usize::MAX, |settings| settings.memory.0 as usize);
+    if to - from > budget / 4 && paged::meets(from, to - from) {
+        return refuse(libc::ENOMEM);
+    }
+    if let Some(hole) = first_hole(from, to) {
+        // SAFETY: the caller keeps the contract of `mlock2`.
+        return up_to_hole(hole - from, |len| unsafe { lock(call, from as *const c_void, len, flags) });
+    }
+    let paged = match paged::leave(from, to - from) {
+        Ok(left) => left.unwrap_or_default(),
+        Err(error) => return refuse(error.errno()),
+    };
+    // SAFETY: the caller keeps the contract of `mlock2`.
+    let answer = unsafe { libc::syscall(call, at, len, flags as i64) as c_int };
+    if answer != 0 && !paged.is_empty() {
+        after_refusal(|| {
+            for &(from, to) in &paged {
+                // SAFETY: the memory was paged before, so it was not locked.
+                unsafe { libc::syscall(libc::SYS_munlock, from, to - from) };
+            }
+            ARENA.lock().take_back(paged);
+        });
+    }
+    answer
+}
+
+/// # Safety
+/// The contract is that of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock(at: *const c_void, len: usize) -> c_int {
+    // SAFETY: the caller keeps the contract of `mlock`.
+    unsafe { lock(libc::SYS_mlock, at, len, 0) }
+}
+
+/// # Safety
+/// The contract is that of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock2(at: *const c_void, len: usize, flags: libc::c_uint) -> c_int {
+    // SAFETY: the caller keeps the contract of `mlock2`.
+    unsafe { lock(libc::SYS_mlock2, at, len, flags as c_int) }
+}
+
+/// Hook of the C library's function. It is refused: not all memory can be locked within a budget.
+///
+/// # Safety
+/// The contract is that of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    if process::settings().is_some() {
+        return refuse(libc::ENOMEM);
+    }
+    // SAFETY: the caller keeps the contract of `mlockall`.
+    unsafe { libc::syscall(libc::SYS_mlockall, flags as i64) as c_int }
+}

@@ -1,0 +1,26 @@
+//! The doors: hooks of the C library's functions by which a program asks for memory, changes it, or
+//! hands it to the kernel. (The hooks at which a process ends, forks, executes or sets its limits
+//! are in [host](crate::host).)
+//!
+//! A door decides who serves a call. What is paged it learns from [paged](crate::space::paged); it
+//! changes that only through the [arena](crate::space::arena), and the rest it passes to the kernel
+//! or to the [real](crate::host::real) function.
+
+pub mod advise;
+pub mod brk;
+#[cfg(target_arch = "x86_64")]
+pub mod calls;
+pub mod direct;
+pub mod dlopen;
+pub mod heap;
+pub mod lent;
+pub mod locked;
+pub mod mallinfo;
+pub mod maps;
+pub mod mutexes;
+pub mod namespaces;
+pub mod personality;
+pub mod privileges;
+pub mod remap;
+pub mod rights;
+pub mod shm;

@@ -1,0 +1,122 @@
+//! Hooks of `mprotect` and `pkey_mprotect`.
+
+use crate::arena::{ARENA, Arena};
+use crate::maps::{READ_WRITE, first_hole, is_beyond, refuse, undo, up_to_hole};
+use crate::paged;
+use std::ffi::{c_int, c_void};
+use terapage_sys::{PAGE, memory};
+
+unsafe fn kernel_mprotect(from: usize, len: usize, prot: c_int) -> c_int {
+    // SAFETY: the caller keeps the contract of `mprotect`.
+    unsafe { libc::syscall(libc::SYS_mprotect, from, len, i64::from(prot)) as c_int }
+}
+
+/// # Safety
+/// The contract is that of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int {
+    let from = at as usize;
+    if is_beyond(from, len) {
+        return refuse(libc::ENOMEM);
+    }
+    let to = from + len.next_multiple_of(PAGE);
+    if len == 0 || !paged::meets(from, to - from) {
+        // SAFETY: the caller keeps the contract of `mprotect`.
+        return unsafe { kernel_mprotect(from, len, prot) };
+    }
+    if !from.is_multiple_of(PAGE) {
+        return refuse(libc::EINVAL);
+    }
+    let mut arena = ARENA.lock();
+    if let Some(hole) = arena.first_hole(from, to) {
+        drop(arena);
+        // SAFETY: the caller keeps the contract of `mprotect`.
+        return up_to_hole(hole - from, |len| unsafe { mprotect(at, len, prot) });
+    }
+    // SAFETY: the caller keeps the contract of `mprotect`.
+    unsafe {
+        if prot == READ_WRITE {
+            make_plain(&mut arena, from, to)
+        } else {
+            make_odd(&mut arena, from, to, prot)
+        }
+    }
+}
+
+/// Makes a range readable and writable: its blocks are paged again.
+unsafe fn make_plain(arena: &mut Arena, from: usize, to: usize) -> c_int {
+    let parts = paged::parts(from, to);
+    if parts == [(from, to)] && !arena.any_loose(from, to) {
+        return 0;
+    }
+    let opened: usize = parts.iter().map(|&(from, to)| arena.odd_bytes(from, to)).sum();
+    if opened > 0 && !arena.is_backed(opened) {
+        return refuse(libc::ENOMEM);
+    }
+    // SAFETY: the caller keeps the contract of `mprotect`.
+    let answer = memory::alike(|| unsafe { kernel_mprotect(from, to - from, READ_WRITE) });
+    if answer == 0 {
+        for (from, to) in parts {
+            arena.dress(from, to, false);
+            arena.readmit(from, to);
+        }
+    }
+    answer
+}
+
+/// Gives a range other rights: its blocks are not paged any more.
+unsafe fn make_odd(arena: &mut Arena, from: usize, to: usize, prot: c_int) -> c_int {
+    let paged = match arena.release_parts(from, to) {
+        Ok(paged) => paged,
+        Err(error) => return refuse(error.errno()),
+    };
+    // SAFETY: the caller keeps the contract of `mprotect`.
+    let answer = unsafe { kernel_mprotect(from, to - from, prot) };
+    if answer == 0 {
+        for (from, to) in paged::parts(from, to) {
+            arena.dress(from, to, prot == libc::PROT_NONE);
+        }
+    } else {
+        undo(arena, paged);
+    }
+    answer
+}
+
+/// # Safety
+/// The contract is that of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pkey_mprotect(at: *mut c_void, len: usize, prot: c_int, key: c_int) -> c_int {
+    if key == -1 {
+        // SAFETY: the caller keeps the contract of `pkey_mprotect`.
+        return unsafe { mprotect(at, len, prot) };
+    }
+    let from = at as usize;
+    if is_beyond(from, len) {
+        return refuse(libc::ENOMEM);
+    }
+    let mut paged = Vec::new();
+    if len > 0 {
+        if !from.is_multiple_of(PAGE) {
+            return refuse(libc::EINVAL);
+        }
+        if let Some(hole) = first_hole(from, from + len.next_multiple_of(PAGE)) {
+            // SAFETY: the caller keeps the contract of `pkey_mprotect`.
+            return up_to_hole(hole - from, |len| unsafe { pkey_mprotect(at, len, prot, key) });
+        }
+        // Memory with a protection key cannot be moved like other memory.
+        match paged::leave(from, len) {
+            Ok(left) => paged = left.unwrap_or_default(),
+            Err(error) => return refuse(error.errno()),
+        }
+    }
+    // SAFETY: the caller keeps the contract of `pkey_mprotect`.
+    let answer = unsafe { libc::syscall(libc::SYS_pkey_mprotect, at, len, prot as i64, key as i64) as c_int };
+    // There is no such key, or the processor has none: nothing was changed.
+    if answer != 0
+        && !paged.is_empty()
+        && matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
+    {
+        undo(&mut ARENA.lock(), paged);
+    }
+    answer
+}

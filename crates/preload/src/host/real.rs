@@ -1,0 +1,188 @@
+//! The real functions: those of the C library, or of an allocator that replaces some of them, which
+//! the program would call without this library.
+//!
+//! All are found in one place, [`find`], when the library begins: later, a thread that waits for
+//! the pager may hold the loader's lock. Those that a program may call earlier, and those that may
+//! be missing (`dlsym` allocates an error text then, by a `malloc` that may not be ready), are also
+//! found by their first use.
+//!
+//! Each static has the name of its function. To add one is to add a line to the table.
+
+use libc::{FILE, c_char, c_int, c_uint, c_void, iovec, off64_t, pid_t, size_t, ssize_t, uid_t};
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// A real function of type `F`. The address comes first: `dlopen` jumps to it.
+#[repr(C)]
+pub struct Real<F> {
+    /// Its address; 0 until it is found.
+    at: AtomicUsize,
+    name: &'static [u8],
+    function: PhantomData<F>,
+}
+
+impl<F: Copy> Real<F> {
+    /// # Safety
+    /// `F` is a pointer to a C function, of the type that the function of this name has. The name
+    /// ends in a zero byte.
+    const unsafe fn named(name: &'static [u8]) -> Self {
+        const { assert!(size_of::<F>() == size_of::<usize>()) };
+        Real { at: AtomicUsize::new(0), name, function: PhantomData }
+    }
+
+    /// Finds the function that the loader finds behind this library.
+    fn find(&self) {
+        let name = CStr::from_bytes_with_nul(self.name).unwrap_or_default();
+        // SAFETY: the name ends in a zero byte.
+        let at = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+        self.at.store(at, Relaxed);
+    }
+
+    /// The function's address, if it was found before; else 0.
+    pub fn address(&self) -> usize {
+        self.at.load(Relaxed)
+    }
+
+    /// The function, if it was found before.
+    #[inline]
+    pub fn known(&self) -> Option<F> {
+        let at = self.at.load(Relaxed);
+        // SAFETY: the loader gave this address for the name, and `named`'s caller has promised the
+        // type of the function of this name.
+        (at != 0).then(|| unsafe { std::mem::transmute_copy::<usize, F>(&at) })
+    }
+
+    /// The function, which is searched if it was not found before. `None` if there is none.
+    #[inline]
+    pub fn get(&self) -> Option<F> {
+        self.known().or_else(|| self.search())
+    }
+
+    #[cold]
+    fn search(&self) -> Option<F> {
+        self.find();
+        self.known()
+    }
+}
+
+/// A table of functions, and the function that finds them all.
+macro_rules! table {
+    ($(#[$about:meta])* pub fn $find:ident: $(fn $name:ident($($type:ty),*) $(-> $out:ty)?;)*) => {
+        $(
+            #[allow(non_upper_case_globals, reason = "it has the name of its function")]
+            pub static $name: Real<unsafe extern "C" fn($($type),*) $(-> $out)?> =
+                // SAFETY: the type is that of the C library's headers.
+                unsafe { Real::named(concat!(stringify!($name), "\0").as_bytes()) };
+        )*
+        $(#[$about])*
+        pub fn $find() {
+            $($name.find();)*
+        }
+    };
+}
+
+/// Calls a real function. If there is none, `errno` is ENOSYS, and the answer is `$lacking`.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?) or $lacking:expr) => {
+        match $crate::real::$name.get() {
+            Some(function) => function($($argument),*),
+            None => {
+                $crate::set_errno(libc::ENOSYS);
+                $lacking
+            }
+        }
+    };
+}
+pub(crate) use call;
+
+/// Arguments, or an environment: texts, and a null pointer at the end.
+pub type Texts = *const *const c_char;
+type Actions = *const libc::posix_spawn_file_actions_t;
+type Attributes = *const libc::posix_spawnattr_t;
+
+table! {
+    /// Finds the functions that hooks call. In the C library's functions, unlike in bare system
+    /// calls, a thread that waits can be cancelled.
+    pub fn find:
+
+    fn dlopen(*const c_char, c_int) -> *mut c_void;
+    fn fork() -> pid_t;
+    fn pthread_mutex_init(*mut libc::pthread_mutex_t, *const libc::pthread_mutexattr_t) -> c_int;
+    fn pthread_attr_setstack(*mut libc::pthread_attr_t, *mut c_void, size_t) -> c_int;
+
+    fn execvpe(*const c_char, Texts, Texts) -> c_int;
+    fn fexecve(c_int, Texts, Texts) -> c_int;
+    fn posix_spawn(*mut pid_t, *const c_char, Actions, Attributes, Texts, Texts) -> c_int;
+    fn posix_spawnp(*mut pid_t, *const c_char, Actions, Attributes, Texts, Texts) -> c_int;
+    fn system(*const c_char) -> c_int;
+    fn popen(*const c_char, *const c_char) -> *mut FILE;
+
+    fn read(c_int, *mut c_void, size_t) -> ssize_t;
+    fn write(c_int, *const c_void, size_t) -> ssize_t;
+    fn pread64(c_int, *mut c_void, size_t, off64_t) -> ssize_t;
+    fn pwrite64(c_int, *const c_void, size_t, off64_t) -> ssize_t;
+    fn readv(c_int, *const iovec, c_int) -> ssize_t;
+    fn writev(c_int, *const iovec, c_int) -> ssize_t;
+    fn preadv64(c_int, *const iovec, c_int, off64_t) -> ssize_t;
+    fn pwritev64(c_int, *const iovec, c_int, off64_t) -> ssize_t;
+    fn preadv64v2(c_int, *const iovec, c_int, off64_t, c_int) -> ssize_t;
+    fn pwritev64v2(c_int, *const iovec, c_int, off64_t, c_int) -> ssize_t;
+    fn __read_chk(c_int, *mut c_void, size_t, size_t) -> ssize_t;
+    fn __pread64_chk(c_int, *mut c_void, size_t, off64_t, size_t) -> ssize_t;
+    fn close(c_int) -> c_int;
+    fn vmsplice(c_int, *const iovec, size_t, c_uint) -> ssize_t;
+
+    fn setuid(uid_t) -> c_int;
+    fn seteuid(uid_t) -> c_int;
+    fn setreuid(uid_t, uid_t) -> c_int;
+    fn setresuid(uid_t, uid_t, uid_t) -> c_int;
+}
+
+table! {
+    /// Finds the functions of the next allocator, which serves what is not paged.
+    pub fn find_allocator:
+
+    fn malloc(usize) -> *mut u8;
+    fn calloc(usize, usize) -> *mut u8;
+    fn realloc(*mut u8, usize) -> *mut u8;
+    fn free(*mut u8);
+    fn memalign(usize, usize) -> *mut u8;
+    fn malloc_usable_size(*mut u8) -> usize;
+}
+
+table! {
+    /// Finds the C library's questions about its heap, of which old versions lack one. Their first
+    /// use finds them.
+    #[cfg(test)]
+    pub fn find_questions:
+
+    fn mallinfo2() -> libc::mallinfo2;
+    fn malloc_stats();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::symbol_of;
+
+    #[test]
+    fn each_function_is_the_c_librarys() {
+        find();
+        find_allocator();
+        find_questions();
+        // Addresses, not calls: the tests' own functions have the same names.
+        let all = [read.address(), close.address(), fork.address(), setuid.address(), malloc.address()];
+        for at in all.into_iter().chain([popen.address(), mallinfo2.address(), malloc_stats.address()]) {
+            assert!(symbol_of(at as *const c_void).is_some());
+        }
+        assert!(fork.known().is_some());
+    }
+
+    #[test]
+    fn a_function_that_is_missing_is_none() {
+        // SAFETY: there is no function of this name.
+        let missing: Real<unsafe extern "C" fn()> = unsafe { Real::named(b"terapage_has_no_such\0") };
+        assert!(missing.get().is_none() && missing.known().is_none());
+    }
+}

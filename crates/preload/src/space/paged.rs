@@ -1,0 +1,103 @@
+//! The one question of all hooks of memory calls: which parts of a range are paged, or will be once
+//! the program has grown. They are those of the arena and those of static arrays.
+
+use crate::arena::{self, ARENA, Arena};
+use crate::maps::is_served;
+use crate::statics;
+use terapage_sys::PAGE;
+
+type Parts = Vec<(usize, usize)>;
+
+/// Whether a range contains such a part.
+pub fn meets(at: usize, len: usize) -> bool {
+    arena::overlaps(at, len) || statics::meets(at, len)
+}
+
+/// Whether a range contains such a part, and calls of this thread about it are served.
+pub fn concerns(at: usize, len: usize) -> bool {
+    arena::overlaps(at, len) || statics::meets(at, len) && is_served()
+}
+
+/// These parts of a range, ascending.
+pub fn parts(from: usize, to: usize) -> Parts {
+    let mut parts: Parts = arena::part_of(from, to).into_iter().collect();
+    parts.extend(statics::within(from, to - from));
+    parts.sort_unstable();
+    parts
+}
+
+/// The rest of a range, which is the kernel's: what lies between its `parts`.
+pub fn others(from: usize, to: usize, parts: &[(usize, usize)]) -> Parts {
+    let starts = std::iter::once(from).chain(parts.iter().map(|&(_, end)| end));
+    let ends = parts.iter().map(|&(start, _)| start).chain([to]);
+    starts.zip(ends).filter(|(start, end)| start < end).collect()
+}
+
+impl Arena {
+    /// The parts of a range that are paged now.
+    pub fn paged_within(&self, from: usize, to: usize) -> Parts {
+        parts(from, to).into_iter().flat_map(|(from, to)| self.paged_blocks(from, to)).collect()
+    }
+
+    /// Stops paging a range by `stop`, part by part. Returns what was paged, for
+    /// [`take_back`](Self::take_back).
+    ///
+    /// # Errors
+    /// ENOMEM if the process may have no more mappings; all is paged as before then.
+    fn stop_each(
+        &mut self,
+        (from, to): (usize, usize),
+        stop: fn(&mut Arena, usize, usize) -> terapage_sys::Result<()>,
+    ) -> terapage_sys::Result<Parts> {
+        let paged = self.paged_within(from, to);
+        let stopped = parts(from, to).into_iter().try_for_each(|(from, to)| stop(self, from, to));
+        match stopped {
+            Ok(()) => Ok(paged),
+            Err(error) => {
+                self.take_back(paged);
+                Err(error)
+            }
+        }
+    }
+
+    /// Stops paging a range, of which the program makes pages odd.
+    ///
+    /// # Errors
+    /// As for `stop_each`.
+    pub fn release_parts(&mut self, from: usize, to: usize) -> terapage_sys::Result<Parts> {
+        self.stop_each((from, to), Arena::release)
+    }
+
+    /// Stops paging a range until it is given back or mapped anew.
+    ///
+    /// # Errors
+    /// As for `stop_each`.
+    pub fn keep_parts(&mut self, from: usize, to: usize) -> terapage_sys::Result<Parts> {
+        self.stop_each((from, to), Arena::keep)
+    }
+}
+
+/// Stops paging the parts of a range that the program locks, moves, unmaps or maps over. Returns
+/// what was paged; `None` if there are no such parts.
+///
+/// # Errors
+/// ENOMEM if the process may have no more mappings.
+pub fn leave(at: usize, len: usize) -> terapage_sys::Result<Option<Parts>> {
+    let len = len.next_multiple_of(PAGE);
+    if !at.is_multiple_of(PAGE) || !concerns(at, len) {
+        return Ok(None);
+    }
+    ARENA.lock().keep_parts(at, at + len).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::others;
+
+    #[test]
+    fn the_rest_lies_between_the_parts() {
+        assert_eq!(others(0, 9, &[]), [(0, 9)]);
+        assert_eq!(others(0, 9, &[(0, 9)]), []);
+        assert_eq!(others(0, 9, &[(2, 3), (3, 5), (8, 9)]), [(0, 2), (5, 8)]);
+    }
+}

@@ -1,0 +1,376 @@
+//! Why pages are not paged: one map from ranges to sets of reasons. No system calls are made here,
+//! so this can be tested alone.
+//!
+//! A block is *loose*, that is, the kernel's and not paged, if any page of it has a reason. A page
+//! is *odd* if it has a reason other than that it is unused: it is not plain readable and writable
+//! memory. All changes:
+//!
+//! ```text
+//!   +-------+  close                             +--------+
+//!   | plain | ---------------------------------> | CLOSED | <-+
+//!   +-------+ <--------------------------------- +--------+   |
+//!     |   ^      plain_again, free                |  |  |     | forget
+//!     |   |                                  keep |  |  | wipe, keep_mapped
+//!     |   |                                       v  v  v     |
+//!     |   |  free                         +----------------------------+
+//!     |   +------------------------------ | CLOSED with KEPT, WIPED or |
+//!     |                                   | KEPT and MAPPED            |
+//!     |                                   +----------------------------+
+//!     |  set_unused (wide part only)   +--------+
+//!     +------------------------------> | UNUSED | -- close, keep, ... --> CLOSED
+//!                                      +--------+ -- plain_again ------> plain
+//! ```
+//!
+//! `unwipe` removes WIPED alone, and `unkeep` KEPT alone: the page stays CLOSED until
+//! `plain_again`, which leaves pages alone that are KEPT or WIPED.
+
+use std::collections::BTreeMap;
+use std::ops::BitOr;
+
+/// A set of reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Why(u8);
+
+impl Why {
+    const NONE: Why = Why(0);
+    /// The program has changed the rights of the page, or may have.
+    const CLOSED: Why = Why(1);
+    /// The child of a fork must find the page empty.
+    pub const WIPED: Why = Why(2);
+    /// The page is shared, a file's, locked, or has a protection key.
+    pub const KEPT: Why = Why(4);
+    /// The program has mapped something over the page: the arena's own memory is not there.
+    pub const MAPPED: Why = Why(8);
+    /// The page is of the wide part, and not in use.
+    const UNUSED: Why = Why(16);
+
+    /// Any of these makes a page odd.
+    pub const ODD: Why = Why(1 | 2 | 4 | 8);
+
+    fn has(self, any: Why) -> bool {
+        self.0 & any.0 != 0
+    }
+
+    fn without(self, others: Why) -> Why {
+        Why(self.0 & !others.0)
+    }
+}
+
+impl BitOr for Why {
+    type Output = Why;
+
+    fn bitor(self, other: Why) -> Why {
+        Why(self.0 | other.0)
+    }
+}
+
+/// The reasons of all pages that have some.
+pub struct Reasons {
+    /// The end and the reasons of each range, by its start. Ranges do not overlap, none has no
+    /// reason, and neighbours differ.
+    ranges: BTreeMap<usize, (usize, Why)>,
+    /// Bytes of odd pages.
+    odd_bytes: usize,
+    /// Bytes of a block.
+    block: usize,
+}
+
+impl Reasons {
+    /// No reasons for any page, in blocks of `block` bytes.
+    pub const fn new(block: usize) -> Self {
+        Reasons { ranges: BTreeMap::new(), odd_bytes: 0, block }
+    }
+
+    /// Bytes of odd pages.
+    pub fn odd_bytes(&self) -> usize {
+        self.odd_bytes
+    }
+
+    /// The ranges that meet `from` to `to`, whole.
+    fn met(&self, from: usize, to: usize) -> impl Iterator<Item = (usize, usize, Why)> {
+        let before = self.ranges.range(..=from).next_back().map_or(from, |(&start, _)| start);
+        let ranges = self.ranges.range(if from < to { before..to } else { to..to });
+        ranges.map(|(&start, &(end, why))| (start, end, why)).filter(move |&(_, end, _)| end > from)
+    }
+
+    /// The parts of `from` to `to` whose pages have any of these reasons: ascending and separate.
+    pub fn within(&self, from: usize, to: usize, any: Why) -> Vec<(usize, usize)> {
+        let found = self.met(from, to).filter(|(.., why)| why.has(any));
+        merged(found.map(|(start, end, _)| (start.max(from), end.min(to))))
+    }
+
+    /// The other parts of `from` to `to`.
+    pub fn without(&self, from: usize, to: usize, any: Why) -> Vec<(usize, usize)> {
+        gaps(from, to, self.within(from, to, any))
+    }
+
+    /// The parts of `from` to `to` that are in loose blocks.
+    pub fn loose_within(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
+        if from >= to {
+            return Vec::new();
+        }
+        let (first, last) = self.blocks(from, to);
+        let found = self.met(first, last).map(|(start, end, _)| self.blocks(start, end));
+        merged(found.map(|(start, end)| (start.max(from), end.min(to))).filter(|(start, end)| start < end))
+    }
+
+    /// The parts of `from` to `to` in blocks that are paged.
+    pub fn paged_within(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
+        gaps(from, to, self.loose_within(from, to))
+    }
+
+    /// Whether any block of `from` to `to` is loose.
+    pub fn any_loose(&self, from: usize, to: usize) -> bool {
+        let (first, last) = self.blocks(from, to);
+        from < to && self.met(first, last).next().is_some()
+    }
+
+    /// The blocks of `from` to `to`: their start and end.
+    fn blocks(&self, from: usize, to: usize) -> (usize, usize) {
+        (from / self.block * self.block, to.next_multiple_of(self.block))
+    }
+
+    /// The rights of the pages change.
+    pub fn close(&mut self, from: usize, to: usize) {
+        self.add(from, to, Why::CLOSED);
+    }
+
+    /// The pages become shared, a file's, locked, or get a protection key.
+    pub fn keep(&mut self, from: usize, to: usize) {
+        self.add(from, to, Why::CLOSED | Why::KEPT);
+    }
+
+    /// The program maps something over the pages.
+    pub fn keep_mapped(&mut self, from: usize, to: usize) {
+        self.add(from, to, Why::CLOSED | Why::KEPT | Why::MAPPED);
+    }
+
+    /// A fork's child must find the pages empty.
+    pub fn wipe(&mut self, from: usize, to: usize) {
+        self.add(from, to, Why::CLOSED | Why::WIPED);
+    }
+
+    fn add(&mut self, from: usize, to: usize, why: Why) {
+        self.change(from, to, |old| old.without(Why::UNUSED) | why);
+    }
+
+    /// A fork's child may find the pages as they are.
+    pub fn unwipe(&mut self, from: usize, to: usize) {
+        self.change(from, to, |old| old.without(Why::WIPED));
+    }
+
+    /// The pages are not kept after all, if nothing is mapped over them.
+    pub fn unkeep(&mut self, from: usize, to: usize) {
+        self.change(from, to, |old| if old.has(Why::MAPPED) { old } else { old.without(Why::KEPT) });
+    }
+
+    /// The pages are replaced by other memory, whose rights are not known here.
+    pub fn forget(&mut self, from: usize, to: usize) {
+        self.change(from, to, |old| old.without(Why::WIPED | Why::KEPT | Why::MAPPED));
+    }
+
+    /// The pages are readable and writable again. Those that are kept or wiped stay loose.
+    pub fn plain_again(&mut self, from: usize, to: usize) {
+        self.change(from, to, |old| if old.has(Why::WIPED | Why::KEPT) { old } else { Why::NONE });
+    }
+
+    /// The pages are not in use any more, and plain.
+    pub fn free(&mut self, from: usize, to: usize) {
+        self.change(from, to, |_| Why::NONE);
+    }
+
+    /// The pages are of the wide part, and not in use.
+    pub fn set_unused(&mut self, from: usize, to: usize) {
+        self.change(from, to, |_| Why::UNUSED);
+    }
+
+    /// Gives each page of a range other reasons.
+    fn change(&mut self, from: usize, to: usize, new: impl Fn(Why) -> Why) {
+        if from >= to {
+            return;
+        }
+        let old: Vec<_> = self.met(from, to).collect();
+        if old.is_empty() && new(Why::NONE) == Why::NONE {
+            return;
+        }
+        let mut next = from;
+        let mut pieces = Vec::with_capacity(2 * old.len() + 3);
+        for (start, end, why) in old {
+            self.ranges.remove(&start);
+            self.odd_bytes -= odd_bytes(start, end, why);
+            let (low, high) = (start.max(from), end.min(to));
+            pieces.extend([(start, low, why), (next, low, new(Why::NONE)), (low, high, new(why))]);
+            pieces.push((high, end, why));
+            next = high;
+        }
+        pieces.push((next, to, new(Why::NONE)));
+        pieces.retain(|&(start, end, why)| start < end && why != Why::NONE);
+        pieces.sort_unstable_by_key(|&(start, ..)| start);
+        pieces.into_iter().for_each(|(start, end, why)| self.insert(start, end, why));
+        // The range behind may have the same reasons now.
+        if let Some((&start, &(end, why))) = self.ranges.range(to..).next() {
+            self.ranges.remove(&start);
+            self.odd_bytes -= odd_bytes(start, end, why);
+            self.insert(start, end, why);
+        }
+    }
+
+    /// Puts a range into a gap, and joins it with the one before.
+    fn insert(&mut self, mut from: usize, to: usize, why: Why) {
+        self.odd_bytes += odd_bytes(from, to, why);
+        if let Some((&start, &(end, before))) = self.ranges.range(..from).next_back()
+            && end == from
+            && before == why
+        {
+            from = start;
+        }
+        self.ranges.insert(from, (to, why));
+    }
+}
+
+fn odd_bytes(from: usize, to: usize, why: Why) -> usize {
+    if why.has(Why::ODD) { to - from } else { 0 }
+}
+
+/// Ascending ranges, those that touch or overlap as one.
+fn merged(ranges: impl Iterator<Item = (usize, usize)>) -> Vec<(usize, usize)> {
+    let mut all: Vec<(usize, usize)> = Vec::new();
+    for (from, to) in ranges {
+        match all.last_mut() {
+            Some(last) if last.1 >= from => last.1 = last.1.max(to),
+            _ => all.push((from, to)),
+        }
+    }
+    all
+}
+
+/// The parts of `from` to `to` between ascending ranges that lie in it.
+fn gaps(from: usize, to: usize, ranges: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    let mut next = from;
+    let mut gaps = Vec::new();
+    for (start, end) in ranges.into_iter().chain([(to, to)]) {
+        if next < start {
+            gaps.push((next, start));
+        }
+        next = end;
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reasons, Why};
+    use proptest::prelude::*;
+
+    const PAGE: usize = 4096;
+    /// Pages of a block.
+    const BLOCK: usize = 4;
+    const PAGES: usize = 64;
+    /// From this page on it is the wide part.
+    const WIDE: usize = 40;
+
+    /// The same, page by page, in sets that do not know of each other.
+    #[derive(Clone, Copy, Default, Debug)]
+    struct Page {
+        odd: bool,
+        kept: bool,
+        wiped: bool,
+        mapped: bool,
+        unused: bool,
+    }
+
+    fn apply(reasons: &mut Reasons, pages: &mut [Page], call: usize, first: usize, last: usize) {
+        let (from, to) = (first * PAGE, last * PAGE);
+        let pages = pages[first..last].iter_mut();
+        let now = |odd, kept, wiped, mapped| Page { odd, kept, wiped, mapped, unused: false };
+        match call {
+            0 => {
+                reasons.close(from, to);
+                pages.for_each(|page| *page = now(true, page.kept, page.wiped, page.mapped));
+            }
+            1 => {
+                reasons.keep(from, to);
+                pages.for_each(|page| *page = now(true, true, page.wiped, page.mapped));
+            }
+            2 => {
+                reasons.keep_mapped(from, to);
+                pages.for_each(|page| *page = now(true, true, page.wiped, true));
+            }
+            3 => {
+                reasons.wipe(from, to);
+                pages.for_each(|page| *page = now(true, page.kept, true, page.mapped));
+            }
+            4 => {
+                reasons.unwipe(from, to);
+                pages.for_each(|page| page.wiped = false);
+            }
+            5 => {
+                reasons.forget(from, to);
+                pages.for_each(|page| (page.kept, page.wiped, page.mapped) = (false, false, false));
+            }
+            6 => {
+                reasons.plain_again(from, to);
+                pages.filter(|page| !page.kept && !page.wiped).for_each(|page| *page = Page::default());
+            }
+            7 => {
+                reasons.free(from, to);
+                pages.for_each(|page| *page = Page::default());
+            }
+            _ if first >= WIDE => {
+                reasons.set_unused(from, to);
+                pages.for_each(|page| *page = Page { unused: true, ..Page::default() });
+            }
+            _ => {
+                reasons.unkeep(from, to);
+                pages.filter(|page| !page.mapped).for_each(|page| page.kept = false);
+            }
+        }
+    }
+
+    /// The pages in parts of the whole range.
+    fn marked(parts: &[(usize, usize)]) -> Vec<bool> {
+        assert!(parts.iter().all(|(from, to)| from < to));
+        assert!(parts.windows(2).all(|two| two[0].1 < two[1].0), "{parts:?}");
+        (0..PAGES).map(|page| parts.iter().any(|&(from, to)| (from..to).contains(&(page * PAGE)))).collect()
+    }
+
+    fn compare(reasons: &Reasons, pages: &[Page], low: usize, high: usize) {
+        let (from, to) = (low * PAGE, high * PAGE);
+        let among = |is: &dyn Fn(usize) -> bool| -> Vec<bool> {
+            (0..PAGES).map(|page| (low..high).contains(&page) && is(page)).collect()
+        };
+        let loose =
+            |page: usize| pages[page / BLOCK * BLOCK..][..BLOCK].iter().any(|page| page.odd || page.unused);
+        let within = |any| marked(&reasons.within(from, to, any));
+        assert_eq!(within(Why::ODD), among(&|page| pages[page].odd));
+        assert_eq!(within(Why::KEPT), among(&|page| pages[page].kept));
+        assert_eq!(within(Why::MAPPED), among(&|page| pages[page].mapped));
+        assert_eq!(within(Why::WIPED | Why::KEPT), among(&|page| pages[page].wiped || pages[page].kept));
+        assert_eq!(marked(&reasons.without(from, to, Why::KEPT)), among(&|page| !pages[page].kept));
+        assert_eq!(marked(&reasons.loose_within(from, to)), among(&loose));
+        assert_eq!(marked(&reasons.paged_within(from, to)), among(&|page| !loose(page)));
+        assert_eq!(reasons.any_loose(from, to), (low..high).any(loose));
+        assert_eq!(reasons.odd_bytes(), pages.iter().filter(|page| page.odd).count() * PAGE);
+        let all: Vec<_> = reasons.ranges.iter().collect();
+        assert!(all.iter().all(|(from, (to, why))| *from < to && *why != Why::NONE));
+        assert!(all.windows(2).all(|two| {
+            let (end, why) = *two[0].1;
+            end < *two[1].0 || end == *two[1].0 && why != two[1].1.1
+        }));
+    }
+
+    proptest! {
+        #[test]
+        fn they_are_as_page_by_page(
+            calls in prop::collection::vec((0usize..9, 0..PAGES, 0usize..20, 0..PAGES, 0usize..PAGES), 1..100),
+        ) {
+            let mut reasons = Reasons::new(BLOCK * PAGE);
+            let mut pages = [Page::default(); PAGES];
+            for (call, first, count, low, len) in calls {
+                apply(&mut reasons, &mut pages, call, first, (first + count).min(PAGES));
+                compare(&reasons, &pages, low, (low + len).min(PAGES));
+                compare(&reasons, &pages, 0, PAGES);
+            }
+        }
+    }
+}
