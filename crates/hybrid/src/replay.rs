@@ -59,6 +59,58 @@ pub struct Replayed {
     pub queue_max: u64,
     /// Requests that were under way when another one was sent.
     pub queue_seen: Histogram<u64>,
+    /// How far the replay had come from time to time.
+    pub course: Course,
+}
+
+/// The most marks of a [`Course`].
+const MARKS_MAX: usize = 256;
+
+/// How many measured requests had ended, and when, at regular numbers of requests. The marks are
+/// thinned out as the replay goes on, so they take little room however long it is.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// A mark is set after each so many requests.
+    stride: u64,
+    next: u64,
+    /// When that many strides had ended, in nanoseconds from the first measured request.
+    marks: Vec<Nanos>,
+}
+
+impl Course {
+    fn new() -> Course {
+        Course { stride: 1, next: 1, marks: Vec::with_capacity(MARKS_MAX) }
+    }
+
+    #[inline]
+    fn ended(&mut self, requests: u64, time: Nanos) {
+        if requests == self.next {
+            self.mark(time);
+        }
+    }
+
+    fn mark(&mut self, time: Nanos) {
+        self.marks.push(time);
+        if self.marks.len() == MARKS_MAX {
+            let mut at = 0;
+            self.marks.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+            self.stride *= 2;
+        }
+        self.next = (self.marks.len() as u64 + 1) * self.stride;
+    }
+
+    /// Requests a second in the first and in the second half of the marks; `None` for fewer than
+    /// two, or where no time passes.
+    pub fn halves(&self) -> Option<[f64; 2]> {
+        let half = self.marks.len() / 2;
+        let (middle, end) = (*self.marks.get(half.checked_sub(1)?)?, *self.marks.get(2 * half - 1)?);
+        let requests = (half as u64 * self.stride) as f64;
+        let rate = |ns: Nanos| (ns > 0).then(|| requests / (ns as f64 / 1e9));
+        Some([rate(middle)?, rate(end.checked_sub(middle)?)?])
+    }
 }
 
 /// Latencies are kept to 3 digits: an error of at most 0.1 %.
@@ -140,6 +192,8 @@ struct Replay<'a, D, F> {
     taken: usize,
     failed: Option<Error>,
     commands: Vec<Command>,
+    /// Measured requests that have ended.
+    ended: u64,
     sent: Slab<Sent>,
     done: Vec<Done>,
     /// When measuring began, and the time up to which `queue_area` is summed.
@@ -172,6 +226,7 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
             queue_mean: 0.0,
             queue_max: 0,
             queue_seen: histogram(),
+            course: Course::new(),
         };
         Ok(Replay {
             device,
@@ -183,6 +238,7 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
             taken: 0,
             failed: None,
             commands: Vec::with_capacity(AHEAD),
+            ended: 0,
             sent: Slab::new(),
             done: Vec::new(),
             begin: 0,
@@ -334,6 +390,8 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
                 };
                 record(histogram, time - sent);
                 self.result.elapsed_ns = time - self.begin;
+                self.ended += 1;
+                self.result.course.ended(self.ended, time - self.begin);
             }
         }
         self.done.clear();
@@ -353,5 +411,40 @@ impl<'a, D: Device, F: FnMut(&D)> Replay<'a, D, F> {
             self.result.queue_mean = self.queue_area as f64 / self.result.elapsed_ns as f64;
         }
         Ok(self.result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Course, MARKS_MAX};
+
+    /// A replay of `requests`, the first half of which take 10 ns each, the others 30.
+    fn course(requests: u64) -> Course {
+        let (mut course, mut time) = (Course::new(), 0);
+        for request in 1..=requests {
+            time += if request <= requests / 2 { 10 } else { 30 };
+            course.ended(request, time);
+        }
+        course
+    }
+
+    #[test]
+    fn halves_have_rates_of_their_own() {
+        for requests in [2, 10, 1000, 1 << 20] {
+            let course = course(requests);
+            let [first, second] = course.halves().expect("two marks");
+            assert!((first / 1e8 - 1.0).abs() < 0.03, "{requests}: {first}");
+            assert!((second * 30.0 / 1e9 - 1.0).abs() < 0.03, "{requests}: {second}");
+            assert!(course.marks.len() < MARKS_MAX);
+        }
+    }
+
+    #[test]
+    fn what_is_too_short_has_no_halves() {
+        assert!(course(0).halves().is_none());
+        assert!(course(1).halves().is_none());
+        let mut still = Course::new();
+        (1..5).for_each(|request| still.ended(request, 0));
+        assert!(still.halves().is_none(), "no time passed");
     }
 }

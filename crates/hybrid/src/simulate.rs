@@ -63,6 +63,10 @@ pub struct Outcome {
     pub elapsed_ns: u64,
     /// Requests a second.
     pub iops: f64,
+    /// Requests a second in the first and in the second half of what was measured: they tell
+    /// whether the device's state still changes. `None` where too little was measured.
+    #[serde(skip)]
+    pub halves_iops: Option<[f64; 2]>,
     /// MiB a second, read and written.
     pub mib_per_s: f64,
     /// Latencies of all requests.
@@ -218,6 +222,7 @@ fn outcome(setup: &Setup, replayed: &Replayed) -> Outcome {
         written_bytes: replayed.written_bytes,
         elapsed_ns: replayed.elapsed_ns,
         iops: rate(replayed.requests as f64),
+        halves_iops: replayed.course.halves(),
         mib_per_s: rate(bytes as f64 / (1 << 20) as f64),
         latency: Latencies::of(&all),
         read_latency: Latencies::of(&replayed.reads),

@@ -11,6 +11,7 @@ mod calls;
 mod costs;
 mod device;
 mod findings;
+mod guest;
 mod lock;
 mod machines;
 mod mechanism;
@@ -25,6 +26,7 @@ mod stacks;
 pub use anchors::{Anchor, LOCK_THREADS, Quantity, anchors, cycles_bound, lock_scaling};
 pub use costs::{Costs, Error as CostError, NAMES as COST_NAMES};
 pub use findings::{Experiment, Findings, Highest, MULTIPLICITIES, Point, RATES_KIOPS};
+pub use guest::{GUEST_MULTIPLICITIES, GUEST_PATHS, GUEST_SOURCE, GuestPath, guest_setup, kernel_cycles};
 pub use lock::{Kind as LockKind, UnknownKind as UnknownLock};
 pub use machines::{
     MACHINES, MachineFile, MachineFileError, UnknownMachine, machine, machine_values, paper_load,

@@ -43,8 +43,7 @@ pub(super) fn first_line(bench: &Bench, outcomes: &[Vec<Outcome>]) -> String {
     let rest = outcomes.len() - some.len();
     let rest = if rest == 0 { String::new() } else { format!(" In the other {rest} nothing was.") };
     format!(
-        "Blocks were collected in {} of {} volumes ({}), with write amplification up to {most:.2}.{rest} A run is as long as \
-         its traffic, after a warm-up; whether the state has converged is not judged.",
+        "Blocks were collected in {} of {} volumes ({}), with write amplification up to {most:.2}.{rest}",
         some.len(),
         outcomes.len(),
         some.join(", ")

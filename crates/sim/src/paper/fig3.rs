@@ -1,6 +1,6 @@
 //! Figure 3: four kinds of NAND, relative to 2D FG MLC.
 
-use super::{Bench, called, collected, headed, nands, signed, title};
+use super::{Bench, called, collected, headed, nands, settled, signed, title};
 use terapage_hybrid::Outcome;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::gain_percent;
@@ -8,14 +8,16 @@ use terapage_volumes::published::{FG_TLC_PERCENT, GAINS};
 
 pub(super) fn study(bench: &Bench) -> anyhow::Result<Study> {
     let cases = nands().iter().map(|nand| bench.case(nand)).collect::<Result<Vec<_>, _>>()?;
-    let outcomes = bench.outcomes(&cases)?;
+    let (outcomes, judged) =
+        settled::simulate(bench, &cases, settled::Cases { group: cases.len(), seeds: false })?;
     let mut study = headed("Figure 3: IOPS with four kinds of NAND, relative to 2D FG MLC");
-    study.summary = vec![collected::first_line(bench, &outcomes)];
+    study.summary = vec![collected::first_line(bench, &outcomes), settled::finding(&judged)];
     study.summary.extend(findings(&outcomes));
     study.plots = vec![plot(bench, &outcomes)];
     let names = nands().map(|nand| bench.chip(nand));
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    study.tables = vec![table(bench, &outcomes), collected::table(bench, &outcomes, &names)];
+    study.tables =
+        vec![table(bench, &outcomes), settled::table(&judged), collected::table(bench, &outcomes, &names)];
     Ok(study)
 }
 

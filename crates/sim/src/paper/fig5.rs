@@ -1,6 +1,6 @@
 //! Figure 5: one characteristic of the chips at a time.
 
-use super::{Bench, called, collected, headed};
+use super::{Bench, called, collected, headed, settled};
 use crate::quantity::signed;
 use terapage_hybrid::Outcome;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
@@ -41,7 +41,7 @@ pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
         };
         cases.extend(cases.clone().iter().map(steady));
     }
-    let outcomes = bench.outcomes(&cases)?;
+    let (outcomes, judged) = settled::simulate(bench, &cases, settled::Cases { group: 4, seeds: false })?;
     let reading = |from: usize| -> (Vec<Vec<f64>>, Vec<Vec<Outcome>>) {
         let part: Vec<Vec<Outcome>> = outcomes.iter().map(|all| all[from..from + 4].to_vec()).collect();
         let change = |all: &Vec<Outcome>| (1..4).map(|case| gain_percent(&all[0], &all[case])).collect();
@@ -80,6 +80,8 @@ pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
         ));
     }
     study.summary.push(WRITE_UNIT.to_owned());
+    study.summary.insert(1, settled::finding(&judged));
+    study.tables.push(settled::table(&judged));
     Ok(study)
 }
 

@@ -1,6 +1,6 @@
 //! Figure 6: the gain against what reaches the flash.
 
-use super::{Bench, called, collected, headed};
+use super::{Bench, called, collected, headed, settled};
 use crate::quantity::signed;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_volumes::published::GAINS;
@@ -8,7 +8,7 @@ use terapage_volumes::{correlation, flash_read_share, gain_percent};
 
 pub(super) fn study(bench: &Bench) -> anyhow::Result<Study> {
     let cases = [bench.case("2d-fg-mlc")?, bench.case("3d-ct-tlc")?];
-    let outcomes = bench.outcomes(&cases)?;
+    let (outcomes, judged) = settled::simulate(bench, &cases, settled::Cases { group: 2, seeds: false })?;
     let found: Vec<(f64, f64)> = outcomes
         .iter()
         .map(|both| (flash_read_share(&both[0]) * 100.0, gain_percent(&both[0], &both[1])))
@@ -21,6 +21,7 @@ pub(super) fn study(bench: &Bench) -> anyhow::Result<Study> {
     let first = collected::first_line(bench, &outcomes);
     study.summary = vec![
         first,
+        settled::finding(&judged),
         format!(
             "Published: the more reads there are among what reaches the flash, the smaller the gain of 3D CT TLC; {agrees}. The \
          correlation is {of_found:.2}; that of the published gains with the simulated shares is {of_published:.2}."
@@ -28,7 +29,11 @@ pub(super) fn study(bench: &Bench) -> anyhow::Result<Study> {
     ];
     study.plots = vec![plot(bench, &found, &published)];
     let names = [bench.chip("2d-fg-mlc"), bench.chip("3d-ct-tlc")];
-    study.tables = vec![table(bench, &found), collected::table(bench, &outcomes, &[&names[0], &names[1]])];
+    study.tables = vec![
+        table(bench, &found),
+        settled::table(&judged),
+        collected::table(bench, &outcomes, &[&names[0], &names[1]]),
+    ];
     Ok(study)
 }
 

@@ -1,6 +1,6 @@
 //! Table 2: the gains of 3D CT TLC over 2D FG MLC.
 
-use super::{Bench, called, collected, headed, sensitivity};
+use super::{Bench, called, collected, headed, sensitivity, settled};
 use crate::quantity::signed;
 use terapage_report::{Axis, Ends, Mark, Plot, PlotKind, Series, Study, Table, Whisker, X};
 use terapage_volumes::published::{GAINS, SOURCE};
@@ -13,11 +13,16 @@ pub(super) fn study(bench: &Bench, seeds: u64, varied: bool) -> anyhow::Result<S
             cases.push(Case { seed, ..bench.case(nand)? });
         }
     }
-    let outcomes = bench.outcomes(&cases)?;
+    let (outcomes, judged) = settled::simulate(bench, &cases, settled::Cases { group: 2, seeds: true })?;
     let gains: Vec<MeanGain> = outcomes.iter().map(|of_seeds| MeanGain::of(of_seeds)).collect();
     let means: Vec<f64> = gains.iter().map(|gain| gain.mean).collect();
     let mut study = headed("Table 2: gains of SCM with 3D CT TLC over SCM with 2D FG MLC");
-    study.summary = vec![collected::first_line(bench, &outcomes), verdict(&means), freedom(bench)];
+    study.summary = vec![
+        collected::first_line(bench, &outcomes),
+        settled::finding(&judged),
+        verdict(&means),
+        freedom(bench),
+    ];
     study.tables = vec![table(bench, &gains)];
     if varied {
         let variations = sensitivity::variations(bench)?;
@@ -25,6 +30,7 @@ pub(super) fn study(bench: &Bench, seeds: u64, varied: bool) -> anyhow::Result<S
         study.tables.push(sensitivity::table(&variations));
     }
     let names = [bench.chip("2d-fg-mlc"), bench.chip("3d-ct-tlc")];
+    study.tables.push(settled::table(&judged));
     study.tables.push(collected::table(bench, &outcomes, &[&names[0], &names[1]]));
     study.plots = vec![plot(bench, &gains)];
     Ok(study)
