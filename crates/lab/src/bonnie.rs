@@ -54,7 +54,7 @@ impl Run {
         if let Some(device) = &self.i_may_erase {
             crate::disk::check_free(device).context("--i-may-erase")?;
         }
-        commands::run_all("bonnie", vec![Experiment::find("bonnie")?], &self.running, self.i_may_erase)
+        commands::run_all("bonnie", vec![Experiment::find("bonnie")?], &self.running, self.i_may_erase, false)
     }
 }
 

@@ -286,7 +286,8 @@ impl<'a> Campaign<'a> {
         let before = stamps(&self.plan.experiment.program.writes);
         let (mut run, mut output) = self.once(cell, contender)?;
         // A pager's reads are made by the kernel's hand and are counted too; swap's are not.
-        let own = (contender.under != Under::Swap).then_some(run.own_read_bytes);
+        let swaps = matches!(contender.under, Under::Swap | Under::Zram | Under::Zswap | Under::Mglru);
+        let own = (!swaps).then_some(run.own_read_bytes);
         let mut watched: Watched = watch.end(own.filter(|_| run.end == End::Done));
         watched.marks.extend(self.session.foreign_swap());
         run.end = judged(run.end, run.code, self.plan.experiment.program.status);
@@ -399,9 +400,9 @@ impl<'a> Campaign<'a> {
     fn not_throttled(&self, under: Under) -> Option<String> {
         let throttle = self.session.ground.as_ref()?.throttle()?;
         let what = match under {
-            Under::Swap => "swap-out",
+            Under::Swap | Under::Zswap | Under::Mglru => "swap-out",
             Under::Limit | Under::Mmap => "write-back from the page cache",
-            Under::Memory | Under::Terapage | Under::Far => return None,
+            Under::Memory | Under::Zram | Under::Terapage | Under::Far => return None,
         };
         (!throttle.whole).then(|| format!("not throttled: {what} (cgroups of version 1)"))
     }
@@ -528,6 +529,9 @@ fn who(under: Under) -> session::Contender {
         Under::Memory => session::Contender::Memory,
         Under::Limit => session::Contender::Limit,
         Under::Swap => session::Contender::Swap,
+        Under::Zram => session::Contender::Zram,
+        Under::Zswap => session::Contender::Zswap,
+        Under::Mglru => session::Contender::Mglru,
         Under::Mmap => session::Contender::Mmap,
         Under::Terapage => session::Contender::Terapage,
         Under::Far => session::Contender::Far,

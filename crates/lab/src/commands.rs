@@ -5,6 +5,7 @@ use crate::campaign::{Campaign, Cannot, Plan, clock, estimate, results_directory
 use crate::experiment::{Experiment, SHIPPED};
 use crate::far::{self, Far, Where};
 use crate::ground::Chosen;
+use crate::guest::{self, Told};
 use crate::journal::{self, Group, Line};
 use crate::language::Texts;
 use crate::pairs::unpaired;
@@ -131,10 +132,10 @@ impl Show {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn groups(&self, title: &str, groups: &[Group]) -> anyhow::Result<()> {
+    pub fn groups(&self, title: &str, groups: &[Group], guests: &[Told]) -> anyhow::Result<()> {
         let solved: Vec<Solved> = groups.iter().map(solve).collect();
         let title = self.lang.texts().text(title);
-        let mut study = study(&title, groups, &solved, self.lang.texts());
+        let mut study = study(&title, groups, &solved, guests, self.lang.texts())?;
         if let Some(path) = &self.prices {
             study.tables.push(bonnie::prices(path, groups, &solved)?);
         }
@@ -144,7 +145,7 @@ impl Show {
     /// Shows what there is when a run was ended. The error that ended it is the one to be heard.
     pub fn so_far(&self, groups: &[Group]) {
         if !groups.is_empty() {
-            let _ = self.groups("The lab, so far", groups);
+            let _ = self.groups("The lab, so far", groups, &[]);
         }
     }
 
@@ -304,7 +305,7 @@ impl RunOne {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let experiments: anyhow::Result<Vec<_>> =
             self.names.iter().map(|name| Experiment::find(name)).collect();
-        run_all("run", experiments?, &self.running, None)
+        run_all("run", experiments?, &self.running, None, false)
     }
 }
 
@@ -322,11 +323,12 @@ impl All {
             running.show.html = Some(results_directory(running.results.as_deref())?.join(name));
         }
         running.show.says_where = true;
-        run_all("all", experiments?, &running, None)
+        run_all("all", experiments?, &running, None, true)
     }
 }
 
 /// Runs experiments, on one device after the other. `may_erase`: a device that may be formatted.
+/// `guest`: in the emulated machine too, which has no device.
 ///
 /// # Errors
 /// When one is wrong, or ended.
@@ -335,6 +337,7 @@ pub fn run_all(
     mut experiments: Vec<(String, Experiment)>,
     running: &Running,
     may_erase: Option<PathBuf>,
+    guest: bool,
 ) -> anyhow::Result<ExitCode> {
     running.show.check()?;
     Where::parse(&running.far)?;
@@ -353,7 +356,7 @@ pub fn run_all(
             choose(experiment, &running.contenders)?;
         }
     }
-    let costs = costs(&experiments)?;
+    let costs = costs(&experiments, running.device.len().max(1), guest)?;
     if running.dry_run {
         let mut out = io::stdout().lock();
         out.write_all(costs.as_bytes())?;
@@ -372,7 +375,7 @@ pub fn run_all(
         false => running.device.iter().map(Some).collect(),
     };
     let all: Vec<(String, Experiment)> = devices.iter().flat_map(|_| experiments.clone()).collect();
-    let mut later_s = after_each(&all)?;
+    let mut later_s = after_each(&all, if guest { guest::SECONDS } else { 0.0 })?;
     for (chosen, (name, experiment)) in
         devices.into_iter().flat_map(|device| experiments.iter().map(move |one| (device, one)))
     {
@@ -400,8 +403,24 @@ pub fn run_all(
             }
         }
     }
+    let mut guests = Vec::new();
+    if guest {
+        session.progress.later(0.0);
+        match guest::measure(&session, None, &place.join(guest::RESULTS)) {
+            Ok(told) => guests.push(told),
+            Err(error) if error.downcast_ref::<Cannot>().is_some() => {
+                session.progress.say(&format!("guest: {error:#}"));
+                missing += 1;
+            }
+            Err(error) => {
+                session.progress.clear();
+                running.show.so_far(&groups);
+                return Err(error.context("guest"));
+            }
+        }
+    }
     session.progress.clear();
-    running.show.groups("The lab", &groups)?;
+    running.show.groups("The lab", &groups, &guests)?;
     Ok(if missing > 0 { ExitCode::FAILURE } else { status(&groups) })
 }
 
@@ -417,8 +436,8 @@ fn choose_device(session: &mut Session, chosen: &Chosen, experiment: &Experiment
 }
 
 /// What is still to come after each experiment, seconds; that of the first is the last.
-fn after_each(experiments: &[(String, Experiment)]) -> anyhow::Result<Vec<f64>> {
-    let mut later = vec![0.0];
+fn after_each(experiments: &[(String, Experiment)], at_last: f64) -> anyhow::Result<Vec<f64>> {
+    let mut later = vec![at_last];
     for (_, experiment) in experiments.iter().skip(1).rev() {
         let known = later.last().copied().unwrap_or(0.0);
         later.push(known + estimate(experiment)?.seconds.0);
@@ -472,8 +491,8 @@ pub fn status(groups: &[Group]) -> ExitCode {
     }
 }
 
-/// What experiments will take.
-fn costs(experiments: &[(String, Experiment)]) -> anyhow::Result<String> {
+/// What experiments will take, on each of so many devices.
+fn costs(experiments: &[(String, Experiment)], devices: usize, guest: bool) -> anyhow::Result<String> {
     let mut rows = Vec::new();
     let (mut least, mut most, mut written, mut disk) = (0.0, 0.0, 0, 0);
     for (name, experiment) in experiments {
@@ -491,11 +510,21 @@ fn costs(experiments: &[(String, Experiment)]) -> anyhow::Result<String> {
         ]);
     }
     let columns = ["experiment", "runs", "minutes", "disk", "written to it"].map(str::to_owned).to_vec();
+    (least, most, written) = (least * devices as f64, most * devices as f64, written * devices as u64);
+    if guest {
+        (least, most, disk) = (least + guest::SECONDS, most + guest::SECONDS, disk.max(guest::DISK_BYTES));
+        let row =
+            ["guest", "2", &minutes((guest::SECONDS, guest::SECONDS)), &Size(guest::DISK_BYTES).to_string()];
+        rows.push([&row.map(str::to_owned)[..], &[Size(guest::DISK_BYTES).to_string()]].concat());
+        written += guest::DISK_BYTES;
+    }
     let ends = clock(now_s() + most as u64);
+    let on_each =
+        if devices > 1 { format!(", {devices} devices, the table is of one") } else { String::new() };
     let note = format!(
-        "In all {} minutes, {} of disk at once, up to {} written; begun now it ends by {ends}. Runs that \
+        "In all {}{on_each}, {} of disk at once, up to {} written; begun now it ends by {ends}. Runs that \
          are disturbed are repeated, which takes longer.",
-        minutes((least, most)),
+        in_minutes((least, most)),
         Size(disk),
         Size(written >> 20 << 20)
     );
@@ -506,6 +535,14 @@ fn costs(experiments: &[(String, Experiment)]) -> anyhow::Result<String> {
 pub fn minutes((least, most): (f64, f64)) -> String {
     let of = |seconds: f64| (seconds / 60.0).ceil();
     if of(least) == of(most) { of(most).to_string() } else { format!("{} to {}", of(least), of(most)) }
+}
+
+/// The same with its unit.
+pub fn in_minutes(seconds: (f64, f64)) -> String {
+    match minutes(seconds).as_str() {
+        "1" => "1 minute".into(),
+        several => format!("{several} minutes"),
+    }
 }
 
 /// Prints the names of the experiments.
@@ -545,7 +582,8 @@ impl ReportOn {
     /// When results cannot be read, or the report not be written.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         self.show.check()?;
-        self.show.groups("The lab", &journal::read(&self.files)?)?;
+        let groups = journal::read(&self.files)?;
+        self.show.groups("The lab", &groups, &journal::guests(&self.files)?)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -642,6 +680,7 @@ impl Merge {
     /// When one cannot be read, or the new one is there already.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let groups = journal::read(&self.files)?;
+        let guests = journal::guests(&self.files)?;
         let made = fs::OpenOptions::new().write(true).create_new(true).open(&self.output);
         let mut file =
             io::BufWriter::new(made.with_context(|| format!("--output {}", self.output.display()))?);
@@ -656,6 +695,10 @@ impl Merge {
                     count += 1;
                 }
             }
+        }
+        for told in guests {
+            writeln!(file, "{}", serde_json::to_string(&Line::Guest(Box::new(told)))?)?;
+            count += 1;
         }
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         writeln!(io::stdout(), "{count} runs in {}", self.output.display())?;

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use terapage_config::Size;
 
 /// Experiments that come with the lab: name and text.
-pub const SHIPPED: [(&str, &str); 13] = [
+pub const SHIPPED: [(&str, &str); 14] = [
     ("raw", include_str!("../experiments/raw.toml")),
     ("arrays", include_str!("../experiments/arrays.toml")),
     ("stencil", include_str!("../experiments/stencil.toml")),
     ("poisson", include_str!("../experiments/poisson.toml")),
+    ("temporal", include_str!("../experiments/temporal.toml")),
     ("scan", include_str!("../experiments/scan.toml")),
     ("random", include_str!("../experiments/random.toml")),
     ("sort", include_str!("../experiments/sort.toml")),
@@ -33,9 +34,12 @@ pub const SHIPPED: [(&str, &str); 13] = [
 const RESERVED: [&str; 6] = ["lab", "dir", "file", "text", "contender", "disk"];
 
 /// Contenders that need no table of their own.
-const STANDARD: [(&str, Under); 5] = [
+const STANDARD: [(&str, Under); 8] = [
     ("memory", Under::Memory),
     ("swap", Under::Swap),
+    ("zram", Under::Zram),
+    ("zswap", Under::Zswap),
+    ("mglru", Under::Mglru),
     ("mmap", Under::Mmap),
     ("terapage", Under::Terapage),
     ("far", Under::Far),
@@ -161,6 +165,12 @@ pub enum Under {
     Limit,
     /// The same, and a swap file.
     Swap,
+    /// The same limit, and swap to compressed memory.
+    Zram,
+    /// As swap, with zswap before it.
+    Zswap,
+    /// As swap, with the multi-generational LRU.
+    Mglru,
     /// The same limit, and a file to map.
     Mmap,
     /// Terapage, with a store on the disk.
@@ -291,6 +301,9 @@ pub enum Kind {
     Resident,
     /// The share of runs that did their work.
     Completes,
+    /// The speed of one over that of another, of a program that goes over its data once in `depth`
+    /// steps (a key of the matrix); or 95 % of what `device` allows, if that is less.
+    Bound,
 }
 
 /// When a target holds.
@@ -322,6 +335,9 @@ pub struct TargetForm {
     /// Of which pass; by default of the same.
     #[serde(default)]
     pub to_pass: Option<String>,
+    /// Whose pass `rmw` is what the device gives, of `bound`.
+    #[serde(default)]
+    pub device: String,
     /// Threads of `scaling`.
     #[serde(default)]
     pub threads: u32,
@@ -470,7 +486,7 @@ impl Experiment {
         }
         ensure!(!self.cells().is_empty(), "skip leaves no cell");
         for target in &self.target {
-            for name in [&target.of, &target.to] {
+            for name in [&target.of, &target.to, &target.device] {
                 ensure!(name.is_empty() || known(name), "target: no contender is called {name}");
             }
         }
@@ -556,8 +572,9 @@ impl Experiment {
         let kept = |name: &String| names.contains(name) || *name == baseline;
         self.contenders.retain(kept);
         self.contender.retain(|contender| kept(&contender.name));
-        self.target
-            .retain(|target| [&target.of, &target.to].into_iter().all(|name| name.is_empty() || kept(name)));
+        self.target.retain(|target| {
+            [&target.of, &target.to, &target.device].into_iter().all(|name| name.is_empty() || kept(name))
+        });
     }
 
     /// Leaves the far contenders out, unless there are no others.

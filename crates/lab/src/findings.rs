@@ -2,6 +2,7 @@
 //! `findings.toml`, texts in `languages`. Nothing is claimed that was not measured.
 
 use crate::experiment::{Cell, Only, Value, is_in};
+use crate::guest::{self, Told};
 use crate::journal::{Group, Record};
 use crate::language::Texts;
 use crate::pairs::{PAIRS_LEAST, Ratio, unpaired};
@@ -81,6 +82,9 @@ enum Measure {
     Times,
     /// The largest figure over the smallest, of all cells.
     LargestOverSmallest,
+    /// How many times as many instructions an I/O takes by virtio-scsi as by nvme, in the emulated
+    /// machine.
+    GuestScsi,
 }
 
 /// An answer of the first page.
@@ -189,7 +193,18 @@ impl Form {
     }
 
     /// The values that were found, with their places.
-    fn found(&self, parts: &[Part<'_>]) -> Vec<Found> {
+    fn found(&self, parts: &[Part<'_>], guests: &[Told]) -> Vec<Found> {
+        if self.measure == Measure::GuestScsi {
+            let told = guests.last().map(guest::scsi_over_nvme).unwrap_or_default();
+            return told
+                .into_iter()
+                .map(|(m, times)| Found {
+                    place: [("calls".to_owned(), m.to_string())].into(),
+                    // A count: it needs no rounds.
+                    ratio: Ratio { center: times, low: times, high: times, pairs: PAIRS_LEAST },
+                })
+                .collect();
+        }
         let Some(of) = &self.of else { return Vec::new() };
         let of = self.side(of);
         let ours = places(parts, &of);
@@ -246,10 +261,10 @@ impl Form {
         self.least.is_none_or(|least| value >= least) && self.most.is_none_or(|most| value <= most)
     }
 
-    fn finding(&self, parts: &[Part<'_>], texts: &Texts) -> Finding {
+    fn finding(&self, parts: &[Part<'_>], guests: &[Told], texts: &Texts) -> Finding {
         let none = Default::default();
         let text = texts.finding(&self.id).unwrap_or(&none);
-        let found = self.found(parts);
+        let found = self.found(parts, guests);
         let verdict = match found.as_slice() {
             _ if self.gone => Verdict::NoLonger,
             [] => Verdict::NotMeasured,
@@ -327,6 +342,10 @@ impl Form {
 
     /// The places of its plots among those of all parts.
     fn figures(&self, parts: &[Part<'_>]) -> Vec<usize> {
+        if self.measure == Measure::GuestScsi {
+            // The emulated machine's part is the last.
+            return vec![parts.iter().map(|part| part.plots.len()).sum()];
+        }
         let names = self.experiments();
         let mut before = 0;
         let mut all = Vec::new();
@@ -383,13 +402,14 @@ fn owned((key, values): (&String, &Vec<Value>)) -> (String, Vec<Value>) {
 
 /// The papers' findings: all of them for a report on several experiments, else those that the one
 /// is about.
-pub fn findings(parts: &[Part<'_>], texts: &Texts) -> Vec<Finding> {
+pub fn findings(parts: &[Part<'_>], guests: &[Told], texts: &Texts) -> Vec<Finding> {
     let about = |form: &&Form| {
         let names = form.experiments();
         let own = |part: &Part<'_>| names.contains(&part.group.head.name);
-        parts.len() > 1 || parts.iter().any(own)
+        let of_guest = form.measure == Measure::GuestScsi && !guests.is_empty();
+        parts.len() > 1 || of_guest || parts.iter().any(own)
     };
-    all().finding.iter().filter(about).map(|form| form.finding(parts, texts)).collect()
+    all().finding.iter().filter(about).map(|form| form.finding(parts, guests, texts)).collect()
 }
 
 /// What the first page says of the lab's own experiments.
@@ -451,7 +471,7 @@ fn told_figures(solved: &Solved, cell: &SolvedCell, pass: &str, texts: &Texts) -
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, all, answers, findings};
+    use super::{Measure, Part, all, answers, findings};
     use crate::experiment::{Cell, Experiment};
     use crate::journal::tests::record;
     use crate::journal::{Group, Head};
@@ -469,7 +489,8 @@ mod tests {
                 let text = texts.finding(&form.id).unwrap_or_else(|| panic!("{} has no text", form.id));
                 let silent = form.gone || form.of.is_none();
                 assert_eq!(silent, !text.why.is_empty(), "{}: a reason is for what is not computed", form.id);
-                assert_eq!(form.of.is_some(), !text.value.is_empty(), "{}: what its value is", form.id);
+                let has_value = form.of.is_some() || form.measure == Measure::GuestScsi;
+                assert_eq!(has_value, !text.value.is_empty(), "{}: what its value is", form.id);
                 assert!(form.gone || form.of.is_none() || form.least.or(form.most).is_some(), "{}", form.id);
             }
             assert!(all().answer.iter().all(|form| !texts.answer(&form.id).is_empty()));
@@ -531,7 +552,7 @@ mod tests {
             .collect();
         let texts = Texts::of(Language::En);
         let at = all().finding.iter().position(|form| form.id == id).expect("a finding");
-        (all().finding[at].finding(&parts, texts), findings(&parts, texts).len())
+        (all().finding[at].finding(&parts, &[], texts), findings(&parts, &[], texts).len())
     }
 
     #[test]

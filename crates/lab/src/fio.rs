@@ -46,6 +46,7 @@ pub fn run(
         output: None,
         cgroup: None,
         throttle: None,
+        beside: None,
         timeout,
     };
     let finished = runner::run(janitor, stop, job)?;

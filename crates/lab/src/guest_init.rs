@@ -5,13 +5,14 @@
 //! (`-icount shift=0`). So what a spinner of the lowest priority lacks, in nanoseconds, is
 //! instructions.
 
-use crate::aio::{Aio, Calls, Parts, Way, now_ns};
+use crate::aio::{Aio, Calls, Parts, Way};
 use crate::load::batches;
-use crate::spinner::{Spinners, TaskClock};
+use crate::spinner::{Alone, Spinners, Spun, TaskClock};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -35,7 +36,7 @@ fn multiplicities(scheduler: &str) -> Vec<usize> {
 pub const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
 
 /// Drivers, in an order that works with most kernels; what fails at first is tried again.
-pub const MODULES: [&str; 23] = [
+pub const MODULES: [&str; 26] = [
     "virtio_ring",
     "virtio",
     "virtio_pci_legacy_dev",
@@ -59,6 +60,9 @@ pub const MODULES: [&str; 23] = [
     "mq-deadline",
     "kyber-iosched",
     "bfq",
+    "crc32c_generic",
+    "libcrc32c",
+    "xfs",
 ];
 
 /// Drivers that are devices, and their options: they answer at once.
@@ -67,11 +71,17 @@ pub const DEVICES: [(&str, &str); 2] = [
     ("scsi_debug", "delay=0 dev_size_mb=64 fake_rw=1 max_luns=1 num_tgts=1"),
 ];
 
-/// Reads of a cell and round; a multiple of every multiplicity.
-const IOS: usize = 512;
+/// Calls of a cell, the first of which only warm up: more where a call has fewer I/Os.
+fn calls(multiplicity: usize) -> usize {
+    match multiplicity {
+        0 | 1 => 256,
+        2..=4 => 128,
+        _ => 64,
+    }
+}
 
-/// Rounds of a cell after one to warm up.
-const ROUNDS: usize = 3;
+/// The share of the calls that only warm up, as a divisor.
+const WARM_UP: usize = 4;
 
 /// What a cell took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,6 +96,23 @@ pub struct Counted {
     pub busy: f64,
     /// Of these, of the thread that handed them in.
     pub thread: f64,
+}
+
+/// Devices with this serial number have an XFS to make files on.
+pub const FILES_SERIAL: &str = "files";
+
+/// Files that are made and removed.
+const FILES: usize = 2000;
+
+/// What files took on a file system.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Files {
+    /// Its version and settings, as its superblock has them.
+    pub system: String,
+    /// Instructions to make a file.
+    pub made: f64,
+    /// Instructions to remove one.
+    pub removed: f64,
 }
 
 /// Options: none.
@@ -128,9 +155,7 @@ fn measure() -> anyhow::Result<()> {
             println!("left out: {name}: {error:#}");
         }
     }
-    let spinners = Spinners::start();
-    std::thread::sleep(Duration::from_millis(20));
-    let alone = spinners.alone(Duration::from_millis(200));
+    let (spinners, alone) = Spinners::start_fine().context("a spinner ended")?;
     for (path, device) in paths() {
         for scheduler in SCHEDULERS {
             let file = format!("/sys/block/{device}/queue/scheduler");
@@ -144,8 +169,63 @@ fn measure() -> anyhow::Result<()> {
             }
         }
     }
+    for device in devices().iter().filter(|device| serial(device) == FILES_SERIAL) {
+        match files(device, &spinners, &alone) {
+            Ok(files) => println!("{}", serde_json::to_string(&files)?),
+            Err(error) => println!("left out: files: {error:#}"),
+        }
+    }
     println!("end");
     Ok(())
+}
+
+/// Makes files and removes them, each with all that it leaves to be written.
+fn files(device: &str, spinners: &Spinners, alone: &Alone) -> anyhow::Result<Files> {
+    let (path, place) = (format!("/dev/{device}"), Path::new("/files"));
+    let mut superblock = [0; 512];
+    File::open(&path)?.read_exact(&mut superblock)?;
+    let system = xfs(&superblock).with_context(|| format!("{device} has no XFS"))?;
+    fs::create_dir_all(place)?;
+    let names = [CString::new(path)?, c"/files".to_owned(), c"xfs".to_owned()];
+    // SAFETY: the texts end in a zero byte and live through the call; there are no data.
+    let answer =
+        unsafe { libc::mount(names[0].as_ptr(), names[1].as_ptr(), names[2].as_ptr(), 0, std::ptr::null()) };
+    ensure!(answer == 0, "{system}: mount: {}", std::io::Error::last_os_error());
+    let all: Vec<_> = (0..FILES).map(|number| place.join(format!("file-{number}"))).collect();
+    let timed = |each: &dyn Fn(&Path) -> std::io::Result<()>| {
+        let before = spinners.now();
+        all.iter().try_for_each(|path| each(path))?;
+        // SAFETY: sync takes no memory.
+        unsafe { libc::sync() };
+        let busy = Spinners::busy_s(&before, &spinners.now(), alone);
+        anyhow::Ok(busy * 1e9 / FILES as f64)
+    };
+    let made = timed(&|path| File::create_new(path).map(drop))?;
+    let removed = timed(&|path| fs::remove_file(path))?;
+    // SAFETY: the text ends in a zero byte and lives through the call.
+    let answer = unsafe { libc::umount2(names[1].as_ptr(), 0) };
+    ensure!(answer == 0, "{system}: umount: {}", std::io::Error::last_os_error());
+    Ok(Files { system, made, removed })
+}
+
+/// Version and lazy-count of an XFS, from its superblock (fs/xfs/libxfs/xfs_format.h).
+fn xfs(superblock: &[u8]) -> Option<String> {
+    let version = u16::from_be_bytes(superblock.get(100..102)?.try_into().ok()?) & 15;
+    let features = u32::from_be_bytes(superblock.get(200..204)?.try_into().ok()?);
+    let lazy = features >> 1 & 1;
+    (superblock.starts_with(b"XFSB")).then(|| format!("XFS version {version}, lazy-count={lazy}"))
+}
+
+/// All block devices.
+fn devices() -> Vec<String> {
+    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+fn serial(device: &str) -> String {
+    fs::read_to_string(format!("/sys/block/{device}/serial")).unwrap_or_default().trim().to_owned()
 }
 
 fn mount(kind: &str, place: &str) -> anyhow::Result<()> {
@@ -178,9 +258,7 @@ fn paths() -> Vec<(String, String)> {
     let wanted = ["null_blk", "scsi_debug", "nvme", "virtio-blk", "virtio-scsi"];
     let mut found: Vec<(String, String)> = Vec::new();
     for _ in 0..100 {
-        let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-        let names = devices.filter_map(|entry| entry.file_name().into_string().ok());
-        found = names.filter_map(|name| Some((path_of(&name)?.to_owned(), name))).collect();
+        found = devices().into_iter().filter_map(|name| Some((path_of(&name)?.to_owned(), name))).collect();
         if found.len() == wanted.len() {
             break;
         }
@@ -201,51 +279,73 @@ fn path_of(device: &str) -> Option<&'static str> {
     match (device, vendor.trim()) {
         (name, _) if name.starts_with("nullb") => Some("null_blk"),
         (name, _) if name.starts_with("nvme") => Some("nvme"),
-        (name, _) if name.starts_with("vd") => Some("virtio-blk"),
+        (name, _) if name.starts_with("vd") => (serial(name) != FILES_SERIAL).then_some("virtio-blk"),
         (name, "Linux") if name.starts_with("sd") => Some("scsi_debug"),
         (name, _) if name.starts_with("sd") => Some("virtio-scsi"),
         _ => None,
     }
 }
 
-/// The median of some rounds, after one that warms up.
+/// The median of single calls: most have no tick of the clock, and no answer of the emulator that
+/// came late by the host's time. A mean would have all of these.
 fn cell(
     path: &str,
     device: &str,
     scheduler: &str,
     multiplicity: usize,
     spinners: &Spinners,
-    alone: &crate::spinner::Alone,
+    alone: &Alone,
 ) -> anyhow::Result<Counted> {
     let m = multiplicity.max(1);
     let sectors: u64 = fs::read_to_string(format!("/sys/block/{device}/size"))?.trim().parse()?;
     // So many that the places are alike for all.
     let places = (sectors * 512 / BLOCK as u64).clamp(1, 8192);
-    let (mut busy, mut thread) = (Vec::new(), Vec::new());
-    for round in 0..=ROUNDS {
-        let file =
-            OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(format!("/dev/{device}"))?;
-        let parts = Parts::new(BLOCK, m)?;
-        let way = match multiplicity {
-            0 => Way::Pread { file, parts, done: Vec::new(), calls: Calls::default() },
-            _ => Way::Aio(Aio::new(file, parts)?),
-        };
-        let mut clock = TaskClock::Thread;
-        let (before, at, own) = (spinners.now(), now_ns(), clock.ns());
-        let ios = batches(way, places, BLOCK as u64, m, IOS / m)?;
-        let (own, after) = (clock.ns() - own, spinners.now());
-        ensure!(ios as usize == IOS && now_ns() > at, "{ios} I/Os of {IOS}");
-        if round > 0 {
-            busy.push(Spinners::busy_s(&before, &after, alone) * 1e9 / ios as f64);
-            thread.push(own as f64 / ios as f64);
-        }
-    }
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(format!("/dev/{device}"))?;
+    let parts = Parts::new(BLOCK, m)?;
+    let way = match multiplicity {
+        0 => Way::Pread { file, parts, done: Vec::new(), calls: Calls::default() },
+        _ => Way::Aio(Aio::new(file, parts)?),
+    };
+    let count = calls(multiplicity);
+    // Looking costs something, too.
+    let look = |last: &mut Spun| {
+        let now = spinners.now();
+        let busy = Spinners::busy_s(last, &now, alone) * 1e9;
+        *last = now;
+        busy
+    };
+    let mut last = spinners.now();
+    let looks: Vec<f64> = (0..64).map(|_| look(&mut last)).collect();
+    let mut clock = TaskClock::Thread;
+    let mut each = Vec::with_capacity(count);
+    let own = clock.ns();
+    last = spinners.now();
+    let ios = batches(way, places, BLOCK as u64, m, count, || each.push(look(&mut last)))?;
+    let own = clock.ns() - own;
+    ensure!(ios as usize == count * m, "{ios} I/Os of {}", count * m);
     let median = |values: &[f64]| crate::statistics::median(values).unwrap_or(0.0);
+    let look = median(&looks);
     Ok(Counted {
         path: path.into(),
         scheduler: scheduler.into(),
         multiplicity,
-        busy: median(&busy),
-        thread: median(&thread),
+        busy: (median(&each[count / WARM_UP..]) - look) / m as f64,
+        thread: (own as f64 / count as f64 - look) / m as f64,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::xfs;
+
+    #[test]
+    fn a_superblock_says_what_is_in_force() {
+        let mut block = [0; 512];
+        assert_eq!(xfs(&block), None);
+        block[..4].copy_from_slice(b"XFSB");
+        block[100..102].copy_from_slice(&0xb4a4_u16.to_be_bytes());
+        assert_eq!(xfs(&block).as_deref(), Some("XFS version 4, lazy-count=0"));
+        block[200..204].copy_from_slice(&0x8a_u32.to_be_bytes());
+        assert_eq!(xfs(&block).as_deref(), Some("XFS version 4, lazy-count=1"));
+    }
 }

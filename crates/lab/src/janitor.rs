@@ -24,6 +24,8 @@ pub enum Thing {
     Cgroup(PathBuf),
     /// A swap file; as a file it is told separately.
     Swap(PathBuf),
+    /// A compressed device in memory, by its number.
+    Zram(u32),
     /// A mounted file system.
     Mount(PathBuf),
     /// A device that btrfs knows as one of several; it must be forgotten before it is another's.
@@ -50,6 +52,7 @@ impl Thing {
             Thing::Group(id) => format!("group {id}"),
             Thing::Cgroup(path) => format!("cgroup {}", path.display()),
             Thing::Swap(path) => format!("swap {}", path.display()),
+            Thing::Zram(number) => format!("zram {number}"),
             Thing::Mount(path) => format!("mount {}", path.display()),
             Thing::Btrfs(device) => format!("btrfs {}", device.display()),
             Thing::Throttle(file, device) => format!("throttle {device} {}", file.display()),
@@ -69,6 +72,7 @@ impl Thing {
             "group" => value.parse().ok().filter(|id| *id > 1).map(Thing::Group),
             "cgroup" => Some(Thing::Cgroup(value.into())),
             "swap" => Some(Thing::Swap(value.into())),
+            "zram" => value.parse().ok().map(Thing::Zram),
             "mount" => Some(Thing::Mount(value.into())),
             "btrfs" => Some(Thing::Btrfs(value.into())),
             "throttle" => pair().map(|(device, file)| Thing::Throttle(file.into(), device.into())),
@@ -93,8 +97,7 @@ impl Thing {
             Thing::Btrfs(_) => 5,
             // A loop's own settings go before the loop.
             Thing::Setting(..) => 6,
-            Thing::Loop(..) => 7,
-            Thing::Namespace(_) => 7,
+            Thing::Loop(..) | Thing::Zram(_) | Thing::Namespace(_) => 7,
             Thing::File(_) => 8,
             Thing::Directory(_) => 9,
         }
@@ -118,6 +121,7 @@ impl Thing {
             }
             Thing::Cgroup(path) => cgroup::remove(path),
             Thing::Swap(path) => swap::off(path),
+            Thing::Zram(number) => swap::remove_zram(*number),
             Thing::Mount(path) => device::unmount(path),
             Thing::Btrfs(device) => disk::forget(device),
             Thing::Throttle(file, device) => throttle::end(file, device),
@@ -339,6 +343,7 @@ mod tests {
     fn lines_say_all_that_is_needed() {
         for thing in [
             Thing::Mount("/m n".into()),
+            Thing::Zram(3),
             Thing::Btrfs("/dev/loop3".into()),
             Thing::Throttle("/sys/a b".into(), "7:3".into()),
             Thing::Loop("/dev/loop3".into(), "/a b".into()),

@@ -2,6 +2,7 @@
 //! All that is computed and drawn comes from them, on this machine or another.
 
 use crate::experiment::{Cell, Experiment};
+use crate::guest::Told;
 use crate::report::Run;
 use crate::system::{Machine, Watched};
 use anyhow::{Context, bail, ensure};
@@ -22,6 +23,8 @@ pub enum Line {
     Head(Box<Head>),
     /// A run.
     Run(Box<Record>),
+    /// What emulated machines counted.
+    Guest(Box<Told>),
 }
 
 /// A group of runs that belong together: of one experiment on one machine, as it is set.
@@ -156,7 +159,7 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Group>> {
             }
         }
     }
-    ensure!(!all.is_empty(), "no results in {}", names(paths));
+    ensure!(!all.is_empty() || !guests(paths)?.is_empty(), "no results in {}", names(paths));
     Ok(all)
 }
 
@@ -187,7 +190,24 @@ fn groups(text: &str, path: &Path) -> anyhow::Result<Vec<Group>> {
                 let Some(group) = group else { bail!("{}: a run without a head", place()) };
                 group.runs.push(*run);
             }
+            Line::Guest(_) => {}
         }
+    }
+    Ok(all)
+}
+
+/// What emulated machines counted, of files of lines that [`read`] or [`Journal::open`] takes.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn guests(paths: &[PathBuf]) -> anyhow::Result<Vec<Told>> {
+    let mut all = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        all.extend(text.lines().filter_map(|line| match serde_json::from_str(line) {
+            Ok(Line::Guest(told)) => Some(*told),
+            _ => None,
+        }));
     }
     Ok(all)
 }

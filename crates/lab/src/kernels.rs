@@ -13,16 +13,16 @@ use std::time::Instant;
 pub struct Common {
     /// Bytes of all arrays.
     #[arg(long)]
-    bytes: u64,
+    pub bytes: u64,
     /// Threads, or `all`: as many as there are processors.
     #[arg(long, default_value = "1", value_parser = threads_of)]
-    threads: usize,
+    pub threads: usize,
     /// How often it goes over the data.
     #[arg(long, default_value_t = 2)]
-    iterations: u32,
+    pub iterations: u32,
     /// Maps this file instead of allocating.
     #[arg(long)]
-    map: Option<PathBuf>,
+    pub map: Option<PathBuf>,
 }
 
 /// A number of threads, or `all`.
@@ -62,14 +62,16 @@ pub struct Poisson {
 }
 
 /// Times one piece of work after the other and prints them.
-struct Clock {
-    counters: OwnCounters,
-    threads: usize,
+pub struct Clock {
+    /// The pager's counters.
+    pub counters: OwnCounters,
+    /// Threads that take part.
+    pub threads: usize,
 }
 
 /// What a pass adds up to.
 #[derive(Clone, Copy, Default)]
-struct Total {
+pub struct Total {
     seconds: f64,
     bytes: u64,
     page_in: Option<u64>,
@@ -77,7 +79,8 @@ struct Total {
 }
 
 impl Clock {
-    fn time(&self, total: &mut Total, bytes: u64, work: impl FnOnce()) {
+    /// Times a piece of work, and adds it to what is known.
+    pub fn time(&self, total: &mut Total, bytes: u64, work: impl FnOnce()) {
         let before = self.counters.in_and_out();
         let start = Instant::now();
         work();
@@ -91,7 +94,11 @@ impl Clock {
         total.page_out = more(total.page_out, after.1, before.1);
     }
 
-    fn say(&self, pass: &str, total: Total, flops: f64, check: u64) -> anyhow::Result<()> {
+    /// Prints a pass.
+    ///
+    /// # Errors
+    /// When it cannot be put into words.
+    pub fn say(&self, pass: &str, total: Total, flops: f64, check: u64) -> anyhow::Result<()> {
         let pass = Pass {
             pass: pass.into(),
             seconds: total.seconds,
@@ -109,13 +116,13 @@ impl Clock {
 }
 
 /// A hash of words that says in which order they came.
-fn fold(known: u64, word: u64) -> u64 {
+pub fn fold(known: u64, word: u64) -> u64 {
     (known ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 /// Does `work` on parts of `out`, a multiple of `row` each, a thread each; it is given the number
 /// of the part's first row.
-fn in_rows<T: Send>(out: &mut [T], row: usize, threads: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+pub fn in_rows<T: Send>(out: &mut [T], row: usize, threads: usize, work: impl Fn(usize, &mut [T]) + Sync) {
     let rows = out.len() / row;
     let each = rows.div_ceil(threads).max(1);
     if threads == 1 {
@@ -148,7 +155,7 @@ impl Arrays {
 }
 
 /// Words as numbers.
-fn as_f64(words: &mut [u64]) -> &mut [f64] {
+pub fn as_f64(words: &mut [u64]) -> &mut [f64] {
     // SAFETY: both have the same size and alignment, and every bit pattern is a number.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
 }
@@ -262,7 +269,8 @@ fn plane(count: usize) -> (usize, usize) {
     (width, count / width)
 }
 
-fn start_value(i: usize) -> f64 {
+/// What a point holds at the start.
+pub fn start_value(i: usize) -> f64 {
     (fold(1, i as u64) >> 40) as f64 / 1024.0
 }
 

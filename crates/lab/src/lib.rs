@@ -44,6 +44,7 @@ mod statistics;
 mod study;
 mod swap;
 mod system;
+mod temporal;
 mod throttle;
 mod tools;
 mod undo;

@@ -53,9 +53,9 @@ pub struct Load {
     /// `rate-N`, I/Os by the second, or `depth-N`, as many as can be had with N in flight.
     #[arg(long)]
     load: Goal,
-    /// Seconds.
-    #[arg(long, default_value_t = 2.0)]
-    seconds: f64,
+    /// Milliseconds.
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..))]
+    milliseconds: u64,
     /// Bytes of a read.
     #[arg(long, default_value_t = 8192)]
     block: usize,
@@ -152,7 +152,7 @@ impl Load {
     /// # Errors
     /// When a read fails, or the reads of a call were not kept together.
     pub fn run(self) -> anyhow::Result<()> {
-        ensure!(self.threads >= 1 && self.seconds > 0.0 && self.block >= 512, "threads, seconds, block");
+        ensure!(self.threads >= 1 && self.block >= 512, "threads, block");
         if let Some(engine) = self.method.engine_of_fio() {
             return self.by_fio(engine);
         }
@@ -284,10 +284,10 @@ impl Load {
         match self.load {
             Goal::Rate(rate) => {
                 let each_ns = 1e9 * m as f64 * f64::from(self.threads) / rate;
-                let batches = (self.seconds * 1e9 / each_ns).ceil().max(1.0) as u64;
+                let batches = (self.milliseconds as f64 * 1e6 / each_ns).ceil().max(1.0) as u64;
                 driver.open_loop(m, each_ns, batches, start_ns)?;
             }
-            Goal::Depth(_) => driver.closed_loop(m, start_ns + (self.seconds * 1e9) as u64)?,
+            Goal::Depth(_) => driver.closed_loop(m, start_ns + self.milliseconds * 1_000_000)?,
         }
         let thread_ns = clock.ns() - before;
         let seconds = (now_ns() - start_ns) as f64 / 1e9;
@@ -344,10 +344,13 @@ impl Load {
                 "--thread",
             ])
             .args(["--time_based", "--direct=1", "--clocksource=clock_gettime"])
+            // As ours: the clock is read when a read is handed in and when it has ended, and all
+            // that have ended are taken at once. By default fio takes one.
+            .args(["--disable_slat=1", "--disable_lat=1", &format!("--iodepth_batch_complete_max={depth}")])
             .arg(format!("--ioengine={engine}"))
             .arg(format!("--filename={}", self.device.display().to_string().replace(':', "\\:")))
             .args([format!("--size={bytes}"), format!("--bs={}", self.block), format!("--iodepth={depth}")])
-            .arg(format!("--runtime={}", self.seconds.ceil().max(1.0)))
+            .arg(format!("--runtime={}ms", self.milliseconds))
             .output()?;
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "fio: {}", errors.lines().last().unwrap_or("no message"));
@@ -462,11 +465,18 @@ impl Driver {
     }
 }
 
-/// One load without spinners, for the emulated machine.
+/// One load without spinners, for the emulated machine; `after` is called after each batch.
 ///
 /// # Errors
 /// When a read fails.
-pub fn batches(way: Way, places: u64, block: u64, m: usize, count: usize) -> anyhow::Result<u64> {
+pub fn batches(
+    way: Way,
+    places: u64,
+    block: u64,
+    m: usize,
+    count: usize,
+    mut after: impl FnMut(),
+) -> anyhow::Result<u64> {
     let mut driver = Driver {
         way,
         places,
@@ -484,6 +494,7 @@ pub fn batches(way: Way, places: u64, block: u64, m: usize, count: usize) -> any
         while driver.in_flight() > 0 {
             driver.reap(m, None)?;
         }
+        after();
     }
     Ok(driver.ios)
 }
@@ -507,7 +518,7 @@ mod tests {
             method,
             multiplicity: m,
             load: goal,
-            seconds: 0.3,
+            milliseconds: 300,
             block: 4096,
             threads: 1,
             cached: true,
@@ -570,8 +581,11 @@ mod tests {
     fn latency_counts_from_when_a_read_was_due() {
         let file = sample(1 << 16);
         // Each takes 2 ms, and one is due each 1 ms: the last is 60 ms late or so.
-        let late =
-            Load { sleep_us: 2000, seconds: 0.06, ..load(Method::Sleep, 1, Goal::Rate(1000.0), file.path()) };
+        let late = Load {
+            sleep_us: 2000,
+            milliseconds: 60,
+            ..load(Method::Sleep, 1, Goal::Rate(1000.0), file.path())
+        };
         let done = late.all_threads().expect("sleeps");
         assert_eq!(done.ios, 60);
         assert!(done.latency.max() >= 60_000_000, "{}", done.latency.max());

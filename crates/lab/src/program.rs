@@ -2,7 +2,7 @@
 //! swap, by Terapage. Its output must be the same each time.
 
 use crate::campaign::{Plan, results_directory};
-use crate::commands::{Running, finish, minutes, status};
+use crate::commands::{Running, finish, in_minutes, status};
 use crate::experiment::{Cost, Experiment, Passes, PlotForm, Program as Form, Repetitions, Value, atom};
 use crate::journal::Journal;
 use crate::report::Unit;
@@ -78,7 +78,7 @@ impl Program {
             return Err(error);
         }
         session.progress.clear();
-        self.running.show.groups("A program", &groups)?;
+        self.running.show.groups("A program", &groups, &[])?;
         Ok(status(&groups))
     }
 
@@ -127,7 +127,10 @@ impl Program {
     fn contenders(&self) -> Vec<String> {
         let named = &self.running.contenders;
         let far = !self.running.far.is_empty();
-        let able = ["memory", "swap", "terapage"].into_iter().chain(far.then_some("far"));
+        // Those of compressed memory take part if they are named.
+        let asked = |name: &&str| named.iter().any(|known| known == name);
+        let others = ["zram", "zswap", "mglru"].into_iter().filter(asked);
+        let able = ["memory", "swap", "terapage"].into_iter().chain(others).chain(far.then_some("far"));
         able.filter(|name| *name == "memory" || named.is_empty() || named.iter().any(|known| known == name))
             .map(str::to_owned)
             .collect()
@@ -178,13 +181,13 @@ impl Program {
         let rounds = self.rounds();
         let least = (runs * rounds.least as usize) as f64 * run.seconds;
         session.progress.say(&format!(
-            "{} wants {} and takes {:.1} s; {} to {} runs, {} minutes and more by what swap and paging add",
+            "{} wants {} and takes {:.1} s; {} to {} runs, {} and more by what swap and paging add",
             self.command[0],
             Size(wants),
             run.seconds,
             runs * rounds.least as usize,
             runs * rounds.most as usize,
-            minutes((least, least))
+            in_minutes((least, least))
         ));
         Ok(experiment)
     }

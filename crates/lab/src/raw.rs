@@ -44,9 +44,9 @@ pub struct Raw {
     /// Bytes of each read or write.
     #[arg(long, value_parser = bytes_of)]
     block: u64,
-    /// Seconds that it goes on.
-    #[arg(long, default_value_t = 1.0)]
-    seconds: f64,
+    /// Milliseconds that it goes on.
+    #[arg(long, default_value_t = 1000)]
+    milliseconds: u64,
     /// How often it goes over the file at most; by default as often as there is time for with
     /// reads, and twice with writes, which wear the device.
     #[arg(long)]
@@ -206,7 +206,7 @@ impl Raw {
         }
         let mut way = Way::open(&self)?;
         let mut places = Places::new(bytes, self.block, self.pattern.is_random(), self.seed, self.laps());
-        let limit = Duration::from_secs_f64(self.seconds);
+        let limit = Duration::from_millis(self.milliseconds);
         let before = meter.now();
         let start = Instant::now();
         let done = match self.method {
@@ -265,7 +265,7 @@ impl Raw {
             format!("--rw={}", pattern.rw),
             format!("--bs={}", self.block),
             format!("--iodepth={depth}"),
-            format!("--runtime={}", self.seconds.ceil().max(1.0)),
+            format!("--runtime={}ms", self.milliseconds.max(1)),
         ];
         if !self.method.is_direct() {
             // Copies to memory from malloc in its thread took five times as long in a virtual
@@ -276,6 +276,13 @@ impl Raw {
             Some(laps) => format!("--io_size={}", bytes.saturating_mul(laps)),
             None => "--time_based".into(),
         });
+        if depth > 1 {
+            // As ours: what has ended is taken at once, and as many are handed in by one call.
+            arguments.extend([
+                format!("--iodepth_batch_submit={depth}"),
+                format!("--iodepth_batch_complete_max={depth}"),
+            ]);
+        }
         let before = meter.now();
         let mut pass = fio::here(&arguments, &pattern)?;
         pass.device_bytes = meter.since_by_child(&before, self.pattern.writes());

@@ -138,6 +138,7 @@ fn of_dead_lab(text: &str) -> Vec<Thing> {
         Thing::File(_) | Thing::Directory(_) => true,
         // None of these outlives a boot: what has the name now is another's.
         Thing::Swap(_)
+        | Thing::Zram(_)
         | Thing::Cgroup(_)
         | Thing::Mount(_)
         | Thing::Btrfs(_)

@@ -441,6 +441,22 @@ impl Report {
         self.target(format!("{} / {}", name(one), name(other)), side, target, value);
     }
 
+    /// As [`Report::ratio`] with `least`, or 95 % of the device's bound if that is less: a pass
+    /// over the data reads and writes all of it, for `depth` steps that each touch it once.
+    pub fn bound(&mut self, one: (&str, &str), other: &str, device: &str, depth: f64, least: f64) {
+        let in_memory = self.by_round(other, one.1);
+        let value = median_of_rounds(&self.by_round(one.0, one.1), &in_memory, |a, b| a / b);
+        let bound = median_of_rounds(&self.by_round(device, "rmw"), &in_memory, |a, b| a * depth / 2.0 / b);
+        let what = format!("{} {} / {other}", one.0, one.1);
+        match bound {
+            Some(bound) => {
+                let what = format!("{what}; the device's bound is {}", number(bound));
+                self.target(what, Side::AtLeast, least.min(0.95 * bound), value);
+            }
+            None => self.target(what, Side::AtLeast, least, value),
+        }
+    }
+
     /// As [`Report::ratio`], for the difference.
     pub fn difference(&mut self, one: (&str, &str), other: (&str, &str), side: Side, target: f64) {
         let value =

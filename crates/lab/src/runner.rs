@@ -101,6 +101,8 @@ pub struct Job<'a> {
     pub cgroup: Option<&'a Cgroup<'a>>,
     /// The limits of its devices.
     pub throttle: Option<&'a Throttle>,
+    /// Bytes of memory beside its own that hold pages of it.
+    pub beside: Option<&'a dyn Fn() -> u64>,
     /// How long it may take.
     pub timeout: Duration,
 }
@@ -113,7 +115,8 @@ pub struct Finished {
     pub seconds: f64,
     /// What it wrote on standard output, where it was kept.
     pub output: String,
-    /// The most anonymous memory that it and its children were seen to have, bytes.
+    /// The most anonymous memory that it and its children were seen to have, and what held pages of
+    /// theirs beside, bytes.
     pub resident_peak_bytes: u64,
     /// Seconds of processor time that it and its children took.
     pub cpu_seconds: f64,
@@ -194,7 +197,7 @@ fn run_inner(janitor: &Janitor, stop: &Stop, job: Job<'_>) -> io::Result<Finishe
     let told = janitor.tell(&group);
     let (mut watched, mut seconds, mut peak) = (Ok(End::Done), 0.0, 0);
     if told.is_ok() {
-        (watched, seconds, peak) = watch(stop, id, start, job.timeout);
+        (watched, seconds, peak) = watch(stop, id, start, job.timeout, job.beside);
     }
     // Until it is waited for, the id cannot belong to anyone else.
     kill_group(id);
@@ -243,7 +246,13 @@ fn wait(id: i32) -> io::Result<(ExitStatus, libc::rusage)> {
 }
 
 /// Samples the group's memory until its leader ends, time is up or the lab shall stop.
-fn watch(stop: &Stop, id: i32, start: Instant, timeout: Duration) -> (Result<End, Error>, f64, u64) {
+fn watch(
+    stop: &Stop,
+    id: i32,
+    start: Instant,
+    timeout: Duration,
+    beside: Option<&dyn Fn() -> u64>,
+) -> (Result<End, Error>, f64, u64) {
     let (ended, end) = mpsc::channel();
     thread::spawn(move || {
         await_end(id);
@@ -271,7 +280,8 @@ fn watch(stop: &Stop, id: i32, start: Instant, timeout: Duration) -> (Result<End
             members = group_members(id);
         }
         samples += 1;
-        peak = peak.max(members.iter().map(|id| resident_bytes(*id)).sum());
+        let own: u64 = members.iter().map(|id| resident_bytes(*id)).sum();
+        peak = peak.max(own + beside.map_or(0, |beside| beside()));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::cgroup::Cgroup;
 use crate::far::Far;
 use crate::ground::{Chosen, Ground};
-use crate::janitor::{Janitor, OwnedFile};
+use crate::janitor::{Held, Janitor, OwnedFile};
 use crate::progress::Progress;
 use crate::record::Record;
 use crate::report::{Machine, Report, Run, Unit, free_bytes};
@@ -64,6 +64,15 @@ pub enum Contender {
     /// Terapage, with a store elsewhere.
     #[value(skip)]
     Far,
+    /// Swap to compressed memory, with a limit.
+    #[value(skip)]
+    Zram,
+    /// The kernel's swap behind zswap, with a limit.
+    #[value(skip)]
+    Zswap,
+    /// The kernel's swap with the multi-generational LRU, with a limit.
+    #[value(skip)]
+    Mglru,
 }
 
 impl Contender {
@@ -77,6 +86,23 @@ impl Contender {
             Contender::Fio => "fio",
             Contender::Limit => "limit",
             Contender::Far => "far",
+            Contender::Zram => "zram",
+            Contender::Zswap => "zswap",
+            Contender::Mglru => "mglru",
+        }
+    }
+
+    /// Whether the kernel swaps for it.
+    fn swaps(self) -> bool {
+        matches!(self, Contender::Swap | Contender::Zram | Contender::Zswap | Contender::Mglru)
+    }
+
+    /// The kernel's file that is set for it, and to what.
+    fn setting(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Contender::Zswap => Some((swap::ZSWAP, "Y")),
+            Contender::Mglru => Some((swap::MGLRU, "7")),
+            _ => None,
         }
     }
 }
@@ -278,13 +304,9 @@ impl Session {
                     false => Err(format!("{} of memory needed, {} free", Size(limits.data), Size(free))),
                 }
             }
-            Contender::Swap => self.probe_cgroup(limits).and_then(|()| {
-                if let Some(rival) = swap::rival() {
-                    return Err(format!("{rival} is swap of the highest priority too (swapoff {rival})"));
-                }
-                let swap = Swap::on(&self.janitor, &self.directory, 16 * MIB);
-                swap.map(drop).map_err(|error| format!("no swap file can be used: {error}"))
-            }),
+            Contender::Swap | Contender::Zram | Contender::Zswap | Contender::Mglru => {
+                self.probe_cgroup(limits).and_then(|()| self.probe_swap(contender))
+            }
             Contender::Mmap | Contender::Limit => self.probe_cgroup(limits),
             Contender::Terapage | Contender::Far => match terapage_program(&self.program) {
                 Ok(_) => return self.probe_terapage(),
@@ -308,6 +330,26 @@ impl Session {
     fn probe_cgroup(&self, limits: &Limits) -> Result<(), String> {
         let cgroup = Cgroup::new(&self.janitor, limits.memory);
         cgroup.map(drop).map_err(|error| format!("no memory cgroup can be made: {error}"))
+    }
+
+    fn probe_swap(&self, contender: Contender) -> Result<(), String> {
+        if let Some(rival) = swap::rival() {
+            return Err(format!("{rival} is swap of the highest priority too (swapoff {rival})"));
+        }
+        if let Some((file, _)) = contender.setting() {
+            let known = fs::read_to_string(file).map_err(|_| format!("this kernel has no {file}"))?;
+            if matches!(known.trim(), "Y" | "0x0007") {
+                return Err("it is on already, so that swap stands for it".into());
+            }
+        }
+        match contender {
+            Contender::Zram => Swap::on_zram(&self.janitor, 16 * MIB)
+                .map(drop)
+                .map_err(|error| format!("no compressed device can be used: {error} (modprobe zram)")),
+            _ => Swap::on(&self.janitor, &self.directory, 16 * MIB)
+                .map(drop)
+                .map_err(|error| format!("no swap file can be used: {error}")),
+        }
     }
 
     fn probe_terapage(&self) -> Result<Result<(), String>, runner::Error> {
@@ -345,6 +387,7 @@ impl Session {
             output: None,
             cgroup: None,
             throttle: self.throttle(),
+            beside: None,
             timeout: self.timeout,
         }
     }
@@ -403,31 +446,45 @@ impl Session {
             return self.terapage((program, arguments), limits, output, passes);
         }
         let set_up = || -> io::Result<_> {
+            let held = contender.setting().map(|(file, value)| {
+                let before = fs::read_to_string(file)?.trim().to_owned();
+                Held::set(&self.janitor, file.into(), before, value)
+            });
+            let held = held.transpose()?;
+            let bytes = swap_bytes(limits.data);
             let swap = match contender {
-                Contender::Swap => Some(Swap::on(&self.janitor, &self.directory, swap_bytes(limits.data))?),
+                Contender::Zram => Some(Swap::on_zram(&self.janitor, bytes)?),
+                _ if contender.swaps() => Some(Swap::on(&self.janitor, &self.directory, bytes)?),
                 _ => None,
             };
             let map = match contender {
                 Contender::Mmap => Some(OwnedFile::allocate(&self.janitor, self.path("map"), limits.data)?),
                 _ => None,
             };
-            let limited = matches!(contender, Contender::Swap | Contender::Mmap | Contender::Limit);
+            let limited = contender.swaps() || matches!(contender, Contender::Mmap | Contender::Limit);
             let lines = throttle.map(Throttle::lines).unwrap_or_default();
             let memory = if limited { limits.memory } else { u64::MAX };
             let grouped = limited || !lines.is_empty();
             let cgroup = grouped.then(|| Cgroup::new(&self.janitor, memory)).transpose()?;
             cgroup.as_ref().map(|cgroup| cgroup.limit_devices(&lines)).transpose()?;
-            Ok((swap, map, cgroup))
+            Ok((held, swap, map, cgroup))
         };
-        // The cgroup goes first, then the mapped file, then the swap file.
-        let (swap, map, cgroup) = match set_up() {
+        // The cgroup goes first, then the mapped file, then the swap file, then settings.
+        let (_held, swap, map, cgroup) = match set_up() {
             Ok(things) => things,
             Err(error) => return Ok(failed(contender, format!("cannot be set up: {error}"))),
         };
         if let Some(map) = &map {
             arguments.extend(["--map".into(), map.path().into()]);
         }
-        let job = Job { output, cgroup: cgroup.as_ref(), throttle, ..self.job(program, arguments) };
+        let beside = || swap.as_ref().map_or(0, Swap::memory_bytes);
+        let job = Job {
+            output,
+            cgroup: cgroup.as_ref(),
+            throttle,
+            beside: matches!(contender, Contender::Zram | Contender::Zswap).then_some(&beside),
+            ..self.job(program, arguments)
+        };
         let finished = self.or_failed(contender, runner::run(&self.janitor, &self.stop, job));
         self.foreign_swap_bytes.store(swap.as_ref().map_or(0, Swap::foreign_bytes), Relaxed);
         finished.map(|finished| match finished {

@@ -246,13 +246,13 @@ fn targets(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> Vec<Target
     for target in &experiment.target {
         let holds = target.when.is_none_or(|when| (when == When::Fits) == fits);
         if holds && is_in(&target.only, cell) {
-            hold(&mut report, target, runs);
+            hold(&mut report, target, cell, runs);
         }
     }
     report.targets
 }
 
-fn hold(report: &mut Report, target: &TargetForm, runs: &[&Record]) {
+fn hold(report: &mut Report, target: &TargetForm, cell: &Cell, runs: &[&Record]) {
     let (of, to) = ((target.of.as_str(), target.pass.as_str()), target.to.as_str());
     let other = (to, target.to_pass.as_deref().unwrap_or(&target.pass));
     match target.kind {
@@ -260,6 +260,10 @@ fn hold(report: &mut Report, target: &TargetForm, runs: &[&Record]) {
         Kind::Difference => report.difference(of, other, target.side, target.value),
         Kind::Scaling => report.scaling(of.0, to, target.threads, target.value),
         Kind::WrittenShare => report.written_share(of.0, of.1, target.value),
+        Kind::Bound => {
+            let depth = cell.get("depth").and_then(|depth| depth.parse().ok()).unwrap_or(1.0);
+            report.bound(of, to, &target.device, depth, target.value);
+        }
         Kind::Resident => report.residents(),
         Kind::Completes => {
             let own: Vec<_> = runs.iter().filter(|record| record.run.contender == of.0).collect();

@@ -8,13 +8,20 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::FromRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Times round between two looks at whether to end.
+/// Turns of the loop within one count.
 const PIECE: u32 = 256;
+
+/// The same where single I/Os are told apart: some tens of instructions.
+const FINE_PIECE: u32 = 4;
+
+/// Counts of a piece of the calibration, and how many pieces there are.
+const PACE_COUNTS: u64 = 4000;
+const PACE_PIECES: usize = 100;
 
 /// A count in a cache line of its own.
 #[repr(align(128))]
@@ -38,9 +45,38 @@ pub struct Spun {
 #[derive(Clone, Debug)]
 pub struct Alone(pub Vec<f64>);
 
+/// Counts until `until`, or until it is over. One function, never inlined: what it does for a count
+/// is the same wherever it is called.
+#[inline(never)]
+fn count_up(count: &AtomicU64, until: u64, piece: u32, over: &AtomicBool) {
+    while !over.load(Relaxed) && count.load(Relaxed) < until {
+        for turn in 0..piece {
+            std::hint::black_box(turn);
+        }
+        count.fetch_add(1, Relaxed);
+    }
+}
+
 impl Spinners {
     /// One on each processor that the lab may use.
     pub fn start() -> Spinners {
+        Spinners::with_pieces(PIECE, None)
+    }
+
+    /// The same with small counts, and how fast each is when nothing at all comes between, not even
+    /// the clock's ticks: the fastest of many short pieces. Where a clock goes by instructions that
+    /// is the same number each time.
+    ///
+    /// # Errors
+    /// When a thread ends.
+    pub fn start_fine() -> Result<(Spinners, Alone), mpsc::RecvError> {
+        let (told, paces) = mpsc::channel();
+        let spinners = Spinners::with_pieces(FINE_PIECE, Some(told));
+        let all: Result<Vec<f64>, _> = spinners.threads.iter().map(|_| paces.recv()).collect();
+        Ok((spinners, Alone(all?)))
+    }
+
+    fn with_pieces(piece: u32, told: Option<mpsc::Sender<f64>>) -> Spinners {
         let processors = processors();
         let counts: Arc<Vec<Count>> = Arc::new(processors.iter().map(|_| Count::default()).collect());
         let over = Arc::new(AtomicBool::new(false));
@@ -48,15 +84,20 @@ impl Spinners {
             .into_iter()
             .enumerate()
             .map(|(i, processor)| {
-                let (counts, over) = (counts.clone(), over.clone());
+                let (counts, over, told) = (counts.clone(), over.clone(), told.clone());
                 thread::spawn(move || {
                     lowest(processor);
-                    while !over.load(Relaxed) {
-                        for round in 0..PIECE {
-                            std::hint::black_box(round);
-                        }
-                        counts[i].0.fetch_add(1, Relaxed);
+                    let count = &counts[i].0;
+                    if let Some(told) = told {
+                        let fastest = (0..PACE_PIECES).map(|_| {
+                            let start = Instant::now();
+                            count_up(count, count.load(Relaxed) + PACE_COUNTS, piece, &over);
+                            PACE_COUNTS as f64 / start.elapsed().as_secs_f64()
+                        });
+                        // Nobody may be listening any more.
+                        let _ = told.send(fastest.fold(0.0, f64::max));
                     }
+                    count_up(count, u64::MAX, piece, &over);
                 })
             })
             .collect();
@@ -109,8 +150,8 @@ impl Alone {
     }
 }
 
-/// The processors that this thread may use.
-fn processors() -> Vec<usize> {
+/// The processors that this thread may use: one at least.
+pub fn processors() -> Vec<usize> {
     // SAFETY: cpu_set_t is plain data, for which zeros are a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is ours to write to, and has that size.

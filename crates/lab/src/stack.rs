@@ -36,7 +36,7 @@ impl Run {
             true => guest::run(self.kernel.as_deref(), &self.running),
             false => {
                 let experiments = vec![Experiment::find("stack")?];
-                commands::run_all("stack", experiments, &self.running, None)
+                commands::run_all("stack", experiments, &self.running, None, false)
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::experiment::{Cell, Experiment, Kind, PlotForm, Published, atom, is_in};
 use crate::findings::{Part, answers, findings, told_times};
+use crate::guest::{self, Told};
 use crate::journal::Group;
 use crate::language::Texts;
 use crate::pairs::{PAIRS_LEAST, Ratio};
@@ -28,8 +29,18 @@ struct Drawn {
     titles: Vec<String>,
 }
 
-/// The study of groups of runs and what was computed of them; `title` is that of several.
-pub fn study(title: &str, groups: &[Group], solved: &[Solved], texts: &Texts) -> Study {
+/// The study of groups of runs and what was computed of them, and of what emulated machines
+/// counted; `title` is that of several.
+///
+/// # Errors
+/// When the emulated machines counted different things.
+pub fn study(
+    title: &str,
+    groups: &[Group],
+    solved: &[Solved],
+    guests: &[Told],
+    texts: &Texts,
+) -> anyhow::Result<Study> {
     let mut drawn: Vec<Drawn> =
         groups.iter().zip(solved).map(|(group, solved)| of_group(group, solved, texts)).collect();
     let parts: Vec<Part> = groups
@@ -40,10 +51,18 @@ pub fn study(title: &str, groups: &[Group], solved: &[Solved], texts: &Texts) ->
         .collect();
     let mut first = answers(&parts, texts);
     first.extend(parts.iter().filter_map(|part| answer_of_program(part.group, part.solved, texts)));
-    let findings = findings(&parts, texts);
-    let mut study = match drawn.len() {
-        1 => drawn.remove(0).study,
-        _ => together(title, drawn),
+    let findings = findings(&parts, guests, texts);
+    let guest = guests.last().map(|told| guest::study(told, texts)).transpose()?;
+    first.extend(guests.last().and_then(|told| answer_of_guest(told, texts)));
+    let mut study = match (drawn.len(), guest) {
+        (0, Some(guest)) => guest,
+        (1, None) => drawn.remove(0).study,
+        (_, guest) => {
+            let mut all = together(title, drawn);
+            // Another machine than that of the others.
+            all.parts.extend(guest);
+            all
+        }
     };
     if groups.len() > 1 && !first.is_empty() {
         first.push(Answer {
@@ -52,7 +71,14 @@ pub fn study(title: &str, groups: &[Group], solved: &[Solved], texts: &Texts) ->
         });
     }
     (study.answers, study.findings, study.language) = (first, findings, texts.language());
-    study
+    Ok(study)
+}
+
+fn answer_of_guest(told: &Told, texts: &Texts) -> Option<Answer> {
+    let times = guest::scsi_over_nvme(told).into_iter().map(|(_, times)| times);
+    let (least, most) = (times.clone().min_by(f64::total_cmp)?, times.max_by(f64::total_cmp)?);
+    let values = [("least", &*format!("{least:.2}")), ("most", &*format!("{most:.2}"))];
+    Some(Answer { text: texts.say("guest", &values), command: "terapage lab stack --guest".into() })
 }
 
 /// The study of one group.
@@ -686,7 +712,7 @@ relative = true
 
     fn drawn(group: &Group, language: Language) -> Study {
         let solved = [solve(group)];
-        study("", std::slice::from_ref(group), &solved, Texts::of(language))
+        study("", std::slice::from_ref(group), &solved, &[], Texts::of(language)).expect("a study")
     }
 
     #[test]
@@ -753,7 +779,7 @@ relative = true
     fn several_studies_are_parts_of_one_in_japanese_too() {
         let groups = [whole(6), whole(6)];
         let solved: Vec<_> = groups.iter().map(solve).collect();
-        let all = study("All", &groups, &solved, Texts::of(Language::Ja));
+        let all = study("All", &groups, &solved, &[], Texts::of(Language::Ja)).expect("a study");
         assert_eq!((all.parts.len(), all.all_plots().len()), (2, 2));
         assert!(!all.machine.is_empty() && all.parts.iter().all(|part| part.machine.is_empty()));
         assert!(all.findings.len() > 30 && all.answers.len() == 3);

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, process};
 
 /// Flags of swapon (`include/linux/swap.h`): SWAP_FLAG_PREFER, and the highest priority. The
@@ -45,10 +45,74 @@ fn rival_in(text: &str) -> Option<String> {
     areas(text).into_iter().find(|area| area.priority >= highest).map(|area| area.path)
 }
 
-/// A swap file in use; taken out of use and removed when dropped.
+/// Where the kernel makes and removes compressed devices in memory.
+const ZRAM: &str = "/sys/class/zram-control";
+
+/// Where zswap is switched on.
+pub const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
+
+/// Where the multi-generational LRU is switched on.
+pub const MGLRU: &str = "/sys/kernel/mm/lru_gen/enabled";
+
+/// A compressed device in memory; removed when dropped.
+struct Zram<'a> {
+    number: u32,
+    janitor: &'a Janitor,
+}
+
+impl<'a> Zram<'a> {
+    /// A new one, for `bytes` bytes before they are compressed. Needs root.
+    fn new(janitor: &'a Janitor, bytes: u64) -> io::Result<Zram<'a>> {
+        let text = fs::read_to_string(format!("{ZRAM}/hot_add"))?;
+        let number = text.trim().parse().map_err(io::Error::other)?;
+        // Its number is known only now: what ends the lab before this line leaves an empty device.
+        let zram = Zram { number, janitor };
+        janitor.tell(&Thing::Zram(number))?;
+        fs::write(format!("/sys/block/zram{number}/disksize"), bytes.to_string())?;
+        Ok(zram)
+    }
+
+    fn device(&self) -> PathBuf {
+        format!("/dev/zram{}", self.number).into()
+    }
+}
+
+impl Drop for Zram<'_> {
+    fn drop(&mut self) {
+        if remove_zram(self.number).is_ok() {
+            self.janitor.gone(&Thing::Zram(self.number));
+        }
+    }
+}
+
+/// Removes a compressed device that nobody uses; no error where there is none.
+pub fn remove_zram(number: u32) -> io::Result<()> {
+    match Path::new(&format!("/sys/block/zram{number}")).exists() {
+        true => fs::write(format!("{ZRAM}/hot_remove"), number.to_string()),
+        false => Ok(()),
+    }
+}
+
+/// Bytes of memory that a compressed device takes, from its `mm_stat`.
+fn zram_bytes(stat: &str) -> Option<u64> {
+    stat.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// Bytes of memory that zswap takes, from /proc/meminfo.
+fn zswap_bytes(meminfo: &str) -> Option<u64> {
+    crate::runner::fields(meminfo).get("Zswap").copied()
+}
+
+/// Where swapped pages lie.
+enum Place<'a> {
+    File(OwnedFile<'a>),
+    Zram(Zram<'a>),
+}
+
+/// Swap in use; taken out of use and removed when dropped.
 pub struct Swap<'a> {
-    // Dropped after `drop` has taken the file out of use.
-    file: OwnedFile<'a>,
+    // Dropped after `drop` has taken it out of use.
+    place: Place<'a>,
     janitor: &'a Janitor,
 }
 
@@ -57,10 +121,19 @@ impl<'a> Swap<'a> {
     pub fn on(janitor: &'a Janitor, directory: &Path, bytes: u64) -> io::Result<Swap<'a>> {
         let path = directory.join(format!("terapage-lab-{}.swap", process::id()));
         let file = OwnedFile::allocate(janitor, path, bytes)?;
-        write_header(file.path(), bytes)?;
-        janitor.tell(&Thing::Swap(file.path().to_owned()))?;
-        let swap = Swap { file, janitor };
-        let name = c_path(swap.file.path())?;
+        Swap::begin(Place::File(file), janitor, bytes)
+    }
+
+    /// The same on a compressed device in memory.
+    pub fn on_zram(janitor: &'a Janitor, bytes: u64) -> io::Result<Swap<'a>> {
+        Swap::begin(Place::Zram(Zram::new(janitor, bytes)?), janitor, bytes)
+    }
+
+    fn begin(place: Place<'a>, janitor: &'a Janitor, bytes: u64) -> io::Result<Swap<'a>> {
+        let swap = Swap { place, janitor };
+        write_header(&swap.path(), bytes)?;
+        janitor.tell(&Thing::Swap(swap.path()))?;
+        let name = c_path(&swap.path())?;
         // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
         if unsafe { libc::swapon(name.as_ptr(), FIRST) } != 0 {
             return Err(io::Error::last_os_error());
@@ -70,10 +143,30 @@ impl<'a> Swap<'a> {
 }
 
 impl Swap<'_> {
+    fn path(&self) -> PathBuf {
+        match &self.place {
+            Place::File(file) => file.path().to_owned(),
+            Place::Zram(zram) => zram.device(),
+        }
+    }
+
+    /// Bytes of memory that hold swapped pages, compressed: on a device in memory, or, for a file,
+    /// in zswap before it.
+    pub fn memory_bytes(&self) -> u64 {
+        let bytes = match &self.place {
+            Place::File(_) => zswap_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
+            Place::Zram(zram) => {
+                let stat = fs::read_to_string(format!("/sys/block/zram{}/mm_stat", zram.number));
+                zram_bytes(&stat.unwrap_or_default())
+            }
+        };
+        bytes.unwrap_or(0)
+    }
+
     /// Bytes in it that belong to others, once the program that it was made for has ended.
     pub fn foreign_bytes(&self) -> u64 {
         let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
-        let path = self.file.path().display().to_string();
+        let path = self.path().display().to_string();
         let own = areas(&text).into_iter().find(|area| area.path == path);
         own.map_or(0, |area| area.used_bytes)
             .checked_sub(FOREIGN_LEAST)
@@ -83,8 +176,8 @@ impl Swap<'_> {
 
 impl Drop for Swap<'_> {
     fn drop(&mut self) {
-        if off(self.file.path()).is_ok() {
-            self.janitor.gone(&Thing::Swap(self.file.path().to_owned()));
+        if off(&self.path()).is_ok() {
+            self.janitor.gone(&Thing::Swap(self.path()));
         }
     }
 }
@@ -131,11 +224,23 @@ fn write_header(path: &Path, bytes: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{areas, rival_in};
+    use super::{areas, rival_in, zram_bytes, zswap_bytes};
 
     const SWAPS: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
         /dev/zram0                              partition\t8388604\t\t512\t\t100\n\
         /var/tmp/a\\040b.swap                    file\t\t65532\t\t2048\t\t32767\n";
+
+    #[test]
+    fn what_compressed_pages_take_is_read() {
+        let stat = " 1048576    32768   49152        0    65536        3        0        0        0\n";
+        assert_eq!(zram_bytes(stat), Some(49152));
+        assert_eq!(zram_bytes(""), None);
+        assert_eq!(
+            zswap_bytes("MemTotal: 9 kB\nZswap:              12 kB\nZswapped: 40 kB\n"),
+            Some(12 << 10)
+        );
+        assert_eq!(zswap_bytes("MemTotal: 9 kB\n"), None);
+    }
 
     #[test]
     fn who_else_swaps_is_read() {

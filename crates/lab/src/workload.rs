@@ -91,6 +91,8 @@ pub enum Workload {
     Stencil(crate::kernels::Stencil),
     /// Jacobi's iteration for Poisson's equation.
     Poisson(crate::kernels::Poisson),
+    /// A stencil of 7 points, several steps a pass.
+    Temporal(crate::temporal::Temporal),
     /// Bonnie++.
     Bonnie(crate::bonnie::Bonnie),
     /// Reads at random places at a fixed rate, or as many as can be had.
@@ -204,6 +206,7 @@ impl Workload {
             Workload::Arrays(arrays) => arrays.run(),
             Workload::Stencil(stencil) => stencil.run(),
             Workload::Poisson(poisson) => poisson.run(),
+            Workload::Temporal(temporal) => temporal.run(),
             Workload::Bonnie(bonnie) => bonnie.run(),
             Workload::Stack(load) => load.run(),
             Workload::Guest(guest) => guest.run(),

@@ -386,7 +386,7 @@ fn every_way_to_read_and_write_a_file_moves_its_bytes() {
     for method in all {
         for pattern in ["random-write", "sequential-write", "random-read", "sequential-read"] {
             let arguments = ["workload", "raw", "--file", "data", "--bytes", "3145728", "--block", "64K"];
-            let more = ["--seconds", "30", "--laps", "1", "--method", method, "--pattern", pattern];
+            let more = ["--milliseconds", "30000", "--laps", "1", "--method", method, "--pattern", pattern];
             let output = run(&program, place.path(), &[&arguments[..], &more].concat());
             let (out, errors) = text(&output);
             assert!(output.status.success(), "{method} {pattern}: {errors}");

@@ -78,10 +78,11 @@
     const ghost = series.mark === "published";
     const colour = ghost ? theme.ghost : theme.colours[series.slot % theme.colours.length];
     const [symbol, path] = SHAPES[series.slot % SHAPES.length];
-    // From the seventh on colours come again, with longer dashes.
-    const dash = series.slot >= theme.colours.length && !ghost ? [12, 3, 3, 3] : DASHES[series.mark];
+    // From the seventh on colours come again, with longer dashes, and bars with stripes.
+    const again = series.slot >= theme.colours.length && !ghost;
+    const dash = again ? [12, 3, 3, 3] : DASHES[series.mark];
     const hollow = series.mark !== "measured";
-    return { ghost, colour, symbol, path, dash, hollow, width: series.mark === "measured" ? 2.6 : ghost ? 1.6 : 2 };
+    return { ghost, again, colour, symbol, path, dash, hollow, width: series.mark === "measured" ? 2.6 : ghost ? 1.6 : 2 };
   };
   const element = (name, attributes, parent) => {
     const made = document.createElementNS(SVG, name);
@@ -91,14 +92,14 @@
   };
   let hatches = 0;
   const swatch = (kind, series, theme) => {
-    const { ghost, colour, path, dash, hollow, width } = look(series, theme);
+    const { ghost, again, colour, path, dash, hollow, width } = look(series, theme);
     const svg = element("svg", { width: 26, height: 12, viewBox: "0 0 26 12", "aria-hidden": "true" });
     const dashes = Array.isArray(dash) ? { "stroke-dasharray": dash.join(" ") } : {};
     if (kind === "bar") {
       element("rect", { x: 6, y: 1, width: 14, height: 10, fill: ghost ? "none" : colour, stroke: colour, "fill-opacity": series.mark === "simulated" ? 0.75 : 1, ...(ghost ? { "stroke-dasharray": "3 2" } : {}) }, svg);
-      if (series.mark === "synthetic") {
+      if (series.mark === "synthetic" || again) {
         const id = `hatch-${hatches++}`;
-        const pattern = element("pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, element("defs", {}, svg));
+        const pattern = element("pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: `rotate(${again ? 90 : 45})` }, element("defs", {}, svg));
         element("rect", { width: 2, height: 5, fill: theme.card }, pattern);
         element("rect", { x: 6, y: 1, width: 14, height: 10, fill: `url(#${id})` }, svg);
       }
@@ -180,16 +181,16 @@
     return Math.max(0, ...labels) <= bar + 6;
   };
   const barSeries = (plot, series, theme, labelled) => {
-    const { ghost, colour } = look(series, theme);
+    const { ghost, again, colour } = look(series, theme);
     const text = { color: theme.soft, fontFamily: FONT, fontSize: 11, of: (y) => barLabel(plot, y) };
-    const hatch = { symbol: "rect", symbolSize: 1, color: theme.card, dashArrayX: [1, 0], dashArrayY: [2, 4], rotation: -Math.PI / 4 };
+    const hatch = { symbol: "rect", symbolSize: 1, color: theme.card, dashArrayX: [1, 0], dashArrayY: [2, 4], rotation: again ? 0 : -Math.PI / 4 };
     return {
       type: "bar", name: series.label, barMaxWidth: 56, barGap: "8%", barCategoryGap: "32%",
       data: series.drawn.map(([x, y], at) => ({ value: [x, y], label: { show: labelled && !series.whiskers[at], position: y < 0 ? "bottom" : "top" } })),
       itemStyle: {
         color: ghost ? "transparent" : colour, borderColor: colour, borderWidth: ghost ? 1.4 : 1,
         borderType: ghost ? "dashed" : "solid", opacity: series.mark === "simulated" ? 0.8 : 1,
-        decal: series.mark === "synthetic" ? hatch : null,
+        decal: series.mark === "synthetic" || again ? hatch : null,
       },
       markLine: { silent: true, symbol: "none", label: { show: false }, data: [...(plot.y.low < 0 ? [{ yAxis: 0 }] : []), ...whiskers(series, theme, true, labelled ? text : null)], lineStyle: { color: theme.axis, type: "solid", width: 1 } },
       label: { ...text, show: labelled, formatter: ({ value }) => text.of(value[1]) },

@@ -118,10 +118,11 @@ pub(super) fn simulate(
         {
             longer *= 2;
             let title = format!("{} has not converged, {}", workload.name, Size(longer));
-            let progress = Progress::new(&title, cases.len() as u64);
+            let progress = Progress::new(title, cases.len() as u64);
             let cases: Vec<Case> =
                 cases.iter().map(|case| Case { traffic_bytes: longer, ..case.clone() }).collect();
-            let again = simulate_all(&cases, std::slice::from_ref(workload), processors(), || progress.add(1))?;
+            let again =
+                simulate_all(&cases, std::slice::from_ref(workload), processors(), || progress.add(1))?;
             *found = again.into_iter().next().unwrap_or_default();
             settled = Settled::of(&workload.name, longer, found, lie);
         }
