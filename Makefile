@@ -52,6 +52,7 @@ test:
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --release --locked
 	$(CARGO_TEST) --workspace
+	TERAPAGE_FUZZ_S=60 $(CARGO_TEST) -p terapage-far --lib -- resp::
 	tests/programs/run-all ci
 	tests/programs/run-all ci always
 	tests/faults/run

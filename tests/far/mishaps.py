@@ -148,7 +148,7 @@ class Hole:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 if client_of(source, target, self.all) in self.silent:
-                    # Neither end hears of it: so is a connection whose other end has lost its power.
+                    # Neither end hears of it, as when the other one has lost its power.
                     continue
                 target.sendall(data)
             if client_of(source, target, self.all) not in self.silent:
