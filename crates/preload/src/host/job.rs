@@ -36,6 +36,8 @@ const IDLE_PART: u64 = 50;
 const IDLE_TICKS: u64 = 2;
 /// Ticks for which a process that lacked frames counts as one that does.
 const SHORT_TICKS: u64 = 4;
+/// A process grows if it has more than one part in this many more than at the last tick.
+const GROWTH_PART: u64 = 64;
 
 /// The job, once the library has begun.
 struct Job {
@@ -200,6 +202,7 @@ pub fn in_child() {
         File::from_number(file).close();
     }
     SEEN.iter().for_each(|cell| cell.store(0, Relaxed));
+    FORKED.store(true, Relaxed);
 }
 
 /// Bytes after which the child of a fork that has no pager is to ask: what it has of its parent is
@@ -213,12 +216,15 @@ pub fn start_of_child(start_at: usize, in_use: usize) -> usize {
 struct Member;
 
 /// What was seen at the last tick: the time, the processor time, blocks that came in, soft faults,
-/// the wait for hard faults, first touches; ticks since the process did anything, and since it
-/// lacked frames; the gain, as the bits of an `f64`.
-static SEEN: [AtomicU64; 9] = [const { AtomicU64::new(0) }; 9];
-const IDLE_FOR: usize = 6;
-const FULL_FOR: usize = 7;
-const GAIN: usize = 8;
+/// the wait for hard faults, first touches, the bytes that it had; ticks since the process did
+/// anything, and since it lacked frames or had begun to use them; the gain, as the bits of an
+/// `f64`.
+static SEEN: [AtomicU64; 10] = [const { AtomicU64::new(0) }; 10];
+const IDLE_FOR: usize = 7;
+const FULL_FOR: usize = 8;
+const GAIN: usize = 9;
+/// The process began as the child of a fork.
+static FORKED: AtomicBool = AtomicBool::new(false);
 
 impl Share for Member {
     fn update(&self, use_: &Use) -> usize {
@@ -274,17 +280,19 @@ fn look(use_: &Use) {
         get(&counters.soft_faults),
         get(&counters.hard_wait_us),
         get(&counters.first_touches),
+        use_.held as u64,
     ];
-    let mut since = [0; 6];
+    let mut since = [0; 7];
     for ((cell, now), since) in SEEN.iter().zip(now).zip(&mut since) {
         let before = cell.swap(now, Relaxed);
         *since = if before > 0 { now.saturating_sub(before) } else { now };
     }
-    let [passed_ns, ran_ns, came, soft, waited_us, first] = since;
+    let [passed_ns, ran_ns, came, soft, waited_us, first, grew] = since;
     if now[0] == passed_ns {
-        // The first look.
+        // The first look. A program is paged because it grows. A forked child has all that its
+        // parent had, and does not want more before it has lacked some.
         SEEN[IDLE_FOR].store(0, Relaxed);
-        SEEN[FULL_FOR].store(0, Relaxed);
+        SEEN[FULL_FOR].store(if FORKED.load(Relaxed) { SHORT_TICKS } else { 0 }, Relaxed);
         return;
     }
     let works = ran_ns > passed_ns / IDLE_PART || came + first > 0;
@@ -292,7 +300,9 @@ fn look(use_: &Use) {
         cell.store(if anew { 0 } else { cell.load(Relaxed).saturating_add(1) }, Relaxed);
     };
     count(&SEEN[IDLE_FOR], works);
-    count(&SEEN[FULL_FOR], use_.short && came + first > 0);
+    // Who has been given frames takes a while to fill them, and lacks none meanwhile.
+    let grows = grew > now[6] / GROWTH_PART;
+    count(&SEEN[FULL_FOR], (use_.short || grows) && came + first > 0);
     let gain = gain_of(passed_ns, came, soft, waited_us, use_.soft);
     let old = f64::from_bits(SEEN[GAIN].load(Relaxed));
     // It rises fast. It falls slowly: a process that has what it needs has no faults that tell.
