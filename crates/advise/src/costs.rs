@@ -4,6 +4,7 @@ use crate::device::Device;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use std::{fs, io};
 use terapage_config::Size;
 use terapage_figures::median;
@@ -18,6 +19,8 @@ const READS: u64 = 6000;
 /// The least and the greatest number of rounds of measurements.
 pub const ROUNDS: u64 = 3;
 const ROUNDS_MAX: usize = 9;
+/// After so long no further round begins: on a busy machine rounds take long, and do not settle.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Costs are known when the middle half of the rounds lies within this share of their median.
 /// Chosen, not measured.
 const SETTLED: f64 = 0.25;
@@ -273,7 +276,7 @@ impl Bench {
     /// # Errors
     /// A small program that cannot be run.
     pub fn measure(&self, device: &Device, progress: impl Fn()) -> Result<Calibration, Error> {
-        settle(device, || self.once(device, &progress))
+        settle(device, PATIENCE, || self.once(device, &progress))
     }
 
     fn once(&self, device: &Device, progress: &impl Fn()) -> Result<Costs, Error> {
@@ -390,11 +393,16 @@ impl Bench {
     }
 }
 
-/// Rounds until they settle.
-fn settle(device: &Device, mut once: impl FnMut() -> Result<Costs, Error>) -> Result<Calibration, Error> {
+/// Rounds until they settle, or until `patience` is at its end.
+fn settle(
+    device: &Device,
+    patience: Duration,
+    mut once: impl FnMut() -> Result<Costs, Error>,
+) -> Result<Calibration, Error> {
     let (mut all, mut good): (Vec<Costs>, Vec<Costs>) = (Vec::new(), Vec::new());
     let mut trouble = None;
-    while all.len() < ROUNDS_MAX {
+    let begun = Instant::now();
+    while all.is_empty() || all.len() < ROUNDS_MAX && begun.elapsed() < patience {
         let costs = once()?;
         match costs.nonsense(device) {
             Some(why) => trouble = Some(why),
@@ -407,6 +415,10 @@ fn settle(device: &Device, mut once: impl FnMut() -> Result<Costs, Error>) -> Re
                 break;
             }
         }
+    }
+    if good.len() < ROUNDS as usize && trouble.is_none() {
+        trouble =
+            Some(format!("only {} of {ROUNDS} rounds were made in {} s", all.len(), patience.as_secs()));
     }
     let costs = Costs::median(if good.is_empty() { &all } else { &good }).bounded(device);
     Ok(Calibration { costs, rounds: all.len(), trouble })
@@ -462,6 +474,7 @@ fn rates(passes: &[Pass], device: &Device) -> (f64, f64) {
 mod tests {
     use super::{Costs, Pass, rates, settle};
     use crate::device::Device;
+    use std::time::Duration;
 
     fn pass(seconds: f64, read: u64, written: u64) -> Pass {
         Pass { pass: String::new(), seconds, page_in_bytes: Some(read), page_out_bytes: Some(written) }
@@ -507,11 +520,12 @@ mod tests {
     #[test]
     fn rounds_go_on_until_costs_settle() {
         let device = Device::stated("d", 69.0, 1e15, 1e15);
-        let run = |rounds: &[(f64, f64)]| {
+        let run_for = |patience: Duration, rounds: &[(f64, f64)]| {
             let mut rounds = rounds.iter().cycle();
-            settle(&device, || Ok(rounds.next().map(|&(demand, fresh)| costs(demand, fresh)).unwrap()))
-                .unwrap()
+            let once = || Ok(rounds.next().map(|&(demand, fresh)| costs(demand, fresh)).unwrap());
+            settle(&device, patience, once).unwrap()
         };
+        let run = |rounds: &[(f64, f64)]| run_for(Duration::MAX, rounds);
         // At rest.
         let calibration = run(&[(90.0, 3.0)]);
         assert_eq!((calibration.rounds, &calibration.trouble), (3, &None));
@@ -527,6 +541,10 @@ mod tests {
         assert!(calibration.trouble.is_some() && calibration.rounds == 9);
         assert!((calibration.costs.demand_us - 188.0).abs() < 0.01);
         assert_eq!(calibration.costs.fresh_us, 0.0);
+        // No time: one round, which is not enough.
+        let calibration = run_for(Duration::ZERO, &[(90.0, 3.0)]);
+        assert_eq!(calibration.rounds, 1);
+        assert!(calibration.trouble.unwrap().starts_with("only 1 of 3 rounds were made in 0 s"));
     }
 
     #[test]

@@ -222,8 +222,8 @@ impl Figure6 {
     }
 }
 
-/// What NVMe's busy time does from 200 to 900 kIOPS, by a factor of `change`, and what is missing if
-/// it falls.
+/// What NVMe's busy time does from 200 to 900 kIOPS, by a factor of `change`, and what is missing
+/// if it falls.
 fn nvme_finding(change: f64) -> String {
     let percent = (change - 1.0) * 100.0;
     let found = format!("The report: NVMe rises little. The model: {percent:+.0} % from 200 to 900 kIOPS");

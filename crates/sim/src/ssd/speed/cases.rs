@@ -21,6 +21,8 @@ use super::super::source::Source;
 
 /// Lines of 4 KiB that requests by the power law touch.
 const LINES: u64 = 1 << 20;
+/// More lines than there are.
+const ALL_LINES: u64 = LINES * 13 / 10;
 /// Lines that requests of the file touch: 6.4 GiB.
 const FILE_LINES: u64 = 1_677_721;
 
@@ -49,12 +51,13 @@ pub fn cases() -> Vec<Case> {
     let file = Some(super::PRXY_1 / 180.0 / 1e6);
     vec![
         case("hits alone, LRU, 10 % cached", Some(4.1), |count| hits(count, LINES / 10)),
-        case("hits alone, LRU, all cached", Some(4.1), |count| hits(count, LINES * 13 / 10)),
+        case("hits alone, LRU, all cached", Some(4.1), |count| hits(count, ALL_LINES)),
         case("cached, depth 32", Some(5.0), |count| cached(count, Load::Closed { depth: 32 })),
         case("cached, by time stamps", Some(5.0), |count| cached(count, Load::Open { speed: 1.0 })),
-        case("cached, NVMe, over flash", Some(5.0), |count| hybrid(count, LINES * 4096 * 13 / 10, true)),
-        case("the same, empty at first", None, |count| hybrid(count, LINES * 4096 * 13 / 10, false)),
-        case("10 % cached, NVMe, over flash", None, |count| hybrid(count, LINES * 4096 / 10, false)),
+        case("all cached, NVMe, over flash", Some(6.0), |count| hybrid(count, 4096, ALL_LINES, true)),
+        case("the same, of 37 KiB", Some(1.5), |count| hybrid(count, 37 << 10, ALL_LINES, true)),
+        case("the same, empty at first", None, |count| hybrid(count, 4096, ALL_LINES, false)),
+        case("10 % cached, NVMe, over flash", None, |count| hybrid(count, 4096, LINES / 10, false)),
         case("flash, 28 % spare, reads", Some(1.0), |count| flash(count, 0.28, 1.0)),
         case("flash, 28 % spare, mixed", Some(1.0), |count| flash(count, 0.28, 0.5)),
         case("flash, 28 % spare, writes", Some(1.0), |count| flash(count, 0.28, 0.0)),
@@ -69,16 +72,17 @@ fn figure(count: usize, begin: Instant, note: String) -> Figure {
     Figure { per_second: count as f64 / begin.elapsed().as_secs_f64(), note }
 }
 
-/// 4 KiB each, a third of them reads, addresses by a power law with exponent 0.9, one a
+/// So many bytes each, a third of them reads, addresses by a power law with exponent 0.9, one a
 /// microsecond.
-fn power_law(count: usize) -> Vec<Request> {
+fn power_law(count: usize, bytes: u32) -> Vec<Request> {
+    let last = LINES - u64::from(bytes.div_ceil(4096));
     let mut random = SmallRng::seed_from_u64(1);
     let one = |number: usize| {
         // The inverse of the distribution function of a continuous power law on 1..=LINES.
         let rank = (1.0 + random.random::<f64>() * ((LINES as f64).powf(0.1) - 1.0)).powf(10.0) as u64;
         let kind = if random.random_ratio(1, 3) { Kind::Read } else { Kind::Write };
-        let offset = rank.wrapping_mul(0x9e37_79b9) % LINES * 4096;
-        Request { time_ns: number as u64 * 1_000, offset, bytes: 4096, volume: 0, kind }
+        let offset = (rank.wrapping_mul(0x9e37_79b9) % LINES).min(last) * 4096;
+        Request { time_ns: number as u64 * 1_000, offset, bytes, volume: 0, kind }
     };
     (0..count).map(one).collect()
 }
@@ -88,7 +92,7 @@ fn given(requests: &[Request]) -> impl Iterator<Item = Result<Request, Infallibl
 }
 
 fn hits(count: usize, lines: u64) -> anyhow::Result<Figure> {
-    let requests = power_law(count);
+    let requests = power_law(count, 4096);
     let mut simulator = HitSimulator::new("lru", lines as usize, 4096)?;
     let begin = Instant::now();
     for request in &requests {
@@ -100,10 +104,10 @@ fn hits(count: usize, lines: u64) -> anyhow::Result<Figure> {
 }
 
 fn cached(count: usize, load: Load) -> anyhow::Result<Figure> {
-    let requests = power_law(count);
+    let requests = power_law(count, 4096);
     let begin = Instant::now();
     let below = FixedLatency::new(LINES * 8, 100_000, 64);
-    let options = CacheOptions { bytes: LINES * 4096 * 13 / 10, ..CacheOptions::default() };
+    let options = CacheOptions { bytes: ALL_LINES * 4096, ..CacheOptions::default() };
     let mut device = Cache::new(below, &options)?;
     let plan = Plan { load, warm_up: 0, wrap: false };
     let out = replay(&mut device, &plan, given(&requests), |_| ())?;
@@ -113,8 +117,8 @@ fn cached(count: usize, load: Load) -> anyhow::Result<Figure> {
 
 /// The whole engine: link, cache, flash. With `warm`, requests that find their lines alone are
 /// timed: all lines are written before.
-fn hybrid(count: usize, cache_bytes: u64, warm: bool) -> anyhow::Result<Figure> {
-    let requests = power_law(count);
+fn hybrid(count: usize, bytes: u32, cache_lines: u64, warm: bool) -> anyhow::Result<Figure> {
+    let requests = power_law(count, bytes);
     let warm_up = if warm { LINES } else { 0 };
     let first = (0..warm_up).map(|line| Request {
         time_ns: 0,
@@ -128,7 +132,7 @@ fn hybrid(count: usize, cache_bytes: u64, warm: bool) -> anyhow::Result<Figure> 
         begin.set(Instant::now());
         None
     });
-    let cache = CacheOptions { bytes: cache_bytes, ..CacheOptions::default() };
+    let cache = CacheOptions { bytes: cache_lines * 4096, ..CacheOptions::default() };
     let ssd = Config::new(Profile::by_name("3d-ct-tlc")?, LINES * 4096);
     let setup = Setup { load: Load::Closed { depth: 32 }, warm_up, ..Setup::new(ssd, cache) };
     let warming = first.map(Ok).chain(start.take(usize::from(warm)));
