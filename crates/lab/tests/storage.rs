@@ -254,7 +254,7 @@ fn a_device_that_dies_is_a_failure_and_leaves_nothing() {
     let Some(program) = lab_with_loops() else { return };
     let place = directory();
     let run = "\"{lab}\", \"workload\", \"stack\", \"--device\", \"{disk}\", \"--method\", \"libaio\", \
-               \"--load\", \"rate-100\", \"--seconds\", \"60\"";
+               \"--load\", \"rate-100\", \"--milliseconds\", \"60000\"";
     let text_of =
         format!("{HEAD}[program]\nrun = [{run}]\n").replace("unit = \"s\"", "unit = \"us per I/O\"");
     fs::write(
@@ -289,7 +289,7 @@ fn a_throttled_loop_gives_what_its_class_says() {
     let Some(program) = lab_with_loops() else { return };
     let place = directory();
     let run_line = "\"{lab}\", \"workload\", \"stack\", \"--device\", \"{disk}\", \"--method\", \"libaio\", \
-                    \"--load\", \"depth-4\", \"--seconds\", \"3\"";
+                    \"--load\", \"depth-4\", \"--milliseconds\", \"3000\"";
     let head = HEAD.replace("unit = \"s\"", "unit = \"us per I/O\"").replace("[program]", "");
     let form = format!("{head}[random]\n[program]\nrun = [{run_line}]\n");
     let disk = contender("one", "kind = \"none\", size = \"64M\", class = \"hdd\"");
