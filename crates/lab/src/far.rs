@@ -1,5 +1,5 @@
-//! Where the contender `far` has its store: servers that the user names, or servers of the lab's
-//! own, which it starts and ends.
+//! The stores of the contender `far`: servers that the user names, or servers that the lab starts
+//! and ends.
 
 use crate::experiment::{Cell, Experiment};
 use crate::janitor::Thing;
@@ -18,32 +18,32 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 use terapage_config::Size;
 
-/// How long a server may take to start.
+/// How long a server may take to start. Chosen, not measured.
 const START: Duration = Duration::from_secs(20);
-/// Bytes that a server has beside the blocks.
+/// Bytes that a server needs beside the blocks. Chosen, not measured.
 const ROOM: u64 = 64 << 20;
-/// What `--far` means without a value.
+/// The value of `--far` if it is given without one.
 pub const DEFAULT: &str = "loopback";
 
-/// A store that is elsewhere.
+/// Where the servers are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// Servers of the user's.
+    /// Servers that the user names, by URL.
     Named(Vec<String>),
-    /// Servers of the lab's own, on this machine, by TCP.
+    /// Servers that the lab starts on this machine, reached by TCP.
     Loopback,
-    /// The same by Unix sockets.
+    /// The same, reached by Unix sockets.
     Unix,
-    /// Each in a network namespace, at the other end of a pair of network cards, with this rate if
-    /// there is one.
+    /// The same, each in a network namespace at the other end of a pair of virtual network cards.
+    /// The rate limits the link, if there is one.
     Veth(Option<String>),
 }
 
 impl Where {
-    /// What the values of `--far` mean; nothing where there are none.
+    /// The servers that the values of `--far` name; `None` if there are no values.
     ///
     /// # Errors
-    /// One that is neither a URL nor a kind of server.
+    /// A value is neither a URL nor a kind of server.
     pub fn parse(values: &[String]) -> anyhow::Result<Option<Where>> {
         let [first, more @ ..] = values else { return Ok(None) };
         let own = match first.as_str() {
@@ -69,7 +69,7 @@ impl Where {
         Ok(Some(Where::Named(values.to_vec())))
     }
 
-    /// In words, without passwords.
+    /// The servers in words, without passwords.
     pub fn text(&self) -> String {
         match self {
             Where::Named(urls) => urls.iter().map(|url| without_user(url)).collect::<Vec<_>>().join(", "),
@@ -99,16 +99,16 @@ fn without_user(url: &str) -> String {
     }
 }
 
-/// A URL with one option more.
+/// Adds an option to a URL.
 pub fn with_option(url: &str, option: &str) -> String {
     let sign = if url.contains('?') { '&' } else { '?' };
     format!("{url}{sign}{option}")
 }
 
-/// Bytes that each of `count` servers takes of an experiment's data.
+/// Bytes of an experiment's data that each of `count` servers stores.
 ///
 /// # Errors
-/// A term that cannot be calculated.
+/// A term cannot be calculated.
 pub fn part(
     experiment: &Experiment,
     cell: &Cell,
@@ -120,20 +120,21 @@ pub fn part(
     Ok(disk.max(data + data / 4) / count.max(1) as u64 + ROOM)
 }
 
-/// Stores that are there as long as this is.
+/// The servers. Those that the lab has started end when this is dropped.
 pub struct Far {
     urls: Vec<String>,
-    /// In words.
+    /// The servers in words.
     pub text: String,
     children: Vec<Child>,
     made: Vec<Undo>,
 }
 
 impl Far {
-    /// Has `count` servers, of which each takes `bytes` bytes of blocks.
+    /// Starts `count` servers, each for `bytes` bytes of blocks. Servers that the user names run
+    /// already.
     ///
     /// # Errors
-    /// When they cannot be started.
+    /// A server does not start, or memory is short.
     pub fn up(session: &Session, place: &Where, count: usize, bytes: u64) -> anyhow::Result<Far> {
         let mut far = Far { urls: Vec::new(), text: place.text(), children: Vec::new(), made: Vec::new() };
         if let Where::Named(urls) = place {
@@ -152,7 +153,7 @@ impl Far {
     /// The URLs of the first `count` servers.
     ///
     /// # Errors
-    /// When there are fewer; in words that follow the contender's name.
+    /// There are fewer. The text follows the contender's name.
     pub fn urls(&self, count: usize) -> Result<&[String], String> {
         let needs = || format!("it needs {count} far stores, --far names {}", self.urls.len());
         self.urls.get(..count.max(1)).ok_or_else(needs)
@@ -197,7 +198,7 @@ impl Far {
         for file in files {
             self.made.push(Undo::tell(&session.janitor, Thing::File(file))?);
         }
-        // What the server writes of itself stays in its last lines.
+        // The server's output: an error shows the last line.
         let said = tempfile::tempfile()?;
         let parent = process::id();
         let mut command = Command::new(&words[0]);
@@ -206,7 +207,7 @@ impl Far {
         // SAFETY: between fork and exec only system calls are made: no allocation, no lock.
         unsafe {
             command.pre_exec(move || {
-                // The lab's death is the server's.
+                // If the lab dies, the kernel kills the server.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 match libc::getppid() as u32 == parent {
                     true => Ok(()),
@@ -232,7 +233,8 @@ impl Far {
         Ok(())
     }
 
-    /// A namespace at the other end of a pair of network cards; its address.
+    /// Makes a network namespace at the other end of a pair of virtual network cards. Returns its
+    /// address.
     fn link(
         &mut self,
         session: &Session,
@@ -240,7 +242,7 @@ impl Far {
         number: usize,
         rate: Option<&str>,
     ) -> anyhow::Result<String> {
-        // Of the addresses that are for measurements between networks (RFC 2544).
+        // From the addresses for benchmarks of networks (RFC 2544).
         let subnet = process::id() % 60 * 4;
         let at = |end: u32| format!("198.18.{}.{}", subnet + number as u32 % 4, end);
         let (host, server) = (at(1), at(2));
@@ -266,7 +268,7 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // One that is gone already cannot be killed, which is as well.
+            // If it has ended already, killing it fails, which does no harm.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -274,7 +276,7 @@ impl Drop for Far {
     }
 }
 
-/// Runs a program of the system's.
+/// Runs one of the system's programs.
 fn run(words: &[&str]) -> anyhow::Result<()> {
     let program = tools::find(words[0]).map_err(anyhow::Error::msg)?;
     let ran = Command::new(program).args(&words[1..]).stdin(Stdio::null()).output()?;
@@ -286,7 +288,7 @@ fn run(words: &[&str]) -> anyhow::Result<()> {
 /// Removes a namespace, and with it its network card.
 ///
 /// # Errors
-/// When it is there and stays.
+/// It exists and cannot be removed.
 pub fn remove_namespace(name: &str) -> io::Result<()> {
     let is_there = || fs::metadata(PathBuf::from("/run/netns").join(name)).is_ok();
     if !is_there() {
@@ -299,7 +301,7 @@ pub fn remove_namespace(name: &str) -> io::Result<()> {
     }
 }
 
-/// A password for the time of a session.
+/// A password for one session.
 fn secret() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut bytes)?;

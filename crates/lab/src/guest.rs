@@ -1,8 +1,9 @@
-//! Instructions by I/O in an emulated machine: a kernel of Debian's under qemu without KVM, whose
-//! clock goes by instructions. It boots twice, at the same time: both must give the same.
+//! Instructions for each I/O, counted in an emulated machine: a Debian kernel under qemu without
+//! KVM, whose clock counts instructions. Two machines boot at the same time, and must agree.
 //!
-//! The machine starts from an archive in memory with the lab's own program, the libraries that it
-//! has loaded, and the drivers. Nothing is installed; the kernel is kept in the user's cache.
+//! The machine boots from an archive in memory, with the lab's own program, the libraries that the
+//! program has loaded, and the drivers. Nothing is installed; the kernel is kept in the user's
+//! cache.
 
 use crate::campaign::{Cannot, results_directory};
 use crate::commands::Running;
@@ -30,49 +31,49 @@ use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Stu
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Kernels that can be had, the best known first.
+/// Kernels that can be used, the best known first.
 const KERNELS: [&str; 2] =
     [r"^linux-image-6\.1\.0-[0-9]+-cloud-amd64$", r"^linux-image-6\.12\.[0-9+a-z]*-cloud-amd64$"];
 
-/// The machine is killed after this.
+/// The machine is killed after this. Chosen, not measured.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Two boots may differ by this, as a share.
+/// Two boots may differ by this, as a share. Chosen, not measured.
 const BOOTS_DIFFER: f64 = 0.01;
 
-/// Memory of the machine, MiB.
+/// Memory of the machine, MiB. Chosen, not measured.
 const MEMORY_MIB: u32 = 512;
 
 /// Memory that a compressed driver may take to unpack, KiB.
 const XZ_KIB_MAX: u32 = 128 << 10;
 
-/// What two machines are expected to take, and the disk that they need meanwhile.
+/// The time that two machines are expected to take, and the disk that they need meanwhile.
 pub const SECONDS: f64 = 40.0;
 /// See [`SECONDS`].
 pub const DISK_BYTES: u64 = 256 << 20;
 
-/// Bytes of a file system, most of them holes.
+/// Bytes of a file system, most of them holes. Chosen, not measured.
 const FILES_BYTES: u64 = 400 << 20;
 
-/// What two machines counted.
+/// The counts of two machines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Told {
-    /// The package that the kernel is from.
+    /// The package of the kernel.
     pub kernel: String,
-    /// The command that began it.
+    /// The command that started the measurement.
     pub command: String,
     /// Terapage's version.
     pub terapage: String,
-    /// When, seconds since 1970.
+    /// The time of the measurement, in seconds since 1970.
     pub started_s: u64,
-    /// What each counted.
+    /// The counts of each.
     pub boots: Vec<Boot>,
 }
 
 /// Measures in two machines, and reports.
 ///
 /// # Errors
-/// When the emulator or the kernel cannot be had, or a machine does not do its work.
+/// There is no emulator or no kernel, or a machine does not finish its work.
 pub fn run(kernel: Option<&Path>, running: &Running) -> anyhow::Result<ExitCode> {
     running.show.check()?;
     can_be()?;
@@ -84,7 +85,7 @@ pub fn run(kernel: Option<&Path>, running: &Running) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// The results' file.
+/// The path of the results.
 pub const RESULTS: &str = "guest.jsonl";
 
 fn can_be() -> anyhow::Result<PathBuf> {
@@ -95,11 +96,11 @@ fn can_be() -> anyhow::Result<PathBuf> {
     Ok(tools::find(QEMU).map_err(Cannot)?)
 }
 
-/// Measures in two machines. What was counted is on disk, in `results`, before it is given; what is
-/// there already, of the same kernel and version, is not counted again.
+/// Measures in two machines. The counts are on disk, in `results`, before they are returned. If
+/// `results` has counts of the same kernel and version already, these are returned.
 ///
 /// # Errors
-/// A [`Cannot`] where emulator or kernel cannot be had; or a machine does not do its work.
+/// A [`Cannot`] if there is no emulator or no kernel; or a machine does not finish its work.
 pub fn measure(session: &Session, kernel: Option<&Path>, results: &Path) -> anyhow::Result<Told> {
     let qemu = can_be()?;
     session.progress.expect(2);
@@ -142,14 +143,14 @@ pub fn measure(session: &Session, kernel: Option<&Path>, results: &Path) -> anyh
     Ok(told)
 }
 
-/// How many times as many instructions an I/O takes by virtio-scsi as by nvme, with 1, 4 and 32 in
-/// a call: what 004 predicted, and did not measure.
+/// The ratio of an I/O's instructions by virtio-scsi to those by nvme, with 1, 4 and 32 I/Os in a
+/// call. Experiment 004 predicts it.
 pub fn scsi_over_nvme(told: &Told) -> Vec<(usize, f64)> {
     let Ok(cells) = together(&told.boots) else { return Vec::new() };
     [1, 4, 32].into_iter().filter_map(|m| Some((m, ratio(&cells, "virtio-scsi", "nvme", m)?))).collect()
 }
 
-/// Instructions of a cell.
+/// The instructions of a cell.
 fn of(cells: &[(Counted, f64)], path: &str, scheduler: &str, m: usize) -> Option<f64> {
     let same = |cell: &&(Counted, f64)| {
         cell.0.path == path && cell.0.scheduler == scheduler && cell.0.multiplicity == m
@@ -157,7 +158,7 @@ fn of(cells: &[(Counted, f64)], path: &str, scheduler: &str, m: usize) -> Option
     cells.iter().find(same).map(|(cell, _)| cell.busy)
 }
 
-/// Those of one path over those of another, without a scheduler.
+/// The ratio of one path's instructions to another's, without a scheduler.
 fn ratio(cells: &[(Counted, f64)], one: &str, other: &str, m: usize) -> Option<f64> {
     Some(of(cells, one, "none", m)? / of(cells, other, "none", m)?)
 }
@@ -170,7 +171,8 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// From a package: one that was named, one that was unpacked earlier, or one from apt.
+    /// The kernel of a package: the one that was named, one that was unpacked earlier, or one from
+    /// apt.
     fn get(named: Option<&Path>) -> anyhow::Result<Kernel> {
         let cache = cache()?;
         if let Some(package) = named {
@@ -201,7 +203,7 @@ impl Kernel {
         unpack(&package.path(), &cache, &name)
     }
 
-    /// What is there.
+    /// The kernel and the drivers below a directory.
     fn found(place: &Path, name: &str) -> anyhow::Result<Kernel> {
         let (mut image, mut modules) = (None, BTreeMap::new());
         for path in files(place)? {
@@ -220,7 +222,7 @@ impl Kernel {
     }
 }
 
-/// Where kernels are kept.
+/// The directory in which kernels are kept.
 fn cache() -> anyhow::Result<PathBuf> {
     let of = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let usual = of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
@@ -247,7 +249,7 @@ fn numbers(name: &str) -> Vec<u64> {
     name.split(|letter: char| !letter.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Unpacks of a package what the machine needs.
+/// Unpacks those files of a package that the machine needs.
 fn unpack(package: &Path, cache: &Path, name: &str) -> anyhow::Result<Kernel> {
     let dpkg = tools::find("dpkg-deb").map_err(Cannot)?;
     let tar = tools::find("tar").map_err(Cannot)?;
@@ -260,7 +262,7 @@ fn unpack(package: &Path, cache: &Path, name: &str) -> anyhow::Result<Kernel> {
     let output = archive.stdout.take().context("dpkg-deb has no output")?;
     let names = MODULES.iter().chain(DEVICES.iter().map(|(name, _)| name));
     let patterns = names.map(|name| format!("*/{name}.ko*")).chain(["*/vmlinuz-*".to_owned()]);
-    // It complains of patterns that fit nothing; what matters is looked for below.
+    // tar complains of patterns that match nothing. The needed files are checked below.
     Command::new(tar)
         .args(["-x", "-f", "-", "--wildcards", "--no-same-owner", "-C"])
         .arg(place.path())
@@ -377,11 +379,11 @@ fn loaded(maps: &str) -> Vec<PathBuf> {
     all
 }
 
-/// What matters of an ELF file for running it.
+/// The parts of an ELF file that are needed to run it.
 struct Parts {
-    /// Bytes up to the end of what is loaded; names and lines for a debugger lie behind it.
+    /// Bytes up to the end of the parts that are loaded; a debugger's names and lines follow.
     end: usize,
-    /// What loads its libraries.
+    /// The path of the program that loads its libraries.
     interpreter: Option<PathBuf>,
 }
 
@@ -413,7 +415,7 @@ impl Parts {
     }
 }
 
-/// What a machine counted.
+/// The counts of a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Boot {
     cells: Vec<Counted>,
@@ -423,8 +425,8 @@ pub struct Boot {
     seconds: f64,
 }
 
-/// File systems to make files on, for one machine: XFS of version 4, whose counts of free blocks
-/// and files are in each transaction or not (lazy-count). Newer kernels cannot mount it.
+/// File systems of one machine, on which files are made: XFS of version 4. Each transaction has the
+/// counts of free blocks and files, or does not (lazy-count). Newer kernels cannot mount it.
 fn systems(session: &Session, number: usize) -> Result<Vec<OwnedFile<'_>>, String> {
     let mkfs = tools::find("mkfs.xfs")?;
     let mut all = Vec::new();
@@ -484,15 +486,16 @@ fn boot(
                 .trim()
                 .to_owned();
             let why = outcome.err().map_or_else(String::new, |why| format!(": {why}"));
-            bail!("the emulated machine did not do its work: {}{why}; its last words: {last}", end.text())
+            bail!("the emulated machine did not finish its work: {}{why}; its last words: {last}", end.text())
         }
     }
 }
 
-/// The words before the emulator's by which a machine's devices answer at once, by its own clock.
-/// Both threads have one processor, on which the main thread, which answers, goes before the one
-/// that computes. Otherwise the answer comes when the host has time, and finds the caller asleep or
-/// not. Without the tools or the right some words are left out.
+/// The words before the emulator's command. With them the devices answer at once, by the machine's
+/// own clock: both threads of the emulator run on one processor, where the main thread, which
+/// answers, has priority over the thread that computes. Otherwise the answer comes when the host
+/// has time, and the caller may sleep by then, or not. If tools or rights are missing, words are
+/// left out.
 fn at_once(number: usize) -> Vec<OsString> {
     let processors = processors();
     let mut words = Vec::new();
@@ -524,12 +527,12 @@ fn arguments(
     let mut push = |text: &str| all.extend(text.split(' ').map(OsString::from));
     push("-nodefaults -no-user-config -display none -no-reboot -accel tcg -icount shift=0,sleep=off -smp 1");
     push(&format!("-m {MEMORY_MIB}"));
-    // Devices that answer at once, and do nothing: what ends in the host's time would not be the
-    // same twice.
+    // Devices that answer at once and do nothing: with I/O that ends in the host's time, two boots
+    // would differ.
     for name in ["n0", "n1", "n2"] {
         push(&format!("-blockdev driver=null-co,node-name={name},size=1073741824,read-zeroes=off"));
     }
-    // Without an eventfd the thread that computes does the device's work, too.
+    // Without an eventfd, the thread that computes does the device's work, too.
     push("-device nvme,drive=n0,serial=lab -device virtio-blk-pci,drive=n1,ioeventfd=off");
     push("-device virtio-scsi-pci,ioeventfd=off -device scsi-hd,drive=n2");
     for (option, value) in [("-kernel", kernel.image.as_path()), ("-initrd", initramfs)] {
@@ -544,7 +547,8 @@ fn arguments(
     all
 }
 
-/// The options for file systems in files. They need not outlive the machine: flushes cost nothing.
+/// The options for file systems in files. The files need not outlive the machine, so flushes do
+/// nothing.
 fn drives(images: &[&Path]) -> Vec<OsString> {
     let mut all = Vec::new();
     for (number, image) in images.iter().enumerate() {
@@ -556,10 +560,10 @@ fn drives(images: &[&Path]) -> Vec<OsString> {
     all
 }
 
-/// What a machine counted, and what it left out.
+/// The counts of a machine, and what it left out.
 type Lines = (Vec<Counted>, Vec<Files>, Vec<String>);
 
-/// The lines of a machine.
+/// Reads the lines that a machine has printed.
 fn read(text: &str) -> Result<Lines, String> {
     let (mut cells, mut files, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for line in text.lines() {
@@ -576,7 +580,7 @@ fn read(text: &str) -> Result<Lines, String> {
     }
 }
 
-/// The mean of both boots by cell, in order, and how far they are apart, as a share.
+/// The mean of both boots by cell, in order, and the largest difference, as a share.
 fn together(both: &[Boot]) -> anyhow::Result<Vec<(Counted, f64)>> {
     let [one, other] = both else { bail!("two boots are needed") };
     ensure!(one.cells.len() == other.cells.len(), "the two boots counted different things");
@@ -595,7 +599,7 @@ fn name(cell: &Counted) -> String {
     format!("{}, {}, {}", cell.path, cell.scheduler, column(cell.multiplicity))
 }
 
-/// How many I/Os a call has, in a word.
+/// The name of a number of I/Os of a call.
 fn column(multiplicity: usize) -> String {
     match multiplicity {
         0 => "pread".into(),
@@ -603,10 +607,10 @@ fn column(multiplicity: usize) -> String {
     }
 }
 
-/// What was found, as a page.
+/// The results, as a page.
 ///
 /// # Errors
-/// When the machines counted different things.
+/// The machines counted different things.
 pub fn study(told: &Told, texts: &Texts) -> anyhow::Result<Study> {
     let (both, cells) = (&told.boots, together(&told.boots)?);
     let seconds = both.iter().map(|boot| format!("{:.0}", boot.seconds)).collect::<Vec<_>>();
@@ -687,7 +691,7 @@ fn table_of_files(files: &[Files], texts: &Texts) -> Table {
     }
 }
 
-/// What 004 asked, and what is found: with one I/O a call, and with 32.
+/// The questions of experiment 004 and the results, with one I/O a call and with 32.
 fn answer(cells: &[(Counted, f64)], texts: &Texts) -> String {
     let pairs =
         [("a", "virtio-scsi", "nvme"), ("b", "scsi_debug", "null_blk"), ("c", "virtio-scsi", "virtio-blk")];
@@ -702,7 +706,7 @@ fn answer(cells: &[(Counted, f64)], texts: &Texts) -> String {
     texts.say("guest-answer", &values)
 }
 
-/// How far the boots are apart, in words.
+/// The difference of the boots, in words.
 fn differ(cells: &[(Counted, f64)], texts: &Texts) -> String {
     let worst = cells.iter().max_by(|a, b| a.1.total_cmp(&b.1));
     let far = cells.iter().filter(|(_, distance)| *distance > BOOTS_DIFFER).count();

@@ -1,9 +1,9 @@
 //! The first process of the emulated machine: loads drivers, measures each path with each
-//! scheduler, prints, and switches the machine off.
+//! scheduler, prints the results, and switches the machine off.
 //!
-//! The machine has one processor on which an instruction takes one nanosecond of its own clock
-//! (`-icount shift=0`). So what a spinner of the lowest priority lacks, in nanoseconds, is
-//! instructions.
+//! The machine has one processor, and an instruction takes one nanosecond of its own clock
+//! (`-icount shift=0`). So the nanoseconds in which a spinner of the lowest priority does not run
+//! are the instructions of all other work.
 
 use crate::aio::{Aio, Calls, Parts, Way};
 use crate::load::batches;
@@ -24,7 +24,7 @@ pub const BLOCK: usize = 8192;
 /// I/Os of a call; 0 is pread.
 pub const MULTIPLICITIES: [usize; 6] = [0, 1, 2, 4, 8, 32];
 
-/// Those that a scheduler is measured with: the usual two with all.
+/// The I/Os of a call with which a scheduler is measured: the usual two schedulers with all.
 fn multiplicities(scheduler: &str) -> Vec<usize> {
     match scheduler {
         "none" | "mq-deadline" => MULTIPLICITIES.to_vec(),
@@ -32,10 +32,10 @@ fn multiplicities(scheduler: &str) -> Vec<usize> {
     }
 }
 
-/// Schedulers, where the kernel has them.
+/// Schedulers; those that the kernel lacks are left out.
 pub const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
 
-/// Drivers, in an order that works with most kernels; what fails at first is tried again.
+/// Drivers, in an order that works with most kernels. A driver that fails at first is tried again.
 pub const MODULES: [&str; 26] = [
     "virtio_ring",
     "virtio",
@@ -65,13 +65,14 @@ pub const MODULES: [&str; 26] = [
     "xfs",
 ];
 
-/// Drivers that are devices, and their options: they answer at once.
+/// Drivers that make devices, and their options: the devices answer at once.
 pub const DEVICES: [(&str, &str); 2] = [
     ("null_blk", "nr_devices=1 queue_mode=2 irqmode=0 completion_nsec=0 gb=1 bs=512 submit_queues=1"),
     ("scsi_debug", "delay=0 dev_size_mb=64 fake_rw=1 max_luns=1 num_tgts=1"),
 ];
 
-/// Calls of a cell, the first of which only warm up: more where a call has fewer I/Os.
+/// Calls of a cell, the first of which only warm up: more calls if a call has fewer I/Os. Chosen,
+/// not measured.
 fn calls(multiplicity: usize) -> usize {
     match multiplicity {
         0 | 1 => 256,
@@ -80,10 +81,10 @@ fn calls(multiplicity: usize) -> usize {
     }
 }
 
-/// The share of the calls that only warm up, as a divisor.
+/// Of the calls of a cell, the first part in this many only warms up. Chosen, not measured.
 const WARM_UP: usize = 4;
 
-/// What a cell took.
+/// The cost of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// The path: a driver.
@@ -92,22 +93,22 @@ pub struct Counted {
     pub scheduler: String,
     /// I/Os of a call; 0 is pread.
     pub multiplicity: usize,
-    /// Instructions by I/O, of all that ran.
+    /// Instructions for each I/O, of all that ran.
     pub busy: f64,
-    /// Of these, of the thread that handed them in.
+    /// The part of them that the submitting thread ran.
     pub thread: f64,
 }
 
-/// Devices with this serial number have an XFS to make files on.
+/// Devices with this serial number have an XFS on which files are made.
 pub const FILES_SERIAL: &str = "files";
 
-/// Files that are made and removed.
+/// Files that are made and removed. Chosen, not measured.
 const FILES: usize = 2000;
 
-/// What files took on a file system.
+/// The cost of files on a file system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Files {
-    /// Its version and settings, as its superblock has them.
+    /// Its version and settings, from its superblock.
     pub system: String,
     /// Instructions to make a file.
     pub made: f64,
@@ -123,9 +124,12 @@ impl Guest {
     /// Measures, and switches the machine off. Does not return in the machine.
     ///
     /// # Errors
-    /// When it is not the first process of a machine.
+    /// It is not the first process of a machine.
     pub fn run(self) -> anyhow::Result<()> {
-        ensure!(std::process::id() == 1, "this is the first process of an emulated machine, and no other");
+        ensure!(
+            std::process::id() == 1,
+            "this command runs only as the first process of an emulated machine"
+        );
         if let Err(error) = measure() {
             println!("failed: {error:#}");
         }
@@ -142,7 +146,7 @@ fn measure() -> anyhow::Result<()> {
     for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
         mount(kind, place).with_context(|| place.to_owned())?;
     }
-    // The machine's own words go elsewhere.
+    // The kernel's messages go elsewhere.
     let port = OpenOptions::new().write(true).open("/dev/ttyS0").context("/dev/ttyS0")?;
     // SAFETY: both descriptors are open, and nobody else has standard output.
     unsafe { libc::dup2(port.as_raw_fd(), 1) };
@@ -179,7 +183,7 @@ fn measure() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes files and removes them, each with all that it leaves to be written.
+/// Makes files and removes them. The cost includes the writes that follow.
 fn files(device: &str, spinners: &Spinners, alone: &Alone) -> anyhow::Result<Files> {
     let (path, place) = (format!("/dev/{device}"), Path::new("/files"));
     let mut superblock = [0; 512];
@@ -239,7 +243,7 @@ fn mount(kind: &str, place: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads a driver, where it is there.
+/// Loads a driver, if the machine has it.
 fn load(name: &str, options: &str) -> anyhow::Result<()> {
     let path = format!("/modules/{name}.ko");
     if !Path::new(&path).exists() {
@@ -253,7 +257,7 @@ fn load(name: &str, options: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Paths by name, with their devices: it takes a moment until they are there.
+/// Paths by name, with their devices. It takes a moment until the devices exist.
 fn paths() -> Vec<(String, String)> {
     let wanted = ["null_blk", "scsi_debug", "nvme", "virtio-blk", "virtio-scsi"];
     let mut found: Vec<(String, String)> = Vec::new();
@@ -273,7 +277,7 @@ fn paths() -> Vec<(String, String)> {
     found
 }
 
-/// The path that a device stands for.
+/// The path to which a device belongs.
 fn path_of(device: &str) -> Option<&'static str> {
     let vendor = fs::read_to_string(format!("/sys/block/{device}/device/vendor")).unwrap_or_default();
     match (device, vendor.trim()) {
@@ -286,8 +290,8 @@ fn path_of(device: &str) -> Option<&'static str> {
     }
 }
 
-/// The median of single calls: most have no tick of the clock, and no answer of the emulator that
-/// came late by the host's time. A mean would have all of these.
+/// The median of single calls. Most calls have no tick of the clock, and no answer of the emulator
+/// that was late by the host's time; a mean would include those that have.
 fn cell(
     path: &str,
     device: &str,
@@ -298,7 +302,7 @@ fn cell(
 ) -> anyhow::Result<Counted> {
     let m = multiplicity.max(1);
     let sectors: u64 = fs::read_to_string(format!("/sys/block/{device}/size"))?.trim().parse()?;
-    // So many that the places are alike for all.
+    // Enough calls that the places are alike for all.
     let places = (sectors * 512 / BLOCK as u64).clamp(1, 8192);
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(format!("/dev/{device}"))?;
     let parts = Parts::new(BLOCK, m)?;
@@ -307,7 +311,7 @@ fn cell(
         _ => Way::Aio(Aio::new(file, parts)?),
     };
     let count = calls(multiplicity);
-    // Looking costs something, too.
+    // To read the clock takes instructions, too.
     let look = |last: &mut Spun| {
         let now = spinners.now();
         let busy = Spinners::busy_s(last, &now, alone) * 1e9;

@@ -1,4 +1,4 @@
-//! A swap file of the lab's own.
+//! Swap that the lab makes: a file, or a compressed device in memory.
 
 use crate::janitor::{Janitor, OwnedFile, Thing};
 use std::ffi::CString;
@@ -12,7 +12,8 @@ use std::{fs, process};
 /// machine's own swap would be used first.
 const FIRST: libc::c_int = 0x8000 | 0x7fff;
 
-/// Less than this in the lab's swap after its program has ended is not told.
+/// If less than this is in the lab's swap after its program has ended, nothing is reported. Chosen,
+/// not measured.
 const FOREIGN_LEAST: u64 = 1 << 20;
 
 /// A line of /proc/swaps.
@@ -23,12 +24,12 @@ struct Area {
     priority: i32,
 }
 
-/// The areas that /proc/swaps tells of.
+/// The swap areas in /proc/swaps.
 fn areas(text: &str) -> Vec<Area> {
     let area = |line: &str| {
         let mut fields = line.split_whitespace();
         let path = fields.next()?.replace("\\040", " ");
-        // Type and size come before what is used.
+        // The fields: path, type, size, bytes in use, priority.
         let used_bytes = fields.nth(2)?.parse::<u64>().ok()? * 1024;
         Some(Area { path, used_bytes, priority: fields.next()?.parse().ok()? })
     };
@@ -61,11 +62,12 @@ struct Zram<'a> {
 }
 
 impl<'a> Zram<'a> {
-    /// A new one, for `bytes` bytes before they are compressed. Needs root.
+    /// Makes a device for `bytes` bytes before compression. Needs root.
     fn new(janitor: &'a Janitor, bytes: u64) -> io::Result<Zram<'a>> {
         let text = fs::read_to_string(format!("{ZRAM}/hot_add"))?;
         let number = text.trim().parse().map_err(io::Error::other)?;
-        // Its number is known only now: what ends the lab before this line leaves an empty device.
+        // The number is known only now. If the lab is killed before this line, an empty device
+        // stays.
         let zram = Zram { number, janitor };
         janitor.tell(&Thing::Zram(number))?;
         fs::write(format!("/sys/block/zram{number}/disksize"), bytes.to_string())?;
@@ -85,7 +87,7 @@ impl Drop for Zram<'_> {
     }
 }
 
-/// Removes a compressed device that nobody uses; no error where there is none.
+/// Removes a compressed device that nobody uses. It is no error if there is none.
 pub fn remove_zram(number: u32) -> io::Result<()> {
     match Path::new(&format!("/sys/block/zram{number}")).exists() {
         true => fs::write(format!("{ZRAM}/hot_remove"), number.to_string()),
@@ -93,12 +95,12 @@ pub fn remove_zram(number: u32) -> io::Result<()> {
     }
 }
 
-/// Bytes of memory that a compressed device takes, from its `mm_stat`.
+/// Bytes of memory that a compressed device uses, from its `mm_stat`.
 fn zram_bytes(stat: &str) -> Option<u64> {
     stat.split_whitespace().nth(2)?.parse().ok()
 }
 
-/// Bytes of memory that zswap takes, from /proc/meminfo.
+/// Bytes of memory that zswap uses, from /proc/meminfo.
 fn zswap_bytes(meminfo: &str) -> Option<u64> {
     crate::runner::fields(meminfo).get("Zswap").copied()
 }
@@ -109,22 +111,22 @@ enum Place<'a> {
     Zram(Zram<'a>),
 }
 
-/// Swap in use; taken out of use and removed when dropped.
+/// Swap in use. It is turned off and removed when dropped.
 pub struct Swap<'a> {
-    // Dropped after `drop` has taken it out of use.
+    // Dropped after `drop` has turned the swap off.
     place: Place<'a>,
     janitor: &'a Janitor,
 }
 
 impl<'a> Swap<'a> {
-    /// Makes a swap file of `bytes` bytes in `directory` and puts it to use. Needs root.
+    /// Makes a swap file of `bytes` bytes in `directory` and turns it on. Needs root.
     pub fn on(janitor: &'a Janitor, directory: &Path, bytes: u64) -> io::Result<Swap<'a>> {
         let path = directory.join(format!("terapage-lab-{}.swap", process::id()));
         let file = OwnedFile::allocate(janitor, path, bytes)?;
         Swap::begin(Place::File(file), janitor, bytes)
     }
 
-    /// The same on a compressed device in memory.
+    /// Makes swap on a compressed device in memory and turns it on. Needs root.
     pub fn on_zram(janitor: &'a Janitor, bytes: u64) -> io::Result<Swap<'a>> {
         Swap::begin(Place::Zram(Zram::new(janitor, bytes)?), janitor, bytes)
     }
@@ -150,8 +152,8 @@ impl Swap<'_> {
         }
     }
 
-    /// Bytes of memory that hold swapped pages, compressed: on a device in memory, or, for a file,
-    /// in zswap before it.
+    /// Bytes of memory that hold compressed swapped pages: those of the device in memory, or, with
+    /// a swap file, those of zswap.
     pub fn memory_bytes(&self) -> u64 {
         let bytes = match &self.place {
             Place::File(_) => zswap_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
@@ -163,7 +165,8 @@ impl Swap<'_> {
         bytes.unwrap_or(0)
     }
 
-    /// Bytes in it that belong to others, once the program that it was made for has ended.
+    /// Bytes in it that belong to other programs. Call it once the program that it was made for has
+    /// ended.
     pub fn foreign_bytes(&self) -> u64 {
         let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
         let path = self.path().display().to_string();
@@ -182,18 +185,18 @@ impl Drop for Swap<'_> {
     }
 }
 
-/// Takes a swap file out of use; no error where it is not in use.
+/// Turns a swap file off. It is no error if it is not on.
 pub fn off(path: &Path) -> io::Result<()> {
     let name = c_path(path)?;
     loop {
-        // Not asked of /proc/swaps, which a container may have another of.
+        // /proc/swaps is not asked: in a container it may show other swap.
         // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
         if unsafe { libc::swapoff(name.as_ptr()) } == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // A signal stops it half-way: go on.
+            // A signal has interrupted the call: try again.
             Some(libc::EINTR) => {}
             Some(libc::EINVAL | libc::ENOENT) => return Ok(()),
             _ => return Err(error),
@@ -205,7 +208,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-/// Writes the header that mkswap writes: `union swap_header` of include/linux/swap.h.
+/// Writes the header that mkswap would write: `union swap_header` of include/linux/swap.h.
 fn write_header(path: &Path, bytes: u64) -> io::Result<()> {
     // SAFETY: sysconf takes a constant.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

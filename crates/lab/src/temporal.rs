@@ -2,9 +2,10 @@
 //! (temporal blocking): after the authors' later papers (CCGrid 2015, PACRIM 2017), which do their
 //! own asynchronous I/O. Here memory is paged, and the program says which planes it will need.
 //!
-//! Planes go through in blocks. Step `t` of a block has the planes of the block, moved down by `t`:
-//! what it reads from the block below was computed by that block's step `t - 1` or before, and what
-//! it overwrites nobody needs any more. So any depth gives the same numbers as one step at a time.
+//! Planes are computed in blocks. Step `t` of a block computes the block's planes moved down by
+//! `t`: the planes that it reads from the block below were computed by step `t - 1` or before, and
+//! nothing needs the planes that it overwrites any more. So any depth gives the same numbers as one
+//! step at a time.
 
 use crate::kernels::{Clock, Common, Total, as_f64, fold, in_rows, start_value};
 use crate::workload::{Buffer, OwnCounters};
@@ -37,7 +38,7 @@ pub struct Temporal {
     block: u32,
 }
 
-/// How a pass over the data goes.
+/// The shape of a pass over the data.
 #[derive(Clone, Copy)]
 struct Shape {
     threads: usize,
@@ -49,7 +50,7 @@ impl Temporal {
     /// Runs it.
     ///
     /// # Errors
-    /// When there is too little data.
+    /// There is too little data.
     pub fn run(self) -> anyhow::Result<()> {
         let Common { bytes, threads, iterations, map } = self.common;
         let mut buffer = Buffer::new(bytes, map.as_ref())?;
@@ -122,7 +123,7 @@ fn of_step(first: usize, block: usize, step: usize, planes: usize) -> Range<usiz
     inner(first)..inner(first + block)
 }
 
-/// Tells the kernel, or the pager in its place, which planes are needed, or no longer needed.
+/// Tells the kernel, or the pager instead, which planes are needed soon, or no longer needed.
 fn advise(grid: &[f64], planes: Range<usize>, advice: libc::c_int) {
     const PAGE: usize = 4096;
     let all = grid.len() / PLANE;
@@ -131,7 +132,7 @@ fn advise(grid: &[f64], planes: Range<usize>, advice: libc::c_int) {
     let start = (part.as_ptr() as usize).next_multiple_of(PAGE);
     let end = (part.as_ptr() as usize + size_of_val(part)) / PAGE * PAGE;
     if start < end {
-        // SAFETY: the pages lie inside the grid, and neither advice changes what they hold.
+        // SAFETY: the pages lie inside the grid, and neither advice changes their bytes.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, advice) };
     }
 }
@@ -169,7 +170,7 @@ mod tests {
         (0..planes * PLANE).map(start_value).collect()
     }
 
-    /// One step over all, as it stands in a textbook.
+    /// One step over all planes, in the simplest way.
     fn naive(from: &[f64], to: &mut [f64]) {
         let planes = from.len() / PLANE;
         for z in 1..planes - 1 {

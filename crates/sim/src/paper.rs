@@ -23,7 +23,7 @@ use terapage_ssd::{Profile, Value};
 use terapage_volumes::published::{GAINS, NANDS};
 use terapage_volumes::{Amount, Case, Fitted, Workload, settings, simulate_all};
 
-/// What `terapage sim paper` is given.
+/// Arguments of `terapage sim paper`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim paper table2
@@ -86,12 +86,12 @@ enum Figure {
 /// The source of values that the user changes.
 const SET: &str = "--set";
 
-/// What all figures begin with.
+/// What all figures need: volumes, fitted values, changes.
 struct Bench {
     base: Case,
     fitted: Fitted,
     changes: Vec<(String, String)>,
-    /// The user has said how long runs are.
+    /// Whether the user has chosen how long runs are.
     long: bool,
     workloads: Vec<Workload>,
 }
@@ -151,7 +151,7 @@ pub fn pair(text: &str, option: &str, form: &str) -> anyhow::Result<(String, Str
     }
 }
 
-/// The paper's seven volumes: of traces where given (VOLUME=FILE), else synthetic.
+/// The paper's seven volumes: a real trace if one is given (VOLUME=FILE), else synthetic.
 fn workloads(traces: &[String]) -> anyhow::Result<Vec<Workload>> {
     let traces: Vec<(String, String)> =
         traces.iter().map(|text| pair(text, "--trace", "VOLUME=FILE")).collect::<Result<_, _>>()?;
@@ -182,8 +182,8 @@ impl Bench {
         Ok(case)
     }
 
-    /// What a kind of chips is called on the page: with values that a fit moved it is not the
-    /// profile any more.
+    /// The name of a kind of chips on the page: with values that the fit moved, the chips are not
+    /// the profile's any more.
     fn chip(&self, nand: &str) -> String {
         if self.fitted.chips.contains_key(nand) { format!("{nand}-fitted") } else { nand.to_owned() }
     }
@@ -221,8 +221,8 @@ impl Bench {
         let fit = if self.fitted.source.is_empty() {
             ""
         } else {
-            "Parameters were fitted to Table 2, so that it proves nothing \
-            about the model that they come out alike; what was not fitted may. "
+            "Parameters were fitted to Table 2, so its agreement proves nothing \
+            about the model; agreement of what was not fitted may. "
         };
         match (synthetic.is_empty(), real.is_empty()) {
             (false, true) => format!("{fit}All requests are synthetic: generators stand in for the traces."),
@@ -231,7 +231,7 @@ impl Bench {
         }
     }
 
-    /// Adds the figures of all chips that no fit moved.
+    /// Adds those figures of all chips that the fit did not move.
     fn chip_figures(&self, add: &mut impl FnMut(String, &str, Origin, &str)) {
         for nand in nands() {
             let Ok(profile) = Profile::by_name(nand) else { continue };
@@ -300,7 +300,7 @@ impl Bench {
         add("traffic".to_owned(), &Size(base.traffic_bytes).to_string(), Origin::Chosen, "--traffic");
         add("warm-up".to_owned(), &format!("{}%", base.warm_up * 100.0), Origin::Chosen, "not measured");
         add("seed".to_owned(), &base.seed.to_string(), Origin::Chosen, "--seed");
-        // What --set changes is not what it was, for any chip.
+        // A parameter that --set changes has the new value for all chips: only that is shown.
         let changed = |name: &str| self.changes.iter().any(|(changed, _)| changed == name);
         all.retain(|one| one.source == SET || !changed(one.name.rsplit(": ").next().unwrap_or_default()));
         all
@@ -312,12 +312,12 @@ fn headed(title: &str) -> Study {
     Study { title: format!("{title} (Fukuchi, Sakaki, Matsui, Takeuchi)"), ..Study::default() }
 }
 
-/// What the paper calls a kind of NAND.
+/// The paper's name for a kind of NAND.
 fn title(nand: &str) -> String {
     nand.to_uppercase().replace('-', " ")
 }
 
-/// What results of requests so marked are called.
+/// The name of results that are marked so.
 fn called(mark: Mark) -> &'static str {
     if mark == Mark::Synthetic { "synthetic" } else { "real trace" }
 }

@@ -22,7 +22,8 @@ use terapage_sys::{PAGE, memory, thread};
 
 const EAGAIN: i32 = 11;
 
-/// After a removal, its pages may still vanish for this long, ns; twice as long at most.
+/// After a removal, its pages may still vanish for this long, ns; twice as long at most. Chosen,
+/// not measured.
 const GOING_NS: u64 = 1_000_000_000;
 
 #[derive(Default)]
@@ -116,7 +117,7 @@ impl Heard {
         }
     }
 
-    /// A page that is missing: whether it was removed. If it was, it has gone.
+    /// Whether a missing page was removed. If it was, it is noted as gone.
     pub fn is_missed(&self, page: usize) -> bool {
         let mut notes = write(&self.notes);
         if notes.may_go(page, page + PAGE) {
@@ -125,7 +126,7 @@ impl Heard {
         notes.removed.meets(page, page + PAGE)
     }
 
-    /// Forgets of a range what has gone, and what has had the time to.
+    /// Forgets those pages of a range that are gone, or have had the time to vanish.
     fn look_again(&self, from: usize, to: usize, is_there: impl Fn(usize) -> bool) {
         let mut notes = write(&self.notes);
         notes.pass_time();
@@ -147,17 +148,17 @@ impl Heard {
         read(&self.notes).waiting.meets(from, to)
     }
 
-    /// Nothing of a range is out with old bytes.
+    /// Notes that no part of a range is out with old bytes.
     pub fn is_done(&self, from: usize, to: usize) {
         write(&self.notes).waiting.remove(from, to);
     }
 }
 
 impl Mover {
-    /// Reads what has come of the program, `most` messages at a time. Faults are kept for
+    /// Reads the program's events, `most` messages at a time. Faults are kept for
     /// [`take_heard`](Self::take_heard).
     pub fn hear(&self, most: usize) -> terapage_sys::Result<()> {
-        // While nothing is on its way into the program or out of it.
+        // With the lock, no page is on its way into the program or out of it.
         let mut notes = write(&self.heard.notes);
         let notes = &mut *notes;
         loop {
@@ -192,8 +193,8 @@ impl Mover {
         faults.extend(write(&self.heard.notes).faults.drain(..));
     }
 
-    /// Puts pages into the program at `to` by `step`, which begins after some bytes. `place`: where
-    /// their bytes are, if they are not zeros: of what was removed they become so.
+    /// Puts pages into the program at `to` by `step`, which begins after some bytes. `place` is the
+    /// address of their bytes; `None` for zeros. The bytes of removed pages become zeros.
     pub fn bring(
         &self,
         to: usize,
@@ -210,8 +211,8 @@ impl Mover {
             if stuck.errno != EAGAIN {
                 return Err(Stuck { done, ..stuck });
             }
-            // Nothing comes until a call that changes the program's memory was heard of, and has
-            // gone on.
+            // While a call changes the program's memory, no page can come: the call must be
+            // reported, and continue.
             if self.program.is_changing() {
                 if self.hear(16).is_err() {
                     return Err(Stuck { done, ..stuck });
@@ -225,7 +226,7 @@ impl Mover {
         }
     }
 
-    /// One try, of the rest.
+    /// Tries once to bring the rest.
     fn bring_once(
         &self,
         to: usize,
@@ -242,7 +243,7 @@ impl Mover {
         let mut notes = write(&self.heard.notes);
         for (from, end) in place.map(|_| notes.waiting.within(from, end)).unwrap_or_default() {
             let at = place.unwrap_or_default() + (from - to);
-            // One that has moved already, past the kernel's count, is not here any more.
+            // A page beyond the kernel's count may have moved already, and is not here any more.
             for page in (at..at + (end - from)).step_by(PAGE).filter(|&page| self.page_present(page)) {
                 // SAFETY: the place holds frames that whoever brings them has alone.
                 unsafe { memory::bytes(page, PAGE) }.fill(0);
@@ -283,7 +284,8 @@ impl Mover {
     }
 }
 
-/// What cannot be obeyed: the kernel has done it already, and may put other memory there.
+/// Stops the program after a call that paging cannot follow: the kernel has carried it out already,
+/// and may put other memory there.
 fn refuse(what: &str, from: usize, to: usize) -> ! {
     thread::stop(&format!(
         "terapage: paged memory, {from:#x} to {to:#x}, was {what} by a direct system call, past the C library; the program is stopped rather than given wrong bytes\n"

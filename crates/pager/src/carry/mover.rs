@@ -17,16 +17,17 @@ use terapage_sys::pagemap::Pagemap;
 use terapage_sys::userfaultfd::{Kind, Stuck, Userfaultfd};
 use terapage_sys::{PAGE, Result, thread};
 
-/// Tries to move a page that is busy for a moment; then it is copied, or stays.
+/// The number of tries to move a page that is busy for a moment; then it is copied, or stays.
+/// Chosen, not measured.
 const PATIENCE: usize = 30;
 
 /// Before the second try, and each eighth after it, a page that is part of a huge page is split
-/// off.
+/// off. Chosen, not measured.
 const PART_STEP: usize = 8;
 
-/// More tries of a move if the kernel is busy for a moment.
+/// More tries of a move if the kernel is busy for a moment. Chosen, not measured.
 const MOVE_PATIENCE: u32 = 100;
-/// The same of a copy.
+/// More tries of a copy if the kernel is busy for a moment. Chosen, not measured.
 const COPY_PATIENCE: u32 = 10_000;
 
 /// A page is neither where it was nor where it was to go: the program's bytes are lost.
@@ -258,7 +259,7 @@ impl Mover {
             }
         } else {
             if let Err(stuck) = self.copy_in(to, place, len, false) {
-                // As for fresh pages, one mapping at a time.
+                // As with fresh pages, the kernel handles one mapping at a time.
                 for page in (stuck.done..len).step_by(PAGE) {
                     if let Err(stuck) = self.copy_in(to + page, place + page, PAGE, false) {
                         return Err(Lost { at: to + page, doing: "page-in by copy", errno: stuck.errno });

@@ -1,4 +1,4 @@
-//! What is known of the blocks that threads will touch next: streams of reads, streams of first
+//! Knowledge of the blocks that threads will touch next: streams of reads, streams of first
 //! touches, and the program's advice.
 
 use crate::options::Options;
@@ -9,10 +9,11 @@ use terapage_policy::pace;
 use terapage_policy::prefetch::{self, Prefetch};
 use terapage_store::EXTENT;
 
-/// Streams of first touches that are followed at the same time.
+/// Streams of first touches that are followed at the same time. Chosen, not measured.
 const STREAMS: usize = 8;
 
-/// The most ranges noted as touched in random order; the oldest is forgotten first.
+/// The most ranges noted as touched in random order; the oldest is forgotten first. Chosen, not
+/// measured.
 const RANGES: usize = 64;
 
 #[cfg(not(terapage_model))]
@@ -46,7 +47,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// What `options` say; nothing if there is no such policy.
+    /// Prefetch by the policy of `options`; `None` if there is no such policy.
     pub fn new(options: &Options) -> Option<Ahead> {
         let (block, frames) = (options.block, options.frames);
         let grain = Grain::new(options.cluster, frames);
@@ -64,8 +65,8 @@ impl Ahead {
         })
     }
 
-    /// How many blocks to install at a first touch of `block`, `most` at most, and whether
-    /// downwards.
+    /// The number of blocks to install at a first touch of `block`, up to `most`, and whether to
+    /// install them downwards.
     pub fn fresh_window(&mut self, block: u32, most: u32) -> (u32, bool) {
         self.clock += 1;
         let at = self.clock;

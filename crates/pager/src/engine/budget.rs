@@ -7,10 +7,10 @@ use crate::frames::lease::{FRAMES_MIN, STEP_BYTES, Use};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Engine {
-    /// Begins with the first share.
+    /// Asks for the first share.
     pub(crate) fn begin_lease(&mut self) {
         if self.frames.lease.is_shared() {
-            // Nothing is paged yet, and what is asked for is little.
+            // Nothing is paged yet, so few frames are asked for.
             self.frames.lease.frames = 0;
             self.ask_share(true);
         }
@@ -26,15 +26,14 @@ impl Engine {
         }
     }
 
-    /// Called in each turn: asks for more frames if there are none to be made, and gives back what
-    /// is too much. Whether it gave any.
+    /// Called in each turn: asks for more frames if none can be made, and gives back those that are
+    /// too many. Whether it gave any.
     pub(crate) fn see_to_lease(&mut self) -> bool {
         self.want_frames(self.frames.spare);
         self.frames.lease.excess() > 0 && self.give_back()
     }
 
-    /// The budget is so many bytes from now on. More is there at once; less is given as with a
-    /// share.
+    /// Sets the budget. More can be used at once; less is given back step by step, as with a share.
     pub(crate) fn set_budget(&mut self, bytes: usize) -> Result<(), Error> {
         let (frames, most) = (bytes / self.block, self.options.frames);
         let least = FRAMES_MIN.min(most);
@@ -49,7 +48,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks for more frames, if hardly more than `spare` of them may still be made.
+    /// Asks for more frames, if hardly more than `spare` may still be made.
     pub(crate) fn want_frames(&mut self, spare: usize) {
         if !self.frames.lease.is_shared() || self.frames.lease.excess() > 0 {
             return;
@@ -62,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// Tells what it has, and hears what it may have.
+    /// Tells what this pager has, and hears what it may have.
     pub(crate) fn ask_share(&mut self, tick: bool) {
         if !self.frames.lease.is_shared() {
             return;
@@ -92,7 +91,7 @@ impl Engine {
         if self.frames.lease.is_shared() { (self.frames.limit / 8).max(1) } else { usize::MAX }
     }
 
-    /// There may be this many frames, books included.
+    /// Sets the number of frames that there may be, books included.
     fn set_lease(&mut self, frames: usize) {
         self.frames.lease.frames = frames;
         self.counters.lease_bytes.store((frames * self.block) as u64, Relaxed);
@@ -122,7 +121,7 @@ impl Engine {
         if given + unmade > 0 {
             self.set_lease(self.frames.lease.frames - given - unmade);
             if self.frames.lease.excess() == 0 {
-                // Others can have them at once.
+                // Other processes can use them at once.
                 self.ask_share(false);
             }
         }

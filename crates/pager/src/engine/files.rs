@@ -24,7 +24,7 @@ use terapage_sys::ring::{Done, Piece};
 pub(crate) const UNKNOWN: u128 = 0;
 
 /// Parts of a file, of [`EXTENT`] bytes, that are written before the file is made durable. Their
-/// hashes are kept until then.
+/// hashes are kept until then. Chosen, not measured.
 const DURABLE_PARTS: usize = 512;
 
 /// The name of the call that makes a file durable, for errors.
@@ -63,7 +63,7 @@ struct DataRead {
     past_end: Option<(Vec<Piece>, usize)>,
 }
 
-/// Stands in for a file that is mapped no more.
+/// The store in the place of a file that is no longer mapped.
 struct Gone;
 
 impl Store for DataFile {
@@ -222,8 +222,7 @@ impl Engine {
                 _ => true,
             };
             if mark && from_file {
-                // The file is about to be written, and will not have the block's old bytes any
-                // more.
+                // The file is about to be written, and will then not have the block's old bytes.
                 self.drop_slot(block);
             }
             marks.push(mark);

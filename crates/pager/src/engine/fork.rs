@@ -1,6 +1,6 @@
 //! Fork: the child continues from the memory of the parent, with a pager of its own.
 //!
-//! First the thread that forks tells the pager to take nothing out of the program that need not
+//! First the thread that forks tells the pager to take only blocks out of the program that must
 //! leave. Then it parks the pager's thread, with nothing under way. Only faults of the forking
 //! thread are still served, so that this thread and the C library can touch what the child uses
 //! before the child has a pager. The slots in use are frozen for the child: the parent writes
@@ -21,7 +21,7 @@ use terapage_sys::thread;
 use terapage_sys::userfaultfd::Fault;
 
 impl Engine {
-    /// Ends all that is under way. Then nothing changes until the asker unparks the pager; only
+    /// Waits for all transfers to end. Then nothing changes until the asker unparks the pager; only
     /// faults of the thread that forks are served.
     pub(crate) fn stand_still(&mut self, forker: u32) {
         if let Err(error) = self.mover.hear(16) {

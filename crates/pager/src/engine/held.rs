@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-/// A block that something else holds is left alone for this long, ns: to find it held takes a
-/// millisecond and interrupts the program.
+/// A block that something else holds is left alone for this long, ns: a try to take it out takes a
+/// millisecond and interrupts the program. Chosen, not measured.
 const LEAST_NS: u64 = 1_000_000;
-/// The time is doubled each time, up to this.
+/// The time is doubled each time, up to this. Chosen, not measured.
 const MOST_NS: u64 = 64_000_000;
 
-/// The most blocks of a round. The blocks of a round go in and out by turns before their threads
-/// have run.
+/// The most blocks of a round: blocks that go in and out by turns before their threads have run.
+/// Chosen, not measured.
 const ROUND: usize = 4;
-/// After this many soft faults of one round, its blocks stay.
+/// After this many soft faults of one round, its blocks stay. Chosen, not measured.
 const IN_A_ROUND: u32 = 16;
 
 /// Blocks that something else holds (for example I/O of the program), and blocks that would go in

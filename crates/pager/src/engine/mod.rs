@@ -43,21 +43,21 @@ use terapage_sys::memory::HUGE;
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
 
-/// Operations that the ring takes at the same time.
+/// Operations that the ring takes at the same time. Chosen, not measured.
 const ENTRIES: u32 = 512;
 /// The same in the children of forks: there may be many, and the memory that a user may lock must
-/// do for all their rings.
+/// suffice for all their rings. Chosen, not measured.
 const ENTRIES_OF_CHILD: u32 = 128;
 
-/// The timer, if something is to be done now and then.
+/// The timer for regular work, if there is any.
 #[derive(Default)]
 pub(crate) struct Ticks {
     timer: Option<Fd>,
-    /// It has passed, and what is to be done was not done yet.
+    /// It has passed, and the work was not done yet.
     passed: bool,
 }
 
-/// The condition of the stores, as others see it.
+/// The condition of the stores, as it was reported last.
 pub(crate) struct Told {
     place: &'static Condition,
     /// The reason that is given.
@@ -120,10 +120,10 @@ pub(crate) struct Engine {
     pub demands: usize,
     /// Since when threads wait for reads.
     pub stall: Stall,
-    /// Blocks that do not leave for a while.
+    /// Blocks that stay in the program for a while.
     pub held: Held,
-    /// The number of forks that are near: while it is not 0, no block leaves the program that need
-    /// not.
+    /// The number of forks that are about to begin: while it is not 0, only blocks that must leave
+    /// the program do.
     pub holds: u32,
     pub recorder: Option<Recorder>,
 }
@@ -240,8 +240,8 @@ impl Engine {
                 self.mailbox.event.clear();
                 self.serve_request();
                 if self.closed {
-                    // What the stores held is gone. The process ends, and whoever touches what is
-                    // not there waits for that.
+                    // The stores' bytes are gone. The process ends; until then, a thread that
+                    // touches a block that is not in the program waits.
                     loop {
                         thread::sleep_ms(1000);
                     }
@@ -256,8 +256,7 @@ impl Engine {
         }
     }
 
-    /// Starts the timer of `each_second`, and of the shared budget, if there are these. Without a
-    /// timer nothing is called.
+    /// Starts the timer, if `each_second` or a shared budget needs one.
     fn begin_ticks(&mut self) {
         let shared = self.frames.lease.is_shared();
         if self.options.each_second.is_some() || shared {
@@ -343,7 +342,7 @@ impl Engine {
         result.unwrap_or_else(|lost| self.stop(&lost.to_string()))
     }
 
-    /// Waits until something ends, and handles it.
+    /// Waits until an operation or a load ends, and handles that.
     pub fn wait(&mut self) {
         if self.io.finished.is_empty() && !self.take_carried() {
             self.rest();
@@ -353,7 +352,7 @@ impl Engine {
         self.take_carried();
     }
 
-    /// Sleeps until the ring or a carrier has something.
+    /// Sleeps until the ring has an event or a carrier has done a load.
     fn rest(&mut self) {
         self.helpers.awake.settle();
         if self.helpers.carriers.may_sleep() {
@@ -421,8 +420,7 @@ impl Engine {
             State::Leaving | State::Writing => self.table.get_mut(block).flags |= WANTED,
             State::Loose => self.wake_page(fault.at),
             State::Mapped => {
-                // The block came while this fault was on its way; a write protection may be left
-                // over.
+                // The block came while this fault was on its way; a write protection may remain.
                 if !self.mover.page_present(fault.at) {
                     if self.mover.heard.is_missed(fault.at) {
                         let done = self.mover.fresh(fault.at, terapage_sys::PAGE);

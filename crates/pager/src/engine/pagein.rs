@@ -15,7 +15,7 @@ use terapage_policy::prefetch;
 use terapage_stats::Counters;
 use terapage_store::{Failure, OpKind, Why};
 
-/// The most bytes of blocks that are installed ahead of a first touch.
+/// The most bytes of blocks that are installed ahead of a first touch. Chosen, not measured.
 const FRESH_BYTES: usize = 2 << 20;
 
 /// For how long at least one thread has waited for a read: what the kernel's pressure stall
@@ -24,7 +24,7 @@ const FRESH_BYTES: usize = 2 << 20;
 pub(crate) struct Stall {
     /// Blocks that are waited for.
     waits: usize,
-    /// From when on the wait was not counted yet, ns.
+    /// The time up to which the wait is counted, ns.
     since_ns: u64,
 }
 

@@ -10,7 +10,8 @@ use terapage_stats::RegionCounters;
 use terapage_store::EXTENT;
 use terapage_sys::{PAGE, memory};
 
-/// Pages that are checked together when memory that holds something is to be paged.
+/// Pages that are checked together when memory that is already in use is to be paged. Chosen, not
+/// measured.
 const ADOPTED_PAGES: usize = 1024;
 
 impl Engine {
@@ -47,7 +48,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A fork is near: no block leaves the program that need not, until it is over.
+    /// A fork is about to begin: until it is over, only blocks that must leave the program do.
     pub(crate) fn fork_is_near(&mut self) -> Result<(), Error> {
         self.holds += 1;
         Ok(())

@@ -9,11 +9,11 @@ use crate::io::transfers::Operation;
 use terapage_stats::Counters;
 use terapage_store::{Ended, Failure, OpKind};
 
-/// Tries of an operation that fails, without a pause in between.
+/// Tries of an operation that fails, without a pause in between. Chosen, not measured.
 const TRIES: u32 = 4;
 
 /// The first and the longest pause, ms, between tries of an operation whose failure may pass. Each
-/// pause is twice the one before.
+/// pause is twice the one before. Chosen, not measured.
 const PAUSES_MS: [u64; 2] = [10, 1000];
 
 /// Which thread may carry a load.

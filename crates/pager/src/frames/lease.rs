@@ -8,15 +8,16 @@
 use std::fmt::Debug;
 use terapage_stats::Counters;
 
-/// Between two looks at the share, ms.
+/// The time between two looks at the share, ms. Chosen, not measured.
 pub(crate) const TICK_MS: u64 = 250;
 /// Looks in a second.
 pub(crate) const TICKS: u32 = 4;
 
-/// The least frames that there are.
+/// The minimum of frames. Chosen, not measured.
 pub(crate) const FRAMES_MIN: usize = 8;
 
 /// The most bytes of frames that are paged out or given back at once, without a look for faults.
+/// Chosen, not measured.
 pub(crate) const STEP_BYTES: usize = 8 << 20;
 
 /// Where a pager's budget comes from, if it shares one with other processes. Its functions are
@@ -47,13 +48,13 @@ pub struct Use {
 /// The engine's part of a shared budget. All in frames.
 pub(crate) struct Lease {
     share: Option<&'static dyn Share>,
-    /// What there may be now, books included: the whole budget, if it is not shared.
+    /// The frames that there may be now, books included: the whole budget, if it is not shared.
     pub frames: usize,
-    /// What there is to be: less than `frames` while frames are given back.
+    /// The frames that there are to be: fewer than `frames` while frames are given back.
     pub goal: usize,
     /// Frames were lacking since the last tick.
     short: bool,
-    /// There were no more when it asked last: it asks again at the next tick.
+    /// The last request brought no more: the next one is made at the next tick.
     refused: bool,
     ticks: u32,
 }

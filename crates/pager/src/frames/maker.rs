@@ -13,16 +13,17 @@ use std::sync::atomic::Ordering::SeqCst;
 use terapage_sys::memory::{self, HUGE};
 use terapage_sys::{PAGE, thread};
 
-/// Stages: places in which the thread makes huge pages ready, one each.
+/// Stages: places in which the thread makes huge pages ready, one each. Chosen, not measured.
 const STAGES: u32 = 4;
 
-/// If fewer huge pages than this are to be made, no thread is started.
+/// If fewer huge pages than this are to be made, no thread is started. Chosen, not measured.
 const LEAST: usize = 16;
 
 /// A huge page that takes more processor time than this, ns, is slow: single pages would be faster.
+/// Measured: docs/measurements.md, "Frames".
 const SLOW_NS: u64 = 1_000_000;
 
-/// After this many slow huge pages, no more are made.
+/// After this many slow huge pages, no more are made. Chosen, not measured.
 const SLOW_MAX: u32 = 2;
 
 /// Makes a huge page at `stage`, which is aligned and in nobody else's use: 1 in the first byte of

@@ -11,6 +11,9 @@
 //! takes an interrupt, 10 us more in a virtual machine. A thread of the lowest priority may lose
 //! its processor at any moment. So the pager checks whether the wake-up was done, and else does it
 //! itself: to wake twice does no harm.
+//!
+//! The constants are chosen, not measured; what keeping processors awake gains is in
+//! docs/measurements.md, "The pager's thread".
 
 use crate::bell::Bell;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, spin_loop};
@@ -53,8 +56,8 @@ const AGAIN_PERCENT: u64 = 125;
 /// Measurements of one try.
 const TRY: u32 = 3;
 
-/// A new measurement has this weight in the mean, one in so many: the speed of a store varies from
-/// one measurement to the next.
+/// A new measurement has the weight of one in this many in the mean: the speed of a store varies
+/// from one measurement to the next.
 const WEIGHT: u64 = 3;
 
 /// After this many measurements with awake processors, one without is made, to compare.
@@ -112,7 +115,7 @@ impl Judge {
             self.others(LONG_COUNTS);
         }
         if gap_ns > ANEW_NS {
-            // What comes now may be something else altogether.
+            // After the gap the program may do something else.
             self.turn(false);
             (self.off_ns, self.tried_ns) = (0, 0);
         }
@@ -153,13 +156,13 @@ impl Judge {
         if self.on_ns * 100 > self.off_ns * most {
             self.give_up();
         } else if self.done >= KEPT {
-            // One without, to compare.
+            // One measurement without them, to compare.
             (self.left, self.pause) = (1, PAUSE);
             self.turn(false);
         }
     }
 
-    /// It does not pay: the next try is later than the last.
+    /// Notes that a try did not pay: the pause before the next one is longer.
     fn give_up(&mut self) {
         if self.on {
             self.left = self.pause;
@@ -248,18 +251,18 @@ impl Shared {
     fn wake_if_ordered(&self) {
         let (taken, ordered) = (self.taken.load(SeqCst), self.ordered.load(SeqCst));
         if taken < ordered && self.taken.compare_exchange(taken, ordered, SeqCst, SeqCst).is_ok() {
-            // It may be a later order's by now, whose pages are in place as well; the pager has
-            // seen to this one itself then.
+            // The range may be that of a later order by now, whose pages are in place as well. Then
+            // the pager has done this wake-up itself.
             self.waker.wake(self.at.load(SeqCst), self.len.load(SeqCst));
             self.done.fetch_max(ordered, SeqCst);
         }
     }
 }
 
-/// Keeps processors awake where it pays.
+/// Keeps processors awake while that pays.
 pub(crate) struct Awake {
     judge: Judge,
-    /// The processors that may be kept awake; none where there is no choice.
+    /// The processors that may be kept awake; `None` if there is only one.
     home: Option<Processors>,
     shared: Option<&'static Shared>,
     /// When the last wake-up was ordered, if it may not be done yet, ns.
@@ -270,15 +273,15 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    /// Never.
+    /// Keeps no processor awake.
     pub fn never() -> Awake {
         Awake { judge: Judge::new(), home: None, shared: None, ordered_ns: None, waited: [0; MOST], next: 0 }
     }
 
-    /// Keeps processors awake where that pays, if the calling thread, the pager's, has more than
+    /// Keeps processors awake while that pays, if the calling thread, the pager's, has more than
     /// one processor. `waker` wakes the threads that wait for the program's memory.
     ///
-    /// Call it while nothing is paged: the C library starts a thread with memory of the program's,
+    /// Call it while nothing is paged: to start a thread, the C library uses the program's memory,
     /// for which the pager's thread cannot wait.
     pub fn where_it_pays(waker: Waker) -> Awake {
         let home = Processors::of_this_thread().filter(|home| home.count() > 1);
@@ -384,7 +387,7 @@ fn start(home: &Processors, count: usize, waker: Waker) -> Option<&'static Share
     for index in 0..count {
         let home = home.clone();
         if thread::spawn_quiet(c"terapage-awake", move || shared.run(index, &home)).is_err() {
-            // They only save time.
+            // The threads only save time: without them nothing else changes.
             shared.bell.end();
             return None;
         }

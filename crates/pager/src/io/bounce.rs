@@ -1,7 +1,7 @@
 //! Bounce buffers: huge pages through which long runs go if frames are scattered pages.
 //!
-//! A device's request is cut wherever memory has a gap, and many a device transfers few large
-//! pieces much faster than many small ones. To copy a run costs a fraction of the time that large
+//! A device's request is cut wherever memory has a gap, and many devices transfer few large pieces
+//! much faster than many small ones. To copy a run costs a fraction of the time that large
 //! pieces save. Frames that were cut from huge pages need none of this (`frames/maker.rs`).
 
 use crate::Options;
@@ -10,7 +10,7 @@ use terapage_sys::memory;
 use terapage_sys::ring::Piece;
 
 /// The most buffers, half of them for page-ins. With large pieces, a device reaches its speed with
-/// two or three requests at once.
+/// two or three requests at once. Chosen, not measured.
 const MOST: usize = 8;
 
 /// A buffer of [`EXTENT`] bytes, which only its owner uses.
@@ -69,8 +69,7 @@ impl Bounce {
         }
     }
 
-    /// Bytes of all buffers, with those that are to begin next if there are so many bytes of
-    /// budget.
+    /// Bytes of all buffers, with those that will be made next if the budget has this many bytes.
     pub fn bytes_in(&self, budget_bytes: usize) -> usize {
         match self.wanted && !self.begun {
             true => (budget_bytes / self.part / EXTENT).min(MOST) / 2 * 2 * EXTENT,

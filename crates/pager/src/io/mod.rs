@@ -32,7 +32,7 @@ const NUMBER: u64 = (1 << TOPIC_SHIFT) - 1;
 /// Bits of a store's own token.
 const TOKEN_BITS: u32 = 48;
 
-/// The most stores at once: those of forks and files together.
+/// The most stores at once: those of forks and files together. An origin is a byte.
 const ORIGINS: usize = 250;
 
 /// An event for the engine.
@@ -65,12 +65,12 @@ pub(crate) enum Poll {
 pub(crate) struct Io {
     block: usize,
     ring: Option<Ring>,
-    /// Descriptors that are polled for ever, by topic.
+    /// Descriptors that are polled all the time, by topic.
     polled: [i32; 8],
     /// The stores by origin: those inherited at forks, mapped files, and this process's own.
     stores: Vec<Box<dyn Store>>,
     own: u8,
-    /// Origins of files that are mapped no more.
+    /// Origins of files that are no longer mapped.
     free_origins: Vec<u8>,
     /// The slots of this process's own store.
     pub slots: Slots,
@@ -123,8 +123,8 @@ impl Io {
         }
     }
 
-    /// Closes all stores at an orderly end of the process: its own store gives back what lies
-    /// elsewhere, and inherited stores are held no longer.
+    /// Closes all stores at an orderly end of the process: its own store gives back what it keeps
+    /// elsewhere, and inherited stores are released.
     pub fn close_stores(&mut self) {
         self.stores.iter_mut().for_each(|store| store.close());
     }
@@ -393,7 +393,7 @@ impl Io {
     pub fn begin_child(&mut self, store: Box<dyn Store>) -> Result<(), Error> {
         self.slots = Slots::new((EXTENT / self.block) as u32);
         self.slots.grown(store.slots());
-        // The number of a file that is mapped no more is used, if there is one.
+        // The number of a file that is no longer mapped is used again, if there is one.
         if let Some(origin) = self.free_origins.pop() {
             self.own = origin;
             self.stores[usize::from(origin)] = store;

@@ -1,5 +1,5 @@
-//! What garbage collection did in the runs behind a figure: what hangs on it is tested only where
-//! there was some.
+//! What garbage collection did in the runs behind a figure. What depends on collection is tested
+//! only if there was some.
 
 use super::Bench;
 use terapage_hybrid::Outcome;
@@ -29,19 +29,20 @@ pub(super) fn any(outcomes: &[Vec<Outcome>]) -> bool {
     outcomes.iter().flatten().any(|one| Collected::of(one).erases > 0)
 }
 
-/// What the page says first.
+/// The page's first line: whether anything was collected.
 pub(super) fn first_line(bench: &Bench, outcomes: &[Vec<Outcome>]) -> String {
     let names = bench.volumes().map(|(name, _)| name);
     let some = names.zip(outcomes).filter(|(_, all)| all.iter().any(|one| Collected::of(one).erases > 0));
     let some: Vec<&str> = some.map(|(name, _)| name).collect();
     if some.is_empty() {
-        return "NOTHING WAS COLLECTED: no block was erased in any of these runs. What hangs on collection (block size, erase \
-                time, spare flash, wear) is not tested on this page, whatever it says of them."
+        return "NOTHING WAS COLLECTED: no block was erased in any of these runs. What depends on collection (block size, \
+                erase time, spare flash, wear) is not tested on this page."
             .to_owned();
     }
     let most = outcomes.iter().flatten().map(|one| Collected::of(one).amplification).fold(0.0, f64::max);
     let rest = outcomes.len() - some.len();
-    let rest = if rest == 0 { String::new() } else { format!(" In the other {rest} nothing was.") };
+    let rest =
+        if rest == 0 { String::new() } else { format!(" In the other {rest} no block was collected.") };
     format!(
         "Blocks were collected in {} of {} volumes ({}), with write amplification up to {most:.2}.{rest}",
         some.len(),
@@ -50,7 +51,8 @@ pub(super) fn first_line(bench: &Bench, outcomes: &[Vec<Outcome>]) -> String {
     )
 }
 
-/// By volume, and by the cases called `names`.
+/// Erases, moved units and write amplification by volume and by case; `names` are those of the
+/// cases.
 pub(super) fn table(bench: &Bench, outcomes: &[Vec<Outcome>], names: &[&str]) -> Table {
     let mut rows = Vec::new();
     for ((volume, _), all) in bench.volumes().zip(outcomes) {
@@ -71,8 +73,8 @@ pub(super) fn table(bench: &Bench, outcomes: &[Vec<Outcome>], names: &[&str]) ->
             .map(str::to_owned)
             .to_vec(),
         rows,
-        note: "Of the measured part. Write amplification is units programmed for each of the host's; padding counts; 0 where \
-               the host's writes never reached the flash."
+        note: "Of the measured part. Write amplification is the units programmed for each unit that the host wrote; padding \
+               counts. It is 0 if none of the host's writes reached the flash."
             .to_owned(),
     }
 }

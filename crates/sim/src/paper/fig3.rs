@@ -25,15 +25,15 @@ fn relative(outcomes: &[Outcome], nand: usize) -> f64 {
     outcomes[nand].iops / outcomes[0].iops
 }
 
-/// The text's findings, each with whether it holds here.
+/// The findings in the paper's text, and whether each holds here.
 fn findings(outcomes: &[Vec<Outcome>]) -> Vec<String> {
     let names = |holds: &dyn Fn(&str, &[Outcome]) -> bool| -> Vec<&str> {
         let against = GAINS.iter().zip(outcomes).filter(|(gain, all)| !holds(gain.volume, all));
         against.map(|(gain, _)| gain.volume).collect()
     };
     let said = |finding: &str, against: Vec<&str>| match against.len() {
-        0 => format!("{finding}: so it is here."),
-        _ => format!("{finding}: here not for {}.", against.join(", ")),
+        0 => format!("{finding}. Here, too."),
+        _ => format!("{finding}. Here, not for {}.", against.join(", ")),
     };
     let best = names(&|volume, all| {
         let best = (0..4).all(|nand| relative(all, 3) >= relative(all, nand));
@@ -46,7 +46,7 @@ fn findings(outcomes: &[Vec<Outcome>]) -> Vec<String> {
         said("Published: 2D FG TLC is the worst of the four", worst),
         format!(
             "Published: 3D FG TLC falls by up to {FG_TLC_PERCENT:.0} %, or to {FG_TLC_PERCENT:.0} % (the text can be read both \
-             ways): here by up to {:.0} %.",
+             ways). Here, by up to {:.0} %.",
             -fall
         ),
     ]
@@ -72,7 +72,7 @@ fn plot(bench: &Bench, outcomes: &[Vec<Outcome>]) -> Plot {
         x: Axis { name: "volume".to_owned(), ..Axis::default() },
         y: Axis { name: "relative IOPS".to_owned(), ..Axis::default() },
         series,
-        note: "The bars of Figure 3 themselves are not in the text; those of 3D CT TLC follow from Table 2."
+        note: "The paper's text does not have the bars of Figure 3; those of 3D CT TLC follow from Table 2."
             .to_owned(),
     }
 }

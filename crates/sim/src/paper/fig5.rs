@@ -1,4 +1,4 @@
-//! Figure 5: one characteristic of the chips at a time.
+//! Figure 5: one characteristic of the chips is changed at a time.
 
 use super::{Bench, called, collected, headed, settled};
 use crate::quantity::signed;
@@ -8,7 +8,7 @@ use terapage_ssd::{Precondition, Profile};
 use terapage_volumes::published::LATENCY_PERCENT_MAX;
 use terapage_volumes::{Case, gain_percent};
 
-/// Gives chips a characteristic of others.
+/// Gives the first chips one characteristic of the second.
 type Change = fn(&mut Profile, &Profile);
 
 /// The paper's cases.
@@ -18,7 +18,7 @@ const CASES: [(&str, Change); 3] = [
         chips.pages_per_block = other.pages_per_block.next_multiple_of(unit);
     }),
     ("case 2: latency", |chips, other| {
-        // The time of a page, whatever the write unit: that is case 3.
+        // The time of one page: the write unit is case 3.
         let page_ns = other.program_ns_per_page();
         chips.program_ns = vec![(page_ns * f64::from(chips.write_unit)) as u64];
         chips.read_ns.clone_from(&other.read_ns);
@@ -30,8 +30,8 @@ const CASES: [(&str, Change); 3] = [
 
 pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
     let (mut cases, unit) = cases(bench, reverse)?;
-    // The other reading of what the paper's flash was like at first: worn in, so that blocks have
-    // to be collected from the start. Not where the user has chosen a fill.
+    // The paper does not say what state its flash was in at first. The second reading is worn in:
+    // blocks are collected from the start. If the user has chosen a state, there is one reading.
     let chosen = bench.changes.iter().any(|(name, _)| name == "precondition");
     if !chosen {
         let steady = |case: &Case| {
@@ -75,8 +75,8 @@ pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
     }
     if let Some(unit) = unit {
         study.summary.push(format!(
-            "The fit found that the gains want a write unit of one page; case 3 is simulated with {unit} pages, as the profile of \
-             the chip has, in the time of {unit} pages."
+            "The fit took a write unit of one page. Case 3 is simulated with the {unit} pages of the chip's profile, programmed in \
+             the time of {unit} pages."
         ));
     }
     study.summary.push(WRITE_UNIT.to_owned());
@@ -85,22 +85,22 @@ pub(super) fn study(bench: &Bench, reverse: bool) -> anyhow::Result<Study> {
     Ok(study)
 }
 
-/// Why case 3 is not what was published, as far as switching things shows.
-const WRITE_UNIT: &str = "Why the write unit costs so much here: with the few dies of the fit and one request under way, a long read is \
-    no longer spread over dies (--set depth=8 takes most of that away), and who waits for a die waits for all pages of the unit to be \
-    programmed (--set suspend=yes takes that away). More dies or more requests would show less; the paper gives neither. docs/sim-paper.md \
-    has the figures.";
+/// Why case 3 is not as published, as far as changing one option at a time shows.
+const WRITE_UNIT: &str = "Why the write unit costs so much here: the fit found few dies, and one request is under way at a time. So a long \
+    read is no longer spread over dies (--set depth=8 removes most of that cost), and a command that waits for a die waits until all \
+    pages of the unit are programmed (--set suspend=yes removes that cost). With more dies or more requests the loss would be smaller; \
+    the paper gives neither number. docs/sim-paper.md has the figures.";
 
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The base, the paper's three cases, and the write unit of case 3 where a fit took it away.
+/// The base and the paper's three cases; and the write unit of case 3, if the fit changed it.
 fn cases(bench: &Bench, reverse: bool) -> anyhow::Result<(Vec<Case>, Option<u32>)> {
     let (mlc, ct) = (bench.case("2d-fg-mlc")?, bench.case("3d-ct-tlc")?);
     let (from, mut into) = if reverse { (&ct, mlc.clone()) } else { (&mlc, ct.clone()) };
-    // A fit may leave 3D CT TLC without the write unit that such chips have; case 3 asks for it.
+    // A fit may give 3D CT TLC the write unit of 2D FG MLC. Case 3 needs that of the profile.
     let unit = Profile::by_name("3d-ct-tlc")?.write_unit;
     let same = ct.ssd.nand.write_unit == mlc.ssd.nand.write_unit;
     if same && !reverse {
@@ -114,7 +114,7 @@ fn cases(bench: &Bench, reverse: bool) -> anyhow::Result<(Vec<Case>, Option<u32>
     let mut cases = vec![from.clone()];
     cases.extend(CASES.iter().map(|(_, change)| changed(*change)));
     if same && reverse {
-        // There is nothing to take back; the base has the unit, for this case alone.
+        // Both chips have the same unit. For this case alone, the base gets the profile's.
         cases[3].ssd.nand.set_write_unit(unit);
     }
     Ok((cases, same.then_some(unit)))
@@ -133,17 +133,17 @@ fn findings(bench: &Bench, changes: &[Vec<f64>], collected: bool) -> Vec<String>
     let most = latency.0.abs() >= block.0.abs().max(unit.0.abs());
     vec![
         format!(
-            "Published: block size hardly matters. Here {} at most: {}.",
+            "Published: block size hardly matters. Here, {} at most: {}.",
             shown(block),
             if collected { agrees(block.0.abs() < 1.0) } else { "NOT TESTED, since nothing was collected" }
         ),
         format!(
-            "Published: latency matters most, up to {LATENCY_PERCENT_MAX} %. Here up to {}{}.",
+            "Published: latency matters most, up to {LATENCY_PERCENT_MAX} %. Here, up to {}{}.",
             shown(latency),
             if most { "" } else { ", but it does not matter most" }
         ),
         format!(
-            "Published: the write unit matters little but for proj_3. Here up to {}: {}.",
+            "Published: the write unit matters little, except for proj_3. Here, up to {}: {}.",
             shown(unit),
             agrees(little)
         ),
@@ -168,7 +168,8 @@ fn plot(bench: &Bench, changes: &[Vec<f64>]) -> Plot {
         x: Axis { name: "volume".to_owned(), ..Axis::default() },
         y: Axis { name: "change of IOPS".to_owned(), unit: "%".to_owned(), log: false },
         series,
-        note: "The bars of Figure 5 are not in the text; what it says of them is above.".to_owned(),
+        note: "The paper's text does not have the bars of Figure 5; what the text says of them is above."
+            .to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Figure 6: the gain against what reaches the flash.
+//! Figure 6: the gain against the share of reads in what reaches the flash.
 
 use super::{Bench, called, collected, headed, settled};
 use crate::quantity::signed;
@@ -17,13 +17,13 @@ pub(super) fn study(bench: &Bench) -> anyhow::Result<Study> {
         found.iter().zip(GAINS).map(|((share, _), gain)| (*share, gain.percent)).collect();
     let (of_found, of_published) = (correlation(&found), correlation(&published));
     let mut study = headed("Figure 6: the gain against the share of reads in what reaches the flash");
-    let agrees = if of_found < 0.0 { "so it is here" } else { "here it is not" };
+    let agrees = if of_found < 0.0 { "Here, too" } else { "Not here" };
     let first = collected::first_line(bench, &outcomes);
     study.summary = vec![
         first,
         settled::finding(&judged),
         format!(
-            "Published: the more reads there are among what reaches the flash, the smaller the gain of 3D CT TLC; {agrees}. The \
+            "Published: the more reads there are among what reaches the flash, the smaller the gain of 3D CT TLC. {agrees}: the \
          correlation is {of_found:.2}; that of the published gains with the simulated shares is {of_published:.2}."
         ),
     ];
@@ -60,7 +60,7 @@ fn plot(bench: &Bench, found: &[(f64, f64)], published: &[(f64, f64)]) -> Plot {
         x: Axis { name: "reads in what reaches the flash".to_owned(), unit: "%".to_owned(), log: false },
         y: Axis { name: "gain in IOPS".to_owned(), unit: "%".to_owned(), log: false },
         series,
-        note: "The paper's axis across is not in the text: shares of both series are simulated, by bytes."
+        note: "The paper's text does not have the values of the x axis: the shares of both series are simulated, by bytes."
             .to_owned(),
     }
 }

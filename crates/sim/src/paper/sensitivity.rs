@@ -1,4 +1,4 @@
-//! Table 2 again with what the paper does not say: do the signs hold?
+//! Table 2 again, with other values of what the paper does not give: do the signs hold?
 
 use super::Bench;
 use crate::quantity::signed;
@@ -6,7 +6,7 @@ use terapage_report::Table;
 use terapage_volumes::published::GAINS;
 use terapage_volumes::{Case, gain_percent};
 
-/// What is changed, one at a time: in words, and as a setting.
+/// What is changed, one at a time: in words, the name of the setting, its value.
 const VARIATIONS: [(&str, &str, &str); 9] = [
     ("traffic 1 GiB", "traffic", "1G"),
     ("traffic 6 GiB", "traffic", "6G"),
@@ -26,7 +26,7 @@ pub(super) struct Variation {
 }
 
 pub(super) fn variations(bench: &Bench) -> anyhow::Result<Vec<Variation>> {
-    // A fixed number of requests leaves traffic nothing to say.
+    // If the user fixes the number of requests, traffic has no effect.
     let counted = bench.changes.iter().any(|(name, _)| name == "requests");
     let varied: Vec<_> = VARIATIONS.iter().filter(|(_, name, _)| !(counted && *name == "traffic")).collect();
     let mut cases: Vec<Case> = Vec::new();
@@ -43,13 +43,13 @@ pub(super) fn variations(bench: &Bench) -> anyhow::Result<Vec<Variation>> {
     Ok(varied.iter().enumerate().map(variation).collect())
 }
 
-/// Volumes whose sign is not the published one.
+/// The volumes whose sign is not the published one.
 fn turned(gains: &[f64]) -> Vec<&'static str> {
     let wrong = GAINS.iter().zip(gains).filter(|(gain, found)| gain.percent * **found <= 0.0);
     wrong.map(|(gain, _)| gain.volume).collect()
 }
 
-/// What has to be said of them.
+/// Whether the signs hold, for the page's summary.
 pub(super) fn finding(variations: &[Variation]) -> String {
     let wrong: Vec<String> = variations
         .iter()
@@ -59,7 +59,7 @@ pub(super) fn finding(variations: &[Variation]) -> String {
     match wrong.len() {
         0 => format!("All signs hold in the {} variations below.", variations.len()),
         n => format!(
-            "NOT ROBUST: in {n} of the {} variations below signs turn: {}. None of what is varied is in the paper.",
+            "NOT ROBUST: in {n} of the {} variations below, signs turn: {}. The paper gives none of the values that are varied.",
             variations.len(),
             wrong.join("; ")
         ),
@@ -81,7 +81,7 @@ pub(super) fn table(variations: &[Variation]) -> Table {
         title: "Sensitivity: gains in %, one thing changed at a time".to_owned(),
         columns,
         rows: variations.iter().map(row).collect(),
-        note: "One seed each. A volume whose gain changes with the traffic alone has not converged."
+        note: "One seed each. These runs are never made longer: the table Convergence is of the runs above."
             .to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Whether runs were long enough: the gains in both halves of what was measured are compared, and
+//! Whether runs were long enough: the gains in both halves of the measured part are compared, and
 //! runs whose halves differ are made longer.
 
 use super::Bench;
@@ -10,18 +10,19 @@ use terapage_hybrid::Outcome;
 use terapage_report::Table;
 use terapage_volumes::{Case, gain_percent, simulate_all};
 
-/// Gains of two halves, and of seeds, that are at most so many percentage points apart count as
-/// the same.
+/// A volume has converged if the gains of its halves are at most this many percentage points apart,
+/// and the standard error over seeds is no more. Chosen, not measured.
 const POINTS: f64 = 1.0;
-/// A run is made at most so many times as long.
+/// A run is made at most this many times as long. Chosen, not measured.
 const LONGER_MAX: u64 = 16;
 
-/// How cases lie: in groups of so many, each of which begins with the one that the others are
-/// compared with.
+/// How cases are grouped. The first case of a group is the base with which the others are
+/// compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cases {
+    /// Cases of a group.
     pub(super) group: usize,
-    /// Whether the groups differ only in their seeds: then their mean is judged.
+    /// Whether the groups differ only in their seeds: then the mean over the groups is judged.
     pub(super) seeds: bool,
 }
 
@@ -31,8 +32,8 @@ pub(super) struct Settled {
     volume: String,
     traffic_bytes: u64,
     requests: u64,
-    /// The gains in the halves that are furthest apart, in percent; `None` where too little was
-    /// measured.
+    /// The gains in the two halves, in percent, of the case whose halves are furthest apart; `None`
+    /// if too little was measured.
     halves: Option<[f64; 2]>,
     /// The standard error of the gain's mean over seeds; 0 for one seed.
     error: f64,
@@ -96,8 +97,8 @@ fn standard_error(values: &[f64]) -> f64 {
     (squares / (count - 1.0) / count).sqrt()
 }
 
-/// Simulates `cases`, which lie as `lie` says. Synthetic volumes that have not converged are
-/// simulated again, each time twice as long, unless the user has said how long.
+/// Simulates `cases`, grouped as `lie` says. Synthetic volumes that have not converged are
+/// simulated again, each time twice as long, unless the user has chosen the length.
 pub(super) fn simulate(
     bench: &Bench,
     cases: &[Case],
@@ -131,11 +132,11 @@ pub(super) fn simulate(
     Ok((outcomes, judged))
 }
 
-/// What the page says of it.
+/// Which volumes have not converged, for the page's summary.
 pub(super) fn finding(judged: &[Settled]) -> String {
     let how = format!(
-        "A run has converged if the gains in both halves of what was measured are at most {POINTS:.0} percentage point apart, \
-         and the standard error over seeds is no more than that."
+        "A volume has converged if the gains in the two halves of the measured part are at most {POINTS:.0} percentage point \
+         apart, and the standard error over seeds is no more than that."
     );
     let open: Vec<String> = judged.iter().filter(|one| !one.has_converged()).map(said).collect();
     match open.len() {
@@ -184,9 +185,9 @@ pub(super) fn table(judged: &[Settled]) -> Table {
         title: "Convergence".to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: judged.iter().map(row).collect(),
-        note: "Gains over the first of the compared chips; of several, the one whose halves are furthest apart. A volume that has \
-               not converged is simulated again, twice as long each time, if its requests are synthetic and --traffic is not \
-               given. Traces are used whole."
+        note: "Gains over the first of the compared chips; if several are compared with it, of the one whose halves are furthest \
+               apart. A volume that has not converged is simulated again, twice as long each time, if its requests are synthetic \
+               and neither --traffic nor the number of requests is given. Traces are used whole."
             .to_owned(),
     }
 }

@@ -36,22 +36,22 @@ pub(super) fn study(bench: &Bench, seeds: u64, varied: bool) -> anyhow::Result<S
     Ok(study)
 }
 
-/// How many values were fitted to how many gains.
+/// How many degrees of freedom the fit has left.
 fn freedom(bench: &Bench) -> String {
     let chip = bench.fitted.chips.get("3d-ct-tlc").map_or(0, std::collections::BTreeMap::len);
     let values = bench.fitted.common.len() + chip;
     match values {
         0 => "No value was fitted.".to_owned(),
         _ => format!(
-            "{values} values were fitted to these {} gains, which leaves {} degrees of freedom: that they agree says nothing of \
-             the model.",
+            "{values} values were fitted to these {} gains, which leaves {} degrees of freedom: their agreement says nothing \
+             about the model.",
             GAINS.len(),
             GAINS.len().saturating_sub(values)
         ),
     }
 }
 
-/// What can be said of signs, order and distance.
+/// Whether signs and order are as published, and the largest difference.
 fn verdict(gains: &[f64]) -> String {
     let published: Vec<f64> = GAINS.iter().map(|gain| gain.percent).collect();
     let wrong: Vec<&str> = GAINS
@@ -62,13 +62,13 @@ fn verdict(gains: &[f64]) -> String {
         .collect();
     let signs = match wrong.len() {
         0 => "All seven signs are as published.".to_owned(),
-        n => format!("{} of seven signs are as published; not those of {}.", 7 - n, wrong.join(", ")),
+        n => format!("{} of seven signs are as published, not those of {}.", 7 - n, wrong.join(", ")),
     };
     let (agree, pairs) = pairs_in_order(&published, gains);
     let order = if agree == pairs {
         "The order of the volumes is as published.".to_owned()
     } else {
-        format!("Of {pairs} pairs of volumes {agree} are in the published order.")
+        format!("Of {pairs} pairs of volumes, {agree} are in the published order.")
     };
     let far = GAINS.iter().zip(gains).map(|(gain, found)| (found - gain.percent).abs());
     let (mut most, mut volume) = (0.0, "");
@@ -109,8 +109,7 @@ fn table(bench: &Bench, gains: &[MeanGain]) -> Table {
     }
 }
 
-/// Published gains beside those that were simulated; synthetic and real ones are series of their
-/// own.
+/// Published gains beside simulated ones. Synthetic volumes and real traces are separate series.
 fn plot(bench: &Bench, gains: &[MeanGain]) -> Plot {
     let named = |name: &str, value: f64| (X::Name(name.to_owned()), value);
     let published = GAINS.iter().map(|gain| named(gain.volume, gain.percent)).collect();
@@ -148,10 +147,13 @@ mod tests {
     #[test]
     fn wrong_signs_and_order_are_said() {
         let said = verdict(&[6.7, 7.1, 5.3, 6.4, 0.1, 1.9, 3.6]);
-        assert!(said.starts_with("6 of seven signs are as published; not those of prxy_1."), "{said}");
+        assert!(said.starts_with("6 of seven signs are as published, not those of prxy_1."), "{said}");
         assert!(said.contains("The order of the volumes is as published."), "{said}");
         let said = verdict(&[6.7, 7.1, 5.3, 6.4, -0.1, 3.9, 3.6]);
-        assert!(said.contains("All seven signs") && said.contains("Of 21 pairs of volumes 20 are"), "{said}");
+        assert!(
+            said.contains("All seven signs") && said.contains("Of 21 pairs of volumes, 20 are"),
+            "{said}"
+        );
         assert!(said.contains("2.0 percentage points, of proj_3"), "{said}");
     }
 }
