@@ -1,4 +1,4 @@
-"""Cases of tests/far/run in which somebody else meddles: other clients, administrators, the network."""
+"""Cases of tests/far/run with interference from outside: other clients, administrators, the network."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from harness import Child, Skipped, check, wait_for
 
 RIGHTS = """-@all +getrange +setrange +set +unlink +hset +hdel +hgetall +sadd +srem +smembers +time +hello
 +auth +select +info +client|kill +client|id +client|setname +cluster|slots +asking""".split()
-"""As docs/far.md has them."""
+"""The rights that docs/far.md names."""
 TIMEOUT_S = 150
 
 

@@ -22,7 +22,7 @@ def seed():
 
 
 def shards(bench):
-    """Blocks lie on all servers; one that is gone is named; of pairs, one of each may go."""
+    """Blocks lie on all servers. A lost server is named; of each pair, one server may be lost."""
     told = []
     for placement in ("simple", "round-robin"):
         servers = [bench.server("--maxmemory", size, name=f"{placement}{size}") for size in ("40mb", "1gb")]
@@ -110,12 +110,12 @@ class Cluster:
         return found
 
     def check_empty(self):
-        """Nothing of any program is left."""
+        """Checks that nothing of any program is left."""
         check(not self.keys(), f"keys stay: {self.keys()[:5]}")
 
 
 def free_port():
-    """A port that nobody listens on."""
+    """A port on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -260,7 +260,7 @@ class Sentinels:
 
 
 def sentinel(bench):
-    """Sentinels name the server, and another one once that is gone."""
+    """Sentinels name the server, and its replacement once the server is gone."""
     number = seed()
     chance = random.Random(number)
     told = []
@@ -286,7 +286,7 @@ def sentinel(bench):
 
 
 def swept_by_others(bench):
-    """What a killed program leaves, another one removes that has nothing else to do."""
+    """An idle program removes what a killed one has left."""
     server = bench.server()
     gone = bench.churn(server.url)
     bench.ready(gone)
