@@ -413,6 +413,10 @@ impl lock::Word for Futex {
         self.word.change(old, new, self.order(order))
     }
 
+    fn get(&self) -> u32 {
+        self.word.load(Relaxed)
+    }
+
     fn swap(&self, new: u32, order: Ordering) -> u32 {
         self.word.swap(new, self.order(order))
     }

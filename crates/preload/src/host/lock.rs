@@ -11,6 +11,8 @@ use terapage_sys::thread::{self, Signals};
 pub trait Word {
     /// Changes the word from `old` to `new`, if it is `old`. Whether it was.
     fn change(&self, old: u32, new: u32, order: Ordering) -> bool;
+    /// The word.
+    fn get(&self) -> u32;
     /// Sets the word, and returns its old value.
     fn swap(&self, new: u32, order: Ordering) -> u32;
     /// Sleeps while the word is `value`. It may wake early.
@@ -23,6 +25,11 @@ impl Word for AtomicU32 {
     #[inline]
     fn change(&self, old: u32, new: u32, order: Ordering) -> bool {
         self.compare_exchange(old, new, order, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn get(&self) -> u32 {
+        self.load(Relaxed)
     }
 
     #[inline]
@@ -39,7 +46,19 @@ impl Word for AtomicU32 {
     }
 }
 
-/// A lock. Its word is 0 if it is free, 1 if it is taken, 2 if it is taken and a thread sleeps.
+/// In the word of a lock: a thread sleeps until it is given back.
+const SLEEPER: u32 = 1;
+
+/// What stands for a thread in the word of a lock: not 0, and without [`SLEEPER`].
+fn mark(thread: usize) -> u32 {
+    // Descriptors of threads are aligned to 64 bytes.
+    let bits = thread >> 6;
+    ((bits ^ bits >> 31) as u32) << 1 | 2
+}
+
+/// A lock. Its word is 0 if it is free, else the mark of the thread that has it, and whether others
+/// sleep. The thread is in the word because a signal may come right after the word has changed: its
+/// handler must see that the lock is taken, and by whom.
 pub struct Lock<T, W: Word = AtomicU32> {
     state: W,
     spins: u32,
@@ -95,7 +114,7 @@ impl<T, W: Word> Lock<T, W> {
         let me = thread::own_name();
         // The pager's threads get no signals in any case.
         let signals = (self.quiet && !thread::is_internal(me)).then(thread::block_signals);
-        self.acquire();
+        self.acquire(mark(me));
         self.holder.store(me, Relaxed);
         if signals.is_some() {
             // SAFETY: this thread is the holder.
@@ -103,26 +122,33 @@ impl<T, W: Word> Lock<T, W> {
         }
     }
 
-    fn acquire(&self) {
-        if self.state.change(0, 1, Acquire) {
+    fn acquire(&self, mark: u32) {
+        if self.state.change(0, mark, Acquire) {
             return;
         }
         for _ in 0..self.spins {
             std::hint::spin_loop();
-            if self.state.change(0, 1, Acquire) {
+            if self.state.change(0, mark, Acquire) {
                 return;
             }
         }
-        while self.state.swap(2, Acquire) != 0 {
-            self.state.wait(2);
+        // Others may sleep, too, so whoever comes out of this wakes them.
+        while !self.state.change(0, mark | SLEEPER, Acquire) {
+            let now = self.state.get();
+            if now != 0 && (now & SLEEPER != 0 || self.state.change(now, now | SLEEPER, Relaxed)) {
+                self.state.wait(now | SLEEPER);
+            }
         }
     }
 
     /// Whether the calling thread holds the lock: then this is a signal handler, and the
     /// interrupted code holds it.
     pub fn is_mine(&self) -> bool {
-        // A thread sees its own writes, and only it writes its own name.
-        self.holder.load(Relaxed) == thread::own_name()
+        let me = thread::own_name();
+        // A thread sees its own writes. The holder is not noted yet, or no longer, if the signal
+        // came while the lock was being taken or given back.
+        let holder = self.holder.load(Relaxed);
+        self.state.get() & !SLEEPER == mark(me) && (holder == me || holder == 0)
     }
 
     /// The guarded value, for a thread that has [`take`](Self::take)n the lock.
@@ -156,7 +182,7 @@ impl<T, W: Word> Lock<T, W> {
         // SAFETY: this thread is still the holder.
         let signals = if self.quiet { unsafe { (*self.signals.get()).take() } } else { None };
         self.holder.store(0, Relaxed);
-        if self.state.swap(0, Release) == 2 {
+        if self.state.swap(0, Release) & SLEEPER != 0 {
             self.state.wake();
         }
         if let Some(signals) = signals {
