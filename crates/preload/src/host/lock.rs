@@ -212,3 +212,63 @@ impl<T, W: Word> Drop for Held<'_, T, W> {
         self.0.give();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{AtomicU32, Lock, Ordering, SLEEPER, Word, mark};
+    use std::cell::{Cell, RefCell};
+    use std::ptr;
+
+    thread_local! {
+        static LOCK: Cell<*const Lock<(), Hooked>> = const { Cell::new(ptr::null()) };
+        static FOUND: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// A word at whose changes a signal comes: its handler asks whose the lock is.
+    struct Hooked(AtomicU32);
+
+    fn handle() {
+        let lock = LOCK.get();
+        // SAFETY: the test's lock lives as long as its address stands there.
+        FOUND.with_borrow_mut(|found| found.push(unsafe { (*lock).is_mine() }));
+    }
+
+    impl Word for Hooked {
+        fn change(&self, old: u32, new: u32, order: Ordering) -> bool {
+            let changed = self.0.change(old, new, order);
+            handle();
+            changed
+        }
+
+        fn get(&self) -> u32 {
+            self.0.get()
+        }
+
+        fn swap(&self, new: u32, order: Ordering) -> u32 {
+            handle();
+            self.0.swap(new, order)
+        }
+
+        fn wait(&self, _value: u32) {}
+
+        fn wake(&self) {}
+    }
+
+    #[test]
+    fn a_signal_while_the_lock_changes_hands_finds_its_holder() {
+        let lock = Lock::on(Hooked(AtomicU32::new(0)), 0, ());
+        LOCK.set(&raw const lock);
+        assert!(!lock.is_mine(), "nobody has it");
+        lock.take();
+        lock.give();
+        assert_eq!(FOUND.take(), [true, true], "taken, and not given back yet");
+        assert!(!lock.is_mine(), "it was given back");
+    }
+
+    #[test]
+    fn a_lock_of_another_thread_is_not_mine() {
+        let other = mark(1 << 20);
+        let lock = Lock::on(AtomicU32::new(other | SLEEPER), 0, ());
+        assert!(!lock.is_mine());
+    }
+}
