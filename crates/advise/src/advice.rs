@@ -12,7 +12,7 @@ use terapage_figures::{map, processors};
 
 /// If a budget has fewer windows of the recording than this, touches that would cost time were not
 /// recorded. Chosen, not measured.
-const SEEN: f64 = 1.5;
+pub const SEEN: f64 = 1.5;
 
 /// Points of the curve on which the knee is searched. Chosen, not measured.
 const POINTS: usize = 50;

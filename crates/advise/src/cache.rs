@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The layout of the file.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// A store and what the pager's work on it costs.
 #[derive(Clone, Debug, Serialize, Deserialize)]

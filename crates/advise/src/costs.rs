@@ -91,6 +91,8 @@ pub struct Costs {
     pub device_bytes_s: (f64, f64),
     /// Processor time of the pager for a block that comes and goes in a stream.
     pub block_cpu_us: f64,
+    /// What a fault costs more if the pager's thread sleeps when it comes.
+    pub wake_us: f64,
 }
 
 impl Costs {
@@ -209,6 +211,7 @@ impl Costs {
             read_bytes_s: value(|costs| costs.read_bytes_s),
             write_bytes_s: value(|costs| costs.write_bytes_s),
             block_cpu_us: value(|costs| costs.block_cpu_us),
+            wake_us: value(|costs| costs.wake_us),
         }
     }
 }
@@ -317,12 +320,16 @@ impl Bench {
         let soft_us = half.pass("threads-1")?.seconds * 1e6 / (half.count("soft_faults") / 2.0).max(1.0);
         // 4. A quarter of the data fits: page-ins on demand. The second pass finds everything
         //    clean.
-        let quarter = Budget { bytes: DATA / 4, soft_per_mille: 20, prefetch: "off", spin: true };
-        let quarter = stepped(self.run(&random(READS / 2), Some(&quarter)))?;
+        let few = |spin| Budget { bytes: DATA / 4, soft_per_mille: 20, prefetch: "off", spin };
+        let quarter = stepped(self.run(&random(READS / 2), Some(&few(true))))?;
         let pass = quarter.pass("threads-1")?;
         let soft_share = quarter.count("soft_faults") / quarter.count("hard_faults").max(1.0);
         let demand = (pass.moved().0 / block).max(1.0);
         let demand_us = pass.seconds * 1e6 / demand - soft_share * soft_us;
+        //    The same by a pager that sleeps before each fault.
+        let asleep = stepped(self.run(&random(READS / 2), Some(&few(false))))?;
+        let fault_us = |pass: &Pass| pass.seconds * 1e6 / (pass.moved().0 / block).max(1.0);
+        let wake_us = (fault_us(asleep.pass("threads-1")?) - fault_us(pass)) / (1.0 + soft_share);
         // 5. Streams, in and out; then again without looking for work, for the processor time.
         let streams = |spin| Budget { bytes: DATA / 3, soft_per_mille: 20, prefetch: "auto", spin };
         let stream = stepped(self.run(&scan(DATA), Some(&streams(true))))?;
@@ -348,6 +355,7 @@ impl Bench {
             write_bytes_s,
             device_bytes_s: (device.read_bytes_s, device.write_bytes_s),
             block_cpu_us: block_cpu_us.max(0.1),
+            wake_us: wake_us.max(0.0),
         })
     }
 
@@ -425,7 +433,7 @@ fn settle(
 }
 
 /// Steps of [`Bench::measure`], at least.
-pub const STEPS: u64 = 6 * ROUNDS;
+pub const STEPS: u64 = 7 * ROUNDS;
 
 fn read_json(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
@@ -501,6 +509,7 @@ mod tests {
             write_bytes_s: 1e9,
             device_bytes_s: (1e9, 1e9),
             block_cpu_us: 2.0,
+            wake_us: 0.0,
         }
     }
 
@@ -571,6 +580,7 @@ mod tests {
             write_bytes_s: 1.5e9,
             device_bytes_s: (1e9, 2e9),
             block_cpu_us: 16384.0 / 3e9 * 1e6,
+            wake_us: 0.0,
         };
         assert_eq!(costs.rates(&Device { measured: true, ..device.clone() }), (0.9e9, 1.5e9));
         let (read, write) = costs.rates(&Device::stated("fast", 5.0, 12e9, 1.2e9));

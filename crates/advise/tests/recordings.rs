@@ -241,6 +241,7 @@ fn machine() -> Timing {
         write_bytes_s: 1e9,
         device_bytes_s: (1e9, 1e9),
         block_cpu_us: 1.0,
+        wake_us: 0.0,
     };
     Timing {
         native_us: 1e6,
@@ -286,6 +287,27 @@ fn what_fits_is_never_read() {
     assert!((tight.total_us - 1e6 - parts).abs() < 10.0, "{tight:?}");
     // Without prefetch, the program waits for each page-in.
     assert!((tight.demand_us - 120.0 * tight.demand as f64).abs() < 1.0, "{tight:?}");
+}
+
+#[test]
+fn a_pager_that_sleeps_is_woken_at_a_price() {
+    let recording = open(&passes(200, 5, PageOut::Dirty));
+    let setup = Setup { shift: 0, frames: 50, policy: "lru".into(), prefetch: "off".into() };
+    // What waking costs all faults together, where the program takes so long by itself.
+    let price = |native_us: f64| {
+        let compute = compute_us(&recording, native_us);
+        let total = |wake_us: f64| {
+            let mut timing = Timing { native_us, ..machine() };
+            timing.costs.wake_us = wake_us;
+            replay(&recording, &compute, &setup, &timing)
+        };
+        let (with, without) = (total(60.0), total(0.0));
+        assert_eq!(with.page_ins(), without.page_ins());
+        (with.total_us - without.total_us) / (60.0 * with.demand as f64)
+    };
+    let (rare, frequent) = (price(1e8), price(1e3));
+    assert!(rare > 0.9, "faults that are 100 ms apart find it asleep: {rare}");
+    assert!(frequent < 0.1, "faults that follow at once find it awake: {frequent}");
 }
 
 #[test]

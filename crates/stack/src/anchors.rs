@@ -7,7 +7,7 @@ use crate::machines::machine;
 use crate::mechanism::Mechanisms;
 use crate::meter::Outcome;
 use crate::repeat::{Repeated, repeat};
-use crate::setup::{Arrivals, Error, Load, Setup, Variation};
+use crate::setup::{Error, Load, Setup};
 use crate::stacks::Stack;
 use terapage_event::MILLISECOND;
 
@@ -55,22 +55,10 @@ const BFQ: &str = "commit to bfq: separate insertion lists, 2024 (on an NVMe dev
 const URING: &str = "io_uring, polled, one core, as reported; the machine is not given";
 
 fn setup(name: &str, stack: Stack, (threads, calls_in_flight, multiplicity): (u32, u32, u32)) -> Setup {
-    let load = Load {
-        threads,
-        calls_in_flight,
-        multiplicity,
-        volumes: 1,
-        rate_iops: None,
-        sequential: 0.0,
-        spread: false,
-        timer_slack_ns: 0.0,
-        arrivals: Arrivals::Regular,
-        variation: Variation::Uniform,
-    };
     Setup {
         stack,
         machine: machine(name).expect("a machine of the model"),
-        load,
+        load: Load::unpaced(threads, calls_in_flight, multiplicity),
         costs: Costs::builtin(),
         mechanisms: Mechanisms::all(),
         warm_ns: 4 * MILLISECOND,

@@ -5,7 +5,7 @@ use crate::costs::Costs;
 use crate::machines::machine;
 use crate::mechanism::Mechanisms;
 use crate::meter::{Activity, Outcome};
-use crate::setup::{Arrivals, Load, Setup, Variation};
+use crate::setup::{Load, Setup, Variation};
 use crate::stacks::Stack;
 use terapage_event::MILLISECOND;
 
@@ -48,18 +48,7 @@ pub fn guest_setup(costs: &Costs, mechanisms: Mechanisms, path: &GuestPath, mult
     let mut costs = costs.clone();
     // The host's instructions are not the guest's.
     costs.virtio_kick = 0.0;
-    let load = Load {
-        threads: 1,
-        calls_in_flight: 1,
-        multiplicity,
-        volumes: 1,
-        rate_iops: None,
-        sequential: 0.0,
-        spread: false,
-        timer_slack_ns: 0.0,
-        arrivals: Arrivals::Regular,
-        variation: Variation::Fixed,
-    };
+    let load = Load { variation: Variation::Fixed, ..Load::unpaced(1, 1, multiplicity) };
     Setup {
         stack: path.stack,
         machine,

@@ -1,7 +1,7 @@
 //! Machines for which results were published, and the load of the report on SCSI and NVMe.
 
 use crate::lock::Kind;
-use crate::setup::{Arrivals, Load, Machine, Variation};
+use crate::setup::{Load, Machine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use terapage_figures::Sourced;
@@ -154,16 +154,9 @@ pub fn paper_load() -> Load {
     let table = tables().remove("load").unwrap_or_default();
     let count = |key: &str| table.get(key).map_or(1, |sourced| sourced.value as u32);
     Load {
-        threads: count("threads"),
-        calls_in_flight: count("calls-in-flight"),
-        multiplicity: 1,
         volumes: count("volumes"),
-        rate_iops: None,
-        sequential: 0.0,
-        spread: false,
         timer_slack_ns: table.get("timer-slack").map_or(0.0, |sourced| sourced.value),
-        arrivals: Arrivals::Regular,
-        variation: Variation::Uniform,
+        ..Load::unpaced(count("threads"), count("calls-in-flight"), 1)
     }
 }
 

@@ -107,6 +107,24 @@ pub struct Load {
     pub variation: Variation,
 }
 
+impl Load {
+    /// Threads that issue as fast as they can, to one volume, and never sleep for a timer.
+    pub fn unpaced(threads: u32, calls_in_flight: u32, multiplicity: u32) -> Load {
+        Load {
+            threads,
+            calls_in_flight,
+            multiplicity,
+            volumes: 1,
+            rate_iops: None,
+            sequential: 0.0,
+            spread: false,
+            timer_slack_ns: 0.0,
+            arrivals: Arrivals::Regular,
+            variation: Variation::Uniform,
+        }
+    }
+}
+
 /// Everything that a run depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {

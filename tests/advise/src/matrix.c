@@ -5,7 +5,7 @@
 enum { TILE = 64 };
 
 int main(int argc, char **argv) {
-    const size_t n = argc > 1 ? strtoul(argv[1], NULL, 10) / TILE * TILE : 2560;
+    const size_t n = argc > 1 ? strtoul(argv[1], NULL, 10) / TILE * TILE : 1536;
     double *a = malloc(n * n * sizeof *a), *b = malloc(n * n * sizeof *b), *c = calloc(n * n, sizeof *c);
     if (!a || !b || !c) return 1;
     for (size_t at = 0; at < n * n; at++) {

@@ -125,9 +125,10 @@ impl<'a> Pager<'a> {
         self.now += if crowded <= awake { crowded } else { awake + us - awake / self.crowded };
     }
 
-    /// A thread waits for the pager; the others go on.
+    /// A thread waits for the pager, which may have to wake up first; the others go on.
     fn wait(&mut self, us: f64) -> f64 {
-        let us = us / self.timing.overlap();
+        let woken_us = if self.now > self.awake { self.timing.costs.wake_us } else { 0.0 };
+        let us = (us + woken_us) / self.timing.overlap();
         self.look(self.now);
         self.now += us;
         self.awake = self.now + if self.luck.tries() { pace::SPIN_US as f64 } else { 0.0 };

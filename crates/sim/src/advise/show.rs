@@ -4,7 +4,7 @@ use super::Results;
 use crate::publish;
 use std::fmt::Write;
 use std::path::Path;
-use terapage_advise::advice::Prediction;
+use terapage_advise::advice::{Prediction, SEEN};
 use terapage_config::Size;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
@@ -27,15 +27,26 @@ fn mib(bytes: u64) -> String {
     Size(bytes >> 20 << 20).to_string()
 }
 
+/// The slow-down with its error; only a bound where the recording lacks touches.
 fn factor(prediction: &Prediction) -> String {
     let least = (prediction.slow_down - prediction.error).max(0.5);
-    let below = if prediction.too_low { " +" } else { "" };
-    format!(
-        "{:.2} ({:.2} to {:.2}{below})",
-        prediction.slow_down,
-        least,
-        prediction.slow_down + prediction.error
-    )
+    if prediction.too_low {
+        return format!("at least {least:.2}");
+    }
+    format!("{:.2} ({:.2} to {:.2})", prediction.slow_down, least, prediction.slow_down + prediction.error)
+}
+
+/// Why some slow-downs are only bounds, if some are.
+fn bounds(results: &Results) -> Option<String> {
+    let some = results.advice.budgets.iter().any(|prediction| prediction.too_low);
+    some.then(|| {
+        let enough = (results.window_bytes as f64 * SEEN) as u64;
+        format!(
+            "below {}, one and a half windows, slow-downs are only \"at least\", and may be several times as much: touches are \
+             missing that would cost time (a longer --timeout allows smaller windows)",
+            mib(enough)
+        )
+    })
 }
 
 pub fn text(results: &Results) -> String {
@@ -60,6 +71,9 @@ pub fn text(results: &Results) -> String {
     }
     if let Some((took_s, limit_s)) = results.recording_s {
         let _ = writeln!(text, "recording  {took_s:.0} s in all, of {limit_s:.0} s allowed (--timeout)");
+    }
+    if let Some(why) = bounds(results) {
+        let _ = writeln!(text, "unsure     {why}");
     }
     let knee = match advice.knee_bytes {
         Some(knee) if knee <= results.window_bytes => {
@@ -123,7 +137,10 @@ pub fn study(results: &Results) -> Study {
             let forecast = &prediction.forecast;
             let seconds = |us: f64| format!("{:.3}", us / 1e6);
             let mut row = name(prediction);
-            row.extend([format!("{:.2}", prediction.slow_down), format!("{:.2}", prediction.error)]);
+            row.extend(match prediction.too_low {
+                true => [factor(prediction), String::new()],
+                false => [format!("{:.2}", prediction.slow_down), format!("{:.2}", prediction.error)],
+            });
             row.extend(
                 [forecast.demand, forecast.prefetched, forecast.soft_faults, forecast.written]
                     .map(|count| count.to_string()),
@@ -158,6 +175,7 @@ pub fn study(results: &Results) -> Study {
             ("new frame", costs.fresh_us),
             ("used frame", costs.recycled_us),
             ("processor time of a block in a stream", costs.block_cpu_us),
+            ("a fault while the pager sleeps, beyond", costs.wake_us),
         ];
         parameters
             .extend(values.map(|(name, us)| measured(&format!("{name}, {block}"), format!("{us:.1}"), "us")));
@@ -166,11 +184,19 @@ pub fn study(results: &Results) -> Study {
             measured(&format!("{name}, {block}"), format!("{:.0}", rate / f64::from(1 << 20)), "MiB/s")
         }));
     }
-    let points = advice
-        .budgets
-        .iter()
-        .map(|p| (X::Number(p.budget_bytes as f64 / f64::from(1 << 20)), p.slow_down))
-        .collect();
+    let series = |name: &str, too_low: bool| Series {
+        name: name.into(),
+        mark: Mark::Simulated,
+        points: advice
+            .budgets
+            .iter()
+            .filter(|prediction| prediction.too_low == too_low)
+            .map(|p| (X::Number(p.budget_bytes as f64 / f64::from(1 << 20)), p.slow_down))
+            .collect(),
+        ..Series::default()
+    };
+    let mut shown = vec![series("predicted", false), series("predicted, at least", true)];
+    shown.retain(|series| !series.points.is_empty());
     Study {
         title: format!("Advice for {}", results.program),
         summary: text(results).lines().map(str::to_owned).collect(),
@@ -181,12 +207,7 @@ pub fn study(results: &Results) -> Study {
             kind: PlotKind::Line,
             x: Axis { name: "budget".into(), unit: "MiB".into(), log: false },
             y: Axis { name: "slow-down".into(), unit: String::new(), log: false },
-            series: vec![Series {
-                name: "predicted".into(),
-                mark: Mark::Simulated,
-                points,
-                ..Series::default()
-            }],
+            series: shown,
             note: "Time over the program's native time.".into(),
         }],
         tables: vec![Table {
@@ -196,5 +217,28 @@ pub fn study(results: &Results) -> Study {
             note: "Blocks, and seconds that threads wait.".into(),
         }],
         ..Study::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::factor;
+    use terapage_advise::advice::Prediction;
+    use terapage_advise::replay::Forecast;
+
+    #[test]
+    fn a_budget_near_the_window_has_only_a_bound() {
+        let prediction = |too_low| Prediction {
+            budget_bytes: 64 << 20,
+            block_bytes: 16 << 10,
+            policy: "auto".into(),
+            store: "/var/tmp".into(),
+            slow_down: 9.9,
+            error: 1.8,
+            too_low,
+            forecast: Forecast::default(),
+        };
+        assert_eq!(factor(&prediction(false)), "9.90 (8.10 to 11.70)");
+        assert_eq!(factor(&prediction(true)), "at least 8.10");
     }
 }

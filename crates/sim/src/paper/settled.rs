@@ -35,8 +35,8 @@ pub(super) struct Settled {
     /// The gains in the two halves, in percent, of the case whose halves are furthest apart; `None`
     /// if too little was measured.
     halves: Option<[f64; 2]>,
-    /// The standard error of the gain's mean over seeds; 0 for one seed.
-    error: f64,
+    /// The standard error of the gain's mean over seeds; `None` for one seed.
+    error: Option<f64>,
 }
 
 impl Settled {
@@ -44,7 +44,7 @@ impl Settled {
         let groups: Vec<&[Outcome]> = outcomes.chunks_exact(cases.group).collect();
         let mut worst: Option<[f64; 2]> = None;
         let mut missing = groups.is_empty();
-        let mut error = 0.0f64;
+        let mut error = None;
         let mut judge = |groups: &[&[Outcome]], other: usize| {
             let halves: Option<Vec<[f64; 2]>> =
                 groups.iter().map(|all| gains(&all[0], &all[other])).collect();
@@ -58,7 +58,7 @@ impl Settled {
                 worst = Some(means);
             }
             let whole: Vec<f64> = groups.iter().map(|all| gain_percent(&all[0], &all[other])).collect();
-            error = error.max(standard_error(&whole));
+            error = standard_error(&whole).into_iter().chain(error).reduce(f64::max);
         };
         for other in 1..cases.group {
             if cases.seeds {
@@ -73,7 +73,8 @@ impl Settled {
     }
 
     fn has_converged(&self) -> bool {
-        self.halves.is_some_and(|halves| apart(halves) <= POINTS) && self.error <= POINTS
+        self.halves.is_some_and(|halves| apart(halves) <= POINTS)
+            && self.error.is_none_or(|error| error <= POINTS)
     }
 }
 
@@ -87,14 +88,14 @@ fn apart(halves: [f64; 2]) -> f64 {
     (halves[1] - halves[0]).abs()
 }
 
-fn standard_error(values: &[f64]) -> f64 {
+fn standard_error(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     if values.len() < 2 {
-        return 0.0;
+        return None;
     }
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (count - 1.0) / count).sqrt()
+    Some((squares / (count - 1.0) / count).sqrt())
 }
 
 /// Simulates `cases`, grouped as `lie` says. Synthetic volumes that have not converged are
@@ -136,7 +137,7 @@ pub(super) fn simulate(
 pub(super) fn finding(judged: &[Settled]) -> String {
     let how = format!(
         "A volume has converged if the gains in the two halves of the measured part are at most {POINTS:.0} percentage point \
-         apart, and the standard error over seeds is no more than that."
+         apart, and, with several seeds, the standard error is no more than that."
     );
     let open: Vec<String> = judged.iter().filter(|one| !one.has_converged()).map(said).collect();
     match open.len() {
@@ -149,11 +150,11 @@ fn said(one: &Settled) -> String {
     match one.halves {
         None => format!("{} (too little was measured)", one.volume),
         Some([first, second]) => format!(
-            "{} ({} %, then {} %, +- {:.1}, with {})",
+            "{} ({} %, then {} %{}, with {})",
             one.volume,
             signed(first),
             signed(second),
-            one.error,
+            one.error.map_or_else(String::new, |error| format!(", +- {error:.1}")),
             Size(one.traffic_bytes)
         ),
     }
@@ -168,7 +169,7 @@ pub(super) fn table(judged: &[Settled]) -> Table {
             one.requests.to_string(),
             half(0),
             half(1),
-            format!("{:.2}", one.error),
+            one.error.map_or_else(|| "one seed".to_owned(), |error| format!("{error:.2}")),
             if one.has_converged() { "yes" } else { "NO" }.to_owned(),
         ]
     };
@@ -196,8 +197,14 @@ pub(super) fn table(judged: &[Settled]) -> Table {
 mod tests {
     use super::{Settled, finding, standard_error, table};
 
-    fn settled(halves: Option<[f64; 2]>, error: f64) -> Settled {
-        Settled { volume: "proj_0".to_owned(), traffic_bytes: 3 << 30, requests: 9, halves, error }
+    fn settled(halves: Option<[f64; 2]>, error: impl Into<Option<f64>>) -> Settled {
+        Settled {
+            volume: "proj_0".to_owned(),
+            traffic_bytes: 3 << 30,
+            requests: 9,
+            halves,
+            error: error.into(),
+        }
     }
 
     #[test]
@@ -209,12 +216,16 @@ mod tests {
             assert!(said.starts_with("NOT CONVERGED: proj_0 ("), "{said}");
             assert_eq!(table(&[bad]).rows[0][6], "NO");
         }
+        let one_seed = settled(Some([7.0, 5.0]), None);
+        let said = finding(std::slice::from_ref(&one_seed));
+        assert!(said.contains("(+7.0 %, then +5.0 %, with 3 GiB)"), "{said}");
+        assert_eq!(table(&[one_seed]).rows[0][5], "one seed");
     }
 
     #[test]
-    fn seeds_that_agree_have_no_error() {
-        assert_eq!(standard_error(&[7.0]), 0.0);
-        assert_eq!(standard_error(&[7.0, 7.0, 7.0]), 0.0);
-        assert!((standard_error(&[1.0, 3.0]) - 1.0).abs() < 1e-12);
+    fn seeds_that_agree_have_no_error_and_one_seed_has_none_that_is_known() {
+        assert_eq!(standard_error(&[7.0]), None);
+        assert_eq!(standard_error(&[7.0, 7.0, 7.0]), Some(0.0));
+        assert!((standard_error(&[1.0, 3.0]).unwrap() - 1.0).abs() < 1e-12);
     }
 }

@@ -24,6 +24,12 @@ const FITTED: [u32; 2] = [1, 32];
 const READ: usize = 8 << 10;
 /// Rows that agree within this many percent count as right. Chosen, not measured.
 const WITHIN: f64 = 15.0;
+/// Rounds of reads at each depth: at least, and at most where they differ.
+const ROUNDS: u64 = 3;
+const ROUNDS_MAX: u64 = 9;
+/// The rounds of a depth agree if their middle half lies within this share of their median. Chosen,
+/// not measured.
+const SETTLED: f64 = 0.15;
 /// Seeds for each simulated point.
 const SEEDS: u64 = 3;
 /// Simulated time for each point.
@@ -65,7 +71,7 @@ struct Point {
     depth: u32,
     /// Processor time of the thread for a read, us: the median of the rounds.
     thread_us: f64,
-    /// The least and the greatest of the rounds.
+    /// The bounds of the middle half of the rounds; of three rounds, of all.
     low_us: f64,
     high_us: f64,
     iops: f64,
@@ -74,6 +80,12 @@ struct Point {
     /// Latency, median and fast, us.
     latency_us: f64,
     latency_fast_us: f64,
+}
+
+impl Point {
+    fn is_settled(&self) -> bool {
+        self.high_us - self.low_us <= SETTLED * self.thread_us
+    }
 }
 
 /// The model beside the measurement, at one depth.
@@ -205,7 +217,6 @@ impl Calibrate {
 
     /// The command's own reads, by both interfaces, at all depths, in turns.
     fn own_reads(&self, progress: &Progress) -> anyhow::Result<BTreeMap<&'static str, Vec<Point>>> {
-        const ROUNDS: u64 = 3;
         const TIME: Duration = Duration::from_millis(350);
         progress.phase("writing the file for the reads");
         let directory = &self.directory;
@@ -220,12 +231,16 @@ impl Calibrate {
         progress.phase("reading");
         progress.steps(ROUNDS * 2 * DEPTHS.len() as u64);
         let mut rounds: BTreeMap<(&'static str, u32), Vec<Reads>> = BTreeMap::new();
-        for round in 0..ROUNDS {
+        for round in 0..ROUNDS_MAX {
             for interface in [Interface::Libaio, Interface::IoUring] {
                 for depth in DEPTHS {
+                    let known = rounds.get(&(interface.name(), depth));
+                    if round >= ROUNDS && known.is_none_or(|reads| point(depth, reads).is_settled()) {
+                        continue;
+                    }
                     let read =
                         terapage_probe::read_at_random(file.path(), interface, depth, READ, TIME, round);
-                    progress.add(1);
+                    progress.add(u64::from(round < ROUNDS));
                     match read {
                         Ok(reads) => rounds.entry((interface.name(), depth)).or_default().push(reads),
                         // io_uring may be forbidden; libaio is needed.
@@ -237,7 +252,7 @@ impl Calibrate {
         }
         let mut points: BTreeMap<&'static str, Vec<Point>> = BTreeMap::new();
         for ((name, depth), reads) in rounds {
-            points.entry(name).or_default().push(point(depth, reads));
+            points.entry(name).or_default().push(point(depth, &reads));
         }
         Ok(points)
     }
@@ -256,13 +271,13 @@ impl Calibrate {
         let mut parameters: Vec<Parameter> = Vec::new();
         parameters.extend(file.machine.iter().map(|(name, value)| parameter(name, value)));
         parameters.extend(file.costs.iter().map(|(name, value)| parameter(name, value)));
-        let busy = compared.values().flatten().any(|row| row.point.high_us > 1.3 * row.point.low_us);
+        let unsettled = compared.values().flatten().any(|row| !row.point.is_settled());
         let mut summary: Vec<String> = compared.iter().map(|(name, rows)| sentence(name, rows)).collect();
-        if busy {
-            summary.push(
-                "The rounds differ by more than 30 %: the machine is busy. Repeat this on a quiet one."
-                    .into(),
-            );
+        if unsettled {
+            summary.push(format!(
+                "The rounds of a depth still differ by more than {:.0} %, after {ROUNDS_MAX} of them: the machine is busy. Repeat this on a quiet one.",
+                SETTLED * 100.0
+            ));
         }
         Study {
             title: "The I/O stack of this machine: measured, and the model".into(),
@@ -279,14 +294,15 @@ impl Calibrate {
 }
 
 /// The median of the rounds at one depth.
-fn point(depth: u32, mut reads: Vec<Reads>) -> Point {
+fn point(depth: u32, reads: &[Reads]) -> Point {
+    let mut reads = reads.to_vec();
     reads.sort_by(|a, b| a.thread_us.total_cmp(&b.thread_us));
     let (middle, last) = (reads[reads.len() / 2], reads.len() - 1);
     Point {
         depth,
         thread_us: middle.thread_us,
-        low_us: reads[0].thread_us,
-        high_us: reads[last].thread_us,
+        low_us: reads[last / 4].thread_us,
+        high_us: reads[(3 * last).div_ceil(4)].thread_us,
         iops: middle.iops,
         waits: Some(middle.waits),
         latency_us: middle.latency_us,
@@ -472,7 +488,7 @@ fn table(name: &str, rows: &[Compared]) -> Table {
             .map(String::from)
             .into(),
         rows: rows.iter().map(row).collect(),
-        note: "The time that the kernel counts as the thread's, as fio's usr + sys. Measured: median of the rounds (least to greatest)."
+        note: "The time that the kernel counts as the thread's, as fio's usr + sys. Measured: median of the rounds (their middle half)."
             .into(),
     }
 }
@@ -551,6 +567,27 @@ mod tests {
             assert!(row.off_percent().abs() < 15.0, "{row:?}");
         }
         assert_eq!(MachineFile::read(&file.text()).unwrap(), file);
+    }
+
+    #[test]
+    fn a_round_that_was_disturbed_does_not_count() {
+        let rounds = |times: &[f64]| -> Vec<Reads> {
+            let one = |&thread_us: &f64| Reads {
+                interface: Interface::Libaio,
+                depth: 16,
+                iops: 6e4,
+                thread_us,
+                waits: 0.1,
+                latency_us: 100.0,
+                latency_fast_us: 90.0,
+            };
+            times.iter().map(one).collect()
+        };
+        let three = point(16, &rounds(&[7.2, 6.0, 7.3]));
+        assert!(!three.is_settled(), "{three:?}");
+        let more = point(16, &rounds(&[7.2, 6.0, 7.3, 6.0, 5.9, 6.1, 6.0, 6.1, 5.9]));
+        assert!(more.is_settled() && more.thread_us == 6.0, "{more:?}");
+        assert!(point(1, &rounds(&[20.0, 21.0, 22.0])).is_settled());
     }
 
     #[test]
