@@ -49,7 +49,7 @@ def work(way, place, memory):
         return a[-1]
 
     def indexing():
-        return a[np.random.default_rng(6).integers(0, count, 20_000)].sum()
+        return a[np.random.default_rng(6).integers(0, count, 5_000)].sum()
 
     def sort():
         a.sort()
