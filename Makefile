@@ -46,21 +46,28 @@ check:
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	$(CARGO_TEST) --workspace --lib --bins --examples
 
+# Memory servers, which wait for one another, need little of the processors: the fuzzer of their
+# replies, the report pages and the packages are tried meanwhile.
+define BESIDE_FAR
+set -e
+TERAPAGE_FUZZ_S=60 $(CARGO_TEST) -p terapage-far --lib -- resp::
+tests/report/run
+packaging/stage
+packaging/wheel || test $$? = 77
+tests/packages/run
+endef
+export BESIDE_FAR
+
 test:
 	cargo fmt --all --check
 	tools/check-width
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	cargo build --workspace --release --locked
 	$(CARGO_TEST) --workspace
-	TERAPAGE_FUZZ_S=60 $(CARGO_TEST) -p terapage-far --lib -- resp::
 	tests/programs/run-all ci
 	tests/programs/run-all ci always
 	tests/faults/run
-	tests/far/run
-	tests/report/run
-	packaging/stage
-	packaging/wheel || test $$? = 77
-	tests/packages/run
+	tools/together tests/far/run "$$BESIDE_FAR"
 
 soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 $(CARGO_TEST) -p terapage-model

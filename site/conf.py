@@ -16,10 +16,14 @@ myst_enable_extensions = ["colon_fence"]
 exclude_patterns = ["docs/README.md"]
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 
+# What a page does not call Python is mostly a shell's.
+highlight_language = "none"
+
 html_theme = "furo"
 html_title = f"Terapage {release}"
 html_copy_source = False
 html_show_sourcelink = False
 
 autodoc_typehints = "signature"
+autodoc_mock_imports = ["torch"]
 autodoc_member_order = "bysource"

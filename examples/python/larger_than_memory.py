@@ -5,7 +5,8 @@
 
 Each way is a process of its own with the same memory: numpy.memmap runs in a memory cgroup (limit:
 the memory and what a bare interpreter with numpy takes), terapage has a budget. The results must be
-the same. Needs root, for the cgroup.
+the same. Needs root, for the cgroup. With --swap a plain array in such a cgroup comes third: it
+needs a swap space that is switched on.
 """
 
 import argparse
@@ -27,6 +28,8 @@ def work(way, place, memory):
     count = 4 * memory // 8
     if way == "numpy":
         a = np.memmap(os.path.join(place, "array"), "f8", "w+", shape=count)
+    elif way == "swap":
+        a = np.empty(count)
     else:
         import terapage as tp
 
@@ -49,7 +52,7 @@ def work(way, place, memory):
         return a[-1]
 
     def indexing():
-        return a[np.random.default_rng(6).integers(0, count, 20_000)].sum()
+        return a[np.random.default_rng(6).integers(0, count, 5_000)].sum()
 
     def sort():
         a.sort()
@@ -74,6 +77,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--memory", default="128M", type=size, help="memory of each way (128M)")
     parser.add_argument("--place", default="/var/tmp", help="a directory on the disk to measure (/var/tmp)")
+    parser.add_argument("--swap", action="store_true", help="a plain array on swap, too")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -83,11 +87,16 @@ def main():
         with cgroup(options.memory + BARE) as procs:
             plain = run("numpy", place, options.memory, procs)
         paged = run("terapage", place, options.memory)
+        others = {"np.memmap": plain}
+        if options.swap:
+            with cgroup(options.memory + BARE) as procs:
+                others["swap"] = run("swap", place, options.memory, procs)
         print(f"an array of {4 * options.memory >> 20} MiB, {options.memory >> 20} MiB of memory; seconds")
-        print(f"{'':<14}{'np.memmap':>12}{'tp.empty':>12}{'ratio':>9}")
+        print(f"{'':<14}{'tp.empty':>12}" + "".join(f"{name:>12}{'ratio':>9}" for name in others))
         for name in WORK:
-            print(f"{name:<14}{plain[name][0]:12.2f}{paged[name][0]:12.2f}{plain[name][0] / paged[name][0]:8.1f}x")
-        if any(plain[name][1] != paged[name][1] for name in WORK):
+            own = paged[name][0]
+            print(f"{name:<14}{own:12.2f}" + "".join(f"{them[name][0]:12.2f}{them[name][0] / own:8.1f}x" for them in others.values()))
+        if any(them[name][1] != paged[name][1] for them in others.values() for name in WORK):
             sys.exit("the results differ: a wrong byte")
 
 

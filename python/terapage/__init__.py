@@ -2,13 +2,13 @@
 
 What does not fit into the budget lies in a store on a local disk, and comes back when it is touched::
 
-    import terapage as tp                       # starts nothing
+    import terapage as tp                     # starts nothing
 
-    tp.init(memory="4G", store="/nvme/tmp")     # once; without it the first use starts, with TERAPAGE_*
-    a = tp.empty((10**6, 10**5), "f4")          # 400 GB, a plain numpy.ndarray
-    m = tp.memmap("big.npy", mode="r+")         # a file of any size; m.flush() makes changes durable
-    with tp.arrays():                           # each array that numpy makes in the block is paged
-        y = np.sort(x @ w)                      # temporaries too
+    tp.init(memory="4G", store="/nvme/tmp")   # once; else from TERAPAGE_*
+    a = tp.empty((10**6, 10**5), "f4")        # 400 GB, a numpy.ndarray
+    m = tp.memmap("big.npy", mode="r+")       # a file; m.flush() saves
+    with tp.arrays():                         # numpy's own arrays too
+        y = np.sort(x @ w)                    # and temporaries
 
 Sizes are bytes: a number, or a text such as ``"4G"`` (K, M, G and T are powers of 1024). A process
 has one pager and one budget; under ``terapage run`` it is the pager that is there. A child of a

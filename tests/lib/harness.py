@@ -227,8 +227,9 @@ def run_cases(cases, run_one):
     """Runs cases one after another, prints a line for each and the closing line; returns the exit status."""
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for case in cases:
+        began = time.monotonic()
         try:
-            print(f"ok {case.name} {run_one(case)}".rstrip(), flush=True)
+            print(f"ok {case.name} {run_one(case)}".rstrip() + f" ({time.monotonic() - began:.0f} s)", flush=True)
             counts["passed"] += 1
         except Skipped as why:
             print(f"SKIPPED: {case.name}: {why}", flush=True)
