@@ -344,9 +344,10 @@ impl Load {
                 "--thread",
             ])
             .args(["--time_based", "--direct=1", "--clocksource=clock_gettime"])
-            // As ours: the clock is read when a read is handed in and when it has ended, and all
+            // As ours: the clock is read before a read is handed in and when it has ended, and all
             // that have ended are taken at once. By default fio takes one.
-            .args(["--disable_slat=1", "--disable_lat=1", &format!("--iodepth_batch_complete_max={depth}")])
+            .args(["--disable_slat=1", "--disable_clat=1", "--lat_percentiles=1", "--clat_percentiles=0"])
+            .arg(format!("--iodepth_batch_complete_max={depth}"))
             .arg(format!("--ioengine={engine}"))
             .arg(format!("--filename={}", self.device.display().to_string().replace(':', "\\:")))
             .args([format!("--size={bytes}"), format!("--bs={}", self.block), format!("--iodepth={depth}")])
@@ -373,7 +374,7 @@ fn parse_fio(text: &str) -> Option<(f64, f64, f64)> {
     let read = &job["read"];
     let seconds = read["runtime"].as_f64()? / 1000.0;
     let ios = read["total_ios"].as_f64()?;
-    let p50 = read["clat_ns"]["percentile"]["50.000000"].as_f64()?;
+    let p50 = read["lat_ns"]["percentile"]["50.000000"].as_f64()?;
     (seconds > 0.0 && ios > 0.0).then_some((seconds, ios, p50))
 }
 
@@ -604,7 +605,7 @@ mod tests {
     #[test]
     fn figures_of_fio_are_those_of_its_json() {
         let text = r#"warning {"jobs": [{"error": 0, "read": {"runtime": 2000, "total_ios": 5000,
-            "clat_ns": {"percentile": {"50.000000": 81408}}}}]}"#;
+            "lat_ns": {"percentile": {"50.000000": 81408}}}}]}"#;
         assert_eq!(parse_fio(text), Some((2.0, 5000.0, 81408.0)));
         assert_eq!(parse_fio("{}"), None);
         assert_eq!(parse_fio("no"), None);

@@ -8,6 +8,7 @@ use crate::progress::Progress;
 use crate::record::Record;
 use crate::report::{Machine, Report, Run, Unit, free_bytes};
 use crate::runner::{self, End, Finished, Job, Stop, fields};
+use crate::steady::Steady;
 use crate::swap::{self, Swap};
 use crate::throttle::Throttle;
 use anyhow::{Context, anyhow, ensure};
@@ -130,6 +131,8 @@ pub struct Session {
     pub far: Option<Far>,
     /// The device that `--device` has chosen, where it has; it goes before its janitor.
     pub ground: Option<Ground>,
+    /// What was written to the device before it is measured, where that was asked for.
+    pub steady: Option<Steady>,
     /// Takes down what the lab cannot.
     pub janitor: Arc<Janitor>,
     /// Whether the lab shall stop.
@@ -234,6 +237,7 @@ impl Session {
         Ok(Session {
             far: None,
             ground: None,
+            steady: None,
             janitor: Arc::new(janitor),
             stop,
             directory,
@@ -277,6 +281,7 @@ impl Session {
         if let Some(ground) = &self.ground {
             ground.describe(&mut machine);
         }
+        machine.steady = self.steady.clone();
         machine.far = self.far.as_ref().map(|far| far.text.clone());
         machine
     }
