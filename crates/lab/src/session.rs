@@ -343,7 +343,8 @@ impl Session {
         }
         if let Some((file, _)) = contender.setting() {
             let known = fs::read_to_string(file).map_err(|_| format!("this kernel has no {file}"))?;
-            if matches!(known.trim(), "Y" | "0x0007") {
+            // The LRU's are bits; some of them suffice for it.
+            if known.trim() == "Y" || known.trim().strip_prefix("0x").is_some_and(|bits| bits != "0000") {
                 return Err("it is on already, so that swap stands for it".into());
             }
         }
