@@ -169,6 +169,9 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
     if !experiment.about.is_empty() {
         all.push(texts.text(&experiment.about));
     }
+    if experiment.quick.applied {
+        all.push(texts.say("first-impression", &[]));
+    }
     all.extend(in_words(solved, texts));
     if let Some(noise) = &solved.noise {
         let times = texts.interval(noise);
@@ -202,7 +205,10 @@ fn mute(group: &Group) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let has_none = |name: &String| {
         let own = group.runs.iter().filter(|record| record.run.contender == *name);
-        own.clone().all(|record| record.run.end == End::Done && record.run.passes.is_empty())
+        // Who says why is heard elsewhere.
+        own.clone().all(|record| {
+            record.run.end == End::Done && record.run.passes.is_empty() && record.run.notes.is_empty()
+        })
     };
     for record in &group.runs {
         if !names.contains(&record.run.contender) {
