@@ -326,6 +326,7 @@ fn places_that_are_no_device_are_refused_before_anything_begins() {
         (&["bonnie", "--i-may-erase", "/dev/nonexistent"], "/dev/nonexistent"),
         (&["stack", "--guest", "--kernel", "absent.deb"], "--kernel absent.deb: no such file"),
         (&["stack", "--kernel", "file"], "--guest"),
+        (&["stack", "--block-device", "file"], "file is no block device"),
     ] {
         if arguments == shm && !on_memory {
             continue;
