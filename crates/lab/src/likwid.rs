@@ -28,7 +28,8 @@ impl Likwid {
     pub fn run(self) -> anyhow::Result<()> {
         let kernel = if cfg!(target_arch = "x86_64") { "stream_sse" } else { "stream" };
         let arrays = format!("N:{}kB:{}", self.bytes / 1000, self.threads);
-        // -W: each thread touches its own part first, as ours do. It looks for a program of its own, though it does not need it here.
+        // With -W each thread touches its own part first, as ours do. It looks for a program of its
+        // own, though it does not need it here.
         let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
         let mut command = Command::new("likwid-bench");
         let output = command.args(["-t", kernel, "-W", &arrays, "-s", "1"]).env("PATH", path).output();
