@@ -1,6 +1,7 @@
 //! The commands on experiments: `list`, `run`, `all`, `report`, `compare`, `merge`.
 
 use crate::bonnie;
+use crate::bounds::Bounds;
 use crate::campaign::{Campaign, Cannot, Plan, clock, estimate, results_directory};
 use crate::experiment::{Experiment, SHIPPED};
 use crate::far::{self, Far, Where};
@@ -220,6 +221,13 @@ pub struct Running {
     /// How often a disturbed run is repeated; by default 2, with --quick 0
     #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
+    /// Minutes after which no further run begins; the same command goes on
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub most_minutes: Option<u64>,
+    /// Bytes that all runs together may write to the device, by its own count; the run that reaches
+    /// them is the last, and the same command goes on
+    #[arg(long, value_name = "SIZE")]
+    pub most_written: Option<Size>,
     /// Seconds that one run may take; by default 600, with --quick 60
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: Option<u64>,
@@ -379,6 +387,7 @@ pub fn run_all(
     let _ = io::stderr().write_all(costs.as_bytes());
     let mut session = Session::open(command, &running.dir, running.timeout())?;
     session.may_erase = may_erase;
+    session.bounds = Bounds::new(running.most_minutes, running.most_written.map(|Size(bytes)| bytes));
     let plain: Vec<Experiment> = experiments.iter().map(|(_, experiment)| experiment.clone()).collect();
     session.far = running.far(&session, &plain)?;
     let place = results_directory(running.results.as_deref())?;

@@ -5,6 +5,7 @@
 
 mod aio;
 mod bonnie;
+mod bounds;
 mod campaign;
 pub mod cgroup;
 mod commands;

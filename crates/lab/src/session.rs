@@ -1,5 +1,6 @@
 //! What all experiments share: options, contenders, and how each contender runs a workload.
 
+use crate::bounds::Bounds;
 use crate::cgroup::Cgroup;
 use crate::far::Far;
 use crate::ground::{Chosen, Ground};
@@ -131,6 +132,8 @@ pub struct Session {
     pub far: Option<Far>,
     /// The device that `--device` has chosen, where it has; it goes before its janitor.
     pub ground: Option<Ground>,
+    /// How long all runs may go on, and how much they may write.
+    pub bounds: Bounds,
     /// What was written to the device before it is measured, where that was asked for.
     pub steady: Option<Steady>,
     /// Takes down what the lab cannot.
@@ -237,6 +240,7 @@ impl Session {
         Ok(Session {
             far: None,
             ground: None,
+            bounds: Bounds::default(),
             steady: None,
             janitor: Arc::new(janitor),
             stop,

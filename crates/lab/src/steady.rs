@@ -214,7 +214,7 @@ mod tests {
         let texts = Texts::of(Language::En);
         assert_eq!(steady.plot(texts).series[0].points.len(), 2);
         let words = steady.words(texts);
-        assert!(words.contains("3M") && words.contains("from 2 to 1 MiB/s"), "{words}");
+        assert!(words.contains("3 MiB") && words.contains("from 2 to 1 MiB/s"), "{words}");
         let open = Steady { attained: false, ..steady.clone() };
         assert_ne!(open.words(texts), words);
         assert_eq!(steady.asked(), open.asked());

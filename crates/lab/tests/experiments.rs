@@ -304,6 +304,20 @@ fn stand_in(place: &Path, name: &str, script: &str) -> String {
 }
 
 #[test]
+fn no_run_begins_beyond_a_bound_and_the_same_command_goes_on() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let (output, lines) = tiny(&program, place.path(), &["--most-written", "0"]);
+    let (out, errors) = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{out}{errors}");
+    assert!(errors.contains("0 B are written, --most-written is 0 B"), "{errors}");
+    assert_eq!(lines.len(), 1, "a head alone: {lines:?}");
+    let (output, lines) = tiny(&program, place.path(), &["--most-minutes", "60", "--most-written", "1T"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(lines.len() > 4, "{lines:?}");
+}
+
+#[test]
 fn a_device_is_written_to_until_its_speed_settles_before_it_is_measured() {
     let Some(program) = lab() else { return };
     let place = directory();
@@ -345,7 +359,7 @@ fn what_is_wrong_is_one_line() {
     let large = format!("{TINY}[cost]\nseconds = 1\ndisk = \"100000G\"\nwritten = \"0\"\n");
     fs::write(place.path().join("large.toml"), large).expect("a file");
     for (arguments, expected) in [
-        (&["run", "large.toml", "--dir", ".", "--results", "res"][..], "100000G of disk needed, "),
+        (&["run", "large.toml", "--dir", ".", "--results", "res"][..], "97.7 TiB of disk needed, "),
         (&["run", "large.toml", "--dir", ".", "--results", "res", "--steady", "8"], "of disk needed, "),
         (&["run", "wrong.toml"], "wrong.toml: line 2, column 1: unknown field `tittle`"),
         (&["run", "nonsense"], "no experiment is called nonsense"),
