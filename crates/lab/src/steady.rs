@@ -75,7 +75,10 @@ impl Steady {
             ("window", &window),
             ("criterion", &self.criterion),
         ];
-        texts.say(if self.attained { "steady" } else { "not-steady" }, &values)
+        match self.attained {
+            true => texts.say("steady", &values),
+            false => texts.say("not-steady", &values),
+        }
     }
 
     /// The speed by second.
