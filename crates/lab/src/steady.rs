@@ -123,7 +123,7 @@ pub fn reach<'a>(
     let name = log.with_file_name(format!("{}_bw.1.log", base(&log)));
     let speeds = OwnedFile::new(janitor, name)?;
     let window_s = (most_s / 4).clamp(WINDOW_S.0, WINDOW_S.1);
-    session.progress.begin(format!("writing until the speed settles, for {most_s} s at most"));
+    session.progress.say(&format!("writing until the speed settles, for {most_s} s at most"));
     let job = Job {
         program,
         arguments: arguments(file.path(), &log, bytes, most_s, window_s)
