@@ -177,6 +177,12 @@ fn arguments(file: &Path, log: &Path, bytes: u64, most_s: u64, window_s: u64) ->
     words
 }
 
+/// `2.375088%` is `2.4 %`.
+fn percent(text: &str) -> String {
+    let number = text.trim_end_matches('%').parse::<f64>();
+    number.map_or_else(|_| text.to_owned(), |number| format!("{number:.1} %"))
+}
+
 /// What fio's JSON and its log of speeds tell.
 fn parse(output: &str, log: &str) -> Option<Steady> {
     let json: serde_json::Value = serde_json::from_str(&output[output.find('{')?..]).ok()?;
@@ -190,7 +196,7 @@ fn parse(output: &str, log: &str) -> Option<Steady> {
     let bandwidth: Vec<f64> = log.lines().filter_map(speed).map(|kib| kib / 1024.0).collect();
     (!bandwidth.is_empty()).then_some(Steady {
         attained: state["attained"].as_u64()? == 1,
-        criterion: state["criterion"].as_str().unwrap_or_default().to_owned(),
+        criterion: percent(state["criterion"].as_str().unwrap_or_default()),
         written_bytes: job["write"]["io_bytes"].as_u64()?,
         bandwidth,
         ..Steady::default()
@@ -206,14 +212,14 @@ mod tests {
 
     const OUTPUT: &str = r#"fio: a warning
         {"jobs": [{"error": 0, "write": {"io_bytes": 3145728},
-          "steadystate": {"ss": "bw:10.000000%", "duration": 2, "attained": 1, "criterion": "4.2%"}}]}"#;
+          "steadystate": {"ss": "bw:10.000000%", "duration": 2, "attained": 1, "criterion": "4.237500%"}}]}"#;
 
     #[test]
     fn the_speed_by_second_and_whether_it_settled_are_read() {
         let log = "1000, 2048, 1, 65536, 0\n2000, 1024, 1, 65536, 0\n";
         let steady = parse(OUTPUT, log).expect("it is fio's output");
         assert_eq!((steady.attained, steady.bandwidth.as_slice()), (true, [2.0, 1.0].as_slice()));
-        assert_eq!((steady.written_bytes, steady.criterion.as_str()), (3 << 20, "4.2%"));
+        assert_eq!((steady.written_bytes, steady.criterion.as_str()), (3 << 20, "4.2 %"));
         let texts = Texts::of(Language::En);
         assert_eq!(steady.plot(texts).series[0].points.len(), 2);
         let words = steady.words(texts);

@@ -340,7 +340,7 @@ echo '{"jobs": [{"error": 0, "write": {"io_bytes": 5242880}, "steadystate": {"at
     command.env("COLUMNS", "80").env("TERAPAGE_LAB_STATE", place.path().join("state"));
     let (out, errors) = text(&command.output().expect("the lab runs"));
     let plain = out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(plain.contains("from 4 to 1 MiB/s: settled, within 10 % for 10 s (3.1%)"), "{out}{errors}");
+    assert!(plain.contains("from 4 to 1 MiB/s: settled, within 10 % for 10 s (3.1 %)"), "{out}{errors}");
     let told = fs::read_to_string(place.path().join("arguments")).expect("it was run");
     assert!(told.contains("--steadystate=bw:10%") && told.contains("--runtime=40"), "{told}");
     let points = fs::read_to_string(place.path().join("points.csv")).expect("points");
