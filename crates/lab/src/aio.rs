@@ -293,6 +293,20 @@ fn check(result: i64, block: usize) -> anyhow::Result<()> {
 /// How long the kernel's polling thread waits before it sleeps, ms.
 const POLL_IDLE_MS: u32 = 50;
 
+/// A ring of one thread's own, whose ends are worked off when that thread waits for them, as fio's
+/// are: without that, each end interrupts the thread. Before Linux 6.1 a plain one.
+///
+/// # Errors
+/// When the kernel has none.
+pub fn ring(entries: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.setup_coop_taskrun().setup_single_issuer().setup_defer_taskrun();
+    match builder.build(entries) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries),
+        other => other,
+    }
+}
+
 /// io_uring.
 pub struct Ring {
     file: File,
@@ -313,11 +327,11 @@ impl Ring {
     /// When the kernel has none.
     pub fn new(file: File, parts: Parts, polled: bool, registered: bool) -> anyhow::Result<Ring> {
         let entries = parts.count.next_power_of_two() as u32;
-        let mut builder = IoUring::builder();
-        if polled {
-            builder.setup_sqpoll(POLL_IDLE_MS);
-        }
-        let ring = builder.build(entries).context("io_uring")?;
+        let ring = match polled {
+            true => IoUring::builder().setup_sqpoll(POLL_IDLE_MS).build(entries),
+            false => ring(entries),
+        };
+        let ring = ring.context("io_uring")?;
         if registered {
             let buffers: Vec<libc::iovec> = (0..parts.count)
                 .map(|slot| libc::iovec { iov_base: parts.at(slot).cast(), iov_len: parts.block })

@@ -250,6 +250,7 @@ impl<'a> Campaign<'a> {
             if quiet || attempt > 1 + self.plan.retries {
                 return Ok(());
             }
+            self.session.bounds.check()?;
             self.session.progress.begin(format!(
                 "{} {}: round {round}, {}{}{}",
                 self.plan.name,
@@ -290,6 +291,7 @@ impl<'a> Campaign<'a> {
         let own = (!swaps).then_some(run.own_read_bytes);
         let mut watched: Watched = watch.end(own.filter(|_| run.end == End::Done));
         watched.marks.extend(self.session.foreign_swap());
+        self.session.bounds.wrote(watched.moved.written_bytes);
         run.end = judged(run.end, run.code, self.plan.experiment.program.status);
         if let Some(why) = impossible(&run).filter(|_| run.end == End::Done) {
             run.end = End::Failed(why);

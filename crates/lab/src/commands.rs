@@ -1,16 +1,19 @@
 //! The commands on experiments: `list`, `run`, `all`, `report`, `compare`, `merge`.
 
 use crate::bonnie;
+use crate::bounds::Bounds;
 use crate::campaign::{Campaign, Cannot, Plan, clock, estimate, results_directory};
 use crate::experiment::{Experiment, SHIPPED};
 use crate::far::{self, Far, Where};
 use crate::ground::Chosen;
 use crate::guest::{self, Told};
+use crate::janitor::OwnedFile;
 use crate::journal::{self, Group, Line};
 use crate::language::Texts;
 use crate::pairs::unpaired;
 use crate::session::{Session, columns};
 use crate::solve::{Solved, of_cell, solve};
+use crate::steady;
 use crate::study::study;
 use crate::system::now_s;
 use anyhow::{Context, anyhow, ensure};
@@ -210,9 +213,21 @@ pub struct Running {
     /// (network namespaces; root), veth:1gbit (with a rate)
     #[arg(long, value_name = "URL|HOW", num_args = 0..=1, default_missing_value = far::DEFAULT)]
     pub far: Vec<String>,
+    /// Before each device is measured, write to it until its speed stays within a tenth of its mean
+    /// for a while, for SECONDS at most (600): needs fio, and wears an SSD
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = steady::SECONDS,
+          value_parser = clap::value_parser!(u64).range(8..))]
+    pub steady: Option<u64>,
     /// How often a disturbed run is repeated; by default 2, with --quick 0
     #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
+    /// Minutes after which no further run begins; the same command goes on
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub most_minutes: Option<u64>,
+    /// Bytes that all runs together may write to the device, by its own count; the run that reaches
+    /// them is the last, and the same command goes on
+    #[arg(long, value_name = "SIZE")]
+    pub most_written: Option<Size>,
     /// Seconds that one run may take; by default 600, with --quick 60
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: Option<u64>,
@@ -356,7 +371,14 @@ pub fn run_all(
             choose(experiment, &running.contenders)?;
         }
     }
-    let costs = costs(&experiments, running.device.len().max(1), guest)?;
+    let mut costs = costs(&experiments, running.device.len().max(1), guest)?;
+    if let Some(seconds) = running.steady {
+        let seconds = (seconds as f64, seconds as f64);
+        costs += &format!(
+            "--steady takes up to {} more on each device, and writes as much as it can meanwhile.\n",
+            in_minutes(seconds)
+        );
+    }
     if running.dry_run {
         let mut out = io::stdout().lock();
         out.write_all(costs.as_bytes())?;
@@ -365,6 +387,7 @@ pub fn run_all(
     let _ = io::stderr().write_all(costs.as_bytes());
     let mut session = Session::open(command, &running.dir, running.timeout())?;
     session.may_erase = may_erase;
+    session.bounds = Bounds::new(running.most_minutes, running.most_written.map(|Size(bytes)| bytes));
     let plain: Vec<Experiment> = experiments.iter().map(|(_, experiment)| experiment.clone()).collect();
     session.far = running.far(&session, &plain)?;
     let place = results_directory(running.results.as_deref())?;
@@ -375,6 +398,9 @@ pub fn run_all(
         false => running.device.iter().map(Some).collect(),
     };
     let all: Vec<(String, Experiment)> = devices.iter().flat_map(|_| experiments.clone()).collect();
+    let janitor = session.janitor.clone();
+    let mut settled: Option<(String, OwnedFile<'_>)> = None;
+    let disk_bytes = most_disk(&experiments)?;
     let mut later_s = after_each(&all, if guest { guest::SECONDS } else { 0.0 })?;
     for (chosen, (name, experiment)) in
         devices.into_iter().flat_map(|device| experiments.iter().map(move |one| (device, one)))
@@ -384,10 +410,27 @@ pub fn run_all(
         let path = place.join(format!("{name}{of_device}{suffix}.jsonl"));
         let (name, experiment) = (name.clone(), experiment.clone());
         let plan = Plan { name, experiment, retries: running.retries() };
-        let done = match chosen {
+        let mut done = match chosen {
             Some(chosen) => choose_device(&mut session, chosen, &plan.experiment),
             None => Ok(()),
         };
+        let device = chosen.map(|chosen| chosen.name.clone()).unwrap_or_default();
+        let fresh = settled.as_ref().is_none_or(|(known, _)| *known != device);
+        if let Some(seconds) = running.steady.filter(|_| done.is_ok() && fresh) {
+            // The device before gets its blocks back.
+            (settled, session.steady) = (None, None);
+            match chosen.and_then(|chosen| chosen.class) {
+                Some(class) => {
+                    session.progress.say(&format!("--steady: {device} is throttled ({})", class.name))
+                }
+                None => {
+                    done = steady::reach(&session, &janitor, seconds, disk_bytes).map(|(steady, file)| {
+                        session.steady = Some(steady);
+                        settled = Some((device, file));
+                    });
+                }
+            }
+        }
         session.progress.later(later_s.pop().unwrap_or(0.0));
         match done.and_then(|()| finish(&session, plan, &path, &mut groups)) {
             Ok(()) => {}
@@ -422,6 +465,13 @@ pub fn run_all(
     session.progress.clear();
     running.show.groups("The lab", &groups, &guests)?;
     Ok(if missing > 0 { ExitCode::FAILURE } else { status(&groups) })
+}
+
+/// The most disk that one of the experiments needs at once.
+fn most_disk(experiments: &[(String, Experiment)]) -> anyhow::Result<u64> {
+    let each: anyhow::Result<Vec<u64>> =
+        experiments.iter().map(|(_, experiment)| Ok(estimate(experiment)?.disk_bytes)).collect();
+    Ok(each?.into_iter().max().unwrap_or(0))
 }
 
 /// Bytes of a device that is made for an experiment, beside what that needs.

@@ -79,12 +79,32 @@ impl Device {
         moved(&text)
     }
 
+    /// The processors of each of its hardware queues; none where the kernel does not say.
+    pub fn queues(&self) -> Vec<Vec<usize>> {
+        queues_in(&self.sysfs)
+    }
+
     /// All that is worth knowing about how it is set.
     pub fn settings(&self) -> BTreeMap<String, String> {
         let names =
             ["scheduler", "wbt_lat_usec", "nr_requests", "read_ahead_kb", "rotational", "write_cache"];
         names.iter().filter_map(|name| Some(((*name).to_owned(), self.setting(name)?))).collect()
     }
+}
+
+/// The processors of each hardware queue of a device whose files in sysfs are `device`, in order.
+fn queues_in(device: &Path) -> Vec<Vec<usize>> {
+    let Ok(entries) = fs::read_dir(device.join("mq")) else { return Vec::new() };
+    let mut queues: Vec<(usize, Vec<usize>)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let list = fs::read_to_string(entry.path().join("cpu_list")).ok()?;
+            let processors = list.split(',').filter_map(|one| one.trim().parse().ok()).collect();
+            Some((entry.file_name().to_str()?.parse().ok()?, processors))
+        })
+        .collect();
+    queues.sort();
+    queues.into_iter().map(|(_, processors)| processors).collect()
 }
 
 /// `none [mq-deadline] kyber` is `mq-deadline`.
@@ -189,8 +209,21 @@ pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Moved, find_mount, in_force, moved};
+    use super::{Moved, find_mount, in_force, moved, queues_in};
+    use std::fs;
     use std::path::Path;
+
+    #[test]
+    fn each_hardware_queue_has_its_processors() {
+        let place = tempfile::tempdir().expect("a directory");
+        assert!(queues_in(place.path()).is_empty());
+        for (name, list) in [("10", "3\n"), ("2", "1, 2\n"), ("0", "0\n")] {
+            let queue = place.path().join("mq").join(name);
+            fs::create_dir_all(&queue).expect("a directory");
+            fs::write(queue.join("cpu_list"), list).expect("a file");
+        }
+        assert_eq!(queues_in(place.path()), [vec![0], vec![1, 2], vec![3]]);
+    }
 
     #[test]
     fn the_choice_in_force_stands_in_brackets() {

@@ -112,6 +112,10 @@ pub struct Experiment {
     pub published: Vec<Published>,
 }
 
+fn is_no(value: &bool) -> bool {
+    !value
+}
+
 fn yes() -> bool {
     true
 }
@@ -282,6 +286,9 @@ pub struct Quick {
     /// These cells alone, by contender.
     #[serde(default)]
     pub only: BTreeMap<String, Only>,
+    /// Whether this is in force.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub applied: bool,
 }
 
 /// How a value is made that is held against a target.
@@ -551,6 +558,7 @@ impl Experiment {
     /// The same with what `--quick` has instead.
     pub fn quick(mut self) -> Experiment {
         let quick = self.quick.clone();
+        self.quick.applied = true;
         self.sizes.extend(quick.sizes);
         self.matrix.extend(quick.matrix);
         self.repetitions = quick.repetitions.unwrap_or(Repetitions { least: 2, most: 2 });

@@ -2,9 +2,11 @@
 //! 13. All are our own. Each result is the same however many threads took part, so it is compared
 //! between contenders.
 
+use crate::spinner::{processors, run_on};
 use crate::workload::{Buffer, OwnCounters, Pass};
 use anyhow::ensure;
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
@@ -38,6 +40,9 @@ pub fn threads_of(text: &str) -> Result<usize, String> {
 pub struct Arrays {
     #[command(flatten)]
     common: Common,
+    /// Keeps each thread on a processor of its own.
+    #[arg(long)]
+    pin: bool,
 }
 
 /// A stencil.
@@ -150,7 +155,7 @@ impl Arrays {
         let clock = Clock { counters: OwnCounters::open(), threads };
         let numbers = as_f64(buffer.words());
         let (a, b, c) = thirds(numbers);
-        arrays(&clock, (a, b, c), iterations)
+        arrays(&clock, (a, b, c), iterations, self.pin)
     }
 }
 
@@ -176,40 +181,76 @@ fn thirds(numbers: &mut [f64]) -> (&mut [f64], &mut [f64], &mut [f64]) {
     (a, b, c)
 }
 
-fn arrays(clock: &Clock, (a, b, c): (&mut [f64], &mut [f64], &mut [f64]), times: u32) -> anyhow::Result<()> {
-    let (count, threads) = (a.len(), clock.threads);
-    ensure!(count > 0, "too few bytes for three arrays");
-    let bytes = count as u64 * 8;
-    let each = |out: &mut [f64], work: &(dyn Fn(usize, &mut [f64]) + Sync)| {
-        in_rows(out, 512, threads, |row, out| {
-            work(row * 512, out);
-        })
+/// Three arrays, or a thread's parts of them.
+type Three<'a> = (&'a mut [f64], &'a mut [f64], &'a mut [f64]);
+
+/// Each thread's parts: as many, of whole pages.
+fn parts((a, b, c): Three<'_>, threads: usize) -> Vec<Three<'_>> {
+    let each = (a.len() / 512).div_ceil(threads).max(1) * 512;
+    let of_a = a.chunks_mut(each);
+    of_a.zip(b.chunks_mut(each)).zip(c.chunks_mut(each)).map(|((a, b), c)| (a, b, c)).collect()
+}
+
+/// One of the four on a thread's parts.
+fn array_pass(kind: usize, (a, b, c): &mut Three<'_>) {
+    match kind {
+        0 => c.copy_from_slice(a),
+        1 => b.iter_mut().zip(&**c).for_each(|(b, c)| *b = SCALAR * c),
+        2 => c.iter_mut().zip(&**a).zip(&**b).for_each(|((c, a), b)| *c = a + b),
+        _ => a.iter_mut().zip(&**b).zip(&**c).for_each(|((a, b), c)| *a = b + SCALAR * c),
+    }
+}
+
+/// The time of the four in turn, `times` times. The threads live through all of it and wait for
+/// each other before and after each pass: to begin a thread for each pass takes long beside a pass
+/// of a few milliseconds, and the kernel may put two on one processor at first.
+fn timed(clock: &Clock, arrays: Three<'_>, times: u32, pin: bool) -> [Total; 4] {
+    let bytes = arrays.0.len() as u64 * 8;
+    let mut all = parts(arrays, clock.threads);
+    let gate = Barrier::new(all.len());
+    let own_processors = if pin { processors() } else { Vec::new() };
+    let settle = |number: usize, (a, b, c): &mut Three<'_>| {
+        if let Some(processor) = own_processors.get(number % own_processors.len().max(1)) {
+            run_on(*processor);
+        }
+        a.fill(1.0);
+        b.fill(2.0);
+        c.fill(0.0);
     };
-    each(a, &|_, out| out.fill(1.0));
-    each(b, &|_, out| out.fill(2.0));
-    each(c, &|_, out| out.fill(0.0));
+    let own = all.swap_remove(0);
     let mut totals = [Total::default(); 4];
+    thread::scope(|scope| {
+        for (number, mut part) in all.into_iter().enumerate() {
+            let (gate, settle) = (&gate, &settle);
+            scope.spawn(move || {
+                settle(number + 1, &mut part);
+                for kind in (0..times).flat_map(|_| 0..4) {
+                    gate.wait();
+                    array_pass(kind, &mut part);
+                    gate.wait();
+                }
+            });
+        }
+        let mut own = own;
+        settle(0, &mut own);
+        for kind in (0..times).flat_map(|_| 0..4) {
+            gate.wait();
+            clock.time(&mut totals[kind], if kind < 2 { 2 } else { 3 } * bytes, || {
+                array_pass(kind, &mut own);
+                gate.wait();
+            });
+        }
+    });
+    totals
+}
+
+fn arrays(clock: &Clock, (a, b, c): Three<'_>, times: u32, pin: bool) -> anyhow::Result<()> {
+    let count = a.len();
+    ensure!(count > 0, "too few bytes for three arrays");
+    let totals = timed(clock, (&mut *a, &mut *b, &mut *c), times, pin);
     // The same on single numbers: what each element must hold.
     let (mut one, mut two, mut three) = (1.0f64, 2.0f64, 0.0f64);
     for _ in 0..times {
-        clock.time(&mut totals[0], 2 * bytes, || {
-            each(c, &|from, out| out.copy_from_slice(&a[from..from + out.len()]));
-        });
-        clock.time(&mut totals[1], 2 * bytes, || {
-            each(b, &|from, out| {
-                out.iter_mut().zip(&c[from..]).for_each(|(b, c)| *b = SCALAR * c);
-            });
-        });
-        clock.time(&mut totals[2], 3 * bytes, || {
-            each(c, &|from, out| {
-                out.iter_mut().zip(&a[from..]).zip(&b[from..]).for_each(|((c, a), b)| *c = a + b);
-            });
-        });
-        clock.time(&mut totals[3], 3 * bytes, || {
-            each(a, &|from, out| {
-                out.iter_mut().zip(&b[from..]).zip(&c[from..]).for_each(|((a, b), c)| *a = b + SCALAR * c);
-            });
-        });
         three = one;
         two = SCALAR * three;
         three = one + two;
@@ -440,7 +481,7 @@ mod tests {
     fn arrays_hold_what_single_numbers_do() {
         for threads in [1, 2, 3] {
             let mut numbers = vec![0.0; 3 * 512 * 5 + 100];
-            arrays(&clock(threads), thirds(&mut numbers), 3).expect("right elements");
+            arrays(&clock(threads), thirds(&mut numbers), 3, threads > 2).expect("right elements");
             let (a, ..) = thirds(&mut numbers);
             // Each round makes a of a: b = 3 a; c = a + b; a = b + 3 c: 15 a.
             assert!(a.iter().all(|a| *a == 15.0 * 15.0 * 15.0));

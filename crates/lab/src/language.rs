@@ -201,6 +201,7 @@ pub mod tests {
             include_str!("language.rs"),
             include_str!("commands.rs"),
             include_str!("guest.rs"),
+            include_str!("steady.rs"),
         ];
         let texts = Texts::of(Language::En);
         let mut asked = BTreeSet::new();

@@ -5,6 +5,7 @@
 
 mod aio;
 mod bonnie;
+mod bounds;
 mod campaign;
 pub mod cgroup;
 mod commands;
@@ -29,6 +30,7 @@ mod program;
 mod progress;
 mod random;
 mod raw;
+mod raw_fio;
 mod record;
 mod remarks;
 mod report;
@@ -41,6 +43,7 @@ mod sort;
 mod spinner;
 mod stack;
 mod statistics;
+mod steady;
 mod study;
 mod swap;
 mod system;

@@ -7,13 +7,14 @@
 //! does not keep it at a fixed rate. After 004, whose own tool is not published.
 
 use crate::aio::{Aio, Calls, Parts, Read, Ring, Way, now_ns, sleep_until};
-use crate::spinner::{Spinners, TaskClock, ticks_s};
+use crate::device::Device;
+use crate::spinner::{Spinners, TaskClock, processors, run_on, ticks_s};
 use crate::workload::{Pass, Said};
 use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 use std::thread;
@@ -62,12 +63,31 @@ pub struct Load {
     /// Threads, each with its share of the load.
     #[arg(long, default_value_t = 1)]
     threads: u32,
+    /// A thread for each hardware queue, up to so many, on a processor of that queue; nothing if
+    /// the device has one queue.
+    #[arg(long)]
+    queues: Option<u32>,
     /// Through the page cache.
     #[arg(long)]
     cached: bool,
     /// Microseconds of a sleep, of the method `sleep`.
     #[arg(long, default_value_t = 1000)]
     sleep_us: u64,
+    /// The processor of each thread, where they have places.
+    #[arg(skip)]
+    places_of_threads: Vec<usize>,
+}
+
+/// A processor of each of a device's hardware queues, `most` at most; none if there is one queue.
+fn by_queue(path: &Path, most: u32) -> anyhow::Result<Vec<usize>> {
+    let number = fs::metadata(path).with_context(|| path.display().to_string())?.rdev();
+    let known = fs::canonicalize(format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number)));
+    let name = known.ok().and_then(|known| Some(known.file_name()?.to_str()?.to_owned()));
+    let queues = name.and_then(|name| Device::named(&name)).map(|device| device.queues()).unwrap_or_default();
+    let free = processors();
+    let able = |queue: &Vec<usize>| queue.iter().copied().find(|processor| free.contains(processor));
+    let all: Vec<usize> = queues.iter().filter_map(able).collect();
+    Ok(if all.len() < 2 { Vec::new() } else { all.into_iter().take(most as usize).collect() })
 }
 
 /// A way to hand reads in.
@@ -151,8 +171,16 @@ impl Load {
     ///
     /// # Errors
     /// When a read fails, or the reads of a call were not kept together.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(mut self) -> anyhow::Result<()> {
         ensure!(self.threads >= 1 && self.block >= 512, "threads, block");
+        if let Some(most) = self.queues {
+            self.places_of_threads = by_queue(&self.device, most)?;
+            self.threads = self.places_of_threads.len() as u32;
+            if self.threads == 0 {
+                return Said::Note("one hardware queue: there is nothing to compare by queues".into())
+                    .print();
+            }
+        }
         if let Some(engine) = self.method.engine_of_fio() {
             return self.by_fio(engine);
         }
@@ -259,6 +287,9 @@ impl Load {
     }
 
     fn one_thread(&self, number: u32, start_ns: u64) -> anyhow::Result<Done> {
+        if let Some(processor) = self.places_of_threads.get(number as usize) {
+            run_on(*processor);
+        }
         let m = self.multiplicity as usize;
         let slots = match self.load {
             Goal::Depth(depth) => depth.max(m),
@@ -344,9 +375,10 @@ impl Load {
                 "--thread",
             ])
             .args(["--time_based", "--direct=1", "--clocksource=clock_gettime"])
-            // As ours: the clock is read when a read is handed in and when it has ended, and all
+            // As ours: the clock is read before a read is handed in and when it has ended, and all
             // that have ended are taken at once. By default fio takes one.
-            .args(["--disable_slat=1", "--disable_lat=1", &format!("--iodepth_batch_complete_max={depth}")])
+            .args(["--disable_slat=1", "--disable_clat=1", "--lat_percentiles=1", "--clat_percentiles=0"])
+            .arg(format!("--iodepth_batch_complete_max={depth}"))
             .arg(format!("--ioengine={engine}"))
             .arg(format!("--filename={}", self.device.display().to_string().replace(':', "\\:")))
             .args([format!("--size={bytes}"), format!("--bs={}", self.block), format!("--iodepth={depth}")])
@@ -373,7 +405,7 @@ fn parse_fio(text: &str) -> Option<(f64, f64, f64)> {
     let read = &job["read"];
     let seconds = read["runtime"].as_f64()? / 1000.0;
     let ios = read["total_ios"].as_f64()?;
-    let p50 = read["clat_ns"]["percentile"]["50.000000"].as_f64()?;
+    let p50 = read["lat_ns"]["percentile"]["50.000000"].as_f64()?;
     (seconds > 0.0 && ios > 0.0).then_some((seconds, ios, p50))
 }
 
@@ -510,7 +542,7 @@ fn sample(bytes: u64) -> tempfile::NamedTempFile {
 
 #[cfg(test)]
 mod tests {
-    use super::{Done, Goal, Load, Method, parse_fio, sample};
+    use super::{Done, Goal, Load, Method, by_queue, parse_fio, sample};
 
     fn load(method: Method, m: u32, goal: Goal, device: &std::path::Path) -> Load {
         Load {
@@ -521,8 +553,10 @@ mod tests {
             milliseconds: 300,
             block: 4096,
             threads: 1,
+            queues: None,
             cached: true,
             sleep_us: 1000,
+            places_of_threads: Vec::new(),
         }
     }
 
@@ -556,6 +590,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_file_has_no_hardware_queues() {
+        let file = sample(4096);
+        assert!(by_queue(file.path(), 8).expect("a file").is_empty());
+        assert!(by_queue(std::path::Path::new("/nonexistent"), 8).is_err());
+        // Threads on processors of their own share the load like others.
+        let places_of_threads = vec![crate::spinner::processors()[0]; 2];
+        let load = load(Method::Libaio, 2, Goal::Rate(2000.0), file.path());
+        let done = Load { threads: 2, places_of_threads, ..load }.all_threads().expect("reads");
+        assert_eq!(done.ios, 600);
     }
 
     #[test]
@@ -604,7 +650,7 @@ mod tests {
     #[test]
     fn figures_of_fio_are_those_of_its_json() {
         let text = r#"warning {"jobs": [{"error": 0, "read": {"runtime": 2000, "total_ios": 5000,
-            "clat_ns": {"percentile": {"50.000000": 81408}}}}]}"#;
+            "lat_ns": {"percentile": {"50.000000": 81408}}}}]}"#;
         assert_eq!(parse_fio(text), Some((2.0, 5000.0, 81408.0)));
         assert_eq!(parse_fio("{}"), None);
         assert_eq!(parse_fio("no"), None);

@@ -4,8 +4,9 @@
 //! Every place of the file holds a word that is known from its offset; writes write the same, and
 //! what is read is compared.
 
+use crate::aio;
 use crate::device::Device;
-use crate::fio::{self, Pattern};
+use crate::raw_fio::{self, Engine};
 use crate::workload::Pass;
 use anyhow::{Context, ensure};
 use std::fs::{File, OpenOptions};
@@ -24,29 +25,29 @@ const PIECE: usize = 1 << 20;
 const ALIGNMENT: usize = 4096;
 
 /// Requests in flight of the method `io-uring`.
-const DEPTH: usize = 16;
+pub const DEPTH: usize = 16;
 
 /// Options.
 #[derive(Debug, clap::Args)]
 pub struct Raw {
     /// The file, made where it has another size.
     #[arg(long)]
-    file: PathBuf,
+    pub file: PathBuf,
     /// Its bytes.
     #[arg(long)]
-    bytes: u64,
+    pub bytes: u64,
     /// How it is read and written.
     #[arg(long)]
-    method: Method,
+    pub method: Method,
     /// In which order, and what.
     #[arg(long)]
-    pattern: Order,
+    pub pattern: Order,
     /// Bytes of each read or write.
     #[arg(long, value_parser = bytes_of)]
-    block: u64,
+    pub block: u64,
     /// Milliseconds that it goes on.
     #[arg(long, default_value_t = 1000)]
-    milliseconds: u64,
+    pub milliseconds: u64,
     /// How often it goes over the file at most; by default as often as there is time for with
     /// reads, and twice with writes, which wear the device.
     #[arg(long)]
@@ -64,7 +65,7 @@ fn bytes_of(text: &str) -> Result<u64, String> {
 
 /// A way to read and write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Method {
+pub enum Method {
     /// pread and pwrite, through the page cache.
     Rw,
     /// Copies to and from a mapping.
@@ -88,14 +89,25 @@ enum Method {
 }
 
 impl Method {
-    fn is_direct(self) -> bool {
+    /// Whether it goes past the page cache.
+    pub fn is_direct(self) -> bool {
         matches!(self, Method::Direct | Method::IoUring | Method::FioIoUring)
+    }
+
+    /// fio's engine, where fio does it.
+    fn engine_of_fio(self) -> Option<Engine> {
+        match self {
+            Method::FioPsync => Some(Engine::Psync),
+            Method::FioMmap => Some(Engine::Mmap),
+            Method::FioIoUring => Some(Engine::IoUring),
+            _ => None,
+        }
     }
 }
 
 /// What is done in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Order {
+pub enum Order {
     /// Reads from end to end.
     SequentialRead,
     /// Writes from end to end.
@@ -107,7 +119,8 @@ enum Order {
 }
 
 impl Order {
-    fn writes(self) -> bool {
+    /// Whether it writes.
+    pub fn writes(self) -> bool {
         matches!(self, Order::SequentialWrite | Order::RandomWrite)
     }
 
@@ -115,7 +128,8 @@ impl Order {
         matches!(self, Order::RandomRead | Order::RandomWrite)
     }
 
-    fn name_of_fio(self) -> &'static str {
+    /// fio's `rw`.
+    pub fn name_of_fio(self) -> &'static str {
         match self {
             Order::SequentialRead => "read",
             Order::SequentialWrite => "write",
@@ -126,13 +140,17 @@ impl Order {
 }
 
 /// Memory for blocks, aligned as direct I/O needs it.
-struct Buffer {
+pub struct Buffer {
     start: *mut u8,
     bytes: usize,
 }
 
 impl Buffer {
-    fn new(bytes: usize) -> anyhow::Result<Buffer> {
+    /// Of `bytes` bytes, zeros.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn new(bytes: usize) -> anyhow::Result<Buffer> {
         let mut start = ptr::null_mut();
         // SAFETY: `start` is ours to write to; the alignment is a power of two.
         let answer = unsafe { libc::posix_memalign(&mut start, ALIGNMENT, bytes) };
@@ -142,7 +160,8 @@ impl Buffer {
         Ok(Buffer { start: start.cast(), bytes })
     }
 
-    fn slice(&mut self) -> &mut [u8] {
+    /// Its bytes.
+    pub fn slice(&mut self) -> &mut [u8] {
         // SAFETY: `start` is the start of `bytes` bytes that were set, and nobody else refers to
         // them while the buffer is borrowed.
         unsafe { slice::from_raw_parts_mut(self.start, self.bytes) }
@@ -168,7 +187,7 @@ fn fill(block: &mut [u8], offset: u64) {
 }
 
 /// Whether the ends of a block hold what belongs there: to compare all would be measured too.
-fn is_right(block: &[u8], offset: u64) -> bool {
+pub fn is_right(block: &[u8], offset: u64) -> bool {
     let at = |from: usize| u64::from_ne_bytes(block[from..from + 8].try_into().unwrap_or_default());
     let last = block.len() - 8;
     at(0) == word(offset) && at(last) == word(offset + last as u64)
@@ -181,7 +200,7 @@ fn check(block: &[u8], offset: u64) -> anyhow::Result<()> {
 
 impl Raw {
     /// How often it goes over the file, at most.
-    fn laps(&self) -> Option<u64> {
+    pub fn laps(&self) -> Option<u64> {
         self.laps.or(self.pattern.writes().then_some(2))
     }
 
@@ -195,14 +214,8 @@ impl Raw {
         make(&self.file, self.bytes).with_context(|| self.file.display().to_string())?;
         settle(&self.file, !self.method.is_direct()).with_context(|| self.file.display().to_string())?;
         let meter = Meter::new(&self.file);
-        let name = match self.method {
-            Method::FioPsync => Some(("psync", 1)),
-            Method::FioMmap => Some(("mmap", 1)),
-            Method::FioIoUring => Some(("io_uring", DEPTH as u32)),
-            _ => None,
-        };
-        if let Some((engine, depth)) = name {
-            return self.by_fio(engine, depth, bytes, &meter);
+        if let Some(engine) = self.method.engine_of_fio() {
+            return raw_fio::run(&self, engine, bytes, &meter);
         }
         let mut way = Way::open(&self)?;
         let mut places = Places::new(bytes, self.block, self.pattern.is_random(), self.seed, self.laps());
@@ -235,62 +248,6 @@ impl Raw {
         let seconds = time.as_secs_f64();
         let pass = Pass { pass: pass.into(), seconds, bytes, threads: 1, device_bytes, ..Pass::default() };
         println!("{}", serde_json::to_string(&pass)?);
-        Ok(())
-    }
-
-    /// The same by fio, as a cross-check. Its mmap engine sets MADV_RANDOM or MADV_SEQUENTIAL, and
-    /// syncs nothing unless it is told to.
-    fn by_fio(&self, engine: &str, depth: u32, bytes: u64, meter: &Meter) -> anyhow::Result<()> {
-        let pattern = Pattern {
-            pass: "io",
-            rw: self.pattern.name_of_fio(),
-            read_percent: if self.pattern.writes() { 0 } else { 100 },
-            block: self.block,
-            depth,
-            words: false,
-            seconds: None,
-        };
-        let mut arguments: Vec<String> = vec![
-            "--name=terapage-lab".into(),
-            "--output-format=json".into(),
-            format!("--ioengine={engine}"),
-            format!("--direct={}", u8::from(self.method.is_direct())),
-            "--thread".into(),
-            // What is in the page cache stays there, as for the others.
-            "--invalidate=0".into(),
-            "--norandommap".into(),
-            "--overwrite=1".into(),
-            format!("--filename={}", self.file.display().to_string().replace(':', "\\:")),
-            format!("--size={bytes}"),
-            format!("--rw={}", pattern.rw),
-            format!("--bs={}", self.block),
-            format!("--iodepth={depth}"),
-            format!("--runtime={}ms", self.milliseconds.max(1)),
-        ];
-        if !self.method.is_direct() {
-            // Copies to memory from malloc in its thread took five times as long in a virtual
-            // machine.
-            arguments.push("--iomem=shm".into());
-        }
-        arguments.push(match self.laps() {
-            Some(laps) => format!("--io_size={}", bytes.saturating_mul(laps)),
-            None => "--time_based".into(),
-        });
-        if depth > 1 {
-            // As ours: what has ended is taken at once, and as many are handed in by one call.
-            arguments.extend([
-                format!("--iodepth_batch_submit={depth}"),
-                format!("--iodepth_batch_complete_max={depth}"),
-            ]);
-        }
-        let before = meter.now();
-        let mut pass = fio::here(&arguments, &pattern)?;
-        pass.device_bytes = meter.since_by_child(&before, self.pattern.writes());
-        println!("{}", serde_json::to_string(&pass)?);
-        if self.pattern.writes() {
-            // It has written its own bytes.
-            fs::remove_file(&self.file)?;
-        }
         Ok(())
     }
 }
@@ -359,7 +316,7 @@ fn verify(path: &Path, bytes: u64, block: u64) -> anyhow::Result<()> {
 }
 
 /// The offsets of blocks: from end to end and again, or at random places.
-struct Places {
+pub struct Places {
     blocks: u64,
     block: u64,
     next: u64,
@@ -369,7 +326,8 @@ struct Places {
 }
 
 impl Places {
-    fn new(bytes: u64, block: u64, random: bool, seed: u64, laps: Option<u64>) -> Places {
+    /// Of a file of `bytes` bytes.
+    pub fn new(bytes: u64, block: u64, random: bool, seed: u64, laps: Option<u64>) -> Places {
         let blocks = bytes / block;
         let end = laps.map_or(u64::MAX, |laps| blocks.saturating_mul(laps));
         Places { blocks, block, next: 0, end, numbers: random.then_some(SplitMix(seed)) }
@@ -487,8 +445,8 @@ impl Way {
 
     /// All places by io_uring, [`DEPTH`] at a time; gives the bytes that were done.
     fn ring(&mut self, places: &mut Places, write: bool, limit: Duration) -> anyhow::Result<u64> {
-        use io_uring::{IoUring, opcode, types};
-        let mut ring = IoUring::new(DEPTH as u32).context("io_uring")?;
+        use io_uring::{opcode, types};
+        let mut ring = aio::ring(DEPTH as u32).context("io_uring")?;
         let file = types::Fd(self.file.as_raw_fd());
         let (start, block) = (Instant::now(), self.block);
         let (mut free, mut offsets): (Vec<usize>, Vec<u64>) = ((0..DEPTH).collect(), vec![0; DEPTH]);
@@ -562,13 +520,13 @@ fn map(file: &File, bytes: usize) -> anyhow::Result<*mut u8> {
 }
 
 /// What the device moves: reads of this process by its own count, writes by the device's.
-struct Meter {
+pub struct Meter {
     device: Option<Device>,
 }
 
 /// Counts at one time, bytes.
 #[derive(Clone, Copy, Default)]
-struct Count {
+pub struct Count {
     own_read: Option<u64>,
     device_read: u64,
     device_written: Option<u64>,
@@ -579,7 +537,8 @@ impl Meter {
         Meter { device: Device::of(path) }
     }
 
-    fn now(&self) -> Count {
+    /// The counts by now.
+    pub fn now(&self) -> Count {
         let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
         let own = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.trim().parse().ok());
         let moved = self.device.as_ref().and_then(Device::moved);
@@ -600,7 +559,7 @@ impl Meter {
     }
 
     /// The same of a child: its reads are the device's.
-    fn since_by_child(&self, before: &Count, writes: bool) -> Option<u64> {
+    pub fn since_by_child(&self, before: &Count, writes: bool) -> Option<u64> {
         match writes {
             true => self.since(before, true),
             false => self.device.as_ref().map(|_| self.now().device_read.saturating_sub(before.device_read)),

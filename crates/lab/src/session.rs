@@ -1,5 +1,6 @@
 //! What all experiments share: options, contenders, and how each contender runs a workload.
 
+use crate::bounds::Bounds;
 use crate::cgroup::Cgroup;
 use crate::far::Far;
 use crate::ground::{Chosen, Ground};
@@ -8,6 +9,7 @@ use crate::progress::Progress;
 use crate::record::Record;
 use crate::report::{Machine, Report, Run, Unit, free_bytes};
 use crate::runner::{self, End, Finished, Job, Stop, fields};
+use crate::steady::Steady;
 use crate::swap::{self, Swap};
 use crate::throttle::Throttle;
 use anyhow::{Context, anyhow, ensure};
@@ -130,6 +132,10 @@ pub struct Session {
     pub far: Option<Far>,
     /// The device that `--device` has chosen, where it has; it goes before its janitor.
     pub ground: Option<Ground>,
+    /// How long all runs may go on, and how much they may write.
+    pub bounds: Bounds,
+    /// What was written to the device before it is measured, where that was asked for.
+    pub steady: Option<Steady>,
     /// Takes down what the lab cannot.
     pub janitor: Arc<Janitor>,
     /// Whether the lab shall stop.
@@ -234,6 +240,8 @@ impl Session {
         Ok(Session {
             far: None,
             ground: None,
+            bounds: Bounds::default(),
+            steady: None,
             janitor: Arc::new(janitor),
             stop,
             directory,
@@ -277,6 +285,7 @@ impl Session {
         if let Some(ground) = &self.ground {
             ground.describe(&mut machine);
         }
+        machine.steady = self.steady.clone();
         machine.far = self.far.as_ref().map(|far| far.text.clone());
         machine
     }
@@ -338,7 +347,8 @@ impl Session {
         }
         if let Some((file, _)) = contender.setting() {
             let known = fs::read_to_string(file).map_err(|_| format!("this kernel has no {file}"))?;
-            if matches!(known.trim(), "Y" | "0x0007") {
+            // The LRU's are bits; some of them suffice for it.
+            if known.trim() == "Y" || known.trim().strip_prefix("0x").is_some_and(|bits| bits != "0000") {
                 return Err("it is on already, so that swap stands for it".into());
             }
         }

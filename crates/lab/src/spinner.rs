@@ -162,16 +162,27 @@ pub fn processors() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|i| unsafe { libc::CPU_ISSET(*i, &set) }).collect()
 }
 
-/// Binds this thread to a processor, and lets it run only when nobody else wants to. Its niceness
-/// puts its time into a column of /proc/stat of its own.
-fn lowest(processor: usize) {
-    // SAFETY: cpu_set_t and sched_param are plain data, for which zeros are a value; the calls read
-    // them, have their sizes, and concern this thread alone (0). Where one is refused the figures
-    // are less exact.
+/// Binds this thread to a processor. Where that is refused it runs where it may.
+pub fn run_on(processor: usize) {
+    if processor >= libc::CPU_SETSIZE as usize {
+        return;
+    }
+    // SAFETY: cpu_set_t is plain data, for which zeros are a value; the set has this member; the
+    // call reads it, has its size, and concerns this thread alone (0).
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(processor, &mut set);
         libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
+
+/// Binds this thread to a processor, and lets it run only when nobody else wants to. Its niceness
+/// puts its time into a column of /proc/stat of its own.
+fn lowest(processor: usize) {
+    run_on(processor);
+    // SAFETY: sched_param is plain data, for which zeros are a value; the calls read it, and
+    // concern this thread alone (0). Where one is refused the figures are less exact.
+    unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, 19);
         let parameters: libc::sched_param = std::mem::zeroed();
         libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters);

@@ -11,6 +11,7 @@ use crate::remarks;
 use crate::report::{Side, Unit, number};
 use crate::runner::End;
 use crate::solve::{AGAIN, Solved, SolvedCell, SolvedFigure};
+use crate::steady::Steady;
 use std::collections::BTreeMap;
 use terapage_config::Size;
 use terapage_report::{
@@ -43,6 +44,14 @@ pub fn study(
 ) -> anyhow::Result<Study> {
     let mut drawn: Vec<Drawn> =
         groups.iter().zip(solved).map(|(group, solved)| of_group(group, solved, texts)).collect();
+    // One of a device is enough.
+    let mut told: Vec<&Steady> = Vec::new();
+    for (group, drawn) in groups.iter().zip(&mut drawn) {
+        if let Some(steady) = group.head.machine.steady.as_ref().filter(|steady| !told.contains(steady)) {
+            drawn.study.plots.push(steady.plot(texts));
+            told.push(steady);
+        }
+    }
     let parts: Vec<Part> = groups
         .iter()
         .zip(solved)
@@ -160,6 +169,9 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
     if !experiment.about.is_empty() {
         all.push(texts.text(&experiment.about));
     }
+    if experiment.quick.applied {
+        all.push(texts.say("first-impression", &[]));
+    }
     all.extend(in_words(solved, texts));
     if let Some(noise) = &solved.noise {
         let times = texts.interval(noise);
@@ -174,6 +186,7 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
         let values = [("disturbed", disturbed.as_str()), ("runs", &runs), ("marks", &marks.join(", "))];
         all.push(texts.say("disturbed", &values));
     }
+    all.extend(group.head.machine.steady.iter().map(|steady| steady.words(texts)));
     if group.head.machine.device.is_none() {
         all.push(texts.say("no-device", &[("kind", &group.head.machine.mount.kind)]));
     }
@@ -192,7 +205,10 @@ fn mute(group: &Group) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let has_none = |name: &String| {
         let own = group.runs.iter().filter(|record| record.run.contender == *name);
-        own.clone().all(|record| record.run.end == End::Done && record.run.passes.is_empty())
+        // Who says why is heard elsewhere.
+        own.clone().all(|record| {
+            record.run.end == End::Done && record.run.passes.is_empty() && record.run.notes.is_empty()
+        })
     };
     for record in &group.runs {
         if !names.contains(&record.run.contender) {

@@ -2,6 +2,7 @@
 
 use crate::device::{Device, Mount, Moved};
 use crate::report;
+use crate::steady::Steady;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,6 +66,9 @@ pub struct Machine {
     /// The far stores, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<String>,
+    /// What was written to the device before, where `--steady` asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady: Option<Steady>,
     /// Its device, where it has one.
     pub device: Option<String>,
     /// How that is set: scheduler, wbt_lat_usec, nr_requests and others.
@@ -99,6 +103,7 @@ impl Machine {
             device_name: None,
             class: None,
             far: None,
+            steady: None,
             device_settings: device.as_ref().map(Device::settings).unwrap_or_default(),
             device: device.map(|device| device.name),
             flush_us: None,
@@ -107,7 +112,8 @@ impl Machine {
 
     /// What results depend on, and is the same each time: groups are told apart by it.
     pub fn identity(&self) -> Machine {
-        Machine { cgroup: String::new(), flush_us: None, ..self.clone() }
+        let steady = self.steady.as_ref().map(Steady::asked);
+        Machine { cgroup: String::new(), flush_us: None, steady, ..self.clone() }
     }
 
     /// As pairs of name and value.
@@ -125,6 +131,14 @@ impl Machine {
         ];
         pairs.extend(self.device_name.iter().map(|name| ("measured as".to_owned(), name.clone())));
         pairs.extend(self.class.iter().map(|class| ("throttled".to_owned(), class.clone())));
+        if self.device.is_some() && self.class.is_none() {
+            let state = match &self.steady {
+                Some(steady) if steady.attained => "yes",
+                Some(_) => "tried; its speed did not settle",
+                None => "no: new files, on a device as it was found (--steady)",
+            };
+            pairs.push(("preconditioned".into(), state.into()));
+        }
         pairs.extend(self.far.iter().map(|far| ("far".to_owned(), far.clone())));
         pairs.extend(self.device_settings.iter().map(|(name, value)| (name.clone(), value.clone())));
         if let Some(us) = self.flush_us {

@@ -283,21 +283,70 @@ fn a_tool_whose_output_has_changed_is_no_figure() {
     for output in
         ["{\"fio version\": \"fio-9\", \"jobs\": [{\"error\": 0, \"reads\": {}}]}", "fio: all well", "{"]
     {
-        let script = format!("#!/bin/sh\ncat <<'END'\n{output}\nEND\n");
-        let path = place.path().join("bin");
-        fs::create_dir_all(&path).expect("a directory");
-        let writer = ["-c", "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", &script];
-        let written = Command::new("sh").args(writer).arg(path.join("fio")).status().expect("sh runs");
-        assert!(written.success());
+        let path = stand_in(place.path(), "fio", &format!("#!/bin/sh\ncat <<'END'\n{output}\nEND\n"));
         let mut command = Command::new(&program);
         command.args(raw).args(["--pattern", "random-read"]).current_dir(place.path());
-        let before = std::env::var("PATH").unwrap_or_default();
-        let output =
-            command.env("PATH", format!("{}:{before}", path.display())).output().expect("the lab runs");
+        let output = command.env("PATH", path).output().expect("the lab runs");
         let (out, errors) = text(&output);
         assert!(!output.status.success() && out.is_empty(), "{out}{errors}");
         assert!(errors.contains("fio") && errors.contains("cannot be read"), "{errors}");
     }
+}
+
+/// Writes a program that a test puts before the real one.
+fn stand_in(place: &Path, name: &str, script: &str) -> String {
+    let path = place.join("bin");
+    fs::create_dir_all(&path).expect("a directory");
+    let writer = ["-c", "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", script];
+    let written = Command::new("sh").args(writer).arg(path.join(name)).status().expect("sh runs");
+    assert!(written.success());
+    format!("{}:{}", path.display(), std::env::var("PATH").unwrap_or_default())
+}
+
+#[test]
+fn no_run_begins_beyond_a_bound_and_the_same_command_goes_on() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let (output, lines) = tiny(&program, place.path(), &["--most-written", "0"]);
+    let (out, errors) = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{out}{errors}");
+    assert!(errors.contains("0 B are written, --most-written is 0 B"), "{errors}");
+    assert_eq!(lines.len(), 1, "a head alone: {lines:?}");
+    let (output, lines) = tiny(&program, place.path(), &["--most-minutes", "60", "--most-written", "1T"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(lines.len() > 4, "{lines:?}");
+}
+
+#[test]
+fn a_device_is_written_to_until_its_speed_settles_before_it_is_measured() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    fs::write(place.path().join("tiny.toml"), TINY).expect("a file");
+    // What fio prints and writes, without two minutes of writes.
+    let script = r#"#!/bin/sh
+echo "$@" > arguments
+for word; do case $word in
+  --write_bw_log=*) printf '1000, 4096, 1, 65536, 0
+2000, 1024, 1, 65536, 0
+' > "${word#*=}_bw.1.log" ;;
+  --filename=*) echo written > "${word#*=}" ;;
+esac; done
+echo '{"jobs": [{"error": 0, "write": {"io_bytes": 5242880}, "steadystate": {"attained": 1, "criterion": "3.1%"}}]}'
+"#;
+    let path = stand_in(place.path(), "fio", script);
+    let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0", "--steady", "40"];
+    let mut command = Command::new(&program);
+    command.args(usual).args(["--csv", "points.csv"]).current_dir(place.path()).env("PATH", path);
+    command.env("COLUMNS", "80").env("TERAPAGE_LAB_STATE", place.path().join("state"));
+    let (out, errors) = text(&command.output().expect("the lab runs"));
+    let plain = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain.contains("from 4 to 1 MiB/s: settled, within 10 % for 10 s (3.1 %)"), "{out}{errors}");
+    let told = fs::read_to_string(place.path().join("arguments")).expect("it was run");
+    assert!(told.contains("--steadystate=bw:10%") && told.contains("--runtime=40"), "{told}");
+    let points = fs::read_to_string(place.path().join("points.csv")).expect("points");
+    assert!(points.contains("until the speed settles"), "{points}");
+    let left: Vec<_> = fs::read_dir(place.path()).expect("a directory").flatten().collect();
+    assert!(!left.iter().any(|entry| entry.file_name().to_string_lossy().contains("steady")), "{left:?}");
 }
 
 #[test]
@@ -307,8 +356,12 @@ fn what_is_wrong_is_one_line() {
     fs::write(place.path().join("wrong.toml"), TINY.replace("title", "tittle")).expect("a file");
     fs::write(place.path().join("letters.jsonl"), "my letters\n").expect("a file");
     fs::write(place.path().join("lines.jsonl"), "{\"line\":\"head\"}\n").expect("a file");
+    let large = format!("{TINY}[cost]\nseconds = 1\ndisk = \"100000G\"\nwritten = \"0\"\n");
+    fs::write(place.path().join("large.toml"), large).expect("a file");
     for (arguments, expected) in [
-        (&["run", "wrong.toml"][..], "wrong.toml: line 2, column 1: unknown field `tittle`"),
+        (&["run", "large.toml", "--dir", ".", "--results", "res"][..], "97.7 TiB of disk needed, "),
+        (&["run", "large.toml", "--dir", ".", "--results", "res", "--steady", "8"], "of disk needed, "),
+        (&["run", "wrong.toml"], "wrong.toml: line 2, column 1: unknown field `tittle`"),
         (&["run", "nonsense"], "no experiment is called nonsense"),
         (&["run", "absent.toml"], "absent.toml"),
         (&["run", "scan", "--contenders", "tape"], "tape is none of memory, swap"),

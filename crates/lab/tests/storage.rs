@@ -326,6 +326,7 @@ fn places_that_are_no_device_are_refused_before_anything_begins() {
         (&["bonnie", "--i-may-erase", "/dev/nonexistent"], "/dev/nonexistent"),
         (&["stack", "--guest", "--kernel", "absent.deb"], "--kernel absent.deb: no such file"),
         (&["stack", "--kernel", "file"], "--guest"),
+        (&["stack", "--block-device", "file"], "file is no block device"),
     ] {
         if arguments == shm && !on_memory {
             continue;
@@ -340,6 +341,30 @@ fn places_that_are_no_device_are_refused_before_anything_begins() {
         assert!(errors.contains(expected), "{arguments:?}: {out}{errors}");
     }
     assert_eq!(fs::read_to_string(place.path().join("file")).expect("a file"), "mine");
+}
+
+#[test]
+fn an_overlay_is_no_device() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    for name in ["below", "above", "work", "both"] {
+        fs::create_dir(place.path().join(name)).expect("a directory");
+    }
+    let script = "mount -t overlay -o lowerdir=below,upperdir=above,workdir=work overlay both || exit 99\n\
+                  \"$lab\" run raw --device x=both";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).current_dir(place.path());
+    command.env("lab", program).env("TERAPAGE_LAB_STATE", place.path().join("state"));
+    let output = match command.output() {
+        Ok(output) if output.status.code() != Some(99) => output,
+        _ => return println!("SKIPPED: this machine lets the test mount no overlay"),
+    };
+    let (out, errors) = text(&output);
+    if errors.contains("unshare failed") {
+        return println!("SKIPPED: {errors}");
+    }
+    assert!(!output.status.success(), "{out}");
+    assert!(errors.contains("it lies on overlay, which has no device to measure"), "{out}{errors}");
 }
 
 /// A file system in a file, mounted; taken down when dropped.

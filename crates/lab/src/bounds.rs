@@ -1,0 +1,65 @@
+//! How long a lab may go on, and how much it may write.
+
+use anyhow::ensure;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use terapage_config::Size;
+
+/// Bounds of all runs together. What was measured before they are reached stays.
+#[derive(Debug, Default)]
+pub struct Bounds {
+    /// How long, and since when.
+    time: Option<(Instant, Duration)>,
+    /// Bytes written to the device by all runs.
+    most_written: Option<u64>,
+    written: AtomicU64,
+}
+
+impl Bounds {
+    /// From now on.
+    pub fn new(most_minutes: Option<u64>, most_written: Option<u64>) -> Bounds {
+        let time = most_minutes.map(|minutes| (Instant::now(), Duration::from_secs(minutes * 60)));
+        Bounds { time, most_written, written: AtomicU64::new(0) }
+    }
+
+    /// So much more was written.
+    pub fn wrote(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Relaxed);
+    }
+
+    /// Whether another run may begin.
+    ///
+    /// # Errors
+    /// When a bound is reached; one line.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if let Some((since, most)) = self.time {
+            let minutes = most.as_secs() / 60;
+            ensure!(since.elapsed() < most, "it has taken the {minutes} minutes of --most-minutes");
+        }
+        if let Some(most) = self.most_written {
+            let written = self.written.load(Relaxed);
+            ensure!(written < most, "{} are written, --most-written is {}", Size(written), Size(most));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bounds;
+
+    #[test]
+    fn nothing_begins_beyond_a_bound() {
+        let free = Bounds::default();
+        free.wrote(u64::MAX / 2);
+        assert!(free.check().is_ok());
+        let error = Bounds::new(Some(0), None).check().expect_err("no time at all").to_string();
+        assert!(error.contains("--most-minutes"), "{error}");
+        let some = Bounds::new(Some(1000), Some(4096));
+        some.wrote(4095);
+        assert!(some.check().is_ok());
+        some.wrote(1);
+        let error = some.check().expect_err("all is written").to_string();
+        assert!(error.contains("4 KiB are written, --most-written is 4 KiB"), "{error}");
+    }
+}
