@@ -239,9 +239,9 @@ mod tests {
             partial.resolve(&AnyStore, |_| None)
         };
         let settings = resolve("30M", "ram:auto\n/a\ntier:/b+/c", "tier").unwrap();
-        assert_eq!((settings.ram(), settings.block_bytes()), (Size(18 << 20), 4096));
+        assert_eq!((settings.ram(), settings.block_bytes()), (Size(10 << 20), 4096));
         let file = |path: &str| StoreSpec::File(path.into());
-        let ram = StoreSpec::Ram(Some(Size(18 << 20)));
+        let ram = StoreSpec::Ram(Some(Size(10 << 20)));
         assert_eq!(settings.specs(), [StoreSpec::Tier(vec![ram, file("/a"), file("/b"), file("/c")])]);
         for (stores, placement, says) in [
             ("tier:ram:23M+/a", "simple", "less than a quarter"),

@@ -83,9 +83,9 @@ impl Settings {
         self.block.map_or(default, |size| size.0 as usize)
     }
 
-    /// What `ram:auto` takes at most: three fifths of the budget.
+    /// What `ram:auto` takes at most: a third of the budget.
     fn auto_ram(&self) -> Size {
-        Size(self.memory.0 / 5 * 3)
+        Size(self.memory.0 / 3)
     }
 
     /// Bytes of the budget that stores in memory take at most.

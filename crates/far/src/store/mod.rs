@@ -9,6 +9,9 @@
 mod answers;
 mod guide;
 mod nodes;
+mod planted;
+#[cfg(test)]
+mod protocol;
 mod sweep;
 mod time;
 
@@ -26,6 +29,7 @@ use crate::tls::Session;
 use crate::url::{Address, Server};
 use guide::{GUIDE, Guide};
 use nodes::{Kind, Lane, Node};
+use planted::{Planted, is_planted};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
