@@ -371,7 +371,7 @@ impl Pager {
         let tries = self.doing[id].tries;
         let slot = SLOTS[index];
         match (kind, &end.result) {
-            (_, Err(failure)) if failure.passing && tries < 1000 => {
+            (_, Err(failure)) if failure.passing => {
                 self.begin(id);
                 return Ok(());
             }
