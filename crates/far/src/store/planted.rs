@@ -10,6 +10,8 @@ pub(super) enum Planted {
     AnyRun,
     /// A write whose outcome is unknown counts as done.
     UnknownIsDone,
+    /// A read that was begun before its slot was lost is asked for again after that.
+    LostIsRead,
 }
 
 #[cfg(not(test))]

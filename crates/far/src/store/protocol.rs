@@ -21,7 +21,7 @@ const PER: u32 = (EXTENT / BLOCK) as u32 - 1;
 const SLOTS: [u32; 8] = [0, 1, 2, 3, PER, PER + 1, PER + 2, 2 * PER];
 const CLIENTS: u64 = 2;
 
-/// Rounds of operations in a run, and runs of a test.
+/// Rounds of operations in a run, and runs of a test unless `TERAPAGE_RUNS` says otherwise.
 const ROUNDS: u32 = 40;
 const RUNS: u64 = 12;
 /// Runs in which a planted fault is to be found.
@@ -475,7 +475,8 @@ const BARE: Setup = Setup { by_sentinel: false, hashes: false, restarts: false }
 
 fn all_go_well(setup: Setup) {
     let first = first_seed();
-    for seed in first..first + RUNS {
+    let given = std::env::var("TERAPAGE_RUNS").ok().and_then(|text| text.parse().ok());
+    for seed in first..first + given.unwrap_or(RUNS) {
         run(seed, setup).unwrap_or_else(|why| panic!("TERAPAGE_SEED={seed}: {why}"));
     }
 }
@@ -517,6 +518,11 @@ fn an_unknown_write_that_counts_as_done_is_found() {
 #[test]
 fn a_restart_that_is_not_noticed_is_found() {
     is_found(Some(Planted::AnyRun), Setup { restarts: true, ..BARE });
+}
+
+#[test]
+fn a_read_of_what_was_lost_meanwhile_is_found() {
+    is_found(Some(Planted::LostIsRead), Setup { restarts: true, ..BARE });
 }
 
 #[test]
