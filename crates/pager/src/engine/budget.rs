@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Bytes that cannot be given back: bookkeeping, bounce buffers, and what stores keep in memory.
+    /// Bytes that cannot be given back: bookkeeping, bounce buffers, what stores keep in memory.
     fn fixed_bytes(&self) -> usize {
         self.table.usage.books_bytes() + self.io.bounce.total_bytes() + packed_bytes()
     }
