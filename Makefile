@@ -71,6 +71,7 @@ test:
 
 soak: build
 	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=20000 $(CARGO_TEST) -p terapage-model
+	TERAPAGE_SEED=$$RANDOM TERAPAGE_RUNS=500 $(CARGO_TEST) -p terapage-far --lib protocol
 	TERAPAGE_FUZZ_SEED=$$RANDOM TERAPAGE_FUZZ_CASES=200000 $(CARGO_TEST) -p terapage-blocktrace --test fuzz
 	tests/far/run soak
 	tests/programs/run-all soak

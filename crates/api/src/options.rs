@@ -80,7 +80,7 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
     let block = settings.block_bytes();
     terapage_pager::Options {
         block,
-        frames: (settings.frames().0 as usize / block).max(8),
+        frames: (settings.memory.0 as usize / block).max(8),
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,

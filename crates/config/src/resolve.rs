@@ -82,7 +82,7 @@ impl Partial {
         settings.stores = specs.map(|spec| spec.map_paths(&mut whole)).collect::<Result<_, _>>()?;
         check_ram(&settings)?;
         if let Some(block) = settings.block {
-            check_block(settings.frames(), block)?;
+            check_block(settings.memory, block)?;
         }
         let of_several = matches!(settings.placement, Placement::Mirror | Placement::Tier);
         if of_several && settings.stores.len() < 2 {
@@ -239,7 +239,7 @@ mod tests {
             partial.resolve(&AnyStore, |_| None)
         };
         let settings = resolve("30M", "ram:auto\n/a\ntier:/b+/c", "tier").unwrap();
-        assert_eq!((settings.ram(), settings.frames()), (Size(10 << 20), Size(20 << 20)));
+        assert_eq!((settings.ram(), settings.block_bytes()), (Size(10 << 20), 4096));
         let file = |path: &str| StoreSpec::File(path.into());
         let ram = StoreSpec::Ram(Some(Size(10 << 20)));
         assert_eq!(settings.specs(), [StoreSpec::Tier(vec![ram, file("/a"), file("/b"), file("/c")])]);

@@ -45,6 +45,9 @@ pub enum Error {
     },
 }
 
+/// Bytes of a block where compressed memory is a store, unless another size is given.
+const SMALL_BLOCK: usize = 4 << 10;
+
 impl Settings {
     /// The stores over which blocks are spread: with the placement `mirror` or `tier`, one store of
     /// all.
@@ -73,24 +76,21 @@ impl Settings {
         }
     }
 
-    /// Bytes of a block.
+    /// Bytes of a block. Compressed memory gives small ones as fast as large ones, and each brings
+    /// less that is not needed.
     pub fn block_bytes(&self) -> usize {
-        self.block.map_or(crate::DEFAULT_BLOCK, |size| size.0 as usize)
+        let default = if self.ram().0 > 0 { SMALL_BLOCK } else { crate::DEFAULT_BLOCK };
+        self.block.map_or(default, |size| size.0 as usize)
     }
 
-    /// What `ram:auto` takes: a third of the budget.
+    /// What `ram:auto` takes at most: a third of the budget.
     fn auto_ram(&self) -> Size {
         Size(self.memory.0 / 3)
     }
 
-    /// Bytes of the budget that stores in memory take.
+    /// Bytes of the budget that stores in memory take at most.
     pub fn ram(&self) -> Size {
         Size(self.stores.iter().map(|store| store.ram_bytes(self.auto_ram())).sum())
-    }
-
-    /// Bytes of the budget that are frames: all that stores in memory leave.
-    pub fn frames(&self) -> Size {
-        Size(self.memory.0.saturating_sub(self.ram().0))
     }
 
     /// Reads the variables of [`to_variables`](Self::to_variables). A variable that is missing or

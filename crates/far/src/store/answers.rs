@@ -242,7 +242,8 @@ impl Far {
         if info.is_loading {
             return self.lanes[index].connection.cut(ring, "the server is loading its data");
         }
-        if !self.nodes[node].run_id.is_empty() && self.nodes[node].run_id != info.run_id {
+        let is_known = !self.nodes[node].run_id.is_empty();
+        if is_known && self.nodes[node].run_id != info.run_id && !is_planted(Planted::AnyRun) {
             self.is_another(node);
         }
         self.nodes[node].run_id.clone_from(&info.run_id);
@@ -328,6 +329,9 @@ impl Far {
         for (names, sent) in [(unsure, true), (unsent, false)] {
             for &name in names {
                 match name {
+                    Ask::Part(part) if sent && is_planted(Planted::UnknownIsDone) => {
+                        self.end(part, Ok(()), ended);
+                    }
                     Ask::Part(part) => {
                         again.push(part);
                         if let Some(part) = self.parts.get_mut(part).filter(|_| sent) {
@@ -348,7 +352,7 @@ impl Far {
             }
         }
         again.into_iter().rev().for_each(|part| self.queue(part, true));
-        if may_change {
+        if may_change && !is_planted(Planted::NoKill) {
             // A number that no connection has cannot be ended: then nothing is written any more.
             self.lanes[index].dead.push(client.unwrap_or(0));
         }

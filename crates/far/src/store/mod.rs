@@ -9,6 +9,9 @@
 mod answers;
 mod guide;
 mod nodes;
+mod planted;
+#[cfg(test)]
+mod protocol;
 mod sweep;
 mod time;
 
@@ -26,6 +29,7 @@ use crate::tls::Session;
 use crate::url::{Address, Server};
 use guide::{GUIDE, Guide};
 use nodes::{Kind, Lane, Node};
+use planted::{Planted, is_planted};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -485,6 +489,11 @@ impl Far {
             if self.lanes[index].ready {
                 while self.lanes[index].bytes < UNDER_WAY[index % CLASSES] {
                     let Some(part) = self.lanes[index].waiting.pop_front() else { break };
+                    if self.reads_lost(part) && !is_planted(Planted::LostIsRead) {
+                        let why = self.why_lost.clone();
+                        self.fail(part, &why, ended);
+                        continue;
+                    }
                     self.give(part, ring);
                 }
                 self.lanes[index].wanted = false;
@@ -500,6 +509,13 @@ impl Far {
             lane.connection.go_on(ring);
         }
         self.arm(ring);
+    }
+
+    /// Whether a part reads slots that were lost since it was begun: what is there now is not what
+    /// was written.
+    fn reads_lost(&mut self, index: u32) -> bool {
+        let (Some(lost), Some(part)) = (&self.lost, self.parts.get_mut(index)) else { return false };
+        part.kind == OpKind::Read && (part.slot..part.slot + part.count).any(|slot| lost.get(slot))
     }
 
     fn dial(&mut self, index: usize, ring: &mut StoreRing<'_>, ended: &mut Vec<Ended>) {

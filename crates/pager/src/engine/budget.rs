@@ -5,6 +5,13 @@ use super::table::State;
 use crate::Error;
 use crate::frames::lease::{FRAMES_MIN, STEP_BYTES, Use};
 use std::sync::atomic::Ordering::Relaxed;
+use terapage_store::packed_bytes;
+
+/// Frames that make room for what stores keep in memory go so many at a time. Chosen, not measured.
+const PACKED_STEP: usize = 16;
+
+/// Frames have at least one part in this many of the budget, whatever stores keep in memory.
+const FRAMES_PART: usize = 8;
 
 impl Engine {
     /// Asks for the first share.
@@ -80,9 +87,9 @@ impl Engine {
         }
     }
 
-    /// Bytes that cannot be given back: bookkeeping, and bounce buffers.
+    /// Bytes that cannot be given back: bookkeeping, bounce buffers, what stores keep in memory.
     fn fixed_bytes(&self) -> usize {
-        self.table.usage.books_bytes() + self.io.bounce.total_bytes()
+        self.table.usage.books_bytes() + self.io.bounce.total_bytes() + packed_bytes()
     }
 
     /// The most blocks that are read ahead as one run: the prefetch policy knows only the most
@@ -128,14 +135,18 @@ impl Engine {
         given > 0
     }
 
-    /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it: as
-    /// they grow, there are fewer frames.
+    /// The bookkeeping for blocks, and bounce buffers, count in the budget, up to half of it, and
+    /// what stores keep in memory: as they grow, there are fewer frames. A part stays for frames in
+    /// any case.
     pub(crate) fn make_room_for_books(&mut self) {
-        let budget = self.frames.lease.frames;
-        let buffers = self.io.bounce.bytes_in(budget * self.block);
+        let all = self.frames.lease.frames;
+        let packed = packed_bytes().div_ceil(self.block).next_multiple_of(PACKED_STEP);
+        let budget = all - packed.min(all - all / FRAMES_PART);
+        let buffers = self.io.bounce.bytes_in(all * self.block);
         let books = (self.table.usage.books_bytes() + buffers) / self.block;
-        let limit = (budget - books.min(budget / 2)).max(budget.min(FRAMES_MIN));
+        let limit = (budget - books.min(budget / 2)).max(all.min(FRAMES_MIN));
         if limit != self.frames.limit {
+            self.policy.resize(budget);
             self.frames.limit = limit;
             self.ahead.grain.resize(limit);
             self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
@@ -149,8 +160,9 @@ impl Engine {
     /// Gives back the frames beyond the limit.
     pub(crate) fn shrink(&mut self) -> Result<(), Error> {
         while self.frames.count > self.frames.limit {
-            let place = self.place();
-            self.frames.give_back(vec![place])?;
+            let count = (self.frames.count - self.frames.limit).min(PACKED_STEP);
+            let places = (0..count).map(|_| self.place()).collect();
+            self.frames.give_back(places)?;
         }
         Ok(())
     }

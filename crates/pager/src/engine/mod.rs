@@ -37,7 +37,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use table::{State, Table, WANTED};
 use terapage_policy::replacement::{self, Replacement};
 use terapage_stats::{Condition, Counters, Shared};
-use terapage_store::Store;
+use terapage_store::{Store, packed_bytes};
 use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
 use terapage_sys::thread::{self, now_ns};
@@ -443,7 +443,8 @@ impl Engine {
     fn publish(&mut self) {
         self.make_room_for_books();
         let counters = self.counters;
-        let resident = (self.frames.count * self.block + self.io.bounce.total_bytes()) as u64;
+        let buffers = self.io.bounce.total_bytes();
+        let resident = (self.frames.count * self.block + buffers + packed_bytes()) as u64;
         counters.resident_bytes.store(resident, Relaxed);
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);

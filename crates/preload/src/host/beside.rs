@@ -226,7 +226,9 @@ pub fn look() {
     let len = read_status(bytes);
     if let Some((found, all)) = parse(&bytes[..len], counted) {
         note(found);
-        job::claim(found.private, terapage_store::packed_bytes() as u64);
+        // A pager counts what stores keep in memory in its own share.
+        let packed = if counters().is_none() { terapage_store::packed_bytes() as u64 } else { 0 };
+        job::claim(found.private, packed);
         if all > budget + budget / 100 + PROMISED {
             BROKEN.store(true, Relaxed);
             let is_much = found.total() > BEGAN_WITH.load(Relaxed) + budget / 10 + UNTOLD;
@@ -249,10 +251,7 @@ pub fn look() {
 /// Bytes in memory that count for the budget, or would count if there were a pager.
 fn counted() -> u64 {
     match counters() {
-        Some(counters) => {
-            let packed = terapage_store::packed_bytes() as u64;
-            counters.resident_bytes.load(Relaxed) + BOOKS.load(Relaxed) + packed
-        }
+        Some(counters) => counters.resident_bytes.load(Relaxed) + BOOKS.load(Relaxed),
         None => {
             let arena = ARENA.lock();
             // The free parts of blocks count, too: before there is a pager, they stay in memory.

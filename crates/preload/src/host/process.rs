@@ -303,12 +303,11 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     }
     let Some(settings) = settings() else { fail("paging before the start") };
     let block = block();
-    // Stores in memory have their part of the budget.
-    let frames = crate::job::most(settings.frames().0) as usize / block;
+    let frames = crate::job::most(settings.memory.0) as usize / block;
     if frames < 8 {
         fail(&format!(
             "a budget of {} holds only {frames} blocks of {}; 8 is the least: raise --memory or lower --block",
-            settings.frames(),
+            settings.memory,
             Size(block as u64)
         ));
     }
