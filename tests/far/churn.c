@@ -8,6 +8,7 @@
  * with `vanish` the parent ends at once, and the child goes on alone. With `become` it executes the
  * program, which fails, says "stays", waits for a line, and after its passes executes sleep(1).
  */
+#include <libintl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,8 @@ int main(int argc, char **argv) {
     pages = strtoul(argv[1], NULL, 10) * ((1 << 20) / PAGE);
     int count = atoi(argv[2]);
     const char *how = argc > 3 ? argv[3] : "";
+    /* The C library looks at its note of this whenever it writes of an error: it is paged, too. */
+    bindtextdomain("churn", "/");
     memory = malloc(pages * PAGE);
     if (!memory)
         return 2;

@@ -2,7 +2,8 @@
  *
  * figures serve ADDRESS PORT     a bare peer: sends, or takes, as many bytes as it is asked to
  * figures ask KIND ADDRESS PORT SIZE DEPTH SECONDS [PASSWORD]
- *     asks a peer (`out`, `in`) or a Valkey server (`get`, `set`), DEPTH requests under way
+ *     asks a peer (`out`, `in`) or a Valkey server, DEPTH requests under way: `get`, `set`; `new`
+ *     sets a key that was not there each time; `range`, `write` are GETRANGE and SETRANGE
  * figures scan BYTES             writes its memory from end to end, then reads it twice
  * figures reads BYTES SECONDS    reads words at random places; its data compress three times
  * figures text MB                text of words, which compresses as text does
@@ -27,6 +28,8 @@
 /* A request of the bare peer is as long as one to a Valkey server. */
 #define REQUEST 64
 #define KEYS 64
+/* Bytes of a value whose parts are asked for and written. */
+#define VALUE (2 << 20)
 #define SAMPLES (1 << 22)
 #define PAGE 4096
 /* A page-in takes longer, anything else is shorter. */
@@ -155,6 +158,10 @@ struct way {
     char head[32];
 };
 
+static unsigned digits(unsigned number) {
+    return number < 10 ? 1 : 1 + digits(number / 10);
+}
+
 static int ask_one(int to, struct way *way, unsigned number) {
     char line[160];
     if (way->kind[0] == 'o' || way->kind[0] == 'i') {
@@ -165,7 +172,21 @@ static int ask_one(int to, struct way *way, unsigned number) {
         int length = snprintf(line, sizeof line, "*2\r\n$3\r\nGET\r\n$6\r\nfig%03u\r\n", number % KEYS);
         return give(to, line, length);
     }
-    int length = snprintf(line, sizeof line, "*3\r\n$3\r\nSET\r\n$6\r\nfig%03u\r\n$%u\r\n", number % KEYS, way->size);
+    /* As the pager's requests: one after the other within a value. */
+    unsigned parts_of = VALUE / way->size, from = number % parts_of * way->size;
+    if (way->kind[0] == 'r') {
+        int length = snprintf(line, sizeof line, "*4\r\n$8\r\nGETRANGE\r\n$6\r\nfig%03u\r\n$%u\r\n%u\r\n$%u\r\n%u\r\n",
+                              number / parts_of % KEYS, digits(from), from, digits(from + way->size - 1), from + way->size - 1);
+        return give(to, line, length);
+    }
+    int length;
+    if (way->kind[0] == 'w')
+        length = snprintf(line, sizeof line, "*4\r\n$8\r\nSETRANGE\r\n$6\r\nfig%03u\r\n$%u\r\n%u\r\n$%u\r\n",
+                          number / parts_of % KEYS, digits(from), from, way->size);
+    else if (way->kind[0] == 'n')
+        length = snprintf(line, sizeof line, "*3\r\n$3\r\nSET\r\n$12\r\nfig%09u\r\n$%u\r\n", number, way->size);
+    else
+        length = snprintf(line, sizeof line, "*3\r\n$3\r\nSET\r\n$6\r\nfig%03u\r\n$%u\r\n", number % KEYS, way->size);
     struct iovec parts[3] = {{line, length}, {way->bytes, way->size}, {"\r\n", 2}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
     return sendmsg(to, &message, MSG_NOSIGNAL) == (ssize_t)(length + way->size + 2);
@@ -182,19 +203,25 @@ static void answer(int from, struct way *way) {
         length = 8;
         break;
     case 'g':
+    case 'r':
         length = strlen(way->head);
+        break;
+    case 'w':
+        length = 10;
         break;
     default:
         length = 5;
     }
     if (!take(from, line, length))
         fail("the answer ends");
-    if ((way->kind[0] == 'g' && memcmp(line, way->head, length)) || (way->kind[0] == 's' && memcmp(line, "+OK\r\n", 5))) {
+    int has_bytes = way->kind[0] == 'g' || way->kind[0] == 'r';
+    const char *wanted = has_bytes ? way->head : way->kind[0] == 'w' ? ":2097152\r\n" : "+OK\r\n";
+    if (way->kind[0] != 'o' && way->kind[0] != 'i' && memcmp(line, wanted, length)) {
         fprintf(stderr, "figures: not the answer to %s: %.40s\n", way->kind, line);
         exit(1);
     }
-    if (way->kind[0] == 'o' || way->kind[0] == 'g')
-        if (!take(from, way->bytes, way->size + 2 * (way->kind[0] == 'g')))
+    if (way->kind[0] == 'o' || has_bytes)
+        if (!take(from, way->bytes, way->size + 2 * has_bytes))
             fail("the answer ends");
 }
 
@@ -218,9 +245,14 @@ static void ask(int count, char **words) {
         if (!give(server, line, said) || !take(server, line, 5) || line[0] != '+')
             fail("the password is refused");
     }
-    if (way.kind[0] == 'g') {
+    if (strchr("grw", way.kind[0])) {
         struct way set = way;
         strcpy(set.kind, "set");
+        if (way.kind[0] != 'g') {
+            set.size = VALUE;
+            set.bytes = memory_of(VALUE);
+            memset(set.bytes, 7, VALUE);
+        }
         for (unsigned key = 0; key < KEYS; key++) {
             if (!ask_one(server, &set, key))
                 fail("send");

@@ -19,6 +19,9 @@ static CHECKED: Mutex<Vec<(String, Checked)>> = Mutex::new(Vec::new());
 /// The password of servers whose names have none, once it was read.
 static PASSWORD: Mutex<Option<Secret>> = Mutex::new(None);
 
+/// Its file was looked for: the environment is the program's by now, and may be paged.
+static LOOKED: AtomicBool = AtomicBool::new(false);
+
 /// Servers by their names, with what was in the files that those name.
 static SERVERS: Mutex<Vec<(String, Server)>> = Mutex::new(Vec::new());
 
@@ -42,6 +45,7 @@ pub fn no_names() {
 /// # Errors
 /// The file cannot be read, or holds none: one line.
 pub fn remember_password(file: Option<PathBuf>) -> Result<(), String> {
+    LOOKED.store(true, Relaxed);
     let Some(file) = file else { return Ok(()) };
     let secret = Secret::read(&file).map_err(|why| format!("{PASSWORD_FILE}: {} {why}", file.display()))?;
     *PASSWORD.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(secret);
@@ -105,6 +109,7 @@ pub fn server(url: &str) -> Result<Server, String> {
     if server.password.is_none() {
         let mut known = PASSWORD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if known.is_none()
+            && !LOOKED.load(Relaxed)
             && let Some(file) = std::env::var_os(PASSWORD_FILE).filter(|file| !file.is_empty())
         {
             let file = PathBuf::from(file);

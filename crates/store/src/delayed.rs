@@ -61,6 +61,10 @@ impl<S: Store> Store for Delayed<S> {
         self.inner.joins(slot)
     }
 
+    fn takes_pieces(&self) -> bool {
+        self.inner.takes_pieces()
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         // SAFETY: the caller keeps the pieces until it hears of the end, which is later than the
         // inner store's.

@@ -214,6 +214,10 @@ impl<S: Store> Store for Encrypted<S> {
         self.inner.joins(slot)
     }
 
+    fn takes_pieces(&self) -> bool {
+        self.inner.takes_pieces()
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let pieces: *const [Piece] = op.pieces;
         match op.kind {

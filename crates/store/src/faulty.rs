@@ -110,6 +110,10 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.joins(slot)
     }
 
+    fn takes_pieces(&self) -> bool {
+        self.inner.takes_pieces()
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let first = op.pieces.first().filter(|_| op.kind == OpKind::Read);
         let read = first.map(|piece| (piece.at(), piece.len()));

@@ -449,6 +449,10 @@ impl Store for Mirror {
         self.copies.0.iter().all(|copy| copy.store.joins(slot))
     }
 
+    fn takes_pieces(&self) -> bool {
+        self.copies.0.iter().all(|copy| copy.store.takes_pieces())
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let slots = op.slot..op.slot + (op.bytes() / self.block) as u32;
         let wrong = self.forget_last(op.id, &slots).filter(|_| op.kind == OpKind::Read);

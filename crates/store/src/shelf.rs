@@ -172,6 +172,11 @@ pub trait Store: Send {
         false
     }
 
+    /// Whether many pieces cost it no more than one: it is a socket, not a device.
+    fn takes_pieces(&self) -> bool {
+        false
+    }
+
     /// Begins an operation: no more than [`EXTENT`](crate::EXTENT) bytes, across the edge of an
     /// extent only where it [joins](Self::joins). It ends once, through an [`Ended`] with its
     /// number: pushed into `ended` at once, or by a later call of any method that has `ended`. A
@@ -262,6 +267,10 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn joins(&self, slot: u32) -> bool {
         (**self).joins(slot)
+    }
+
+    fn takes_pieces(&self) -> bool {
+        (**self).takes_pieces()
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

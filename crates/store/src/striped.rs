@@ -146,6 +146,10 @@ impl Store for Striped {
         before == part && first == last + 1 && self.parts[part].store.joins(first)
     }
 
+    fn takes_pieces(&self) -> bool {
+        self.parts.iter().all(|part| part.store.takes_pieces())
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let (part, slot) = self.locate(op.slot);
         // Slots that join do so in their part, too.

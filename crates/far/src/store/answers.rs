@@ -94,7 +94,7 @@ impl Far {
         ring: &mut StoreRing<'_>,
         ended: &mut Vec<Ended>,
     ) {
-        let (value_bytes, block) = (self.value_bytes(), self.block);
+        let (value_bytes, block, is_whole) = (self.value_bytes(), self.block, self.per == 1);
         let Some(part) = self.parts.get_mut(index) else { return };
         let bytes = part.count as usize * block;
         self.lanes[lane].bytes -= bytes.min(self.lanes[lane].bytes);
@@ -108,6 +108,7 @@ impl Far {
             (OpKind::Write, Some(Reply::Integer(len))) if len == value_bytes as i64 => {
                 self.end(index, Ok(()), ended);
             }
+            (OpKind::Write, Some(Reply::Simple(_))) if is_whole => self.end(index, Ok(()), ended),
             (OpKind::Write, Some(Reply::Integer(_))) => {
                 // The value was gone, and this has made another: what else was in it is lost.
                 let value = part.slot / self.per;

@@ -57,6 +57,9 @@ const URGENT: usize = 0;
 const REST: usize = 1;
 const CLASSES: usize = 2;
 
+/// The last byte of a value.
+static MARK: &[u8; 1] = b"\x01";
+
 /// Tokens that are no connection's.
 const TICK: u64 = 1 << 13;
 const BEAT: u64 = 2 << 13;
@@ -77,7 +80,7 @@ const PATIENCE_NS: u64 = 5_000 * MS;
 
 /// Without a connection for so long, operations fail for now: a mirror has them done elsewhere. The
 /// caller tries again; where it may be told to wait longer than it does, this waits instead.
-const QUICK_NS: u64 = 1_000 * MS;
+const QUICK_NS: u64 = 500 * MS;
 const TRIED_FOR: Duration = Duration::from_secs(30);
 
 /// How long what was refused rests, and the longest time between two tries to connect.
@@ -379,9 +382,14 @@ impl Far {
         let Some(part) = self.parts.get_mut(index) else { return };
         let (value, lane, asked) = (part.slot / self.per, part.lane, part.asked);
         if part.kind == OpKind::Write && self.values[value as usize] != Value::There {
-            self.aside.push(index);
-            self.create(value, lane, asked);
-            return;
+            if self.per > 1 || !self.is_announced(value) {
+                self.aside.push(index);
+                self.create(value, lane, asked);
+                return;
+            }
+            // The write of its one block makes it.
+            self.values[value as usize] = Value::There;
+            self.created += 1;
         }
         if asked {
             self.ask(lane, Ask::Asking, &[b"ASKING"]);
@@ -397,6 +405,14 @@ impl Far {
                 resp::command(&mut text, &[b"GETRANGE", &key, &number(from), &number(from + bytes - 1)]);
                 let want = Want::Bytes(part.pieces.clone());
                 Command { name: Ask::Part(index), text, pieces: Vec::new(), want }
+            }
+            OpKind::Write if self.per == 1 => {
+                resp::open(&mut text, 3);
+                [b"SET", &key[..]].iter().for_each(|word| resp::text(&mut text, word));
+                resp::header(&mut text, '$', bytes + MARK.len());
+                let mut pieces = part.pieces.clone();
+                pieces.push(Piece::new(MARK.as_ptr() as usize, MARK.len()));
+                Command { name: Ask::Part(index), text, pieces, want: Want::Reply }
             }
             OpKind::Write => {
                 resp::open(&mut text, 4);
@@ -421,6 +437,10 @@ impl Far {
         }
     }
 
+    fn is_announced(&self, value: u32) -> bool {
+        self.acks == 0 && self.is_registered && value < self.announced
+    }
+
     /// Has a value made, once.
     fn create(&mut self, value: u32, lane: usize, asked: bool) {
         if self.values[value as usize] != Value::Absent {
@@ -430,7 +450,11 @@ impl Far {
             self.register(value);
         }
         // Elsewhere in a cluster: what is set aside waits until that is done.
-        if self.acks > 0 || !self.is_registered || value >= self.announced {
+        if !self.is_announced(value) {
+            return;
+        }
+        if self.per == 1 {
+            self.take_aside(value).into_iter().for_each(|index| self.queue(index, true));
             return;
         }
         self.values[value as usize] = Value::Asked;
@@ -439,7 +463,7 @@ impl Far {
         }
         // The last byte: so all before it are taken now, as zeros.
         let (key, last) = (self.space.value(value), (self.value_bytes() - 1).to_string());
-        self.ask(lane, Ask::Create(value), &[b"SETRANGE", &key, last.as_bytes(), b"\x01"]);
+        self.ask(lane, Ask::Create(value), &[b"SETRANGE", &key, last.as_bytes(), MARK]);
     }
 
     /// Announces the namespace, and values of it, before there are any: first what it is, then its
@@ -606,6 +630,10 @@ impl Store for Far {
         self.used_of.resize(values as usize, 0);
         self.slots = values * self.per / self.per_extent() * self.per_extent();
         Ok(())
+    }
+
+    fn takes_pieces(&self) -> bool {
+        true
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

@@ -369,7 +369,7 @@ impl Engine {
                 })
                 .count();
             let range = index..index + run;
-            let buffer = self.buffer(OpKind::Read, run);
+            let buffer = self.buffer(OpKind::Read, origin, run);
             let pieces = match &buffer {
                 Some(buffer) => vec![buffer.piece(run * self.block)],
                 None => self.frames.pool.pieces(places[range.clone()].iter().copied()),

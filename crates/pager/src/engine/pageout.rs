@@ -293,7 +293,7 @@ impl Engine {
                 })
                 .count();
             let places: Vec<u32> = rest[..run].iter().map(|&block| self.table.get(block).place).collect();
-            let mut buffer = self.buffer(OpKind::Write, run);
+            let mut buffer = self.buffer(OpKind::Write, origin, run);
             let pieces = match &mut buffer {
                 Some(buffer) => {
                     let bytes = buffer.bytes(run * self.block);

@@ -134,9 +134,12 @@ impl Engine {
         }
     }
 
-    /// A bounce buffer for a run of `blocks` blocks, if the run is long enough for one and one is
-    /// free.
-    pub(crate) fn buffer(&mut self, kind: OpKind, blocks: usize) -> Option<Buffer> {
+    /// A bounce buffer for a run of `blocks` blocks of a store, if the run is long enough for one,
+    /// one is free, and it saves the store anything.
+    pub(crate) fn buffer(&mut self, kind: OpKind, origin: u8, blocks: usize) -> Option<Buffer> {
+        if self.io.takes_pieces(origin) {
+            return None;
+        }
         let buffer = self.io.bounce.take(kind, blocks, self.frames.maker.was_slow())?;
         Counters::add(&self.counters.bounced_bytes, (blocks * self.block) as u64);
         Some(buffer)

@@ -288,6 +288,11 @@ impl Io {
         next - first < per_extent && (next == first || !edge || self.stores[usize::from(origin)].joins(next))
     }
 
+    /// Whether a store takes many pieces as well as one.
+    pub fn takes_pieces(&self, origin: u8) -> bool {
+        self.stores[usize::from(origin)].takes_pieces()
+    }
+
     /// The name of a store.
     pub fn name(&self, origin: u8) -> String {
         self.stores[usize::from(origin)].name()

@@ -12,6 +12,7 @@ pub mod brk;
 pub mod calls;
 pub mod direct;
 pub mod dlopen;
+pub mod errors;
 pub mod heap;
 pub mod lent;
 pub mod locked;

@@ -133,6 +133,9 @@ table! {
     fn close(c_int) -> c_int;
     fn vmsplice(c_int, *const iovec, size_t, c_uint) -> ssize_t;
 
+    fn __xpg_strerror_r(c_int, *mut c_char, size_t) -> c_int;
+    fn strerrordesc_np(c_int) -> *const c_char;
+
     fn setuid(uid_t) -> c_int;
     fn seteuid(uid_t) -> c_int;
     fn setreuid(uid_t, uid_t) -> c_int;
