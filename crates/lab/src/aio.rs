@@ -36,20 +36,48 @@ pub struct Parts {
 /// Alignment for direct I/O.
 const ALIGNMENT: usize = 4096;
 
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
+
 impl Parts {
     /// Memory for `count` reads of `block` bytes.
     ///
     /// # Errors
     /// When there is none.
     pub fn new(block: usize, count: usize) -> anyhow::Result<Parts> {
-        let bytes = (block * count).next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+        Parts::aligned(block, count, ALIGNMENT)
+    }
+
+    /// The same in huge pages. Memory of single pages is in one piece or in several, as it
+    /// happens, and a driver takes more instructions for several.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn huge(block: usize, count: usize) -> anyhow::Result<Parts> {
+        Parts::aligned(block, count, HUGE)
+    }
+
+    fn aligned(block: usize, count: usize, alignment: usize) -> anyhow::Result<Parts> {
+        let bytes = (block * count).next_multiple_of(alignment).max(alignment);
         let mut start = ptr::null_mut();
         // SAFETY: `start` is ours to write to, and the alignment is a power of two.
-        let error = unsafe { libc::posix_memalign(&mut start, ALIGNMENT, bytes) };
+        let error = unsafe { libc::posix_memalign(&mut start, alignment, bytes) };
         ensure!(error == 0, "no memory for {bytes} bytes of buffers");
+        if alignment >= HUGE {
+            // SAFETY: the memory is ours, whole pages of it.
+            let answer = unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) };
+            ensure!(answer == 0, "huge pages: {}", io::Error::last_os_error());
+        }
         // SAFETY: this is the memory that was just had; touched now, not while it is measured.
         unsafe { ptr::write_bytes(start.cast::<u8>(), 1, bytes) };
         Ok(Parts { start: start.cast(), block, count })
+    }
+
+    /// All of it.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the memory has that many bytes, all written to when it was made, and is borrowed
+        // as this is.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.block * self.count) }
     }
 
     /// Where a part begins.

@@ -6,6 +6,7 @@
 
 use crate::device::{Device, Mount};
 use crate::janitor::{Janitor, Thing};
+use crate::md;
 use crate::runner::{self, End};
 use crate::session::Session;
 use crate::throttle::{Class, Profile, Throttle};
@@ -19,6 +20,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::Arc;
 
 /// A disk as an experiment describes it.
@@ -36,6 +38,9 @@ pub struct DiskForm {
     /// How many devices it lies on.
     #[serde(default = "one")]
     pub disks: u32,
+    /// What makes one device of several, where the file system does not.
+    #[serde(default)]
+    pub array: Option<Array>,
     /// Bytes of each, a term.
     pub size: String,
     /// The class of devices that each is throttled like.
@@ -51,6 +56,14 @@ pub struct DiskForm {
 
 fn one() -> u32 {
     1
+}
+
+/// A kind of array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Array {
+    /// RAID-6 by the kernel's md driver.
+    MdRaid6,
 }
 
 /// A kind of file system.
@@ -173,6 +186,10 @@ impl Disk {
         match wanted.form.kind.maker() {
             None => disk.place.clone_from(&devices[0]),
             Some((maker, usual)) => {
+                let devices = match wanted.form.array {
+                    Some(Array::MdRaid6) => vec![disk.array(&session.janitor, &devices)?],
+                    None => devices,
+                };
                 let usual = usual.iter().map(|word| (*word).to_owned());
                 let options = usual.chain(wanted.form.make.iter().cloned());
                 format(session, maker, options.collect(), &devices, &wanted.form.gone)?;
@@ -219,6 +236,20 @@ impl Disk {
         self.undo.push(Undo::tell(janitor, Thing::File(path.clone())).map_err(at("the record"))?);
         file.set_len(bytes).map_err(at(path.display().to_string()))?;
         Ok(path)
+    }
+
+    /// Makes an array of new files, which are full of zeros.
+    fn array(&mut self, janitor: &Arc<Janitor>, devices: &[PathBuf]) -> Result<PathBuf, Error> {
+        md::check().map_err(Error::Cannot)?;
+        let array = md::device(&format!("lab-{}", process::id()));
+        self.undo.push(Undo::tell(janitor, Thing::Md(array.clone())).map_err(at("the record"))?);
+        md::create(&array, devices).map_err(at("RAID-6 by md"))?;
+        self.notes.push(format!(
+            "RAID-6 by md: {} devices, {} KiB of each a stripe",
+            devices.len(),
+            md::CHUNK >> 10
+        ));
+        Ok(array)
     }
 
     /// Mounts the new file system, and says which options are in force.

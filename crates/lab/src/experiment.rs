@@ -1,7 +1,7 @@
 //! An experiment as a file: what runs, under which contenders, over which cells, and what its
 //! figures are held against. TOML; docs/lab.md has the keys.
 
-use crate::disk::DiskForm;
+use crate::disk::{self, DiskForm};
 use crate::report::{Side, Unit};
 use crate::throttle::{Class, Profile};
 use anyhow::{Context, anyhow, bail, ensure};
@@ -521,6 +521,12 @@ impl Experiment {
         for contender in &self.contender {
             let Some(form) = &contender.disk else { continue };
             ensure!((1..=16).contains(&form.disks), "{}: disk.disks: 1 to 16", contender.name);
+            let can = form.disks >= 4 && form.kind != disk::Kind::None;
+            ensure!(
+                form.array.is_none() || can,
+                "{}: disk.array: RAID-6 needs four disks or more, and a file system on them",
+                contender.name
+            );
             if let Some(class) = &form.class {
                 Class::find(class).map_err(|why| anyhow!("{}: disk.class: {why}", contender.name))?;
             }

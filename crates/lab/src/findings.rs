@@ -2,7 +2,8 @@
 //! `findings.toml`, texts in `languages`. Nothing is claimed that was not measured.
 
 use crate::experiment::{Cell, Only, Value, is_in};
-use crate::guest::{self, Told};
+use crate::guest::Told;
+use crate::guest_tables;
 use crate::journal::{Group, Record};
 use crate::language::Texts;
 use crate::pairs::{PAIRS_LEAST, Ratio, unpaired};
@@ -195,7 +196,7 @@ impl Form {
     /// The values that were found, with their places.
     fn found(&self, parts: &[Part<'_>], guests: &[Told]) -> Vec<Found> {
         if self.measure == Measure::GuestScsi {
-            let told = guests.last().map(guest::scsi_over_nvme).unwrap_or_default();
+            let told = guests.last().map(guest_tables::scsi_over_nvme).unwrap_or_default();
             return told
                 .into_iter()
                 .map(|(m, times)| Found {

@@ -84,6 +84,7 @@ impl Ground {
             make: Vec::new(),
             options: String::new(),
             disks: 1,
+            array: None,
             size: String::new(),
             class: None,
             scheduler: None,

@@ -1,11 +1,13 @@
-//! The first process of the emulated machine: loads drivers, measures each path with each
-//! scheduler, prints the results, and switches the machine off.
+//! The first process of an emulated machine: loads drivers, measures each path with each
+//! scheduler, prints the results, and switches the machine off. A second machine measures what is
+//! in [`crate::guest_more`].
 //!
-//! The machine has one processor, and an instruction takes one nanosecond of its own clock
+//! The first machine has one processor, and an instruction takes one nanosecond of its own clock
 //! (`-icount shift=0`). So the nanoseconds in which a spinner of the lowest priority does not run
 //! are the instructions of all other work.
 
 use crate::aio::{Aio, Calls, Parts, Way};
+use crate::guest_more;
 use crate::load::batches;
 use crate::spinner::{Alone, Spinners, Spun, TaskClock};
 use anyhow::{Context, ensure};
@@ -65,6 +67,20 @@ pub const MODULES: [&str; 26] = [
     "xfs",
 ];
 
+/// The same for an array, in the second machine alone: it takes a second until they have tried
+/// which way to compute parity is the fastest.
+pub const ARRAY_MODULES: [&str; 9] = [
+    "async_tx",
+    "async_memcpy",
+    "xor",
+    "raid6_pq",
+    "async_xor",
+    "async_pq",
+    "async_raid6_recov",
+    "md-mod",
+    "raid456",
+];
+
 /// Drivers that make devices, and their options: the devices answer at once.
 pub const DEVICES: [(&str, &str); 2] = [
     ("null_blk", "nr_devices=1 queue_mode=2 irqmode=0 completion_nsec=0 gb=1 bs=512 submit_queues=1"),
@@ -116,9 +132,32 @@ pub struct Files {
     pub removed: f64,
 }
 
-/// Options: none.
+/// Options.
 #[derive(Debug, clap::Args)]
-pub struct Guest {}
+pub struct Guest {
+    /// What it measures.
+    #[arg(long)]
+    part: Part,
+}
+
+/// What a machine measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// I/Os by path and scheduler, and files.
+    Paths,
+    /// I/Os by queues, an array, limits.
+    More,
+}
+
+impl Part {
+    /// As the option has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Paths => "paths",
+            Part::More => "more",
+        }
+    }
+}
 
 impl Guest {
     /// Measures, and switches the machine off. Does not return in the machine.
@@ -130,8 +169,13 @@ impl Guest {
             std::process::id() == 1,
             "this command runs only as the first process of an emulated machine"
         );
-        if let Err(error) = measure() {
-            println!("failed: {error:#}");
+        let measured = start(self.part).and_then(|()| match self.part {
+            Part::Paths => measure(),
+            Part::More => guest_more::measure(),
+        });
+        match measured {
+            Ok(()) => println!("end"),
+            Err(error) => println!("failed: {error:#}"),
         }
         // SAFETY: sync and reboot take no memory.
         unsafe {
@@ -142,7 +186,8 @@ impl Guest {
     }
 }
 
-fn measure() -> anyhow::Result<()> {
+/// Mounts what is needed, and loads drivers.
+fn start(part: Part) -> anyhow::Result<()> {
     for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
         mount(kind, place).with_context(|| place.to_owned())?;
     }
@@ -150,15 +195,24 @@ fn measure() -> anyhow::Result<()> {
     let port = OpenOptions::new().write(true).open("/dev/ttyS0").context("/dev/ttyS0")?;
     // SAFETY: both descriptors are open, and nobody else has standard output.
     unsafe { libc::dup2(port.as_raw_fd(), 1) };
+    // It is off in a machine of little memory.
+    fs::write("/sys/kernel/mm/transparent_hugepage/enabled", "madvise").context("huge pages")?;
     let mut left: Vec<&str> = MODULES.to_vec();
+    left.extend(ARRAY_MODULES.iter().filter(|_| part == Part::More));
     for _ in 0..4 {
         left.retain(|name| load(name, "").is_err());
     }
     for (name, options) in DEVICES {
+        // The second machine makes its own.
+        let options = if part == Part::More && name == "null_blk" { "nr_devices=0" } else { options };
         if let Err(error) = load(name, options) {
             println!("left out: {name}: {error:#}");
         }
     }
+    Ok(())
+}
+
+fn measure() -> anyhow::Result<()> {
     let (spinners, alone) = Spinners::start_fine().context("a spinner ended")?;
     for (path, device) in paths() {
         for scheduler in SCHEDULERS {
@@ -179,7 +233,6 @@ fn measure() -> anyhow::Result<()> {
             Err(error) => println!("left out: files: {error:#}"),
         }
     }
-    println!("end");
     Ok(())
 }
 
@@ -221,18 +274,24 @@ fn xfs(superblock: &[u8]) -> Option<String> {
 }
 
 /// All block devices.
-fn devices() -> Vec<String> {
+pub fn devices() -> Vec<String> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }
 
-fn serial(device: &str) -> String {
-    fs::read_to_string(format!("/sys/block/{device}/serial")).unwrap_or_default().trim().to_owned()
+/// A device's serial number.
+pub fn serial(device: &str) -> String {
+    let of = |file: &str| fs::read_to_string(format!("/sys/block/{device}/{file}")).ok();
+    of("serial").or_else(|| of("device/serial")).unwrap_or_default().trim().to_owned()
 }
 
-fn mount(kind: &str, place: &str) -> anyhow::Result<()> {
+/// Mounts a file system of the kernel's own.
+///
+/// # Errors
+/// The kernel has none.
+pub fn mount(kind: &str, place: &str) -> anyhow::Result<()> {
     fs::create_dir_all(place)?;
     let (kind, place) = (CString::new(kind)?, CString::new(place)?);
     // SAFETY: the texts end in a zero byte and live through the call; there are no data.
@@ -290,8 +349,14 @@ fn path_of(device: &str) -> Option<&'static str> {
     }
 }
 
-/// The median of single calls. Most calls have no tick of the clock, and no answer of the emulator
-/// that was late by the host's time; a mean would include those that have.
+/// Whether this process has huge pages.
+fn has_huge_pages() -> anyhow::Result<bool> {
+    let text = fs::read_to_string("/proc/self/smaps_rollup")?;
+    let found = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+    Ok(found.is_some_and(|size| size.trim() != "0 kB"))
+}
+
+/// Counts a cell.
 fn cell(
     path: &str,
     device: &str,
@@ -300,42 +365,56 @@ fn cell(
     spinners: &Spinners,
     alone: &Alone,
 ) -> anyhow::Result<Counted> {
+    let (busy, thread) = cost(device, multiplicity, spinners, alone)?;
+    Ok(Counted { path: path.into(), scheduler: scheduler.into(), multiplicity, busy, thread })
+}
+
+/// Instructions since the last look.
+pub fn since(last: &mut Spun, spinners: &Spinners, alone: &Alone) -> f64 {
+    let now = spinners.now();
+    let busy = Spinners::busy_s(last, &now, alone) * 1e9;
+    *last = now;
+    busy
+}
+
+/// Instructions for an I/O, and the part of them that this thread ran: the median of single calls.
+/// Most calls have no tick of the clock, and no answer of the emulator that was late by the host's
+/// time; a mean would include those that have.
+///
+/// # Errors
+/// An I/O fails.
+pub fn cost(
+    device: &str,
+    multiplicity: usize,
+    spinners: &Spinners,
+    alone: &Alone,
+) -> anyhow::Result<(f64, f64)> {
     let m = multiplicity.max(1);
     let sectors: u64 = fs::read_to_string(format!("/sys/block/{device}/size"))?.trim().parse()?;
     // Enough calls that the places are alike for all.
     let places = (sectors * 512 / BLOCK as u64).clamp(1, 8192);
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(format!("/dev/{device}"))?;
-    let parts = Parts::new(BLOCK, m)?;
+    let parts = Parts::huge(BLOCK, m)?;
+    ensure!(has_huge_pages()?, "the machine has no huge page for the reads");
     let way = match multiplicity {
         0 => Way::Pread { file, parts, done: Vec::new(), calls: Calls::default() },
         _ => Way::Aio(Aio::new(file, parts)?),
     };
     let count = calls(multiplicity);
     // To read the clock takes instructions, too.
-    let look = |last: &mut Spun| {
-        let now = spinners.now();
-        let busy = Spinners::busy_s(last, &now, alone) * 1e9;
-        *last = now;
-        busy
-    };
     let mut last = spinners.now();
-    let looks: Vec<f64> = (0..64).map(|_| look(&mut last)).collect();
+    let looks: Vec<f64> = (0..64).map(|_| since(&mut last, spinners, alone)).collect();
     let mut clock = TaskClock::Thread;
     let mut each = Vec::with_capacity(count);
     let own = clock.ns();
     last = spinners.now();
-    let ios = batches(way, places, BLOCK as u64, m, count, || each.push(look(&mut last)))?;
+    let ios = batches(way, places, BLOCK as u64, m, count, || each.push(since(&mut last, spinners, alone)))?;
     let own = clock.ns() - own;
     ensure!(ios as usize == count * m, "{ios} I/Os of {}", count * m);
     let median = |values: &[f64]| crate::statistics::median(values).unwrap_or(0.0);
     let look = median(&looks);
-    Ok(Counted {
-        path: path.into(),
-        scheduler: scheduler.into(),
-        multiplicity,
-        busy: (median(&each[count / WARM_UP..]) - look) / m as f64,
-        thread: (own as f64 / count as f64 - look) / m as f64,
-    })
+    let busy = (median(&each[count / WARM_UP..]) - look) / m as f64;
+    Ok((busy, (own as f64 / count as f64 - look) / m as f64))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! lines are in a record on disk ([`crate::record`]), for when the janitor ends too.
 
 use crate::record::{self, Record};
-use crate::{cgroup, device, disk, far, swap, throttle};
+use crate::{cgroup, device, disk, far, md, swap, throttle};
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,8 @@ pub enum Thing {
     Mount(PathBuf),
     /// A device that btrfs knows as one of several; it must be forgotten before it is another's.
     Btrfs(PathBuf),
+    /// An array of the md driver.
+    Md(PathBuf),
     /// A limit in a file of the root cgroup, and the number of the device that it is for.
     Throttle(PathBuf, String),
     /// A loop device, and the file behind it.
@@ -55,6 +57,7 @@ impl Thing {
             Thing::Zram(number) => format!("zram {number}"),
             Thing::Mount(path) => format!("mount {}", path.display()),
             Thing::Btrfs(device) => format!("btrfs {}", device.display()),
+            Thing::Md(array) => format!("md {}", array.display()),
             Thing::Throttle(file, device) => format!("throttle {device} {}", file.display()),
             Thing::Loop(device, file) => format!("loop {} {}", device.display(), file.display()),
             Thing::Setting(path, value) => format!("setting {value} {}", path.display()),
@@ -75,6 +78,7 @@ impl Thing {
             "zram" => value.parse().ok().map(Thing::Zram),
             "mount" => Some(Thing::Mount(value.into())),
             "btrfs" => Some(Thing::Btrfs(value.into())),
+            "md" => Some(Thing::Md(value.into())),
             "throttle" => pair().map(|(device, file)| Thing::Throttle(file.into(), device.into())),
             "loop" => pair().map(|(device, file)| Thing::Loop(device.into(), file.into())),
             "setting" => pair().map(|(value, path)| Thing::Setting(path.into(), value.into())),
@@ -94,7 +98,7 @@ impl Thing {
             Thing::Cgroup(_) => 2,
             Thing::Swap(_) => 3,
             Thing::Mount(_) => 4,
-            Thing::Btrfs(_) => 5,
+            Thing::Btrfs(_) | Thing::Md(_) => 5,
             // A loop's own settings go before the loop.
             Thing::Setting(..) => 6,
             Thing::Loop(..) | Thing::Zram(_) | Thing::Namespace(_) => 7,
@@ -124,6 +128,7 @@ impl Thing {
             Thing::Zram(number) => swap::remove_zram(*number),
             Thing::Mount(path) => device::unmount(path),
             Thing::Btrfs(device) => disk::forget(device),
+            Thing::Md(array) => md::stop(array),
             Thing::Throttle(file, device) => throttle::end(file, device),
             Thing::Loop(device, file) => device::detach(device, file),
             Thing::Setting(path, value) => gone(fs::write(path, value)),
@@ -345,6 +350,7 @@ mod tests {
             Thing::Mount("/m n".into()),
             Thing::Zram(3),
             Thing::Btrfs("/dev/loop3".into()),
+            Thing::Md("/dev/md_lab-7".into()),
             Thing::Throttle("/sys/a b".into(), "7:3".into()),
             Thing::Loop("/dev/loop3".into(), "/a b".into()),
             Thing::Setting("/sys/x y".into(), "mq-deadline".into()),

@@ -200,7 +200,7 @@ pub mod tests {
             include_str!("findings.rs"),
             include_str!("language.rs"),
             include_str!("commands.rs"),
-            include_str!("guest.rs"),
+            include_str!("guest_tables.rs"),
             include_str!("steady.rs"),
         ];
         let texts = Texts::of(Language::En);

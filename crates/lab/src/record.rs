@@ -142,6 +142,7 @@ fn of_dead_lab(text: &str) -> Vec<Thing> {
         | Thing::Cgroup(_)
         | Thing::Mount(_)
         | Thing::Btrfs(_)
+        | Thing::Md(_)
         | Thing::Throttle(..)
         | Thing::Loop(..)
         | Thing::Namespace(_)

@@ -3,7 +3,8 @@
 
 use crate::experiment::{Cell, Experiment, Kind, PlotForm, Published, atom, is_in};
 use crate::findings::{Part, answers, findings, told_times};
-use crate::guest::{self, Told};
+use crate::guest::Told;
+use crate::guest_tables;
 use crate::journal::Group;
 use crate::language::Texts;
 use crate::pairs::{PAIRS_LEAST, Ratio};
@@ -61,7 +62,7 @@ pub fn study(
     let mut first = answers(&parts, texts);
     first.extend(parts.iter().filter_map(|part| answer_of_program(part.group, part.solved, texts)));
     let findings = findings(&parts, guests, texts);
-    let guest = guests.last().map(|told| guest::study(told, texts)).transpose()?;
+    let guest = guests.last().map(|told| guest_tables::study(told, texts)).transpose()?;
     first.extend(guests.last().and_then(|told| answer_of_guest(told, texts)));
     let mut study = match (drawn.len(), guest) {
         (0, Some(guest)) => guest,
@@ -84,7 +85,7 @@ pub fn study(
 }
 
 fn answer_of_guest(told: &Told, texts: &Texts) -> Option<Answer> {
-    let times = guest::scsi_over_nvme(told).into_iter().map(|(_, times)| times);
+    let times = guest_tables::scsi_over_nvme(told).into_iter().map(|(_, times)| times);
     let (least, most) = (times.clone().min_by(f64::total_cmp)?, times.max_by(f64::total_cmp)?);
     let values = [("least", &*format!("{least:.2}")), ("most", &*format!("{most:.2}"))];
     Some(Answer { text: texts.say("guest", &values), command: "terapage lab stack --guest".into() })

@@ -209,6 +209,20 @@ fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
+/// Starts swapping to a device or file of this size; what is on it is lost.
+///
+/// # Errors
+/// It cannot be written, or the kernel refuses it.
+pub fn start(path: &Path, bytes: u64) -> io::Result<()> {
+    write_header(path, bytes)?;
+    let name = c_path(path)?;
+    // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
+    if unsafe { libc::swapon(name.as_ptr(), FIRST) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Writes the header that mkswap would write: `union swap_header` of include/linux/swap.h.
 fn write_header(path: &Path, bytes: u64) -> io::Result<()> {
     // SAFETY: sysconf takes a constant.
