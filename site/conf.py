@@ -25,5 +25,4 @@ html_copy_source = False
 html_show_sourcelink = False
 
 autodoc_typehints = "signature"
-autodoc_mock_imports = ["torch"]
 autodoc_member_order = "bysource"

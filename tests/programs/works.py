@@ -343,7 +343,7 @@ x = l.splu(a).solve(np.ones(n * n)); print(round(float(x.sum()), 3))
     python("scikit-learn", "trains boosted trees and a forest", "scikit-learn", """
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
-r = np.random.default_rng(1); x = r.random((200_000, 20)); y = x[:, 0] * 3 + np.sin(x[:, 1] * 9) + r.random(500_000) * 0.1
+r = np.random.default_rng(1); x = r.random((200_000, 20)); y = x[:, 0] * 3 + np.sin(x[:, 1] * 9) + r.random(200_000) * 0.1
 a = HistGradientBoostingRegressor(max_iter=20, random_state=1).fit(x, y); b = RandomForestRegressor(10, max_depth=14, random_state=1, n_jobs=2).fit(x[:50_000], y[:50_000])
 print(round(float(a.score(x, y)), 6), round(float(b.score(x, y)), 6))
 """),
@@ -357,12 +357,12 @@ import numpy as np, xgboost as g
 r = np.random.default_rng(1); x = r.random((1_000_000, 20), dtype=np.float32); y = x[:, 0] * 3 + np.sin(x[:, 1] * 9)
 m = g.train({"nthread": 2, "tree_method": "hist", "seed": 1}, g.DMatrix(x, y), 8); print(round(float(m.predict(g.DMatrix(x[:1000])).sum()), 4))
 """),
-    Program("PyTorch", "trains a network of 18 million weights", ["/usr/bin/python3", "{place}/script.py"], apt="python3-torch",
+    Program("PyTorch", "trains a network of 8 million weights", ["/usr/bin/python3", "{place}/script.py"], apt="python3-torch",
             version=("-c", "import torch; print(torch.__version__)"), files={"script.py": """
 import torch
 torch.manual_seed(1); torch.set_num_threads(2)
-m = torch.nn.Sequential(*[torch.nn.Linear(1500, 1500) for _ in range(8)]); o = torch.optim.SGD(m.parameters(), 0.01, momentum=0.9)
-x = torch.randn(128, 1500)
+m = torch.nn.Sequential(*[torch.nn.Linear(1000, 1000) for _ in range(8)]); o = torch.optim.SGD(m.parameters(), 0.01, momentum=0.9)
+x = torch.randn(16, 1000)
 for _ in range(6): o.zero_grad(); l = (m(x) - x).pow(2).mean(); l.backward(); o.step()
 print(round(float(l), 5))
 """}),
