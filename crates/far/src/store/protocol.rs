@@ -328,10 +328,10 @@ impl Pager {
     }
 
     fn begin_round(&mut self, random: &mut Random) {
-        for index in 0..SLOTS.len() {
+        for (index, slot) in SLOTS.into_iter().enumerate() {
             if self.model[index].is_some() && random.one_in(25) {
                 self.model[index] = None;
-                self.store.forget(SLOTS[index]..SLOTS[index] + 1);
+                self.store.forget(slot..slot + 1);
                 continue;
             }
             let kind = match (random.below(4), self.model[index]) {
