@@ -262,11 +262,11 @@ const GROUPS: &str = "/groups";
 const GROUP: &str = "/groups/lab";
 
 /// Bytes that move under a limit, and the limit of a second.
-const MOVED_MIB: usize = 48;
+const MOVED_MIB: usize = 24;
 const LIMIT_MIB: usize = 4;
 
 /// Memory of the group, far less than what moves.
-const GROUP_MIB: usize = 16;
+const GROUP_MIB: usize = 8;
 
 /// A device's bytes written so far.
 fn written(device: &str) -> anyhow::Result<u64> {
