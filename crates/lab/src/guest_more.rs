@@ -1,6 +1,6 @@
 //! What the second emulated machine measures: I/Os by the queues of a device, an array of RAID-6,
-//! and limits of cgroups of version 2. It has one processor, and room for more, for which the drivers
-//! make queues: qemu 7.2 does not start several whose clock counts instructions.
+//! and limits of cgroups of version 2. It has one processor, and room for more, for which the
+//! drivers make queues: qemu 7.2 does not start several whose clock counts instructions.
 
 use crate::aio::Parts;
 use crate::guest_init::{BLOCK, cost, devices, mount, serial, since};
