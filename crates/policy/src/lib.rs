@@ -17,6 +17,7 @@ pub mod shares;
 pub mod soft;
 mod sparse;
 pub mod turns;
+pub mod waste;
 
 /// Bytes of a block if nobody says otherwise: large enough that a scan runs at the device's speed,
 /// with neighbours moved together, and small enough for random touches.

@@ -138,6 +138,7 @@ impl Engine {
         if limit != self.frames.limit {
             self.frames.limit = limit;
             self.ahead.grain.resize(limit);
+            self.trials.waste.resize(limit);
             self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());
