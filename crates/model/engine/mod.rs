@@ -570,7 +570,11 @@ impl Child {
     /// Checks that the child still reads the old bytes.
     fn look(&self) {
         for (slot, bytes) in &self.stored {
-            assert_eq!(Disk::slot(self.disk, self.size, *slot), *bytes, "slot {slot} has changed under a child");
+            assert_eq!(
+                Disk::slot(self.disk, self.size, *slot),
+                *bytes,
+                "slot {slot} has changed under a child"
+            );
         }
     }
 

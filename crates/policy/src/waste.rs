@@ -37,6 +37,8 @@ const WINDOWS: u32 = 4;
 #[derive(Debug, Default)]
 pub struct Waste {
     frames: usize,
+    /// One hard fault in this many is a trial.
+    each: u32,
     /// Hard faults since the last trial.
     faults: u32,
     /// Blocks that came in.
@@ -56,7 +58,12 @@ pub struct Waste {
 impl Waste {
     /// For `frames` blocks in memory.
     pub fn new(frames: usize) -> Waste {
-        Waste { frames, ..Waste::default() }
+        Self::with_trials(frames, TRIAL_EACH)
+    }
+
+    /// The same, where one hard fault in `each` is a trial.
+    pub fn with_trials(frames: usize, each: u32) -> Waste {
+        Waste { frames, each, ..Waste::default() }
     }
 
     /// From now on there are `frames` frames.
@@ -75,7 +82,7 @@ impl Waste {
         self.demands += 1;
         self.faults += 1;
         let most = (self.frames / UNDER_WAY_PART).clamp(1, UNDER_WAY_MAX);
-        if self.faults < TRIAL_EACH || self.under_way.len() >= most {
+        if self.faults < self.each || self.under_way.len() >= most {
             return false;
         }
         self.faults = 0;

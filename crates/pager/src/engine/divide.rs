@@ -12,8 +12,8 @@ use super::ahead::Ahead;
 use super::held::Held;
 use super::table::State;
 use super::trial::Trials;
-use crate::{Error, StoreError};
 use crate::carry::look::{PARTS, hash};
+use crate::{Error, StoreError};
 use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::replacement;
 use terapage_store::Store;
@@ -21,7 +21,7 @@ use terapage_sys::PAGE;
 
 /// Whether blocks of these options can be divided.
 pub(crate) fn may_ever(options: &crate::Options) -> bool {
-    options.divides && options.block == PARTS * PAGE
+    options.divides && options.block == PARTS * PAGE && options.trace.is_none()
 }
 
 impl Engine {

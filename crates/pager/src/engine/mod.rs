@@ -37,7 +37,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use table::{State, Table, WANTED};
-use trial::Trials;
 use terapage_policy::replacement::{self, Replacement};
 use terapage_stats::{Condition, Counters, Shared};
 use terapage_store::Store;
@@ -45,6 +44,7 @@ use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
+use trial::Trials;
 
 /// Operations that the ring takes at the same time. Chosen, not measured.
 const ENTRIES: u32 = 512;

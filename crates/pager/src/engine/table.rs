@@ -219,16 +219,19 @@ impl Table {
                 let parts = self.parts_of(block);
                 for (index, part) in (0..MORE).zip(parts) {
                     let known = entry.slot().is_some() && is_known(entry.origin);
-                    new.put((block - old.first) * MORE + index, Entry {
-                        hash: if known { u128::from(part) } else { UNKNOWN },
-                        slot: entry.slot().map_or(0, |slot| slot * MORE + index + 1),
-                        place: entry.place * MORE + index,
-                        stamp: 0,
-                        origin: entry.origin,
-                        state: entry.state,
-                        flags: 0,
-                        half: known,
-                    });
+                    new.put(
+                        (block - old.first) * MORE + index,
+                        Entry {
+                            hash: if known { u128::from(part) } else { UNKNOWN },
+                            slot: entry.slot().map_or(0, |slot| slot * MORE + index + 1),
+                            place: entry.place * MORE + index,
+                            stamp: 0,
+                            origin: entry.origin,
+                            state: entry.state,
+                            flags: 0,
+                            half: known,
+                        },
+                    );
                 }
             }
         }

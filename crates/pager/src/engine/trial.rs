@@ -34,7 +34,12 @@ pub(crate) struct Trials {
 
 impl Trials {
     pub fn new(on: bool, frames: usize) -> Trials {
-        Trials { on, under_way: BTreeMap::new(), waste: Waste::new(frames) }
+        // With the few frames of a model checker there are more trials, which last longer.
+        let waste = match cfg!(terapage_model) {
+            true => Waste::with_trials(frames * 64, 2),
+            false => Waste::new(frames),
+        };
+        Trials { on, under_way: BTreeMap::new(), waste }
     }
 
     /// Blocks of which a page has come, and the others are in the pool: they have a frame more.
