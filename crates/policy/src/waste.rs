@@ -27,8 +27,8 @@ const UNDER_WAY_MAX: usize = 256;
 
 /// Trials of a window, which is judged as a whole. Chosen, not measured.
 const WINDOW: u32 = 64;
-/// In a window of waste at least this part of the trials finds the pages apart, per cent. Measured:
-/// docs/measurements.md, "A grain for each process".
+/// In a window of waste at least this part of the trials finds the pages apart, per cent. Chosen,
+/// not measured.
 const APART_PERCENT: u32 = 75;
 /// So many windows of waste in a row show that blocks are too large. Chosen, not measured.
 const WINDOWS: u32 = 4;
