@@ -148,9 +148,10 @@ fn start(options: &Options) -> Result<&'static Process> {
         None => {
             let for_pager = for_pager(&settings);
             let block = for_pager.block;
+            let least = settings.least_block_bytes();
             let open = terapage_far::shelf().opener(&settings, block);
             let pager = Pager::start(for_pager, Box::new(move || Ok(open()?)))?;
-            let most = terapage_pager::BLOCKS_MOST.saturating_mul(block);
+            let most = terapage_pager::BLOCKS_MOST.saturating_mul(least);
             let (start, len) = reserve(options.address_space.unwrap_or(ADDRESS_SPACE).min(most))?;
             pager.add(start, len, 0)?;
             (Pages::Own(pager), start, len, block, Some(Space::new(start, len, block)))

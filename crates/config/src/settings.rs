@@ -83,6 +83,12 @@ impl Settings {
         self.block.map_or(default, |size| size.0 as usize)
     }
 
+    /// Bytes of the smallest blocks that there may be: those of blocks that are divided.
+    pub fn least_block_bytes(&self) -> usize {
+        let block = self.block_bytes();
+        if self.divide { block.min(crate::DIVIDED_BLOCK) } else { block }
+    }
+
     /// What `ram:auto` takes at most: a third of the budget.
     fn auto_ram(&self) -> Size {
         Size(self.memory.0 / 3)
@@ -153,7 +159,7 @@ mod tests {
             names in ("[^\x00]{1,9}", "[^\x00]{1,9}"),
             threads in 1u32..=64,
             (heap, io) in (select(Heap::ALL), select(Io::ALL)),
-            switches in any::<[bool; 5]>(),
+            switches in any::<[bool; 6]>(),
             files in (proptest::option::of(path()), proptest::option::of(path())),
             compress in proptest::option::of(codec()),
         ) -> Settings {
@@ -163,7 +169,7 @@ mod tests {
                 memory: Size(memory), stores, placement, store_size, block, compress,
                 policy: names.0, prefetch: names.1, threads, io, heap,
                 verify: switches[0], verbose: switches[1], encrypt: switches[2], per_process: switches[3],
-                overcommit: switches[4],
+                overcommit: switches[4], divide: switches[5],
                 stats: files.0, trace: files.1,
                 ..Settings::from_variables(&AnyStore, |_| None).unwrap()
             };

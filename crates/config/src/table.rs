@@ -249,6 +249,18 @@ settings! {
         help: "Bytes that move at once: a power of two from 4K to 2M, or auto",
     }
 
+    /// Blocks are divided into pages once the program is found to touch scattered pages.
+    divide: bool {
+        read: value::boolean,
+        name: "divide",
+        variable: "TERAPAGE_DIVIDE",
+        default: Some("no"),
+        flag: Flag::Value("WHICH"),
+        kind: Kind::Switch,
+        help: "Whether blocks become single pages once the program is found to touch scattered \
+               pages: yes or no. Only with --block auto or 16K",
+    }
+
     /// Replacement policy, one of `terapage_policy::replacement::NAMES`.
     policy: String {
         read: value::policy,

@@ -10,11 +10,13 @@
 //! Each run prints its seed, the same each time; `TERAPAGE_SEED` gives another, `TERAPAGE_RUNS`
 //! lengthens it (`make soak` does both).
 
+use crate::carry::look;
 use crate::engine::Engine;
 use crate::engine::files;
 use crate::engine::table::State;
 use crate::{Mailbox, Options, Share, Use};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -26,7 +28,6 @@ use terapage_model::{PAGE, memory, program, ring};
 use terapage_store::{
     Delayed, Ended, Error as StoreError, Faults, Faulty, Mirror, Notes, Op, OpKind, Store, StoreRing,
 };
-use twox_hash::XxHash3_128;
 
 /// The program's side of the pager, which makes requests.
 pub(crate) struct Pager {
@@ -180,6 +181,8 @@ struct Plan {
     policies: &'static [&'static str],
     /// Two disks with the same bytes, of which one fails without end.
     mirrored: bool,
+    /// Blocks can be divided, and are at some time.
+    divides: bool,
 }
 
 const POLICIES: &[&str] = &["auto", "fifo", "lru", "clock", "s3fifo", "2q", "arc"];
@@ -194,6 +197,7 @@ const PLAN: Plan = Plan {
     canary: None,
     policies: POLICIES,
     mirrored: false,
+    divides: false,
 };
 
 /// The engine, for the thread that forks while it is parked.
@@ -212,6 +216,8 @@ impl Shared {
 thread_local! {
     /// One test's counters, over all its runs.
     static COUNTERS: &'static terapage_stats::Shared = Box::leak(Box::default());
+    /// One test's divisions, over all its runs.
+    static DIVIDED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether the runs met the events that they test: a plan that never faults shows nothing.
@@ -263,6 +269,14 @@ impl Store for DiskStore {
         self.disk.joins(slot)
     }
 
+    fn may_divide(&self, _more: usize) -> bool {
+        true
+    }
+
+    fn divide(&mut self, more: usize) {
+        self.disk.divide(more);
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, _ended: &mut Vec<Ended>) {
         let tag = ring.tag(u64::from(op.id));
         self.disk.begin(ring.ring(), op.slot, op.pieces, op.kind == OpKind::Write, tag);
@@ -310,7 +324,8 @@ fn run(plan: Plan) {
     let one_of = |names: &[&str]| names[choose(names.len())].to_owned();
     let options = Options {
         block: BLOCK,
-        cluster: [1, 2, 4][choose(3)],
+        cluster: if plan.divides { 1 } else { [1, 2, 4][choose(3)] },
+        divides: plan.divides,
         frames,
         share: plan.shared.then_some(&Fickle),
         policy: one_of(plan.policies),
@@ -393,16 +408,16 @@ impl DataFile {
     /// Like `Pager::sync_file`, but touches memory like the machine's programs.
     fn sync(&self) {
         let (start, len) = (self.at, MAPPED * BLOCK);
-        let marks = self.mailbox.ask_for(start, len, Engine::changed).unwrap();
-        let mut hashes = [files::UNKNOWN; MAPPED];
-        for index in (0..MAPPED).filter(|&index| marks[index]) {
-            let from = index * BLOCK;
-            let words = (start + from..start + from + BLOCK).step_by(program::WORD);
+        let (marks, block) = self.mailbox.ask_for(start, len, Engine::changed).unwrap();
+        let mut hashes = vec![files::UNKNOWN; marks.len()];
+        for index in (0..marks.len()).filter(|&index| marks[index]) {
+            let from = index * block;
+            let words = (start + from..start + from + block).step_by(program::WORD);
             let mut bytes: Vec<u8> = words.flat_map(program::word).collect();
-            let inside = (FILE_BYTES - from).min(BLOCK);
+            let inside = FILE_BYTES.saturating_sub(from).min(block);
             self.file.write_all_at(&bytes[..inside], from as u64).unwrap();
             bytes[inside..].fill(0);
-            hashes[index] = XxHash3_128::oneshot(&bytes);
+            hashes[index] = look::hash(&bytes);
         }
         let written = move |engine: &mut Engine, first, end| engine.written(first, end, &hashes);
         self.mailbox.ask_for(start, len, written).unwrap();
@@ -448,7 +463,7 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
             _ if at >= base + shared * BLOCK && at + BLOCK < base + BLOCKS * BLOCK => at + BLOCK,
             _ => at,
         };
-        match choose(21) {
+        match choose(if plan.divides { 22 } else { 21 }) {
             0 => {
                 program::discard(own, BLOCK, || mailbox.ask_for(own, BLOCK, Engine::discard).unwrap());
             }
@@ -475,6 +490,10 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
             }
             6..10 => program::read(at),
             10 => program::write_zeros(at),
+            21 => {
+                let divided = mailbox.ask(Engine::divide).unwrap();
+                DIVIDED.with(|count| count.set(count.get() + usize::from(divided)));
+            }
             _ => program::write(at),
         }
     }
@@ -488,6 +507,8 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
 struct Child {
     /// The number of a disk that has the bytes.
     disk: usize,
+    /// Bytes of a slot.
+    size: usize,
     stored: Vec<(u32, Vec<u8>)>,
     hold: Fd,
 }
@@ -520,19 +541,20 @@ impl Child {
                 assert_settled(engine);
             }
         }
-        let stored = (0..BLOCKS as u32)
+        let size = engine.block;
+        let stored = (0..(BLOCKS * BLOCK / size) as u32)
             .filter(|&block| engine.table.state(block) == State::Stored)
-            .filter(|&block| !program::is_discarding(base + block as usize * BLOCK))
+            .filter(|&block| !program::is_discarding(base + block as usize * size))
             // The child inherits the note that these are zeros.
             .filter(|&block| {
-                let at = base + block as usize * BLOCK;
-                !engine.mover.heard.is_waiting(at, at + BLOCK)
+                let at = base + block as usize * size;
+                !engine.mover.heard.is_waiting(at, at + size)
             })
             .map(|block| {
                 let slot = engine.table.get(block).slot().expect("a stored block has a slot");
-                let bytes = program::truth(base + block as usize * BLOCK, BLOCK);
+                let bytes = program::truth(base + block as usize * size, size);
                 assert_eq!(
-                    Disk::slot(disk, BLOCK, slot),
+                    Disk::slot(disk, size, slot),
                     bytes,
                     "block {block} is clean, but not in the store"
                 );
@@ -542,13 +564,17 @@ impl Child {
         machine::share_pages();
         mailbox.unpark();
         drop(asking);
-        Child { disk, stored, hold }
+        Child { disk, size, stored, hold }
     }
 
     /// Checks that the child still reads the old bytes.
     fn look(&self) {
         for (slot, bytes) in &self.stored {
-            assert_eq!(Disk::slot(self.disk, BLOCK, *slot), *bytes, "slot {slot} has changed under a child");
+            assert_eq!(
+                Disk::slot(self.disk, self.size, *slot),
+                *bytes,
+                "slot {slot} has changed under a child"
+            );
         }
     }
 
@@ -605,6 +631,17 @@ fn a_kernel_that_counts_too_many_stops_the_program() {
 fn every_read_gives_what_was_written_last() {
     explore(PLAN, 800);
     assert_met();
+}
+
+/// Blocks are divided while the program runs.
+#[test]
+fn blocks_that_are_divided_too() {
+    explore(Plan { divides: true, ..PLAN }, 800);
+    explore(Plan { divides: true, shared: true, ..PLAN }, 300);
+    explore(Plan { divides: true, moves: false, ..PLAN }, 300);
+    assert_met();
+    let divided = DIVIDED.with(Cell::get);
+    assert!(divided > 100, "blocks were divided in {divided} runs only");
 }
 
 /// The budget grows and shrinks while the program runs.

@@ -55,6 +55,17 @@ pub unsafe fn discard_all(ranges: &[(usize, usize)]) -> Result<()> {
     ranges.iter().try_for_each(|&(at, len)| unsafe { discard(at, len) })
 }
 
+/// The machine keeps what was reserved until it ends.
+///
+/// # Errors
+/// None; the real one has some.
+///
+/// # Safety
+/// The range was [`reserve`]d, and nobody uses it any more.
+pub unsafe fn unmap(_at: *mut u8, _len: usize) -> Result<()> {
+    Ok(())
+}
+
 /// Advice is not taken.
 pub fn advise(at: usize, len: usize, advice: i32) -> bool {
     if advice == MADV_HUGEPAGE {

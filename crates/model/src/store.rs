@@ -33,6 +33,11 @@ impl Disk {
         ring.push(Operation { medium, offset, pieces: pieces.to_vec(), write, tag });
     }
 
+    /// Each slot becomes `more` slots.
+    pub fn divide(&mut self, more: usize) {
+        self.block /= more;
+    }
+
     /// Slots that can be written now.
     pub fn slots(&self) -> u32 {
         with(|machine| machine.slots[self.number].len() / self.block) as u32

@@ -14,6 +14,9 @@ pub struct Options {
     /// Blocks of a cluster, a power of two: neighbours that come in together where that pays
     /// (`terapage_policy::grain`). With 1 each hard fault reads one block.
     pub cluster: u32,
+    /// Whether blocks of four pages become single pages if the program is found to touch scattered
+    /// pages (`terapage_policy::waste`).
+    pub divides: bool,
     /// The budget, in frames; at least 8.
     pub frames: usize,
     /// The replacement policy: a name of `terapage_policy::replacement`.
@@ -64,6 +67,7 @@ impl Default for Options {
         Options {
             block: terapage_policy::BLOCK,
             cluster: 1,
+            divides: false,
             frames: 4096,
             policy: "auto".to_owned(),
             prefetch: "auto".to_owned(),

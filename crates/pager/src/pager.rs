@@ -119,7 +119,8 @@ impl Pager {
         self.moves
     }
 
-    /// Bytes of a block.
+    /// Bytes of a block, as the pager began: ranges that it is asked for begin and end on their
+    /// edges.
     pub fn block(&self) -> usize {
         self.block
     }
@@ -216,6 +217,15 @@ impl Pager {
     /// The bytes are more than that, or fewer than 8 blocks, or others share the budget.
     pub fn set_budget(&self, bytes: usize) -> Result<(), Error> {
         self.mailbox.ask(move |engine| engine.set_budget(bytes))
+    }
+
+    /// Divides blocks into pages now, if [`Options::divides`] allows it and nothing stands against
+    /// it. Whether it was done. The pager does so by itself when it pays.
+    ///
+    /// # Errors
+    /// None.
+    pub fn divide(&self) -> Result<bool, Error> {
+        self.mailbox.ask(Engine::divide)
     }
 
     /// The parts of a range of whole blocks that are paged and not known to be zero: from, to.

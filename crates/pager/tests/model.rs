@@ -71,6 +71,9 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
     let real = unsafe { memory::bytes(arena.base + from, len) };
     let mut at = 0;
     for step in 0..steps {
+        if step == steps / 2 {
+            arena.pager.divide().unwrap();
+        }
         // Now here, now there, now on from where it was.
         if random.random_range(0..3) != 0 {
             at = random.random_range(0..len);
@@ -241,6 +244,50 @@ fn kernels_without_move_give_the_same_bytes() {
     for (block, frames) in [(4 << 10, 8), (16 << 10, 32)] {
         let options = Options { block, frames, copy: true, ..Options::default() };
         run(options, frames * 4, 2, steps(400), None, seed);
+    }
+}
+
+/// Each thread asks for a division in the middle of its work; the first one divides.
+#[test]
+fn blocks_that_are_divided_keep_every_byte() {
+    if !can_page() {
+        return;
+    }
+    let seed = seed();
+    for (copy, faults, threads) in [(false, None, 1), (false, Some(FAULTS), 2), (true, Some(FAULTS), 1)] {
+        for frames in [8, 64] {
+            let options =
+                Options { block: 16 << 10, divides: true, frames, copy, threads, ..Options::default() };
+            let stats = run(options, frames * 4, 3, steps(800), faults, seed);
+            assert_eq!(stats.block_bytes, PAGE as u64, "{stats:?}");
+        }
+    }
+}
+
+/// Scattered touches of single pages divide blocks without anybody asking; touches in order do not.
+#[test]
+fn blocks_are_divided_where_most_of_their_pages_are_not_wanted() {
+    if !can_page() {
+        return;
+    }
+    const BLOCK: usize = 16 << 10;
+    for (scattered, block) in [(true, PAGE), (false, BLOCK)] {
+        let frames = 1024;
+        let options = Options { block: BLOCK, divides: true, frames, ..Options::default() };
+        let seed = seed();
+        let arena = Arena::new(options, frames * 4 * BLOCK, None, seed);
+        let mut random = StdRng::seed_from_u64(seed);
+        let at = |page: usize| (arena.base + page * PAGE) as *mut usize;
+        let pages = arena.len / PAGE;
+        // SAFETY: the arena is this thread's own.
+        (0..pages).for_each(|page| unsafe { at(page).write(page) });
+        for turn in 0..20_000 {
+            let page = if scattered { random.random_range(0..pages) } else { turn % pages };
+            // SAFETY: as above.
+            assert_eq!(unsafe { at(page).read() }, page);
+        }
+        assert_eq!(arena.pager.counters().snapshot().block_bytes, block as u64, "scattered: {scattered}");
+        memory::advise(arena.base, arena.len, libc::MADV_DONTFORK);
     }
 }
 

@@ -17,7 +17,11 @@ pub mod shares;
 pub mod soft;
 mod sparse;
 pub mod turns;
+pub mod waste;
 
 /// Bytes of a block if nobody says otherwise: large enough that a scan runs at the device's speed,
 /// with neighbours moved together, and small enough for random touches.
 pub const BLOCK: usize = 16 << 10;
+
+/// Bytes of a block that was divided ([`waste`]): a page.
+pub const DIVIDED_BLOCK: usize = 4 << 10;

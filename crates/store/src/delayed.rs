@@ -65,6 +65,14 @@ impl<S: Store> Store for Delayed<S> {
         self.inner.takes_pieces()
     }
 
+    fn may_divide(&self, more: usize) -> bool {
+        self.inner.may_divide(more)
+    }
+
+    fn divide(&mut self, more: usize) {
+        self.inner.divide(more);
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         // SAFETY: the caller keeps the pieces until it hears of the end, which is later than the
         // inner store's.

@@ -114,6 +114,14 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.takes_pieces()
     }
 
+    fn may_divide(&self, more: usize) -> bool {
+        self.inner.may_divide(more)
+    }
+
+    fn divide(&mut self, more: usize) {
+        self.inner.divide(more);
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let first = op.pieces.first().filter(|_| op.kind == OpKind::Read);
         let read = first.map(|piece| (piece.at(), piece.len()));

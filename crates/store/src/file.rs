@@ -126,6 +126,14 @@ impl Store for FileStore {
         slot > 0 && slot < self.slots()
     }
 
+    fn may_divide(&self, more: usize) -> bool {
+        room_for_numbers(self.extents, self.block / more, || self.name()).is_ok()
+    }
+
+    fn divide(&mut self, more: usize) {
+        self.block /= more;
+    }
+
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let (fd, offset) = (self.member.raw(), u64::from(op.slot) * self.block as u64);
         // SAFETY: the caller's promise is the ring's.
@@ -166,6 +174,24 @@ mod tests {
         let store = FileStore::open(place.path(), BLOCK, Some(3 * EXTENT as u64)).unwrap();
         let edges: Vec<_> = (0..8).step_by(2).map(|slot| store.joins(slot)).collect();
         assert_eq!(edges, [false, true, true, false], "none is before the first, and there is no fourth");
+    }
+
+    #[test]
+    fn slots_that_are_divided_have_the_parts_of_their_bytes() {
+        let place = tempfile::tempdir().unwrap();
+        let store = FileStore::open(place.path(), BLOCK, Some(2 * EXTENT as u64)).unwrap();
+        let Some(mut rig) = Rig::new(store, BLOCK) else { return };
+        rig.memory()[..BLOCK / 2].fill(1);
+        rig.memory()[BLOCK / 2..].fill(2);
+        rig.operate(OpKind::Write, 3, BLOCK).unwrap();
+        assert!(rig.store.may_divide(2));
+        rig.store.divide(2);
+        assert_eq!(rig.store.slots(), 8);
+        for (slot, byte) in [(6, 1), (7, 2)] {
+            rig.memory().fill(0);
+            rig.operate(OpKind::Read, slot, BLOCK / 2).unwrap();
+            assert!(rig.memory()[..BLOCK / 2].iter().all(|&found| found == byte), "slot {slot}");
+        }
     }
 
     #[test]

@@ -43,6 +43,14 @@ impl Store for Ram {
         true
     }
 
+    fn may_divide(&self, _more: usize) -> bool {
+        true
+    }
+
+    fn divide(&mut self, more: usize) {
+        self.block /= more;
+    }
+
     unsafe fn begin(&mut self, _ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
         let mut at = op.slot as usize * self.block;
         for piece in op.pieces {

@@ -177,6 +177,17 @@ pub trait Store: Send {
         false
     }
 
+    /// Whether each slot could become `more` slots, its parts, by [`divide`](Self::divide).
+    fn may_divide(&self, _more: usize) -> bool {
+        false
+    }
+
+    /// Each slot becomes `more` slots, its parts: slot 3 becomes the slots from 3 * `more` on. No
+    /// operation is under way, and [`may_divide`](Self::may_divide) has said yes.
+    fn divide(&mut self, _more: usize) {
+        unreachable!("a store that cannot divide its slots says so");
+    }
+
     /// Begins an operation: no more than [`EXTENT`](crate::EXTENT) bytes, across the edge of an
     /// extent only where it [joins](Self::joins). It ends once, through an [`Ended`] with its
     /// number: pushed into `ended` at once, or by a later call of any method that has `ended`. A
@@ -271,6 +282,14 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn takes_pieces(&self) -> bool {
         (**self).takes_pieces()
+    }
+
+    fn may_divide(&self, more: usize) -> bool {
+        (**self).may_divide(more)
+    }
+
+    fn divide(&mut self, more: usize) {
+        (**self).divide(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

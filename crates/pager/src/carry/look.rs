@@ -7,9 +7,30 @@ use twox_hash::XxHash3_128;
 /// Measured: docs/measurements.md, "Hashes".
 const HEAD: usize = 2;
 
-/// The 128-bit hash of a block's bytes (XXH3).
+/// Pages of a block that can be divided into pages.
+pub(crate) const PARTS: usize = 4;
+
+/// For each page of a block that can be divided, half of the page's hash.
+pub(crate) type Parts = [u64; PARTS];
+
+/// The 128-bit hash of a block's bytes (XXH3). That of a block of four pages is the hash of its
+/// pages' hashes: so each page can be proved by itself once the block is divided.
 pub(crate) fn hash(bytes: &[u8]) -> u128 {
-    XxHash3_128::oneshot(bytes)
+    hash_with_parts(bytes).0
+}
+
+fn hash_with_parts(bytes: &[u8]) -> (u128, Parts) {
+    let mut parts = [0; PARTS];
+    if bytes.len() != PARTS * PAGE {
+        return (XxHash3_128::oneshot(bytes), parts);
+    }
+    let mut hashes = [0; PARTS * size_of::<u128>()];
+    for (index, page) in bytes.chunks(PAGE).enumerate() {
+        let hash = XxHash3_128::oneshot(page);
+        parts[index] = hash as u64;
+        hashes[index * size_of::<u128>()..][..size_of::<u128>()].copy_from_slice(&hash.to_le_bytes());
+    }
+    (XxHash3_128::oneshot(&hashes), parts)
 }
 
 /// Prefetches the beginnings of a block's pages into the processor's cache. The pages lie anywhere
@@ -31,11 +52,17 @@ pub(crate) struct Look {
     pub zero: bool,
     /// The hash, if they are not all zero.
     pub hash: u128,
+    /// The hashes of the pages, if the block can be divided.
+    pub parts: Parts,
 }
 
 impl Look {
     pub fn at(bytes: &[u8]) -> Look {
-        if is_zero(bytes) { Look { zero: true, hash: 0 } } else { Look { zero: false, hash: hash(bytes) } }
+        if is_zero(bytes) {
+            return Look { zero: true, hash: 0, parts: [0; PARTS] };
+        }
+        let (hash, parts) = hash_with_parts(bytes);
+        Look { zero: false, hash, parts }
     }
 }
 
@@ -48,14 +75,31 @@ fn is_zero(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Look, hash};
+    use super::{Look, PARTS, hash};
+    use terapage_sys::PAGE;
 
     /// The expected hashes come from the reference implementation: they must not depend on the
     /// processor's instructions.
     #[test]
     fn the_hash_of_a_block_is_xxh3() {
         let bytes: Vec<u8> = (0..16384_u32).map(|at| (at * 7 % 251) as u8).collect();
-        assert_eq!(hash(&bytes), 0xdc66_86c5_f372_f445_864d_bfe8_04f8_4fda);
+        assert_eq!(twox_hash::XxHash3_128::oneshot(&bytes), 0xdc66_86c5_f372_f445_864d_bfe8_04f8_4fda);
+        assert_eq!(hash(&bytes[..PAGE]), twox_hash::XxHash3_128::oneshot(&bytes[..PAGE]));
+    }
+
+    #[test]
+    fn each_page_of_a_block_has_its_part_in_the_hash() {
+        let mut bytes: Vec<u8> = (0..PARTS * PAGE).map(|at| (at * 7 % 251) as u8).collect();
+        let before = Look::at(&bytes);
+        for (page, part) in before.parts.into_iter().enumerate() {
+            assert_eq!(hash(&bytes[page * PAGE..][..PAGE]) as u64, part);
+            bytes[page * PAGE + 9] ^= 1;
+            let after = Look::at(&bytes);
+            assert_ne!(after.hash, before.hash, "page {page}");
+            assert!((0..PARTS).all(|at| (after.parts[at] == before.parts[at]) == (at != page)));
+            bytes[page * PAGE + 9] ^= 1;
+        }
+        assert_eq!(Look::at(&bytes), before);
     }
 
     #[test]

@@ -65,6 +65,13 @@ impl Ahead {
         })
     }
 
+    /// The same, after each block of `old` has become `more`: what the program has said of the order
+    /// of its touches holds on.
+    pub fn after(self, old: &Ahead, more: u32) -> Ahead {
+        let random = old.random.iter().map(|range| range.start * more..range.end * more).collect();
+        Ahead { random, ..self }
+    }
+
     /// The number of blocks to install at a first touch of `block`, up to `most`, and whether to
     /// install them downwards.
     pub fn fresh_window(&mut self, block: u32, most: u32) -> (u32, bool) {

@@ -149,6 +149,7 @@ impl Engine {
             self.policy.resize(budget);
             self.frames.limit = limit;
             self.ahead.grain.resize(limit);
+            self.trials.waste.resize(limit);
             self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {
                 self.stop(&error.to_string());

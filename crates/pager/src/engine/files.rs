@@ -47,6 +47,19 @@ pub(crate) struct Mapped {
     origin: u8,
 }
 
+impl Mapped {
+    /// The number of the file, as a store.
+    pub fn origin(&self) -> u8 {
+        self.origin
+    }
+
+    /// Each block has become `more` blocks.
+    pub fn divide(&mut self, more: u32) {
+        self.first *= more;
+        self.end *= more;
+    }
+}
+
 /// A file as a store, from `offset` on. Behind `bytes` bytes it reads as zeros.
 struct DataFile {
     fd: Fd,
@@ -83,6 +96,14 @@ impl Store for DataFile {
 
     fn joins(&self, _slot: u32) -> bool {
         true
+    }
+
+    fn may_divide(&self, _more: usize) -> bool {
+        true
+    }
+
+    fn divide(&mut self, more: usize) {
+        self.block /= more;
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {
@@ -140,6 +161,12 @@ impl Store for Gone {
         Err(StoreError::Full { name: self.name(), why: "it is gone".to_owned() })
     }
 
+    fn may_divide(&self, _more: usize) -> bool {
+        true
+    }
+
+    fn divide(&mut self, _more: usize) {}
+
     unsafe fn begin(&mut self, _: &mut StoreRing<'_>, _: Op<'_>, _: &mut Vec<Ended>) {
         unreachable!("no block refers to it")
     }
@@ -178,7 +205,7 @@ impl Engine {
             let entry = self.table.get_mut(first + slot);
             entry.set_slot(Some(slot));
             entry.origin = origin;
-            entry.hash = UNKNOWN;
+            (entry.hash, entry.half) = (UNKNOWN, false);
             self.table.set_state(first + slot, State::Stored);
         }
         Ok(())
@@ -198,8 +225,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the bytes of each block may differ from the file's.
-    pub(crate) fn changed(&mut self, first: u32, end: u32) -> Result<Vec<bool>, Error> {
+    /// Whether the bytes of each block may differ from the file's; and the bytes of a block.
+    pub(crate) fn changed(&mut self, first: u32, end: u32) -> Result<(Vec<bool>, usize), Error> {
         let index = self.file_at(first, end).ok_or(Error::NoFile)?;
         let origin = self.files[index].origin;
         self.settle(first, end);
@@ -211,6 +238,7 @@ impl Engine {
                 State::Stored | State::Soft => !from_file,
                 // Pages may be missing, which this thread cannot wait for.
                 State::Mapped if self.mover.heard.were_removed(self.table.address(block), self.block) => true,
+                _ if from_file && entry.half => true,
                 State::Mapped if from_file => {
                     let (at, hash) = (self.table.address(block), entry.hash);
                     // SAFETY: the block is mapped, and only this thread takes it away. If the
@@ -227,7 +255,7 @@ impl Engine {
             }
             marks.push(mark);
         }
-        Ok(marks)
+        Ok((marks, self.block))
     }
 
     /// Notes that the file has bytes with these hashes now, for each block whose hash is not
@@ -236,6 +264,11 @@ impl Engine {
         let index = self.file_at(first, end).ok_or(Error::NoFile)?;
         let (start, origin) = (self.files[index].first, self.files[index].origin);
         self.settle(first, end);
+        if hashes.len() != (end - first) as usize {
+            // Blocks were divided since the hashes were taken. The blocks have other slots, or
+            // none, so nothing is lost.
+            return Ok(());
+        }
         for (block, &hash) in (first..end).zip(hashes) {
             let entry = self.table.get(block);
             let same = match entry.state {
@@ -251,7 +284,7 @@ impl Engine {
             let entry = self.table.get_mut(block);
             entry.set_slot(Some(block - start));
             entry.origin = origin;
-            entry.hash = hash;
+            (entry.hash, entry.half) = (hash, false);
         }
         Ok(())
     }
@@ -306,7 +339,7 @@ impl Pager {
         let mut total = 0;
         for part in (0..len).step_by(buffer.len()) {
             let size = buffer.len().min(len - part);
-            let mut hashes = vec![UNKNOWN; size / self.block];
+            let mut hashes = Vec::new();
             let inside = bytes.saturating_sub(part as u64).min(size as u64) as usize;
             let done = self.write_part(
                 start + part,
@@ -317,7 +350,7 @@ impl Pager {
                 &mut hashes,
             );
             if hashes.iter().any(|&hash| hash != UNKNOWN) {
-                written.push((start + part, hashes));
+                written.push((start + part, size, hashes));
             }
             if done.is_err() || written.len() == DURABLE_PARTS {
                 // The first error is reported.
@@ -341,10 +374,10 @@ impl Pager {
         inside: usize,
         file: &File,
         offset: u64,
-        hashes: &mut [u128],
+        hashes: &mut Vec<u128>,
     ) -> Result<u64, Error> {
-        let block = self.block;
-        let marks = self.mailbox.ask_for(at, buffer.len(), Engine::changed)?;
+        let (marks, block) = self.mailbox.ask_for(at, buffer.len(), Engine::changed)?;
+        hashes.resize(marks.len(), UNKNOWN);
         let (mut first, mut total) = (0, 0);
         while let Some(skip) = marks[first..].iter().position(|&mark| mark) {
             first += skip;
@@ -373,10 +406,9 @@ impl Pager {
     /// Makes durable what was written to the file. Only then does the file count as the blocks'
     /// store: if a write fails later, `fdatasync` reports it once, and then only memory has its
     /// bytes.
-    fn make_durable(&self, file: &File, written: &mut Vec<(usize, Vec<u128>)>) -> Result<(), Error> {
+    fn make_durable(&self, file: &File, written: &mut Vec<(usize, usize, Vec<u128>)>) -> Result<(), Error> {
         file.sync_data().map_err(|source| terapage_sys::Error { call: FDATASYNC, source })?;
-        for (start, hashes) in written.drain(..) {
-            let len = hashes.len() * self.block;
+        for (start, len, hashes) in written.drain(..) {
             self.mailbox
                 .ask_for(start, len, move |engine, first, end| engine.written(first, end, &hashes))?;
         }

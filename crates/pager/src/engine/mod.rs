@@ -5,6 +5,7 @@
 mod advice;
 pub(crate) mod ahead;
 mod budget;
+mod divide;
 pub(crate) mod files;
 mod fork;
 mod held;
@@ -15,6 +16,7 @@ mod removed;
 mod requests;
 pub(crate) mod table;
 mod transfers;
+mod trial;
 pub(crate) mod usage;
 
 use crate::carry::look::hash;
@@ -42,6 +44,7 @@ use terapage_sys::fd::Fd;
 use terapage_sys::memory::HUGE;
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
+use trial::Trials;
 
 /// Operations that the ring takes at the same time. Chosen, not measured.
 const ENTRIES: u32 = 512;
@@ -93,6 +96,8 @@ impl replacement::Times for Clocks {
 pub(crate) struct Engine {
     pub options: Options,
     pub block: usize,
+    /// Blocks were divided.
+    pub is_divided: bool,
     pub frames: Frames,
     pub table: Table,
     pub mover: Arc<Mover>,
@@ -101,6 +106,7 @@ pub(crate) struct Engine {
     pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
     pub ahead: Ahead,
+    pub trials: Trials,
     /// The ring, the stores, and the transfers under way.
     pub io: Io,
     pub files: Vec<files::Mapped>,
@@ -142,15 +148,18 @@ impl Engine {
         let replacement = if options.turns { replacement::in_turns } else { replacement::by_name };
         let policy = replacement(&options.policy, limit).ok_or(crate::Error::Policy)?;
         let ahead = Ahead::new(&options).ok_or(crate::Error::Policy)?;
+        let divides = divide::may_ever(&options);
         let mut engine = Engine {
             block,
+            is_divided: false,
             frames,
-            table: Table::new(block, &shared.regions),
+            table: Table::new(block, divides, &shared.regions),
             mover,
             helpers: Helpers::none(),
             zero_hash: hash(&vec![0; block]),
             policy,
             ahead,
+            trials: Trials::new(divides, limit),
             io: Io::new(&options, store),
             files: Vec::new(),
             queue: VecDeque::new(),
@@ -229,6 +238,7 @@ impl Engine {
             }
             let mut gives = self.see_to_lease();
             self.read_postponed();
+            self.see_to_waste();
             self.publish();
             if std::mem::take(&mut self.ticks.passed) {
                 gives |= self.tick();
@@ -406,12 +416,13 @@ impl Engine {
         }
         match state {
             State::Zero => self.first_touch(block),
-            State::Stored => self.hard_fault(block, fault.thread),
+            State::Stored => self.hard_fault(block, fault.at, fault.thread),
             State::Soft => self.soft_fault(block),
             State::Watched => self.watched_fault(block),
             State::Reading => {
                 let first = !self.table.get(block).has(WANTED);
                 self.table.get_mut(block).flags |= WANTED;
+                self.touch_trial(block, fault.at);
                 if first {
                     self.stall.begin(self.now());
                     self.prefetch_after(block, true);
@@ -422,6 +433,9 @@ impl Engine {
             State::Mapped => {
                 // The block came while this fault was on its way; a write protection may remain.
                 if !self.mover.page_present(fault.at) {
+                    if self.end_trial(block, true) {
+                        return;
+                    }
                     if self.mover.heard.is_missed(fault.at) {
                         let done = self.mover.fresh(fault.at, terapage_sys::PAGE);
                         return self.or_stop(done);
@@ -464,7 +478,8 @@ impl Engine {
         let on_their_way = self.io.transfers.count();
         assert_eq!(on_their_way, [leaving, reading, writing], "blocks on their way are miscounted");
         let settled = count(State::Mapped) + count(State::Soft) + count(State::Watched);
-        self.frames.assert_agree(settled + leaving + reading + writing, reading);
+        let used = settled + leaving + reading + writing + self.trials.frames();
+        self.frames.assert_agree(used, reading);
         if cfg!(terapage_model) {
             self.table.assert_counts();
         }

@@ -162,8 +162,8 @@ impl Engine {
 
     /// A touch of a block whose bytes only the store has.
     ///
-    /// `thread` is the thread that faulted, or 0 if unknown.
-    pub(crate) fn hard_fault(&mut self, block: u32, thread: u32) {
+    /// `thread` is the thread that faulted at `at`, or 0 if unknown.
+    pub(crate) fn hard_fault(&mut self, block: u32, at: usize, thread: u32) {
         let since_ns = self.now();
         self.helpers.awake.read(since_ns, thread);
         Counters::add(&self.counters.hard_faults, 1);
@@ -179,6 +179,7 @@ impl Engine {
             grain::Fault::First { whole: false } => block..block + 1,
             _ => self.read_with(block),
         };
+        self.begin_trial(block, at);
         self.demand(block, place, together, since_ns);
         self.hurry(block);
         if fault != grain::Fault::Again {
@@ -226,6 +227,7 @@ impl Engine {
         }
         let blocks: Vec<u32> = (first..end).collect();
         self.ahead.grain.come(blocks.len());
+        self.trials.waste.come(blocks.len());
         Counters::add(&self.counters.demand_blocks, blocks.len() as u64);
         self.read(&blocks, &places, since_ns);
     }
@@ -346,6 +348,7 @@ impl Engine {
         self.table.get_mut(marker).flags |= MARKER;
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
         self.ahead.grain.come(blocks.len());
+        self.trials.waste.come(blocks.len());
         self.helpers.awake.other();
         if !blocks.is_sorted() {
             blocks.reverse();
@@ -394,7 +397,8 @@ impl Engine {
             let entry = self.table.get(block);
             let unknown = of_a_file && entry.hash == UNKNOWN;
             let expected = if unknown { None } else { Some(entry.hash) };
-            Arrival { place: self.frames.pool.address(entry.place), expected, hash: 0 }
+            let place = self.frames.pool.address(entry.place);
+            Arrival { place, expected, half: entry.half, hash: 0 }
         };
         let blocks = operation.blocks.iter().map(arrival).collect();
         let is_left_out = |&block: &u32| {
@@ -407,6 +411,7 @@ impl Engine {
         // else waits.
         let alone = operation.since_ns > 0 && self.io.finished.is_empty() && self.queue.is_empty();
         let mut runs = self.plan(&wanted);
+        self.plan_trial(&operation.blocks, &mut runs);
         if let [run] = &mut *runs {
             run.quiet = run.copy && alone && self.mover.wakes() && self.helpers.awake.can_wake();
         }
@@ -463,11 +468,13 @@ impl Engine {
         }
         self.io.put_buffer(&mut operation);
         for (&block, arrival) in operation.blocks.iter().zip(&load.blocks) {
-            if arrival.expected.is_none() {
-                self.table.get_mut(block).hash = arrival.hash;
+            if arrival.expected.is_none() || arrival.half && load.look {
+                let entry = self.table.get_mut(block);
+                (entry.hash, entry.half) = (arrival.hash, false);
             }
         }
         self.paged_in(&operation, &load.runs);
+        self.see_to_trials(&operation.blocks);
         self.helpers.awake.settle_late();
     }
 

@@ -80,6 +80,7 @@ impl Engine {
         }
         for _ in 0..pace::WATCH_BATCH {
             let Some(block) = self.policy.watch() else { return };
+            self.end_trial(block, false);
             if self.table.state(block) != State::Mapped {
                 continue;
             }
@@ -105,6 +106,9 @@ impl Engine {
     pub(crate) fn page_out_these(&mut self, victims: &[u32], who: Carry) {
         if victims.is_empty() {
             return;
+        }
+        for &block in victims {
+            self.end_trial(block, false);
         }
         let mut departures = Vec::with_capacity(victims.len());
         let mut rest = victims;
@@ -207,7 +211,7 @@ impl Engine {
         let entry = self.table.get(block);
         let (slot, old) = (entry.slot(), entry.hash);
         let hash = if look.zero { self.zero_hash } else { look.hash };
-        if look.zero && slot.is_some() && self.is_file(entry.origin) && hash == old {
+        if look.zero && slot.is_some() && self.is_file(entry.origin) && hash == old && !entry.half {
             // A hole in a mapped file, which must not be filled.
             Counters::add(&self.counters.clean_page_outs, 1);
             self.record(Kind::PageOutClean, [block]);
@@ -219,12 +223,12 @@ impl Engine {
             self.record(Kind::PageOutZero, [block]);
             return true;
         }
-        if slot.is_some() && hash == old {
+        if slot.is_some() && hash == old && !entry.half {
             Counters::add(&self.counters.clean_page_outs, 1);
             self.record(Kind::PageOutClean, [block]);
             return true;
         }
-        self.table.get_mut(block).hash = hash;
+        self.table.set_hash(block, hash, look.parts);
         Counters::add(&self.counters.dirty_page_outs, 1);
         self.record(Kind::PageOutDirty, [block]);
         false

@@ -27,6 +27,10 @@ impl Engine {
                     self.wait();
                     continue;
                 }
+                if self.trials.frames() > 0 {
+                    self.end_all_trials();
+                    continue;
+                }
                 // All pages are held by I/O of the program, which will end.
                 patience -= 1;
                 if patience == 0 {
@@ -133,7 +137,15 @@ impl Engine {
             let copy = self.frames.may_copy(count);
             self.frames.count += if copy { count } else { 0 };
             let (program, place) = (self.table.address(first), self.frames.pool.address(place));
-            runs.push(Run { program, place, len: count * self.block, copy, copied: false, quiet: false });
+            runs.push(Run {
+                program,
+                place,
+                len: count * self.block,
+                blocks: count,
+                copy,
+                copied: false,
+                quiet: false,
+            });
             rest = &rest[count..];
         }
         runs
@@ -141,15 +153,23 @@ impl Engine {
 
     /// Gives up planned runs.
     pub fn unplan(&mut self, runs: &[Run]) {
-        let copied: usize = runs.iter().filter(|run| run.copy).map(|run| run.len).sum();
-        self.frames.count -= copied / self.block;
+        let copied: usize = runs.iter().filter(|run| run.copy).map(|run| run.blocks).sum();
+        self.frames.count -= copied;
     }
 
     /// Notes that the runs, which have exactly these blocks, are in the program.
     pub fn installed(&mut self, blocks: &[u32], runs: &[Run]) {
         let mut rest = blocks;
         for run in runs {
-            let (here, others) = rest.split_at(run.len / self.block);
+            let (here, others) = rest.split_at(run.blocks);
+            rest = others;
+            if run.len < run.blocks * self.block {
+                // The rest of the block, and its frame, stay in the pool.
+                self.table.set_state(here[0], State::Mapped);
+                self.table.get_mut(here[0]).flags = 0;
+                self.trial_came(here[0], run.copied);
+                continue;
+            }
             for &block in here {
                 self.table.set_state(block, State::Mapped);
                 let entry = self.table.get_mut(block);
@@ -161,7 +181,6 @@ impl Engine {
                 }
             }
             self.frames.count -= if run.copy && !run.copied { here.len() } else { 0 };
-            rest = others;
         }
     }
 

@@ -24,6 +24,7 @@ impl Engine {
                 self.settle(block, block + 1);
                 continue;
             }
+            self.end_trial(block, false);
             match self.table.state(block) {
                 State::Mapped | State::Zero | State::Loose => {}
                 _ if from == start && to >= end => {

@@ -1,6 +1,8 @@
 //! The table of blocks: their states, their slots and places, and which addresses are paged.
 
+use super::files::UNKNOWN;
 use super::usage::Usage;
+use crate::carry::look::{PARTS, Parts};
 use crate::spans::Spans;
 use terapage_stats::RegionTable;
 use terapage_sys::{PAGE, memory};
@@ -55,6 +57,9 @@ pub(crate) struct Entry {
     pub origin: u8,
     pub state: State,
     pub flags: u8,
+    /// Only the lower half of the hash is known: the block is a page of one that was divided, and
+    /// has not been read since.
+    pub half: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 32);
@@ -82,8 +87,54 @@ pub(crate) struct Region {
     /// Blocks in it.
     pub blocks: u32,
     entries: *mut Entry,
+    /// The hashes of the pages of each block in the slot, if blocks can be divided; else null.
+    parts: *mut Parts,
     /// A bit for each [`GROUP`] of blocks: whether one of them was ever anything but Zero or Loose.
     groups: *mut u64,
+}
+
+impl Region {
+    /// A region without a touched block.
+    fn new(start: usize, first: u32, blocks: u32, divides: bool) -> terapage_sys::Result<Region> {
+        let entries = memory::reserve(Self::entries_bytes(blocks))?.cast();
+        let parts = match divides {
+            true => memory::reserve(blocks as usize * size_of::<Parts>())?.cast(),
+            false => std::ptr::null_mut(),
+        };
+        let groups = memory::reserve(Self::groups_bytes(blocks))?.cast();
+        Ok(Region { start, first, blocks, entries, parts, groups })
+    }
+
+    fn entries_bytes(blocks: u32) -> usize {
+        blocks as usize * size_of::<Entry>()
+    }
+
+    fn groups_bytes(blocks: u32) -> usize {
+        let words = blocks.div_ceil(GROUP * u64::BITS) as usize;
+        (words * size_of::<u64>()).next_multiple_of(PAGE)
+    }
+
+    /// Sets the entry of the region's block `index`, which was never touched.
+    fn put(&self, index: u32, entry: Entry) {
+        let group = index / GROUP;
+        // SAFETY: the block is in the region, whose entries are mapped, and each group has a bit;
+        // only the thread that divides uses them.
+        unsafe {
+            *self.entries.add(index as usize) = entry;
+            *self.groups.add((group / u64::BITS) as usize) |= 1 << (group % u64::BITS);
+        }
+    }
+
+    /// Gives the memory of the entries back.
+    fn give_back(self) {
+        let parts = self.blocks as usize * size_of::<Parts>();
+        // SAFETY: nobody has a reference to an entry, and the region is given up.
+        unsafe {
+            memory::unmap(self.entries.cast(), Self::entries_bytes(self.blocks)).ok();
+            memory::unmap(self.groups.cast(), Self::groups_bytes(self.blocks)).ok();
+            memory::unmap(self.parts.cast(), parts).ok();
+        }
+    }
 }
 
 /// Blocks whose entries lie in one page.
@@ -94,6 +145,8 @@ pub(crate) struct Table {
     regions: Vec<Region>,
     next: u32,
     shift: u32,
+    /// Whether blocks can be divided.
+    divides: bool,
     /// The blocks that are Loose: ranges, since a program may reserve terabytes that nobody can
     /// touch.
     pub loose: Spans,
@@ -111,13 +164,14 @@ pub(crate) struct Table {
 unsafe impl Send for Table {}
 
 impl Table {
-    pub fn new(block: usize, counters: &'static RegionTable) -> Table {
-        let usage = Usage::new(counters, block);
+    pub fn new(block: usize, divides: bool, counters: &'static RegionTable) -> Table {
+        let usage = Usage::new(counters, block, divides);
         let shift = block.trailing_zeros();
         Table {
             regions: Vec::new(),
             next: 0,
             shift,
+            divides,
             loose: Spans::new(),
             reserved: u32::MAX,
             usage,
@@ -128,14 +182,91 @@ impl Table {
     /// Adds a range. It begins and ends on a block's edge and overlaps no other.
     pub fn add(&mut self, start: usize, len: usize) -> terapage_sys::Result<u32> {
         let blocks = (len >> self.shift) as u32;
-        let entries = memory::reserve(blocks as usize * size_of::<Entry>())?.cast();
-        let words = blocks.div_ceil(GROUP * u64::BITS) as usize;
-        let groups = memory::reserve((words * size_of::<u64>()).next_multiple_of(PAGE))?.cast();
         let first = self.next;
+        self.regions.push(Region::new(start, first, blocks, self.divides)?);
         self.next += blocks;
         self.counts[State::Zero as usize] += blocks as usize;
-        self.regions.push(Region { start, first, blocks, entries, groups });
         Ok(first)
+    }
+
+    /// Whether the numbers suffice for blocks that are divided.
+    pub fn may_divide(&self) -> bool {
+        self.divides && self.next.checked_mul(PARTS as u32).is_some()
+    }
+
+    /// Makes each page of a block a block. Only blocks that are settled are touched, and none is
+    /// Soft. `is_known` says whether the pages' hashes are known for blocks in the slots of an
+    /// origin.
+    ///
+    /// # Errors
+    /// There are no addresses for the new entries: nothing has changed.
+    pub fn divide(&mut self, is_known: impl Fn(u8) -> bool) -> terapage_sys::Result<()> {
+        const MORE: u32 = PARTS as u32;
+        let mut regions = Vec::with_capacity(self.regions.len());
+        for old in &self.regions {
+            regions.push(Region::new(old.start, old.first * MORE, old.blocks * MORE, false)?);
+        }
+        for (old, new) in self.regions.iter().zip(&regions) {
+            let end = old.first + old.blocks;
+            let mut from = old.first;
+            while let Some(block) = self.next_touched(from, end) {
+                from = block + 1;
+                let entry = self.get(block);
+                if entry.state == State::Zero {
+                    continue;
+                }
+                assert!(matches!(entry.state, State::Mapped | State::Watched | State::Stored));
+                let parts = self.parts_of(block);
+                for (index, part) in (0..MORE).zip(parts) {
+                    let known = entry.slot().is_some() && is_known(entry.origin);
+                    new.put(
+                        (block - old.first) * MORE + index,
+                        Entry {
+                            hash: if known { u128::from(part) } else { UNKNOWN },
+                            slot: entry.slot().map_or(0, |slot| slot * MORE + index + 1),
+                            place: entry.place * MORE + index,
+                            stamp: 0,
+                            origin: entry.origin,
+                            state: entry.state,
+                            flags: 0,
+                            half: known,
+                        },
+                    );
+                }
+            }
+        }
+        for old in std::mem::replace(&mut self.regions, regions) {
+            old.give_back();
+        }
+        self.next *= MORE;
+        self.shift -= MORE.ilog2();
+        self.divides = false;
+        let more = PARTS;
+        let loose: Vec<_> = self.loose.iter().collect();
+        self.loose = Spans::new();
+        loose.into_iter().for_each(|(from, to)| self.loose.insert(from * more, to * more));
+        self.reserved = self.reserved.saturating_mul(MORE);
+        self.counts.iter_mut().for_each(|count| *count *= more);
+        self.usage.divide(more);
+        Ok(())
+    }
+
+    /// The hashes of the pages of a block, as they were noted.
+    fn parts_of(&self, block: u32) -> Parts {
+        let region = self.region_of(block);
+        // SAFETY: the block is in the region, whose array is mapped.
+        unsafe { *region.parts.add((block - region.first) as usize) }
+    }
+
+    /// Notes the hash of a block's bytes, which its slot will have, and of its pages.
+    pub fn set_hash(&mut self, block: u32, hash: u128, parts: Parts) {
+        let entry = self.get_mut(block);
+        (entry.hash, entry.half) = (hash, false);
+        let region = self.region_of(block);
+        if self.divides {
+            // SAFETY: as above, and `self` is borrowed for changing.
+            unsafe { *region.parts.add((block - region.first) as usize) = parts };
+        }
     }
 
     pub fn regions(&self) -> &[Region] {

@@ -120,18 +120,20 @@ impl Engine {
         self.io.transfers.blocks().any(|blocks| blocks.iter().any(is_in))
     }
 
-    /// Waits until no block from `first` to `end` is in a transfer.
+    /// Waits until no block from `first` to `end` is in a transfer or on trial.
     pub(crate) fn settle(&mut self, first: u32, end: u32) {
         while self.is_on_its_way(first, end) {
             self.wait();
         }
+        self.end_trials(first, end);
     }
 
-    /// Waits until no transfer is under way.
+    /// Waits until no transfer and no trial is under way.
     pub(crate) fn settle_all(&mut self) {
         while self.table.count(State::Reading) + self.leaving() > 0 {
             self.wait();
         }
+        self.end_trials(0, u32::MAX);
     }
 
     /// A bounce buffer for a run of `blocks` blocks of a store, if the run is long enough for one,

@@ -7,6 +7,7 @@
 //! loses a frame or its only copy in the store.
 
 use super::table::{Entry, State};
+use crate::carry::look::Parts;
 use crate::{Error, Pager};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,6 +16,8 @@ use terapage_stats::{REGIONS, RegionCounters, RegionTable};
 /// Bytes of bookkeeping for a block in use: in the table, in the policy's lists, and in the notes
 /// on threads' turns.
 const BOOKS: usize = size_of::<Entry>() + 12 + 1;
+/// More of them for a block that can be divided.
+const BOOKS_OF_PARTS: usize = size_of::<Parts>();
 
 /// A part that has a name, and the number of its counters.
 struct Named {
@@ -27,6 +30,8 @@ pub(crate) struct Usage {
     counters: &'static RegionTable,
     named: Vec<Named>,
     block_bytes: u64,
+    /// Bytes of bookkeeping for a block.
+    books: usize,
     /// Blocks that are neither Zero nor Loose.
     live: u32,
     /// The most that `live` has been.
@@ -45,8 +50,21 @@ fn kind(state: State) -> (bool, bool) {
 }
 
 impl Usage {
-    pub fn new(counters: &'static RegionTable, block: usize) -> Usage {
-        Usage { counters, named: Vec::new(), block_bytes: block as u64, live: 0, live_most: 0 }
+    pub fn new(counters: &'static RegionTable, block: usize, divides: bool) -> Usage {
+        let books = BOOKS + if divides { BOOKS_OF_PARTS } else { 0 };
+        Usage { counters, named: Vec::new(), block_bytes: block as u64, books, live: 0, live_most: 0 }
+    }
+
+    /// Each block has become so many.
+    pub fn divide(&mut self, more: usize) {
+        let numbers = more as u32;
+        for named in &mut self.named {
+            named.blocks = named.blocks.start * numbers..named.blocks.end.saturating_mul(numbers);
+        }
+        self.block_bytes /= more as u64;
+        self.books = BOOKS;
+        self.live *= numbers;
+        self.live_most = self.live;
     }
 
     /// The counters of the innermost named part that a block is in.
@@ -122,7 +140,7 @@ impl Usage {
 
     /// Bytes of bookkeeping for blocks. They do not shrink, since touched pages of the tables stay.
     pub fn books_bytes(&self) -> usize {
-        self.live_most as usize * BOOKS
+        self.live_most as usize * self.books
     }
 
     /// Continues in a forked child, with the counters of the child.
@@ -177,7 +195,7 @@ mod tests {
     use super::*;
 
     fn usage() -> Usage {
-        Usage::new(Box::leak(Box::default()), 4096)
+        Usage::new(Box::leak(Box::default()), 4096, false)
     }
 
     #[test]

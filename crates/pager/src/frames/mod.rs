@@ -84,6 +84,19 @@ impl Frames {
         })
     }
 
+    /// Each frame has become `more` frames.
+    pub fn divide(&mut self, more: usize, soft_per_mille: usize) {
+        self.block /= more;
+        self.limit *= more;
+        self.count *= more;
+        self.spare *= more;
+        self.lease.frames *= more;
+        self.lease.goal *= more;
+        self.soft = SoftBlocks::default();
+        self.target = SoftFrames::new(self.limit, self.block, soft_per_mille);
+        self.pool.divide(more);
+    }
+
     /// Frames of a huge page.
     pub fn of_huge_page(&self) -> usize {
         HUGE / self.block

@@ -39,6 +39,17 @@ impl Hollow {
         self.words.get(place as usize / 64).is_some_and(|word| word >> (place % 64) & 1 != 0)
     }
 
+    /// Each place has become `more` places, which divides 64.
+    fn divide(&mut self, more: u32, places: usize) {
+        let old = std::mem::replace(self, Hollow { words: vec![0; places.div_ceil(64)], next: 0 });
+        self.next = old.next * more;
+        let mut from = old.first_from(0);
+        while let Some(place) = from {
+            (place * more..(place + 1) * more).for_each(|part| self.put(part));
+            from = old.first_from(place + 1);
+        }
+    }
+
     /// The first hollow place from `place` to the end.
     fn first_from(&self, place: u32) -> Option<u32> {
         let word = place as usize / 64;
@@ -83,6 +94,17 @@ impl Pool {
             free: VecDeque::new(),
             zero: VecDeque::new(),
         })
+    }
+
+    /// Each place has become `more` places.
+    pub fn divide(&mut self, more: usize) {
+        self.block /= more;
+        self.places *= more;
+        let more = more as u32;
+        self.hollow.divide(more, self.places);
+        for places in [&mut self.free, &mut self.zero] {
+            *places = places.iter().flat_map(|&place| place * more..(place + 1) * more).collect();
+        }
     }
 
     pub fn register(&self, mover: &Mover) -> terapage_sys::Result<()> {
@@ -215,5 +237,17 @@ mod tests {
         assert_eq!(hollow.take(4), Some(65..66));
         assert_eq!(hollow.take(4), Some(69..70));
         assert_eq!(hollow.take(4), None);
+    }
+
+    #[test]
+    fn places_that_are_divided_are_hollow_as_before() {
+        let mut hollow = Hollow::new(70);
+        assert_eq!(hollow.take(70), Some(0..70));
+        hollow.put(3);
+        hollow.put(69);
+        hollow.divide(4, 280);
+        assert_eq!(hollow.take(9), Some(12..16));
+        assert_eq!(hollow.take(9), Some(276..280));
+        assert_eq!(hollow.take(9), None);
     }
 }

@@ -69,6 +69,11 @@ impl Bounce {
         }
     }
 
+    /// Each block has become `more` blocks.
+    pub fn divide(&mut self, more: usize) {
+        self.block /= more;
+    }
+
     /// Bytes of all buffers, with those that will be made next if the budget has this many bytes.
     pub fn bytes_in(&self, budget_bytes: usize) -> usize {
         match self.wanted && !self.begun {

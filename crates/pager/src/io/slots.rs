@@ -72,6 +72,25 @@ impl Slots {
         }
     }
 
+    /// Each slot has become `more` slots. No child reads any.
+    pub fn divide(&mut self, more: u32) {
+        assert!(self.snapshots.is_empty());
+        let mut owned = Bits(Vec::with_capacity(self.owned.0.len() * more as usize));
+        for slot in self.owned.iter().flat_map(|slot| slot * more..(slot + 1) * more) {
+            owned.set(slot, true);
+        }
+        self.owned = owned;
+        self.count *= more;
+        self.total *= more;
+        self.per_extent *= more;
+        self.next *= more;
+    }
+
+    /// Whether a child reads some of the slots.
+    pub fn are_read(&self) -> bool {
+        !self.snapshots.is_empty()
+    }
+
     /// The store has `total` slots now.
     pub fn grown(&mut self, total: u32) {
         self.total = total;
@@ -191,6 +210,22 @@ mod tests {
         slots.free(5);
         assert_eq!(slots.take(2), Some((5, 1)));
         assert_eq!(slots.count(), 10);
+    }
+
+    #[test]
+    fn slots_that_are_divided_are_in_use_as_before() {
+        let mut slots = Slots::new(2);
+        slots.grown(100);
+        for _ in 0..40 {
+            slots.take(2);
+        }
+        slots.free(3);
+        slots.divide(4);
+        assert_eq!(slots.count(), 79 * 4);
+        assert_eq!(slots.take(8), Some((320, 8)));
+        let rest: Vec<_> = std::iter::from_fn(|| slots.take(8)).collect();
+        assert_eq!(rest.len(), 10, "nine extents, and the slot that was freed");
+        assert_eq!(rest.last(), Some(&(12, 4)));
     }
 
     #[test]

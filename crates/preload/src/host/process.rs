@@ -20,6 +20,11 @@ pub fn settings() -> Option<&'static Settings> {
     SETTINGS.get()
 }
 
+/// Bytes of the smallest blocks that there may be once blocks are divided.
+fn least_block() -> usize {
+    settings().map_or(DEFAULT_BLOCK, Settings::least_block_bytes)
+}
+
 /// Bytes of a block.
 pub fn block() -> usize {
     settings().map_or(DEFAULT_BLOCK, Settings::block_bytes)
@@ -175,7 +180,7 @@ fn join_job(start: &Start) {
 
 fn open_arena() {
     let start_bytes = start_bytes().unwrap_or_else(|| crate::job::start_bytes(budget()));
-    if let Err(why) = arena::open(block(), budget(), start_bytes) {
+    if let Err(why) = arena::open(block(), least_block(), budget(), start_bytes) {
         fail(&why);
     }
 }
@@ -318,6 +323,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     let options = Options {
         block,
         frames,
+        divides: settings.divide,
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,

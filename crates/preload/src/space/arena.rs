@@ -182,13 +182,14 @@ fn reserve_most(most: usize, block: usize, budget: usize) -> Result<(usize, usiz
     })
 }
 
-/// Reserves the arena; its pager is started when more than `start_at` bytes are in use.
+/// Reserves the arena; its pager is started when more than `start_at` bytes are in use. Its blocks
+/// of `block` bytes may be divided into blocks of `least` bytes.
 ///
 /// # Errors
 /// No such range can be reserved: the text says why, and what to do.
-pub fn open(block: usize, budget: usize, start_at: usize) -> Result<(), String> {
+pub fn open(block: usize, least: usize, budget: usize, start_at: usize) -> Result<(), String> {
     let align = ALIGN;
-    let most = terapage_pager::BLOCKS_MOST.saturating_mul(block).min(MOST) / align * align;
+    let most = terapage_pager::BLOCKS_MOST.saturating_mul(least).min(MOST) / align * align;
     let (len, at) = reserve_most(most, block, budget)?;
     let (from, to) = (at.next_multiple_of(align), (at + len) / align * align);
     let wide = to.min(from + FIRST_MOST);

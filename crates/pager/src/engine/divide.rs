@@ -1,0 +1,116 @@
+//! Division: blocks of four pages become blocks of one page each, all at once and for good, when
+//! trials have shown that the program touches scattered pages.
+//!
+//! Nothing is under way meanwhile, and nothing is moved, read or written: the pages stay where they
+//! are, in the program, in the pool and in the store. Only their books change. A block's slot
+//! becomes that of its first page. The hash of each page was noted, by half, together with that of
+//! the block, so each page is proved by itself when it is read. A page's full hash is known once it
+//! was read or written.
+
+use super::Engine;
+use super::ahead::Ahead;
+use super::held::Held;
+use super::table::State;
+use super::trial::Trials;
+use crate::carry::look::{PARTS, hash};
+use crate::{Error, StoreError};
+use std::sync::atomic::Ordering::Relaxed;
+use terapage_policy::replacement;
+use terapage_store::Store;
+use terapage_sys::PAGE;
+
+/// Whether blocks of these options can be divided.
+pub(crate) fn may_ever(options: &crate::Options) -> bool {
+    options.divides && options.block == PARTS * PAGE && options.trace.is_none()
+}
+
+impl Engine {
+    /// Divides blocks if that is due and possible.
+    pub(crate) fn see_to_waste(&mut self) {
+        if !self.trials.are_off() && self.trials.waste.is_shown() {
+            self.divide().ok();
+        }
+    }
+
+    /// Divides blocks, if that is possible now. Whether it was done.
+    pub(crate) fn divide(&mut self) -> Result<bool, Error> {
+        // The trace has one size of blocks, and what a child reads stays as it is.
+        let free = self.holds == 0 && self.children.is_empty() && !self.io.slots.are_read();
+        if self.trials.are_off() || !free || self.recorder.is_some() || !self.table.may_divide() {
+            return Ok(false);
+        }
+        self.settle_all();
+        self.helpers.awake.settle();
+        self.end_all_trials();
+        while let Some(place) = self.reclaim() {
+            self.frames.pool.put_free(place);
+        }
+        let options = crate::Options {
+            block: PAGE,
+            frames: self.options.frames * PARTS,
+            divides: false,
+            ..self.options.clone()
+        };
+        let policy = match options.turns {
+            true => replacement::in_turns(&options.policy, options.frames),
+            false => replacement::by_name(&options.policy, options.frames),
+        };
+        let (Some(policy), Some(ahead)) = (policy, Ahead::new(&options)) else { return Ok(false) };
+        if !self.io.may_divide(PARTS) {
+            // Nothing will change that.
+            self.trials = Trials::new(false, 0);
+            return Ok(false);
+        }
+        let (own, files) = (self.io.own(), &self.files);
+        let is_file = |origin: u8| origin != own && files.iter().any(|file| file.origin() == origin);
+        if self.table.divide(|origin| !is_file(origin)).is_err() {
+            return Ok(false);
+        }
+        self.io.divide(PARTS);
+        self.files.iter_mut().for_each(|file| file.divide(PARTS as u32));
+        self.frames.divide(PARTS, options.soft_per_mille);
+        self.ahead = ahead.after(&self.ahead, PARTS as u32);
+        self.policy = policy;
+        self.held = Held::default();
+        self.trials = Trials::new(false, 0);
+        self.is_divided = true;
+        self.block = options.block;
+        self.options = options;
+        self.zero_hash = hash(&vec![0; self.block]);
+        self.counters.block_bytes.store(self.block as u64, Relaxed);
+        self.policy.resize(self.frames.lease.frames);
+        self.admit_all();
+        self.make_room_for_books();
+        Ok(true)
+    }
+
+    /// A new store, for whole blocks, with slots as this process has them now.
+    ///
+    /// # Errors
+    /// It cannot have them.
+    pub(crate) fn divided(&self, mut store: Box<dyn Store>) -> Result<Box<dyn Store>, Error> {
+        if self.is_divided {
+            if !store.may_divide(PARTS) {
+                let why = "its slots cannot be divided".to_owned();
+                return Err(StoreError::Unfit { name: store.name(), why }.into());
+            }
+            store.divide(PARTS);
+        }
+        Ok(store)
+    }
+
+    /// Tells the policy of all blocks that are in memory.
+    fn admit_all(&mut self) {
+        let ranges: Vec<_> =
+            self.table.regions().iter().map(|region| region.first..region.first + region.blocks).collect();
+        for range in ranges {
+            let mut from = range.start;
+            while let Some(block) = self.table.next_touched(from, range.end) {
+                from = block + 1;
+                if matches!(self.table.state(block), State::Mapped | State::Watched) {
+                    self.policy.insert(block);
+                }
+            }
+        }
+    }
+}

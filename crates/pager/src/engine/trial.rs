@@ -1,0 +1,190 @@
+//! Trials: hard faults after which only the page that was touched goes into the program, to see
+//! whether the others of its block are wanted (`terapage_policy::waste`).
+//!
+//! The block of a trial counts as Mapped, and its place in the pool keeps its frame: a trial is a
+//! copy of which a part is still to come. It is completed before anything else is done with the
+//! block.
+
+use super::Engine;
+use super::table::State;
+use crate::carry::Run;
+use std::collections::BTreeMap;
+use terapage_policy::waste::Waste;
+use terapage_sys::PAGE;
+
+/// A trial under way.
+struct Trial {
+    /// The address of the page that was touched.
+    page: usize,
+    /// Another page of the block was touched before this one came.
+    together: bool,
+    /// Its time was up before the page came.
+    late: bool,
+    /// The page has come: whether it was copied, so that the place still has its frame.
+    came: Option<bool>,
+}
+
+/// The trials under way, by block.
+pub(crate) struct Trials {
+    /// Whether there are any: whether blocks can be divided.
+    on: bool,
+    under_way: BTreeMap<u32, Trial>,
+    pub waste: Waste,
+}
+
+impl Trials {
+    pub fn new(on: bool, frames: usize) -> Trials {
+        // With the few frames of a model checker there are more trials, which last longer.
+        let waste = match cfg!(terapage_model) {
+            true => Waste::with_trials(frames * 64, 2),
+            false => Waste::new(frames),
+        };
+        Trials { on, under_way: BTreeMap::new(), waste }
+    }
+
+    /// Blocks of which a page has come, and the others are in the pool: they have a frame more.
+    pub fn frames(&self) -> usize {
+        self.under_way.values().filter(|trial| trial.came.is_some()).count()
+    }
+
+    /// Whether there are no more trials.
+    pub fn are_off(&self) -> bool {
+        !self.on
+    }
+
+    fn is_open(&self, block: u32) -> bool {
+        self.under_way.get(&block).is_some_and(|trial| trial.came.is_some())
+    }
+}
+
+impl Engine {
+    /// A thread waits for the page at `at` of a block that is about to be read alone.
+    pub(crate) fn begin_trial(&mut self, block: u32, at: usize) {
+        // While a thread forks, it is served to the end at once.
+        if !self.trials.on || self.holds > 0 || !self.mover.wakes() {
+            return;
+        }
+        // A read that was given up leaves its trial.
+        if self.trials.under_way.remove(&block).is_some() {
+            self.trials.waste.found(block, false);
+        }
+        if self.trials.waste.hard_fault(block) {
+            let page = at / PAGE * PAGE;
+            let trial = Trial { page, together: false, late: false, came: None };
+            self.trials.under_way.insert(block, trial);
+        }
+    }
+
+    /// A thread waits for the page at `at` of a block that is being read.
+    pub(crate) fn touch_trial(&mut self, block: u32, at: usize) {
+        if let Some(trial) = self.trials.under_way.get_mut(&block) {
+            trial.together |= trial.page != at / PAGE * PAGE;
+        }
+    }
+
+    /// The planned runs of a read become that of a trial, if it is one.
+    pub(crate) fn plan_trial(&mut self, blocks: &[u32], runs: &mut [Run]) {
+        if self.trials.under_way.is_empty() {
+            return;
+        }
+        for &block in blocks {
+            self.plan_trial_of(block, runs);
+        }
+    }
+
+    fn plan_trial_of(&mut self, block: u32, runs: &mut [Run]) {
+        let Some(trial) = self.trials.under_way.get(&block) else { return };
+        match runs {
+            [run] if run.blocks == 1 && run.copy && !trial.together && !trial.late => {
+                run.place += trial.page - run.program;
+                (run.program, run.len) = (trial.page, PAGE);
+            }
+            _ => {
+                let together = trial.together;
+                self.trials.under_way.remove(&block);
+                self.trials.waste.found(block, together);
+            }
+        }
+    }
+
+    /// A trial's page is in the program.
+    pub(crate) fn trial_came(&mut self, block: u32, copied: bool) {
+        if let Some(trial) = self.trials.under_way.get_mut(&block) {
+            trial.came = Some(copied);
+        }
+    }
+
+    /// Ends the trials whose time is up, and those of these blocks, just read, of which another
+    /// page was touched meanwhile.
+    pub(crate) fn see_to_trials(&mut self, blocks: &[u32]) {
+        for &block in blocks {
+            match self.trials.under_way.get(&block) {
+                Some(trial) if trial.together => {
+                    self.end_trial(block, true);
+                }
+                Some(trial) if trial.late => self.complete(block),
+                _ => {}
+            }
+        }
+        while let Some(block) = self.trials.waste.end() {
+            self.complete(block);
+        }
+    }
+
+    /// Ends the trial of a block, if it is one. `together`: a thread has touched another page.
+    /// Whether it was one.
+    pub(crate) fn end_trial(&mut self, block: u32, together: bool) -> bool {
+        let is_open = self.trials.is_open(block);
+        if is_open {
+            self.trials.waste.found(block, together);
+            self.complete(block);
+        }
+        is_open
+    }
+
+    /// Ends the trials of the blocks from `first` to `end`, of which none is being read.
+    pub(crate) fn end_trials(&mut self, first: u32, end: u32) {
+        while let Some((&block, _)) = self.trials.under_way.range(first..end).next() {
+            if !self.end_trial(block, false) {
+                // It is not read any more: it was given up.
+                self.trials.under_way.remove(&block);
+                self.trials.waste.found(block, false);
+            }
+        }
+    }
+
+    /// Ends all trials of blocks that are not being read, so that their frames are free.
+    pub(crate) fn end_all_trials(&mut self) {
+        let open = |(&block, trial): (&u32, &Trial)| trial.came.map(|_| block);
+        let blocks: Vec<u32> = self.trials.under_way.iter().filter_map(open).collect();
+        for block in blocks {
+            self.end_trial(block, false);
+        }
+    }
+
+    /// Puts the rest of a trial's block into the program.
+    fn complete(&mut self, block: u32) {
+        let Some(trial) = self.trials.under_way.get_mut(&block) else { return };
+        let (page, Some(copied)) = (trial.page, trial.came) else {
+            // It is still being read, and may be on its way already.
+            trial.late = true;
+            return;
+        };
+        self.trials.under_way.remove(&block);
+        debug_assert!(self.table.state(block) == State::Mapped);
+        let place = self.table.get(block).place;
+        let (to, from) = (self.table.address(block), self.frames.pool.address(place));
+        let mut is_filled = copied;
+        for (first, end) in [(0, page - to), (page - to + PAGE, self.block)] {
+            if first < end {
+                let copied = self.mover.copy(to + first, from + first, end - first, true);
+                is_filled &= self.or_stop(copied);
+            }
+        }
+        if is_filled {
+            self.frames.pool.put_free(place);
+        } else if let Err(error) = self.frames.give_back(vec![place]) {
+            self.stop(&error.to_string());
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Waste: whether a program uses the neighbours that come in with what it touches.
+//!
+//! A block of several pages suits arrays: one read instead of several. With scattered objects most
+//! of its pages are never touched, and memory and reads are spent on them. A pager does not see
+//! touches of pages that are in the program. So some hard faults are *trials*: only the page that
+//! was touched goes into the program, and the others of its block wait outside. If one of them is
+//! touched before long, the pages are used together; if not, they are apart. "Before long" is a
+//! part of the time in which memory is filled anew: what is touched later is no better than any
+//! other block that could have had the frame.
+//!
+//! If nearly all trials of some time find the pages apart, blocks are too large for the program.
+//! That is judged once for all of its memory, and on much evidence, since there is no way back.
+
+use std::collections::VecDeque;
+
+/// One hard fault in this many is a trial. Chosen, not measured.
+const TRIAL_EACH: u32 = 8;
+
+/// A trial ends after the blocks that came in could have filled one part in this many of the
+/// frames. Chosen, not measured.
+const TRIAL_PART: usize = 8;
+
+/// Trials under way are at most one part in this many of the frames, and no more than this many: a
+/// trial takes a frame more. Chosen, not measured.
+const UNDER_WAY_PART: usize = 64;
+const UNDER_WAY_MAX: usize = 256;
+
+/// Trials of a window, which is judged as a whole. Chosen, not measured.
+const WINDOW: u32 = 64;
+/// In a window of waste at least this part of the trials finds the pages apart, per cent. Chosen,
+/// not measured.
+const APART_PERCENT: u32 = 75;
+/// So many windows of waste in a row show that blocks are too large. Chosen, not measured.
+const WINDOWS: u32 = 4;
+
+/// What trials have shown.
+#[derive(Debug, Default)]
+pub struct Waste {
+    frames: usize,
+    /// One hard fault in this many is a trial.
+    each: u32,
+    /// Hard faults since the last trial.
+    faults: u32,
+    /// Blocks that came in.
+    came: u64,
+    /// Trials under way, the oldest first: the block, and `came` when it was read.
+    under_way: VecDeque<(u32, u64)>,
+    /// In this window: trials that found the pages used together, and apart; hard faults; and
+    /// `came` at its start.
+    together: u32,
+    apart: u32,
+    demands: u64,
+    since: u64,
+    /// Windows of waste in a row.
+    wasteful: u32,
+}
+
+impl Waste {
+    /// For `frames` blocks in memory.
+    pub fn new(frames: usize) -> Waste {
+        Self::with_trials(frames, TRIAL_EACH)
+    }
+
+    /// The same, where one hard fault in `each` is a trial.
+    pub fn with_trials(frames: usize, each: u32) -> Waste {
+        Waste { frames, each, ..Waste::default() }
+    }
+
+    /// From now on there are `frames` frames.
+    pub fn resize(&mut self, frames: usize) {
+        self.frames = frames;
+    }
+
+    /// `blocks` blocks have come in, because of a hard fault or ahead of need.
+    pub fn come(&mut self, blocks: usize) {
+        self.came += blocks as u64;
+    }
+
+    /// A thread waits for `block`, which must be read. Whether this is a trial; then it ends by
+    /// [`end`](Self::end) or [`found`](Self::found).
+    pub fn hard_fault(&mut self, block: u32) -> bool {
+        self.demands += 1;
+        self.faults += 1;
+        let most = (self.frames / UNDER_WAY_PART).clamp(1, UNDER_WAY_MAX);
+        if self.faults < self.each || self.under_way.len() >= most {
+            return false;
+        }
+        self.faults = 0;
+        self.under_way.push_back((block, self.came));
+        true
+    }
+
+    /// A trial whose time is up: it ends now, and found the pages apart.
+    pub fn end(&mut self) -> Option<u32> {
+        let lasts = (self.frames / TRIAL_PART).max(1) as u64;
+        let &(block, at) = self.under_way.front().filter(|&&(_, at)| self.came - at >= lasts)?;
+        self.under_way.pop_front();
+        debug_assert!(at <= self.came);
+        self.count(false);
+        Some(block)
+    }
+
+    /// A trial ends before its time. `together`: another page of its block was touched; else it has
+    /// shown nothing.
+    pub fn found(&mut self, block: u32, together: bool) {
+        self.under_way.retain(|&(other, _)| other != block);
+        if together {
+            self.count(true);
+        }
+    }
+
+    fn count(&mut self, together: bool) {
+        *if together { &mut self.together } else { &mut self.apart } += 1;
+        if self.together + self.apart < WINDOW {
+            return;
+        }
+        // What is read ahead is read in runs, for which large blocks are right.
+        let streams = (self.came - self.since) > 2 * self.demands;
+        let waste = self.apart * 100 >= APART_PERCENT * WINDOW && !streams;
+        self.wasteful = if waste { self.wasteful + 1 } else { 0 };
+        (self.together, self.apart, self.demands, self.since) = (0, 0, 0, self.came);
+    }
+
+    /// Whether blocks are too large for the program.
+    pub fn is_shown(&self) -> bool {
+        self.wasteful >= WINDOWS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Waste;
+    use std::collections::{HashMap, VecDeque};
+
+    const FRAMES: usize = 2048;
+    const PAGES: u32 = 4;
+
+    /// Plays touches of pages until waste is shown or they end. Whether it was shown.
+    fn play(touches: impl Iterator<Item = u32>, ahead: u32) -> bool {
+        let mut waste = Waste::new(FRAMES);
+        let mut memory = VecDeque::new();
+        // The page that was touched first, of each block on trial.
+        let mut trials: HashMap<u32, u32> = HashMap::new();
+        for page in touches {
+            let block = page / PAGES;
+            if trials.get(&block).is_some_and(|&first| first != page) {
+                trials.remove(&block);
+                waste.found(block, true);
+            }
+            if !memory.contains(&block) {
+                if waste.hard_fault(block) {
+                    trials.insert(block, page);
+                }
+                let come = block..=block + ahead;
+                waste.come(come.clone().count());
+                memory.extend(come);
+                while memory.len() > FRAMES {
+                    memory.pop_front();
+                }
+            }
+            while let Some(ended) = waste.end() {
+                trials.remove(&ended).expect("a trial under way");
+            }
+            if waste.is_shown() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn random(count: u32, below: u32) -> impl Iterator<Item = u32> {
+        let mut state = 1u64;
+        (0..count).map(move |_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u32 % below
+        })
+    }
+
+    #[test]
+    fn scattered_pages_are_waste() {
+        assert!(play(random(40_000, 8 * PAGES * FRAMES as u32), 0));
+    }
+
+    #[test]
+    fn blocks_that_are_used_whole_are_not() {
+        let blocks = random(40_000, 8 * FRAMES as u32);
+        assert!(!play(blocks.flat_map(|block| (0..PAGES).map(move |page| PAGES * block + page)), 0));
+        assert!(!play((0..8 * PAGES * FRAMES as u32).cycle().take(160_000), 0));
+    }
+
+    #[test]
+    fn a_half_that_is_used_whole_is_enough() {
+        let blocks = random(40_000, 8 * FRAMES as u32).enumerate();
+        assert!(!play(
+            blocks.flat_map(|(turn, block)| {
+                let pages = if turn % 2 == 0 { PAGES } else { 1 };
+                (0..pages).map(move |page| PAGES * block + page)
+            }),
+            0
+        ));
+    }
+
+    #[test]
+    fn what_is_mostly_read_ahead_is_not() {
+        assert!(!play(random(40_000, 8 * PAGES * FRAMES as u32), 4));
+    }
+}
