@@ -65,8 +65,8 @@ impl Ahead {
         })
     }
 
-    /// The same, after each block of `old` has become `more`: what the program has said of the order
-    /// of its touches holds on.
+    /// The same, after each block of `old` has become `more`: what the program has said of the
+    /// order of its touches holds on.
     pub fn after(self, old: &Ahead, more: u32) -> Ahead {
         let random = old.random.iter().map(|range| range.start * more..range.end * more).collect();
         Ahead { random, ..self }
