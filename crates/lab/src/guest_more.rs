@@ -36,7 +36,7 @@ const ARRAY_MIB: usize = 16;
 
 /// Bytes of a stripe's data, and of the array's part that is used.
 const STRIPE: usize = (ARRAY - 2) * md::CHUNK as usize;
-const ARRAY_BYTES: usize = (ARRAY - 2) * ARRAY_MIB << 19;
+const ARRAY_BYTES: usize = ((ARRAY - 2) * ARRAY_MIB) << 19;
 
 /// Calls on an array or on one of its devices, and the first ones, which only warm up. Chosen, not
 /// measured.
@@ -257,6 +257,9 @@ fn on_array(array: &Path, parts: &[PathBuf], single: &Path) -> anyhow::Result<Ve
 /// What a group's work gives: a file that must stay open until all is written.
 type Work = anyhow::Result<Option<File>>;
 
+/// What a group does on a device.
+type Working = fn(&Path) -> Work;
+
 /// Where version 2 of cgroups is mounted, and the group that is limited.
 const GROUPS: &str = "/groups";
 const GROUP: &str = "/groups/lab";
@@ -280,7 +283,7 @@ fn written(device: &str) -> anyhow::Result<u64> {
 fn limits() -> anyhow::Result<Vec<Limited>> {
     mount("cgroup2", GROUPS)?;
     fs::write(format!("{GROUPS}/cgroup.subtree_control"), "+io +memory").context("+io +memory")?;
-    let cases: [(&str, fn(&Path) -> Work); 3] =
+    let cases: [(&str, Working); 3] =
         [("direct write", write_direct), ("write-back", write_back), ("swap-out", swap_out)];
     let mut all = Vec::new();
     for (name, work) in cases {
@@ -294,7 +297,7 @@ fn limits() -> anyhow::Result<Vec<Limited>> {
 
 /// MiB/s that reach a new device while the group, of which this process is a member meanwhile,
 /// works. On an old device another group's pages would be written back, at first, as that group's.
-fn rate(limit: &str, work: fn(&Path) -> Work) -> anyhow::Result<f64> {
+fn rate(limit: &str, work: Working) -> anyhow::Result<f64> {
     let device = &*null_blk("limits", &[("memory_backed", 1), ("size", 2 * MOVED_MIB)])?;
     let path = &Path::new("/dev").join(device);
     fs::create_dir(GROUP)?;
@@ -331,7 +334,7 @@ fn write_back(device: &Path) -> Work {
 }
 
 fn swap_out(device: &Path) -> Work {
-    swap::start(device, 2 * (MOVED_MIB as u64) << 20)?;
+    swap::start(device, (2 * MOVED_MIB as u64) << 20)?;
     std::hint::black_box(vec![7u8; MOVED_MIB << 20]);
     swap::off(device)?;
     Ok(None)
