@@ -29,6 +29,8 @@ pub struct Options {
     /// Threads of the pager: one decides, the others (carriers) put blocks into the program and
     /// take them out.
     pub threads: usize,
+    /// Pagers, each with a part of the addresses, a thread, a ring, a store and frames of its own.
+    pub pagers: usize,
     /// How stores are read and written; `None`: by io_uring, or otherwise where that is forbidden.
     pub io: Option<IoEngine>,
     /// Whether threads that lose their blocks to each other take turns, with the default policy.
@@ -71,6 +73,7 @@ impl Default for Options {
             soft_per_mille: soft::PER_MILLE,
             verify: true,
             threads: 1,
+            pagers: 1,
             io: None,
             turns: true,
             spin_us: pace::SPIN_US,

@@ -446,6 +446,7 @@ impl Engine {
         let resident = (self.frames.count * self.block + self.io.bounce.total_bytes()) as u64;
         counters.resident_bytes.store(resident, Relaxed);
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
+        counters.books_bytes.store(self.table.usage.books_bytes() as u64, Relaxed);
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries.load(Relaxed), Relaxed);
         self.condition.tell(self.io.condition());

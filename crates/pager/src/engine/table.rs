@@ -91,7 +91,10 @@ const GROUP: u32 = (PAGE / size_of::<Entry>()) as u32;
 
 /// All regions and their blocks, numbered from 0.
 pub(crate) struct Table {
+    /// By number.
     regions: Vec<Region>,
+    /// The first address of each region, and its index, by address.
+    starts: Vec<(usize, usize)>,
     next: u32,
     shift: u32,
     /// The blocks that are Loose: ranges, since a program may reserve terabytes that nobody can
@@ -116,6 +119,7 @@ impl Table {
         let shift = block.trailing_zeros();
         Table {
             regions: Vec::new(),
+            starts: Vec::new(),
             next: 0,
             shift,
             loose: Spans::new(),
@@ -134,6 +138,8 @@ impl Table {
         let first = self.next;
         self.next += blocks;
         self.counts[State::Zero as usize] += blocks as usize;
+        let place = self.starts.partition_point(|&(other, _)| other < start);
+        self.starts.insert(place, (start, self.regions.len()));
         self.regions.push(Region { start, first, blocks, entries, groups });
         Ok(first)
     }
@@ -144,15 +150,24 @@ impl Table {
 
     /// The block at an address.
     pub fn block_at(&self, at: usize) -> Option<u32> {
-        self.regions.iter().find_map(|region| {
-            let index = at.checked_sub(region.start)? >> self.shift;
-            (index < region.blocks as usize).then(|| region.first + index as u32)
-        })
+        let place = self.starts.partition_point(|&(start, _)| start <= at).checked_sub(1)?;
+        let region = &self.regions[self.starts[place].1];
+        let index = (at - region.start) >> self.shift;
+        (index < region.blocks as usize).then(|| region.first + index as u32)
+    }
+
+    /// The region that `block` is in, if it is in one.
+    fn region_at(&self, block: u32) -> Option<&Region> {
+        // The last one holds the arena.
+        if let Some(last) = self.regions.last().filter(|last| block >= last.first) {
+            return (block - last.first < last.blocks).then_some(last);
+        }
+        let place = self.regions.partition_point(|region| region.first <= block).checked_sub(1)?;
+        Some(&self.regions[place])
     }
 
     fn region_of(&self, block: u32) -> &Region {
-        let found = self.regions.iter().find(|region| block.wrapping_sub(region.first) < region.blocks);
-        found.expect("a block of a region")
+        self.region_at(block).expect("a block of a region")
     }
 
     /// The end of the region that `block` is in: the number after its last block.
@@ -163,7 +178,7 @@ impl Table {
 
     /// The blocks of the region that `block` is in, if it is in one.
     pub fn block_range_of(&self, block: u32) -> Option<std::ops::Range<u32>> {
-        let region = self.regions.iter().find(|region| block.wrapping_sub(region.first) < region.blocks)?;
+        let region = self.region_at(block)?;
         Some(region.first..region.first + region.blocks)
     }
 

@@ -6,7 +6,10 @@
 //! process, and what a fault does is the same with and without.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use terapage_policy::appetite::Done;
 use terapage_stats::Counters;
+use terapage_sys::thread::now_ns;
 
 /// The time between two looks at the share, ms. Chosen, not measured.
 pub(crate) const TICK_MS: u64 = 250;
@@ -43,6 +46,23 @@ pub struct Use {
     pub short: bool,
     /// Whether this is one of the regular calls.
     pub tick: bool,
+}
+
+impl Use {
+    /// What the pager has done so far. `ran_ns`: the processor time of the program, ns.
+    pub fn done(&self, ran_ns: u64) -> Done {
+        let counters = self.counters;
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        Done {
+            now_ns: now_ns(),
+            ran_ns,
+            came: get(&counters.hard_faults) + get(&counters.prefetched_blocks),
+            soft: get(&counters.soft_faults),
+            waited_us: get(&counters.hard_wait_us),
+            first: get(&counters.first_touches),
+            held: self.held as u64,
+        }
+    }
 }
 
 /// The engine's part of a shared budget. All in frames.

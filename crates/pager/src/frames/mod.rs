@@ -4,6 +4,7 @@ pub(crate) mod lease;
 #[cfg(not(terapage_model))]
 pub(crate) mod maker;
 pub(crate) mod pool;
+pub(crate) mod split;
 #[cfg(terapage_model)]
 pub(crate) use crate::model::maker;
 
