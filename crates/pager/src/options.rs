@@ -31,6 +31,9 @@ pub struct Options {
     pub threads: usize,
     /// Pagers, each with a part of the addresses, a thread, a ring, a store and frames of its own.
     pub pagers: usize,
+    /// The least bytes of a stripe, a power of two: addresses that follow each other and have one
+    /// owner among several pagers.
+    pub stripe_bytes: usize,
     /// How stores are read and written; `None`: by io_uring, or otherwise where that is forbidden.
     pub io: Option<IoEngine>,
     /// Whether threads that lose their blocks to each other take turns, with the default policy.
@@ -74,6 +77,7 @@ impl Default for Options {
             verify: true,
             threads: 1,
             pagers: 1,
+            stripe_bytes: 4 << 20,
             io: None,
             turns: true,
             spin_us: pace::SPIN_US,

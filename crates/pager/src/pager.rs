@@ -76,7 +76,7 @@ impl Pager {
     pub fn start(options: Options, make_store: Box<MakeStore>) -> Result<Pager, Error> {
         let count = options.pagers.max(1);
         let (stats_file, whole) = shared(count)?;
-        let most_bytes = options.frames * options.block;
+        let (most_bytes, least) = (options.frames * options.block, options.stripe_bytes.max(options.block));
         let mut all = vec![options];
         let mut split = None;
         if count > 1 {
@@ -95,7 +95,7 @@ impl Pager {
             .zip(whole.0)
             .map(|(options, shared)| Member::start(options, make_store()?, shared))
             .collect::<Result<Vec<_>, _>>()?;
-        let stripes = Stripes::new(count);
+        let stripes = Stripes::new(count, least);
         Ok(Pager { members, stripes, split, most_bytes, whole, make_store, stats_file })
     }
 

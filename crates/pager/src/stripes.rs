@@ -1,14 +1,12 @@
 //! Which pager of a process owns which addresses.
 //!
 //! A range is cut into stripes, which go to the pagers in turn. A stripe is a sixteenth to a
-//! thirty-second of what lies before it, and 4 MiB at least. Programs fill a range from its start,
+//! thirty-second of what lies before it, and 4 MiB at least (`Options::stripe_bytes`). Programs fill a range from its start,
 //! so whatever the size of their data is, the upper half of it lies in sixteen stripes, and the
 //! mappings stay few: some 300 for 32 TiB.
 
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
 
-/// The least bytes of a stripe: 2 to the power of this.
-const LEAST_BITS: u32 = 22;
 /// Stripes before the first that is larger, and of each size from then on: 2 to the power of this.
 const EACH_BITS: u32 = 4;
 
@@ -23,13 +21,14 @@ pub(crate) struct Part {
     pub len: usize,
 }
 
-/// The number of the stripe at an offset, and the offset at which it ends.
-fn stripe(offset: usize) -> (usize, usize) {
-    let first = LEAST_BITS + EACH_BITS;
+/// The number of the stripe at an offset, and the offset at which it ends. The least stripe has 2
+/// to the power of `least` bytes.
+fn stripe(offset: usize, least: u32) -> (usize, usize) {
+    let first = least + EACH_BITS;
     let power = (usize::BITS - offset.leading_zeros()).saturating_sub(1).max(first);
     if offset >> first == 0 {
-        let number = offset >> LEAST_BITS;
-        return (number, (number + 1) << LEAST_BITS);
+        let number = offset >> least;
+        return (number, (number + 1) << least);
     }
     let bits = power - EACH_BITS;
     let within = (offset - (1 << power)) >> bits;
@@ -56,12 +55,15 @@ struct Node {
 /// The ranges of a process, and the number of its pagers.
 pub(crate) struct Stripes {
     pagers: usize,
+    /// The least stripe has 2 to the power of this many bytes.
+    least: u32,
     last: AtomicPtr<Node>,
 }
 
 impl Stripes {
-    pub fn new(pagers: usize) -> Stripes {
-        Stripes { pagers, last: AtomicPtr::new(std::ptr::null_mut()) }
+    /// The least stripe has `least` bytes, a power of two.
+    pub fn new(pagers: usize, least: usize) -> Stripes {
+        Stripes { pagers, least: least.trailing_zeros(), last: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     fn ranges(&self) -> impl Iterator<Item = Range> {
@@ -106,7 +108,7 @@ impl Stripes {
         let (mut from, end) = (at - range.start, at - range.start + len);
         let mut parts: Vec<Part> = Vec::new();
         while from < end {
-            let (number, to) = stripe(from);
+            let (number, to) = stripe(from, self.least);
             let to = to.min(end);
             parts.push(Part {
                 owner: (range.turn + number) % self.pagers,
@@ -123,7 +125,7 @@ impl Stripes {
         let range = self.range_at(at)?;
         let mut from = at - range.start;
         while from < range.len {
-            let (number, to) = stripe(from);
+            let (number, to) = stripe(from, self.least);
             let to = to.min(range.len);
             if (range.turn + number) % self.pagers == owner {
                 return Some(Part { owner, at: range.start + from, len: to - from });
@@ -141,6 +143,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     const MIB: usize = 1 << 20;
+    const LEAST: usize = 4 * MIB;
 
     /// The stripe at an offset, counted from the first.
     fn counted(offset: usize) -> (usize, usize) {
@@ -164,12 +167,12 @@ mod tests {
         let mut random = StdRng::seed_from_u64(seed);
         for _ in 0..20_000 {
             let offset = random.random_range(0..1_usize << random.random_range(1..46));
-            assert_eq!(stripe(offset), counted(offset), "{offset:#x}");
-            let (number, end) = stripe(offset);
-            assert_eq!(stripe(end), counted(end), "{end:#x}");
-            assert_eq!(stripe(end - 1), (number, end));
+            assert_eq!(stripe(offset, LEAST.ilog2()), counted(offset), "{offset:#x}");
+            let (number, end) = stripe(offset, LEAST.ilog2());
+            assert_eq!(stripe(end, LEAST.ilog2()), counted(end), "{end:#x}");
+            assert_eq!(stripe(end - 1, LEAST.ilog2()), (number, end));
         }
-        assert!(stripe(32 << 40).0 < 330, "mappings stay few");
+        assert!(stripe(32 << 40, LEAST.ilog2()).0 < 330, "mappings stay few");
     }
 
     #[test]
@@ -178,7 +181,7 @@ mod tests {
         eprintln!("seed {seed}");
         let mut random = StdRng::seed_from_u64(seed);
         for pagers in [1, 2, 3, 4, 8] {
-            let stripes = Stripes::new(pagers);
+            let stripes = Stripes::new(pagers, LEAST);
             let ranges = [(1 << 30, 5 << 20), (1 << 40, 700 << 20), (1 << 45, 1 << 40), (1 << 20, 4096)];
             for (start, len) in ranges {
                 let parts = stripes.add(start, len);
@@ -217,7 +220,7 @@ mod tests {
     fn data_of_any_size_is_spread() {
         for pagers in [2, 4, 8] {
             for bits in 25..42 {
-                let stripes = Stripes::new(pagers);
+                let stripes = Stripes::new(pagers, LEAST);
                 stripes.add(0, 1 << 45);
                 let mut owned = vec![0_usize; pagers];
                 stripes.cut(0, 1 << bits).unwrap().iter().for_each(|part| owned[part.owner] += part.len);

@@ -47,7 +47,7 @@ fn read_one_by_one() -> (u64, u64) {
             scope.spawn(move || work(start + thread * BLOCKS * BLOCK));
         }
     });
-    let stats = pager.counters().snapshot();
+    let stats = pager.snapshot();
     eprintln!("{} blocks one by one, {} in runs", stats.demand_blocks, stats.prefetched_blocks);
     (stats.demand_blocks, stats.demand_blocks + stats.prefetched_blocks)
 }

@@ -69,9 +69,7 @@ impl Whole {
 
     /// The present values of all pagers together.
     pub fn snapshot(&self) -> Snapshot {
-        let mut all = self.first().snapshot();
-        self.0[1..].iter().for_each(|shared| all.add(&shared.counters.snapshot()));
-        all
+        Snapshot::of_all(self.0.iter().map(|shared| &shared.counters))
     }
 
     /// Bytes in memory that the budget counts: frames, buffers and books.
@@ -255,6 +253,14 @@ impl Snapshot {
         let mut all = pagers.next()??;
         pagers.flatten().for_each(|one| all.add(&one));
         Some(all)
+    }
+
+    /// The present values of all pagers of a process together, the first one first.
+    pub fn of_all<'a>(pagers: impl IntoIterator<Item = &'a Counters>) -> Snapshot {
+        let mut pagers = pagers.into_iter().map(Counters::snapshot);
+        let mut all = pagers.next().unwrap_or_default();
+        pagers.for_each(|one| all.add(&one));
+        all
     }
 
     /// Adds the counters of another pager of the same process.

@@ -12,7 +12,7 @@ use crate::{exit, job, process};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_config::Heap;
-use terapage_stats::Counters;
+use terapage_stats::{Counters, Whole};
 use terapage_sys::fd::Fd;
 use terapage_sys::file::Early;
 use terapage_sys::thread;
@@ -111,10 +111,8 @@ static LOOKED_MS: AtomicU64 = AtomicU64::new(0);
 /// Whether much was ever mapped or unmapped.
 static HAS_MUCH: AtomicBool = AtomicBool::new(false);
 
-/// The counters of the pager, once there is one.
-static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
-/// Bytes of the pager's bookkeeping.
-static BOOKS: AtomicU64 = AtomicU64::new(0);
+/// What the pagers count, once there are any.
+static COUNTED: AtomicPtr<Whole> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The address at which `brk` began.
 static BRK: AtomicU64 = AtomicU64::new(0);
@@ -148,18 +146,27 @@ pub fn begin() {
     LOOKED_MS.store(now_ms(), Relaxed);
 }
 
-/// Notes that there is a pager, with these counters.
-pub fn is_paged(counters: &'static Counters) {
-    COUNTERS.store(std::ptr::from_ref(counters).cast_mut(), Relaxed);
+/// Notes that there are pagers, and what they count; looks at once.
+pub fn is_paged(whole: Whole) {
+    know(whole);
+    look();
+}
+
+fn know(whole: Whole) {
+    // It is never freed: another thread may be looking.
+    COUNTED.store(Box::into_raw(Box::new(whole)), Relaxed);
+}
+
+/// In the child of a fork: the counters are the parent's.
+pub fn forget() {
+    COUNTED.store(std::ptr::null_mut(), Relaxed);
 }
 
 /// Called in the child of a fork, by its only thread.
-pub fn in_child(counters: Option<&'static Counters>) {
+pub fn in_child(whole: Option<Whole>) {
     ROOM.taken.store(false, Relaxed);
-    COUNTERS.store(
-        counters.map_or(std::ptr::null_mut(), |counters| std::ptr::from_ref(counters).cast_mut()),
-        Relaxed,
-    );
+    forget();
+    whole.into_iter().for_each(know);
     BEGAN_WITH.store(NOW.get().total(), Relaxed);
     MOST.set(NOW.get());
     MOST_SHARED.store(NOW.get().shared, Relaxed);
@@ -167,17 +174,17 @@ pub fn in_child(counters: Option<&'static Counters>) {
     MOVED.store(0, Relaxed);
 }
 
-fn counters() -> Option<&'static Counters> {
-    // SAFETY: the pointer is null, or its counters last as long as the process.
-    unsafe { COUNTERS.load(Relaxed).as_ref() }
+fn whole() -> Option<Whole> {
+    // SAFETY: the pointer is null, or what it points to lasts as long as the process.
+    unsafe { COUNTED.load(Relaxed).as_ref() }.copied()
 }
 
-/// Called by the pager's thread when it begins, and each second. It waits for nobody.
-pub fn each_second(counters: &'static Counters, books_bytes: u64) {
-    is_paged(counters);
-    BOOKS.store(books_bytes, Relaxed);
+/// Called by the first pager's thread when it begins, and each second. It waits for nobody.
+pub fn each_second(_: &'static Counters, _books_bytes: u64) {
+    // While the pagers begin, not all are known.
+    let Some(whole) = whole() else { return };
     look();
-    crate::summary::watch(counters);
+    crate::summary::watch(whole);
 }
 
 /// Notes that the program maps or unmaps `len` bytes that are not paged.
@@ -248,11 +255,8 @@ pub fn look() {
 
 /// Bytes in memory that count for the budget, or would count if there were a pager.
 fn counted() -> u64 {
-    match counters() {
-        Some(counters) => {
-            let packed = terapage_store::packed_bytes() as u64;
-            counters.resident_bytes.load(Relaxed) + BOOKS.load(Relaxed) + packed
-        }
+    match whole() {
+        Some(whole) => whole.counted_bytes() + terapage_store::packed_bytes() as u64,
         None => {
             let arena = ARENA.lock();
             // The free parts of blocks count, too: before there is a pager, they stay in memory.
@@ -291,7 +295,7 @@ fn note(found: Beside) {
         MOST.set(found);
     }
     MOST_SHARED.fetch_max(found.shared, Relaxed);
-    if let Some(counters) = counters() {
+    if let Some(counters) = whole().map(|whole| whole.first()) {
         let most = MOST.get().total();
         for (counter, value) in [
             (&counters.beside_bytes, found.total()),

@@ -293,6 +293,22 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
+/// Pagers of this process. Within a limit on addresses there is one: each has a pool of its own.
+pub fn pagers() -> usize {
+    static PAGERS: OnceLock<usize> = OnceLock::new();
+    *PAGERS.get_or_init(|| {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let pagers = settings().map_or(1, |settings| settings.pagers_of_process(processors));
+        if pagers > 1 && crate::limits::of_kernel().is_some() { 1 } else { pagers }
+    })
+}
+
+/// The settings of the store of each pager: together they take no more than one would.
+fn of_each(settings: &Settings, pagers: usize) -> Settings {
+    let store_size = settings.store_size.map(|size| Size(size.0 / pagers as u64));
+    Settings { store_size, ..settings.clone() }
+}
+
 /// Starts the pager, as the settings say. `None` if this process lacks the rights, which is said
 /// once.
 ///
@@ -316,9 +332,11 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         go_unpaged(&why);
         return None;
     }
+    let pagers = pagers();
     let options = Options {
         block,
         frames,
+        pagers,
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
@@ -338,7 +356,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     };
     let start = |trace| {
         let faults = HIDDEN.get().and_then(|hidden| hidden.faults);
-        let open = Shelf { faults, ..terapage_far::shelf() }.opener(settings, block);
+        let open = Shelf { faults, ..terapage_far::shelf() }.opener(&of_each(settings, pagers), block);
         let make_store = move || Ok(open()?);
         Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))
     };
@@ -364,12 +382,13 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         }
         other => or_fail(other),
     };
-    crate::beside::is_paged(pager.counters());
+    crate::beside::is_paged(pager.whole());
     if settings.verbose {
         thread::say(&format!(
-            "terapage: paging within {} in blocks of {}\n",
+            "terapage: paging within {} in blocks of {}{}\n",
             settings.memory,
-            Size(block as u64)
+            Size(block as u64),
+            if pagers > 1 { format!(", by {pagers} pagers") } else { String::new() }
         ));
     }
     Some(pager)
