@@ -8,6 +8,10 @@ SONAME := libterapage.so.$(firstword $(subst ., ,$(VERSION)))
 MAN := target/man
 COMPLETIONS := target/completions
 
+# Cases for several pagers in a process: walks through all calls, forks, threads, a budget of several
+# processes.
+BY_TWO_PAGERS := sort redis python fork forks mapping-walk heap-walk thread-walk refusals workers
+
 .PHONY: help setup build demo check test soak guest works-with people-figures install stage wheel deb rpm dist site
 
 help:
@@ -55,6 +59,7 @@ test:
 	TERAPAGE_FUZZ_S=60 $(CARGO_TEST) -p terapage-far --lib -- resp::
 	tests/programs/run-all ci
 	tests/programs/run-all ci always
+	TERAPAGE_PAGERS=2 tests/programs/run-all ci $(BY_TWO_PAGERS)
 	tests/faults/run
 	tests/far/run
 	tests/report/run

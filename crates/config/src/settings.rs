@@ -255,12 +255,13 @@ mod tests {
         let of = |more: &[(&str, &str)], processors| {
             with(&[&[store], more].concat()).pagers_of_process(processors)
         };
-        let memory = ("TERAPAGE_MEMORY", "1G");
-        assert_eq!([1, 2, 7, 8, 16, 64].map(|count| of(&[memory], count)), [1, 1, 1, 2, 4, 8]);
+        let (memory, auto) = (("TERAPAGE_MEMORY", "1G"), ("TERAPAGE_PAGERS", "auto"));
+        assert_eq!([1, 2, 7, 8, 16, 64].map(|count| of(&[memory, auto], count)), [1, 1, 1, 2, 4, 8]);
         assert_eq!(of(&[memory, ("TERAPAGE_PAGERS", "3")], 2), 3);
-        assert_eq!(of(&[("TERAPAGE_MEMORY", "13M")], 64), 3, "4 MiB each");
-        assert_eq!(of(&[memory, ("TERAPAGE_TRACE", "/x")], 64), 1);
-        assert_eq!(of(&[memory, ("TERAPAGE_OVERCOMMIT", "no")], 64), 1);
+        assert_eq!(of(&[("TERAPAGE_MEMORY", "13M"), auto], 64), 3, "4 MiB each");
+        assert_eq!(of(&[memory], 64), 1, "the default");
+        assert_eq!(of(&[memory, auto, ("TERAPAGE_TRACE", "/x")], 64), 1);
+        assert_eq!(of(&[memory, auto, ("TERAPAGE_OVERCOMMIT", "no")], 64), 1);
         let file = place.path().join("file");
         std::fs::write(&file, "").unwrap();
         for store in [file.to_str().unwrap(), "valkey://localhost", "tier:ram:16M+/tmp"] {

@@ -288,12 +288,12 @@ settings! {
         read: value::pagers,
         name: "pagers",
         variable: "TERAPAGE_PAGERS",
-        default: Some("auto"),
+        default: Some("1"),
         flag: Flag::Value("N"),
         kind: Kind::Number,
         choices: Choices::Names(&["auto"]),
-        help: "Pagers of each process, 1 to 8, each for a part of its memory; or auto: one for \
-               each four processors, and one where the store is not in directories",
+        help: "Pagers of each process, 1 to 8, each for a part of its memory, if the store is in \
+               directories; or auto: one for each four processors",
     }
 
     /// How stores are read and written.

@@ -207,6 +207,8 @@ struct Shared(*mut Engine);
 
 // SAFETY: used by the pager's thread, and by the one that forks while that is parked.
 unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
 
 impl Shared {
     fn get(&self) -> *mut Engine {
@@ -318,15 +320,15 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     Box::new(Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
 }
 
-/// A share that changes at any time.
+/// A share that changes at any time, for so many pagers.
 #[derive(Debug)]
-struct Fickle;
+struct Fickle(usize);
 
 impl Share for Fickle {
     fn update(&self, now: &Use) -> usize {
-        // One pager, or two.
-        assert!(now.held <= (2 * FRAMES + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
-        (FRAMES + choose(LENT + 1)) * BLOCK
+        let own = self.0 * FRAMES;
+        assert!(now.held <= (own + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
+        (own + choose(LENT + 1)) * BLOCK
     }
 }
 
@@ -335,9 +337,9 @@ fn run(plan: Plan) {
     // A page that is copied instead of moved is there twice for a moment, one in each thread. One
     // that a wrong count leaves behind is there for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
-    // Each of several has a least of as many frames.
-    let own = FRAMES * plan.pagers;
-    let frames = own + if plan.shared { LENT } else { 0 };
+    // Each of several has a least of as many frames, and they take the others in turns.
+    let is_divided = plan.shared || plan.pagers > 1;
+    let frames = FRAMES * plan.pagers + if is_divided { LENT } else { 0 };
     let pages_max = frames * PAGES_A_BLOCK + THREADS_MAX * plan.pagers + left_behind;
     let Plan { moves, trouble, canary, mirrored, .. } = plan;
     machine::start(Behaviour { moves, trouble, pages_max, mirrored, canary });
@@ -347,7 +349,7 @@ fn run(plan: Plan) {
         block: BLOCK,
         cluster: [1, 2, 4][choose(3)],
         frames,
-        share: plan.shared.then_some(&Fickle),
+        share: plan.shared.then_some(if plan.pagers > 1 { &Fickle(2) } else { &Fickle(1) }),
         policy: one_of(plan.policies),
         prefetch: one_of(&["auto", "sequential", "stride", "trend", "off"]),
         ahead_bytes: 2 * BLOCK,

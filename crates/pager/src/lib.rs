@@ -1,7 +1,8 @@
 //! The pager: memory larger than its frames, in user space.
 //!
 //! A [`Pager`] has a thread, or several that divide the addresses among them, which resolve the
-//! faults of its regions, read and write the store, and serve requests. `docs/pager.md` tells how. Begin to read in `engine/mod.rs`.
+//! faults of its regions, read and write the store, and serve requests. `docs/pager.md` tells how.
+//! Begin to read in `engine/mod.rs`.
 
 #![cfg_attr(terapage_model, allow(dead_code, reason = "the model's tests use a part of it"))]
 

@@ -3,7 +3,7 @@
 use crate::frames::lease::Share;
 use std::path::PathBuf;
 use terapage_policy::{pace, soft};
-use terapage_stats::Counters;
+use terapage_stats::{Counters, Whole};
 use terapage_sys::ring::IoEngine;
 
 /// Options of a pager.
@@ -52,6 +52,9 @@ pub struct Options {
     pub patience_ms: u64,
     /// Do not use UFFDIO_MOVE: copy.
     pub copy: bool,
+    /// A function that is told what the pagers count, before the first begins; also in the child of
+    /// a fork. It must not wait for the program.
+    pub begins: Option<fn(Whole)>,
     /// A function that the pager's thread calls when it begins, and each second, with the counters
     /// and the bytes of bookkeeping that count in the budget. It must not wait for the program.
     pub each_second: Option<fn(&'static Counters, u64)>,
@@ -86,6 +89,7 @@ impl Default for Options {
             bounce_part: 32,
             patience_ms: 30_000,
             copy: false,
+            begins: None,
             each_second: None,
             share: None,
             trace: None,

@@ -33,6 +33,7 @@ pub struct Pager {
     /// The bytes that the budget can be at most.
     most_bytes: usize,
     whole: Whole,
+    begins: Option<fn(Whole)>,
     make_store: Box<MakeStore>,
     // Kept open so that other processes find the counters.
     stats_file: Fd,
@@ -76,13 +77,15 @@ impl Pager {
     pub fn start(options: Options, make_store: Box<MakeStore>) -> Result<Pager, Error> {
         let count = options.pagers.max(1);
         let (stats_file, whole) = shared(count)?;
+        let begins = options.begins;
+        begins.into_iter().for_each(|begins| begins(whole));
         let (most_bytes, least) = (options.frames * options.block, options.stripe_bytes.max(options.block));
         let mut all = vec![options];
         let mut split = None;
         if count > 1 {
             let first = all.remove(0);
-            let (whole, slices) = Split::new(first.share, most_bytes, first.block, count);
-            split = Some(whole);
+            let (all_of_it, slices) = Split::new(first.share, most_bytes, first.block, count);
+            split = Some(all_of_it);
             all.extend(slices.into_iter().enumerate().map(|(number, slice)| Options {
                 share: Some(slice),
                 // One tells of the process.
@@ -96,7 +99,7 @@ impl Pager {
             .map(|(options, shared)| Member::start(options, make_store()?, shared))
             .collect::<Result<Vec<_>, _>>()?;
         let stripes = Stripes::new(count, least);
-        Ok(Pager { members, stripes, split, most_bytes, whole, make_store, stats_file })
+        Ok(Pager { members, stripes, split, most_bytes, whole, begins, make_store, stats_file })
     }
 
     /// The pagers.
@@ -536,6 +539,7 @@ impl Pager {
     pub fn after_fork_in_child(&mut self, forking: Forking) -> Result<(), Error> {
         let Forking { holds, asking, signals } = forking;
         let (stats_file, whole) = shared(self.members.len())?;
+        self.begins.into_iter().for_each(|begins| begins(whole));
         if let Some(split) = self.split {
             split.in_child();
         }

@@ -157,9 +157,11 @@ impl Split {
     /// The bytes that a pager may have from now on.
     fn reckon(&self, claims: &mut [Claim], number: usize) -> usize {
         let total = self.total.load(SeqCst);
+        // All together never have more than the budget.
+        let most = total / claims.len();
         let claimant = |claim: &Claim| Claimant {
             job: 0,
-            least: (self.least + claim.fixed) as u64,
+            least: (self.least + claim.fixed).min(most) as u64,
             held: claim.held as u64,
             wants: claim.appetite.wants(claim.held as u64),
             gain: claim.appetite.gain(),
@@ -182,7 +184,7 @@ impl Share for Slice {
         let mut claims = match split.claims.try_lock() {
             Ok(claims) => claims,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return self.heard.load(SeqCst).max(split.least + use_.fixed),
+            Err(TryLockError::WouldBlock) => return self.heard.load(SeqCst),
         };
         // The processor time of the whole program: threads that work on what is there have no
         // faults that tell.
@@ -283,10 +285,10 @@ mod tests {
         assert!(split.is_shared());
         let counters: [&'static Counters; 2] = [Box::leak(Box::default()), Box::leak(Box::default())];
         let mut held = [0; 2];
-        let mut turn = |held: &mut [usize; 2]| {
-            for one in 0..2 {
-                counters[one].first_touches.fetch_add(1000, Relaxed);
-                held[one] = slices[one].update(&use_of(counters[one], held[one], true, true));
+        let turn = |held: &mut [usize; 2]| {
+            for ((counters, slice), held) in counters.iter().zip(&slices).zip(held) {
+                counters.first_touches.fetch_add(1000, Relaxed);
+                *held = slice.update(&use_of(counters, *held, true, true));
             }
         };
         (0..50).for_each(|_| turn(&mut held));

@@ -146,18 +146,13 @@ pub fn begin() {
     LOOKED_MS.store(now_ms(), Relaxed);
 }
 
-/// Notes that there are pagers, and what they count; looks at once.
+/// Notes that there are pagers, or will be at once, and what they count.
 pub fn is_paged(whole: Whole) {
-    know(whole);
-    look();
-}
-
-fn know(whole: Whole) {
     // It is never freed: another thread may be looking.
     COUNTED.store(Box::into_raw(Box::new(whole)), Relaxed);
 }
 
-/// In the child of a fork: the counters are the parent's.
+/// There is no pager after all.
 pub fn forget() {
     COUNTED.store(std::ptr::null_mut(), Relaxed);
 }
@@ -166,7 +161,7 @@ pub fn forget() {
 pub fn in_child(whole: Option<Whole>) {
     ROOM.taken.store(false, Relaxed);
     forget();
-    whole.into_iter().for_each(know);
+    whole.into_iter().for_each(is_paged);
     BEGAN_WITH.store(NOW.get().total(), Relaxed);
     MOST.set(NOW.get());
     MOST_SHARED.store(NOW.get().shared, Relaxed);
@@ -181,7 +176,6 @@ fn whole() -> Option<Whole> {
 
 /// Called by the first pager's thread when it begins, and each second. It waits for nobody.
 pub fn each_second(_: &'static Counters, _books_bytes: u64) {
-    // While the pagers begin, not all are known.
     let Some(whole) = whole() else { return };
     look();
     crate::summary::watch(whole);
@@ -368,7 +362,7 @@ fn kinds(what: &Beside) -> String {
 /// that of this thread, since the first thread may have ended and tells nothing then.)
 fn read_status(bytes: &mut [u8]) -> usize {
     const NAME: &std::ffi::CStr = c"/proc/thread-self/status";
-    if counters().is_none() {
+    if whole().is_none() {
         return Early::open(NAME).map_or(0, |file| file.read_at(bytes, 0));
     }
     let me = std::process::id();

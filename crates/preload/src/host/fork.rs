@@ -321,7 +321,6 @@ unsafe extern "C" fn in_child() {
     let arena = unsafe { ARENA.value() };
     let InHand { pager: forking, heaps, signals } = in_hand();
     crate::job::in_child();
-    crate::beside::forget();
     arena.begin_child();
     if let (Some(pager), Some(forking)) = (&mut arena.pager, forking) {
         let _room = Room::of(pager.pagers());

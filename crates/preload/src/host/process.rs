@@ -344,6 +344,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         io: terapage_store::io_engine(settings.io),
         trace: None,
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
+        begins: Some(crate::beside::is_paged),
         each_second: Some(crate::beside::each_second),
         share: crate::job::share(in_use),
         turns: !HIDDEN.get().is_some_and(|hidden| hidden.no_turns),
@@ -377,12 +378,12 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     };
     let pager = match pager {
         Err(error) if is_shut_out(&error) => {
+            crate::beside::forget();
             go_unpaged(&format!("{error}"));
             return None;
         }
         other => or_fail(other),
     };
-    crate::beside::is_paged(pager.whole());
     if settings.verbose {
         thread::say(&format!(
             "terapage: paging within {} in blocks of {}{}\n",
