@@ -10,7 +10,7 @@ COMPLETIONS := target/completions
 
 # Cases for several pagers in a process: walks through all calls, forks, threads, a budget of several
 # processes.
-BY_TWO_PAGERS := sort redis python fork forks mapping-walk heap-walk thread-walk refusals workers
+BY_TWO_PAGERS := sort redis numpy fork forks mapping-walk heap-walk thread-walk refusals workers
 
 .PHONY: help setup build demo check test soak guest works-with people-figures install stage wheel deb rpm dist site
 
