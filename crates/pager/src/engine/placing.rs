@@ -123,16 +123,19 @@ impl Engine {
         let mut rest = blocks;
         while let Some(&first) = rest.first() {
             let place = self.table.get(first).place;
+            // Blocks of several ranges of addresses may follow each other by number.
+            let program = self.table.address(first);
             let count = rest
                 .iter()
                 .enumerate()
                 .take_while(|&(index, &block)| {
-                    block == first + index as u32 && self.table.get(block).place == place + index as u32
+                    self.table.address(block) == program + index * self.block
+                        && self.table.get(block).place == place + index as u32
                 })
                 .count();
             let copy = self.frames.may_copy(count);
             self.frames.count += if copy { count } else { 0 };
-            let (program, place) = (self.table.address(first), self.frames.pool.address(place));
+            let place = self.frames.pool.address(place);
             runs.push(Run { program, place, len: count * self.block, copy, copied: false, quiet: false });
             rest = &rest[count..];
         }
