@@ -29,7 +29,8 @@ pub struct Options {
     /// Threads of the pager: one decides, the others (carriers) put blocks into the program and
     /// take them out.
     pub threads: usize,
-    /// Pagers, each with a part of the addresses, a thread, a ring, a store and frames of its own.
+    /// Pagers, each with a part of the addresses, a thread, a ring, a store and frames of its own;
+    /// with a trace there is one.
     pub pagers: usize,
     /// The least bytes of a stripe, a power of two: addresses that follow each other and have one
     /// owner among several pagers.

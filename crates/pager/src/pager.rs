@@ -75,7 +75,8 @@ impl Pager {
     /// # Errors
     /// A userfaultfd, an io_uring, the store or the trace file cannot be made.
     pub fn start(options: Options, make_store: Box<MakeStore>) -> Result<Pager, Error> {
-        let count = options.pagers.max(1);
+        // A trace has the references of one pager.
+        let count = if options.trace.is_some() { 1 } else { options.pagers.max(1) };
         let (stats_file, whole) = shared(count)?;
         let begins = options.begins;
         begins.into_iter().for_each(|begins| begins(whole));
