@@ -5,8 +5,8 @@
 //!
 //! # What may go wrong here, and what may not
 //! - `UFFDIO_MOVE` stops part way, fails with EBUSY for a page for a short or long time, fails with
-//!   EAGAIN, and counts one page too few. Only if a test wants that, it counts a page as moved that
-//!   was not.
+//!   EAGAIN, and counts one page too few, even if it is the only one. Only if a test wants that, it
+//!   counts a page as moved that was not.
 //! - `UFFDIO_COPY` stops part way and fails with EAGAIN, or has no memory for more than one page.
 //! - A call that removes pages is reported before they vanish, which they do at any time after
 //!   that.

@@ -263,6 +263,14 @@ impl Userfaultfd {
                 }
                 return (offset, errno);
             }
+            // The last page is moved, and the kernel says that it was not.
+            if offset + PAGE == len && !holes && trouble(2) {
+                with(|machine| {
+                    machine.watched(to + offset).uncounted = true;
+                    machine.watched(from + offset).uncounted = true;
+                });
+                return (offset, EAGAIN);
+            }
         }
         (len, 0)
     }

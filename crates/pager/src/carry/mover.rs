@@ -336,7 +336,10 @@ impl Mover {
                 return Err(Lost { at: to, doing: "page-in", errno });
             }
             self.retries.fetch_add(1, Relaxed);
-            let shift = || self.move_in(to, from, PAGE, false, MOVE_PATIENCE).is_ok();
+            // The pool's pages are taken by nobody else: one that is gone was moved, whatever the
+            // kernel said.
+            let shift =
+                || self.move_in(to, from, PAGE, false, MOVE_PATIENCE).is_ok() || !self.page_present(from);
             // SAFETY: the page is present in the pool, whose memory is writable, and no other
             // thread uses it.
             let touch = || unsafe { memory::make_exclusive(from) };
@@ -390,8 +393,11 @@ impl Mover {
             };
             let shift = || {
                 self.take_out(page, PAGE, move_out) == Some(true)
-                    // The page has vanished since it was seen.
-                    || !self.page_present(page) && self.fill_removed(to, page).is_ok_and(|removed| removed)
+                    // The page has vanished since it was seen: it was moved although the kernel
+                    // said that it was not (seen with Linux 6.18), or it was removed.
+                    || !self.page_present(page)
+                        && (self.page_present(to)
+                            || self.fill_removed(to, page).is_ok_and(|removed| removed))
             };
             // SAFETY: the page is present: only the thread that carries its block takes it away,
             // and it has not been removed. The program's memory is writable.
