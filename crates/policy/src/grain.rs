@@ -193,6 +193,7 @@ pub enum Fault {
 #[cfg(test)]
 mod tests {
     use super::{Fault, Grain};
+    use crate::testing::random;
 
     const FRAMES: usize = 1024;
 
@@ -217,14 +218,6 @@ mod tests {
             }
         }
         (read, faults)
-    }
-
-    fn random(count: u32, below: u32) -> impl Iterator<Item = u32> {
-        let mut state = 1u64;
-        (0..count).map(move |_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as u32 % below
-        })
     }
 
     #[test]

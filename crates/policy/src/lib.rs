@@ -25,3 +25,15 @@ pub const BLOCK: usize = 16 << 10;
 
 /// Bytes of a block that was divided ([`waste`]): a page.
 pub const DIVIDED_BLOCK: usize = 4 << 10;
+
+#[cfg(test)]
+mod testing {
+    /// `count` numbers below `below`, the same at each call.
+    pub fn random(count: u32, below: u32) -> impl Iterator<Item = u32> {
+        let mut state = 1u64;
+        (0..count).map(move |_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u32 % below
+        })
+    }
+}

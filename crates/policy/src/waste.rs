@@ -130,6 +130,7 @@ impl Waste {
 #[cfg(test)]
 mod tests {
     use super::Waste;
+    use crate::testing::random;
     use std::collections::{HashMap, VecDeque};
 
     const FRAMES: usize = 2048;
@@ -166,14 +167,6 @@ mod tests {
             }
         }
         false
-    }
-
-    fn random(count: u32, below: u32) -> impl Iterator<Item = u32> {
-        let mut state = 1u64;
-        (0..count).map(move |_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as u32 % below
-        })
     }
 
     #[test]
