@@ -83,10 +83,15 @@ impl Settings {
         self.block.map_or(default, |size| size.0 as usize)
     }
 
+    /// Whether blocks may be divided: a size that is given holds for the whole run.
+    pub fn divides(&self) -> bool {
+        self.divide && self.block.is_none()
+    }
+
     /// Bytes of the smallest blocks that there may be: those of blocks that are divided.
     pub fn least_block_bytes(&self) -> usize {
         let block = self.block_bytes();
-        if self.divide { block.min(crate::DIVIDED_BLOCK) } else { block }
+        if self.divides() { block.min(crate::DIVIDED_BLOCK) } else { block }
     }
 
     /// What `ram:auto` takes at most: a third of the budget.

@@ -254,11 +254,11 @@ settings! {
         read: value::boolean,
         name: "divide",
         variable: "TERAPAGE_DIVIDE",
-        default: Some("no"),
+        default: Some("yes"),
         flag: Flag::Value("WHICH"),
         kind: Kind::Switch,
         help: "Whether blocks become single pages once the program is found to touch scattered \
-               pages: yes or no. Only with --block auto or 16K",
+               pages: yes or no. Only with --block auto",
     }
 
     /// Replacement policy, one of `terapage_policy::replacement::NAMES`.

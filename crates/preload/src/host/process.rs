@@ -323,7 +323,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     let options = Options {
         block,
         frames,
-        divides: settings.divide,
+        divides: settings.divides(),
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,

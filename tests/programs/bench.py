@@ -1,0 +1,113 @@
+"""Runs of real programs, natively and paged, whose outputs are compared: what works-with and grain share."""
+
+import hashlib
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from harness import Child, Failed
+
+KEPT = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "target", "works-with")
+"""Where inputs and rows are kept."""
+MIB = 1 << 20
+
+
+class Missing(Exception):
+    """A program that is not installed here."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: seconds, processor seconds, peak memory of all processes, and that without what each may have
+    beside the budget."""
+
+    seconds: float
+    worked: float
+    peak: int
+    shared_peak: int
+    written: str
+
+
+class Bench:
+    """The directory and the options of one program's runs. The inputs lie in a directory that is kept."""
+
+    def __init__(self, program, place, options):
+        self.program = program
+        self.place = pathlib.Path(place)
+        self.options = options
+        self.inputs = pathlib.Path(KEPT, program.name.replace(" ", "-"))
+        # A program may become another user.
+        self.place.chmod(0o755)
+        for name, text in program.files.items():
+            (self.place / name).write_text(text, encoding="utf-8")
+        if program.prepare:
+            self.prepare()
+
+    def prepare(self):
+        """Makes the inputs, unless they are there since an earlier run of the same script."""
+        prepare, *arguments = self.program.prepare
+        mark, made_by = self.inputs / "made-by", repr((prepare.__name__, arguments, self.program.files))
+        if not (mark.exists() and mark.read_text(encoding="utf-8") == made_by):
+            shutil.rmtree(self.inputs, ignore_errors=True)
+            self.inputs.mkdir(parents=True)
+            for name, text in self.program.files.items():
+                (self.inputs / name).write_text(text, encoding="utf-8")
+            try:
+                prepare(self.inputs, *arguments)
+            except (OSError, subprocess.SubprocessError) as why:
+                raise Failed(f"its input cannot be made: {why}") from None
+            mark.write_text(made_by, encoding="utf-8")
+        for file in self.inputs.iterdir():
+            if not (self.place / file.name).exists():
+                (self.place / file.name).symlink_to(file)
+
+    def command(self, turn):
+        """The words of the command, with a directory of its own for what it writes."""
+        out = self.place / turn
+        out.mkdir()
+        # Not format(): the words have braces of their own.
+        words = [word.replace("{place}", str(self.place)).replace("{out}", str(out)) for word in self.program.command]
+        return [self.options.python if words[0] == "python3" else words[0], *words[1:]], out
+
+    def run(self, turn, prefix=()):
+        """Runs the program: the figures of the run, and the hash of what it has written."""
+        words, out = self.command(turn)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        env = {"LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "2", **self.program.env}
+        with Child([*prefix, *words], str(out), env=env) as child:
+            status = child.wait(self.options.timeout)
+            if status != 0:
+                raise Failed(f"status {status}: {child.last_words()}")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        written = hashlib.sha256()
+        for name in ("stdout", *self.program.outputs):
+            written.update((out / name).read_bytes())
+        for name in self.program.outputs:
+            (out / name).unlink()
+        worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Run(child.seconds, worked, child.sum_bytes, child.shared_peak_bytes, written.hexdigest())
+
+
+def version_of(program, python):
+    """The version of a program, or of its package. Missing if it is not there."""
+    for package in program.pip.split()[:1]:
+        told = subprocess.run(
+            [python, "-c", "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))", package],
+            capture_output=True, text=True, timeout=120, check=False,
+        )
+        if told.returncode != 0:
+            raise Missing(f"pip install {program.pip}")
+        return told.stdout.strip()
+    tool = program.tool or program.command[0]
+    tool = shutil.which(python if tool == "python3" else tool)
+    if tool is None:
+        raise Missing(f"apt install {program.apt}")
+    told = subprocess.run([tool, *program.version], capture_output=True, text=True, errors="replace", timeout=120, check=False)
+    if "ModuleNotFoundError" in told.stderr:
+        raise Missing(f"apt install {program.apt}")
+    found = re.search(r"\d+(\.\d+)+|\d+ [A-Z][a-z]{2} 20\d\d", told.stdout + told.stderr) or re.search(r"\d+", told.stdout)
+    return found.group(0) if found else ""
