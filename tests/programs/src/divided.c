@@ -1,5 +1,6 @@
-/* Single pages at random places, so that blocks are divided while the program runs: with children of forks that
- * read the pages before and after that, and with memory that is discarded, moved and given back afterwards.
+/* Single pages at random places, so that blocks are divided while the program runs: with children
+ * of forks that read the pages before and after that, and with memory that is discarded, moved and
+ * given back afterwards.
  * usage: divided MIB TOUCHES */
 #define _GNU_SOURCE
 #include <sys/mman.h>
