@@ -484,7 +484,8 @@ impl Pager {
     /// Tells the stores that the process is about to execute another program (`leaves`), or, after
     /// that, that it stays. Whether all have noted that it leaves: call it again until they have.
     pub fn leaving(&self, leaves: bool) -> bool {
-        self.members.iter().fold(true, |all, member| member.leaving(leaves) && all)
+        // All are told, also behind one that has not noted it.
+        self.members.iter().filter(|member| !member.leaving(leaves)).count() == 0
     }
 
     /// How often the pager has waited for the trace to be written; 0 without one.
