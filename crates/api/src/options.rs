@@ -86,6 +86,7 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
         threads: settings.threads as usize,
+        pagers: settings.pagers_of_process(std::thread::available_parallelism().map_or(1, usize::from)),
         io: terapage_store::io_engine(settings.io),
         // For tests: page as on kernels without UFFDIO_MOVE.
         copy: std::env::var_os("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use terapage_pager::host::{Host, NAME, advice};
 use terapage_pager::{FDATASYNC, Pager};
-use terapage_stats::{Counters, MAGIC};
+use terapage_stats::{Counters, MAGIC, Snapshot};
 
 /// What serves the requests about paged memory.
 pub(crate) enum Pages {
@@ -42,7 +42,7 @@ pub(crate) fn host() -> Option<&'static Host> {
     let host = HOST.get().copied().flatten()?;
     let is_known = |counters: &Counters| counters.magic.load(std::sync::atomic::Ordering::SeqCst) == MAGIC;
     // SAFETY: the counters last as long as the process.
-    ((host.begin)() == 0 && unsafe { (host.counters)().as_ref() }.is_some_and(is_known)).then_some(host)
+    ((host.begin)() == 0 && unsafe { (host.counters)(0).as_ref() }.is_some_and(is_known)).then_some(host)
 }
 
 /// The result that an error number of `call` stands for.
@@ -59,11 +59,15 @@ fn system(call: &'static str, errno: c_int) -> terapage_pager::Error {
 }
 
 impl Pages {
-    pub fn counters(&self) -> &'static Counters {
+    /// What all pagers have counted.
+    pub fn snapshot(&self) -> Snapshot {
         match self {
-            Pages::Own(pager) => pager.counters(),
-            // SAFETY: the pager runs, and its counters last as long as the process.
-            Pages::Host(host) => unsafe { &*(host.counters)() },
+            Pages::Own(pager) => pager.snapshot(),
+            Pages::Host(host) => {
+                // SAFETY: the counters last as long as the process.
+                let of = |number| unsafe { (host.counters)(number).as_ref() };
+                Snapshot::of_all((0..).map_while(of))
+            }
         }
     }
 

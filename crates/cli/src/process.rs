@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use terapage_stats::{BYTES, Condition, FILE_BYTES, FILE_NAME, Region, Snapshot};
+use terapage_stats::{Condition, FILE_NAME, PAGERS_MOST, Region, STRIDE, Snapshot};
 
 /// A paged process, by its open memory file of counters.
 pub struct Paged {
@@ -52,27 +52,30 @@ impl Paged {
         Ok(None)
     }
 
+    /// The memory file, with the counters of all pagers; what it lacks is zeros.
+    fn bytes(&self) -> Vec<u8> {
+        let len = self.counters.metadata().map_or(0, |file| file.len() as usize);
+        let mut bytes = vec![0; len.next_multiple_of(STRIDE).min(PAGERS_MOST * STRIDE)];
+        let mut at = 0;
+        while let Ok(read @ 1..) = self.counters.read_at(&mut bytes[at..], at as u64) {
+            at += read;
+        }
+        bytes
+    }
+
     /// Its counters now. They stay readable after its end.
     pub fn snapshot(&self) -> Option<Snapshot> {
-        let mut bytes = [0; BYTES];
-        self.counters.read_exact_at(&mut bytes, 0).ok()?;
-        Snapshot::from_bytes(&bytes)
+        Snapshot::from_bytes(&self.bytes())
     }
 
     /// What is not as it should be now, in words.
     pub fn condition(&self) -> Option<String> {
-        let mut bytes = vec![0; FILE_BYTES];
-        self.counters.read_exact_at(&mut bytes, 0).ok()?;
-        Condition::from_bytes(&bytes)
+        Condition::from_bytes(&self.bytes())
     }
 
     /// Its regions now, the largest first; none where it counts none.
     pub fn regions(&self) -> Vec<Region> {
-        let mut bytes = vec![0; FILE_BYTES];
-        match self.counters.read_exact_at(&mut bytes, 0) {
-            Ok(()) => Region::from_bytes(&bytes),
-            Err(_) => Vec::new(),
-        }
+        Region::from_bytes(&self.bytes())
     }
 
     /// Whether it still runs.
@@ -146,7 +149,7 @@ mod tests {
     use super::*;
     use std::ffi::CString;
     use std::io::Write;
-    use terapage_stats::MAGIC;
+    use terapage_stats::{BYTES, MAGIC};
 
     #[test]
     fn counters_are_found_among_the_descriptors() {

@@ -102,6 +102,7 @@ impl Partial {
                 }
             }
         }
+        settings.check_pagers().map_err(|why| Error::Value { name: "pagers".to_owned(), why })?;
         if let Some(path) = settings.stats.as_ref().filter(|path| settings.trace.as_ref() == Some(path)) {
             let why = format!("{} is to take the trace, too (name another file)", path.display());
             return Err(Error::Value { name: "stats".to_owned(), why });

@@ -13,6 +13,8 @@ const BLOCK_MIN: Size = Size(4 << 10);
 const BLOCK_MAX: Size = Size(2 << 20);
 /// The most threads of the pager.
 const THREADS_MAX: u32 = 64;
+/// The most pagers of a process.
+pub(crate) const PAGERS_MAX: u32 = 8;
 
 /// Reads the default of the setting `name`.
 ///
@@ -100,6 +102,16 @@ pub(crate) fn threads(text: &OsStr) -> Result<u32, String> {
     threads.ok_or_else(|| format!("'{text}' is not a number from 1 to {THREADS_MAX}"))
 }
 
+pub(crate) fn pagers(text: &OsStr) -> Result<Option<u32>, String> {
+    let text = line(text)?;
+    if text == "auto" {
+        return Ok(None);
+    }
+    let pagers = text.trim().parse().ok().filter(|n| (1..=PAGERS_MAX).contains(n));
+    let why = || format!("'{text}' is not a number from 1 to {PAGERS_MAX} (write 2 or auto)");
+    pagers.map(Some).ok_or_else(why)
+}
+
 /// One of the names of `T`.
 pub(crate) fn name<T: Named>(text: &OsStr) -> Result<T, String> {
     let text = line(text)?;
@@ -185,6 +197,12 @@ impl Written for bool {
 impl Written for u32 {
     fn written(&self) -> Option<OsString> {
         Some(self.to_string().into())
+    }
+}
+
+impl Written for Option<u32> {
+    fn written(&self) -> Option<OsString> {
+        self.map_or(Some("auto".into()), |number| number.written())
     }
 }
 

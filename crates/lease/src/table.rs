@@ -4,7 +4,7 @@
 //! whoever holds the lock of the table.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use terapage_policy::shares::{Bound, Claimant, is_within, shares};
+use terapage_policy::shares::{Bound, Claimant, is_within, next_lease, shares};
 
 /// "TERAJOB" and the layout's version.
 const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x01");
@@ -53,10 +53,6 @@ const UNPAGED: u64 = 2;
 const TABLE_BYTE: u64 = 1 << 20;
 /// The byte of the first job; those of slots begin at 0.
 const JOB_BYTE: u64 = 1 << 16;
-
-/// An active process gives one part in this many of its lease at once, unless the budget is
-/// exceeded: by its faults it sees what it misses before it gives more.
-const PART: u64 = 8;
 
 /// Processes without a pager have one part in this many of the budget, all together: nobody can
 /// make them give it back.
@@ -285,15 +281,7 @@ impl<'a> Table<'a> {
         }
         let claimants: Vec<Claimant> = used.iter().map(|used| used.claimant).collect();
         let share = shares(&bounds, &claimants)[mine];
-        let lease = used[mine].lease;
-        let allowed = if share >= lease {
-            share.min(lease.saturating_add_signed(free.max(0)))
-        } else if needs.idle || free < 0 || share >= needs.held {
-            share
-        } else {
-            share.max(lease - lease / PART)
-        };
-        allowed.max(needs.least)
+        next_lease(&claimants[mine], share, used[mine].lease, free)
     }
 
     /// Takes bytes for a process that has no pager: `lease` in all, which it keeps until its end or

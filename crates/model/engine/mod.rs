@@ -14,6 +14,8 @@ use crate::carry::look;
 use crate::engine::Engine;
 use crate::engine::files;
 use crate::engine::table::State;
+use crate::frames::split::Split;
+use crate::stripes::Stripes;
 use crate::{Mailbox, Options, Share, Use};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
@@ -183,6 +185,8 @@ struct Plan {
     mirrored: bool,
     /// Blocks can be divided, and are at some time.
     divides: bool,
+    /// Pagers, which share the budget.
+    pagers: usize,
 }
 
 const POLICIES: &[&str] = &["auto", "fifo", "lru", "clock", "s3fifo", "2q", "arc"];
@@ -198,6 +202,7 @@ const PLAN: Plan = Plan {
     policies: POLICIES,
     mirrored: false,
     divides: false,
+    pagers: 1,
 };
 
 /// The engine, for the thread that forks while it is parked.
@@ -206,10 +211,39 @@ struct Shared(*mut Engine);
 
 // SAFETY: used by the pager's thread, and by the one that forks while that is parked.
 unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
 
 impl Shared {
     fn get(&self) -> *mut Engine {
         self.0
+    }
+}
+
+/// The pagers of a run.
+#[derive(Clone, Copy)]
+struct Pagers {
+    all: &'static [(&'static Mailbox, Shared)],
+    stripes: &'static Stripes,
+    mirrored: bool,
+}
+
+impl Pagers {
+    /// Makes a request of the owner of each part of a range.
+    fn each(&self, at: usize, len: usize, ask: impl Fn(Pager, usize, usize)) {
+        for part in self.stripes.cut(at, len).expect("a range") {
+            ask(Pager { mailbox: self.all[part.owner].0, block: BLOCK }, part.at, part.len);
+        }
+    }
+
+    /// The number of the pager that owns an address.
+    fn owner(&self, at: usize) -> usize {
+        self.stripes.cut(at, 1).expect("a range")[0].owner
+    }
+
+    /// A disk that has the bytes of a pager.
+    fn disk_of(&self, owner: usize) -> usize {
+        if self.mirrored { 2 * owner + 1 } else { owner }
     }
 }
 
@@ -300,14 +334,15 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     Box::new(Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
 }
 
-/// A share that changes at any time.
+/// A share that changes at any time, for so many pagers.
 #[derive(Debug)]
-struct Fickle;
+struct Fickle(usize);
 
 impl Share for Fickle {
     fn update(&self, now: &Use) -> usize {
-        assert!(now.held <= (FRAMES + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
-        (FRAMES + choose(LENT + 1)) * BLOCK
+        let own = self.0 * FRAMES;
+        assert!(now.held <= (own + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
+        (own + choose(LENT + 1)) * BLOCK
     }
 }
 
@@ -316,8 +351,10 @@ fn run(plan: Plan) {
     // A page that is copied instead of moved is there twice for a moment, one in each thread. One
     // that a wrong count leaves behind is there for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
-    let frames = FRAMES + if plan.shared { LENT } else { 0 };
-    let pages_max = frames * PAGES_A_BLOCK + THREADS_MAX + left_behind;
+    // Each of several has a least of as many frames, and they take the others in turns.
+    let is_divided = plan.shared || plan.pagers > 1;
+    let frames = FRAMES * plan.pagers + if is_divided { LENT } else { 0 };
+    let pages_max = frames * PAGES_A_BLOCK + THREADS_MAX * plan.pagers + left_behind;
     let Plan { moves, trouble, canary, mirrored, .. } = plan;
     machine::start(Behaviour { moves, trouble, pages_max, mirrored, canary });
     let disk = shuttle::thread::spawn(ring::disk);
@@ -326,8 +363,9 @@ fn run(plan: Plan) {
         block: BLOCK,
         cluster: if plan.divides { 1 } else { [1, 2, 4][choose(3)] },
         divides: plan.divides,
+        pagers: plan.pagers,
         frames,
-        share: plan.shared.then_some(&Fickle),
+        share: plan.shared.then_some(if plan.pagers > 1 { &Fickle(2) } else { &Fickle(1) }),
         policy: one_of(plan.policies),
         prefetch: one_of(&["auto", "sequential", "stride", "trend", "off"]),
         ahead_bytes: 2 * BLOCK,
@@ -340,18 +378,38 @@ fn run(plan: Plan) {
         bounce_part: 2,
         ..Options::default()
     };
-    let mailbox = Mailbox::new().unwrap();
-    let engine = Engine::new(options, store(mirrored), COUNTERS.with(|shared| *shared), mailbox).unwrap();
-    let engine = Shared(Box::into_raw(Box::new(engine)));
-    let pager = shuttle::thread::spawn(move || {
-        // SAFETY: only this thread uses the engine, apart from a fork, which parks it.
-        ring::until_the_end(|| unsafe {
-            (*engine.get()).prepare();
-            (*engine.get()).run();
-        });
-    });
+    let mut options = vec![options];
+    if plan.pagers > 1 {
+        let first = options.remove(0);
+        let (_, slices) = Split::new(first.share, frames * BLOCK, BLOCK, plan.pagers);
+        options.extend(slices.into_iter().map(|slice| Options { share: Some(slice), ..first.clone() }));
+    }
+    let counters = COUNTERS.with(|shared| *shared);
+    let begin = |options: Options| {
+        let mailbox = Mailbox::new().unwrap();
+        let engine = Engine::new(options, store(mirrored), counters, mailbox).unwrap();
+        (mailbox, Shared(Box::into_raw(Box::new(engine))))
+    };
+    let all: &'static [_] = options.into_iter().map(begin).collect::<Vec<_>>().leak();
+    let serve = |&(_, engine): &(&Mailbox, Shared)| {
+        shuttle::thread::spawn(move || {
+            // SAFETY: only this thread uses the engine, apart from a fork, which parks it.
+            ring::until_the_end(|| unsafe {
+                (*engine.get()).prepare();
+                (*engine.get()).run();
+            });
+        })
+    };
+    let running: Vec<_> = all.iter().map(serve).collect();
+    // One pager has one range.
+    let stripe = if plan.pagers > 1 { 2 * BLOCK } else { 1 << 20 };
+    let stripes: &'static Stripes = Box::leak(Box::new(Stripes::new(plan.pagers, stripe)));
+    let pagers = Pagers { all, stripes, mirrored };
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
-    mailbox.ask(move |engine| engine.add(base, BLOCKS * BLOCK, 0, &[])).unwrap();
+    for part in stripes.add(base, BLOCKS * BLOCK) {
+        all[part.owner].0.ask(move |engine| engine.add(part.at, part.len, 0, &[])).unwrap();
+    }
+    let mailbox = all[all.len() - 1].0;
     // A second range, which holds something already: blocks after the first one's.
     let held = HELD * BLOCK;
     let more = memory::reserve(held).unwrap() as usize;
@@ -361,7 +419,7 @@ fn run(plan: Plan) {
     let threads: Vec<_> = (0..plan.threads)
         .map(|number| {
             let file = file.clone();
-            shuttle::thread::spawn(move || work(base, number, plan, mailbox, engine, &file))
+            shuttle::thread::spawn(move || work(base, number, plan, pagers, &file))
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -370,11 +428,13 @@ fn run(plan: Plan) {
     }
     file.unmap();
     machine::end();
-    pager.join().unwrap();
+    running.into_iter().for_each(|pager| pager.join().unwrap());
     disk.join().unwrap();
-    // SAFETY: its thread has ended.
-    let engine = unsafe { Box::from_raw(engine.get()) };
-    assert_eq!(engine.holds, 0, "a fork that is over still holds blocks in the program");
+    for (_, engine) in all {
+        // SAFETY: its thread has ended.
+        let engine = unsafe { Box::from_raw(engine.get()) };
+        assert_eq!(engine.holds, 0, "a fork that is over still holds blocks in the program");
+    }
 }
 
 /// A file that is mapped at a range.
@@ -439,9 +499,8 @@ impl DataFile {
 
 /// A thread of the program. All threads use all blocks, but each discards only a block of its own,
 /// and only the first syncs the file.
-fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engine: Shared, file: &DataFile) {
+fn work(base: usize, number: usize, plan: Plan, pagers: Pagers, file: &DataFile) {
     let own = base + number * BLOCK;
-    let pager = Pager { mailbox, block: BLOCK };
     let shared = plan.threads;
     let word = |len| choose(len / program::WORD) * program::WORD;
     let mut at = own;
@@ -465,21 +524,25 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
         };
         match choose(if plan.divides { 22 } else { 21 }) {
             0 => {
-                program::discard(own, BLOCK, || mailbox.ask_for(own, BLOCK, Engine::discard).unwrap());
+                let discard =
+                    |pager: Pager, at, len| pager.mailbox.ask_for(at, len, Engine::discard).unwrap();
+                program::discard(own, BLOCK, || pagers.each(own, BLOCK, discard));
             }
             1 => {
                 let first = choose(BLOCKS - 2);
-                mailbox.ask_for(base + first * BLOCK, 2 * BLOCK, Engine::will_need).unwrap();
+                let need = |pager: Pager, at, len| pager.mailbox.ask_for(at, len, Engine::will_need).unwrap();
+                pagers.each(base + first * BLOCK, 2 * BLOCK, need);
             }
-            2 if child.is_none() => {
-                child = Some(Child::fork(base, mailbox, engine, usize::from(plan.mirrored)))
-            }
+            2 if child.is_none() => child = Some(Child::fork(base, pagers)),
             3 => program::pin(at, [2, 40, 200][choose(3)]),
             4 => {
                 let (first, random) = (base + choose(BLOCKS - 4) * BLOCK, choose(2) == 0);
-                pager.set_random(first, 4 * BLOCK, random).unwrap();
+                pagers.each(first, 4 * BLOCK, |pager, at, len| pager.set_random(at, len, random).unwrap());
             }
-            5 => pager.done_with(base + choose(BLOCKS - 2) * BLOCK, 2 * BLOCK).unwrap(),
+            5 => {
+                let first = base + choose(BLOCKS - 2) * BLOCK;
+                pagers.each(first, 2 * BLOCK, |pager, at, len| pager.done_with(at, len).unwrap());
+            }
             6 if number == 0 => file.sync(),
             // If pages are copied, the call is not reported.
             7 if plan.moves => {
@@ -491,6 +554,7 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
             6..10 => program::read(at),
             10 => program::write_zeros(at),
             21 => {
+                let (mailbox, _) = pagers.all[choose(pagers.all.len())];
                 let divided = mailbox.ask(Engine::divide).unwrap();
                 DIVIDED.with(|count| count.set(count.get() + usize::from(divided)));
             }
@@ -505,12 +569,9 @@ fn work(base: usize, number: usize, plan: Plan, mailbox: &'static Mailbox, engin
 /// The child of a fork: the bytes that it must find in its parent's store, and the pipe that says
 /// that it lives.
 struct Child {
-    /// The number of a disk that has the bytes.
-    disk: usize,
-    /// Bytes of a slot.
-    size: usize,
-    stored: Vec<(u32, Vec<u8>)>,
-    hold: Fd,
+    /// The number of a disk that has the bytes, the slot there, and the bytes.
+    stored: Vec<(usize, u32, Vec<u8>)>,
+    holds: Vec<Fd>,
 }
 
 /// Checks that nothing is under way, and that each frame belongs to a block or is free.
@@ -522,66 +583,70 @@ fn assert_settled(engine: &Engine) {
 }
 
 impl Child {
-    /// Forks, while the pager's thread is parked.
-    fn fork(base: usize, mailbox: &Mailbox, engine: Shared, disk: usize) -> Child {
+    /// Forks, while the pagers' threads are parked, as `Pager::before_fork` does.
+    fn fork(base: usize, pagers: Pagers) -> Child {
         if choose(2) == 0 {
-            mailbox.ask(Engine::fork_is_near).unwrap();
+            pagers.all.iter().for_each(|(mailbox, _)| mailbox.ask(Engine::fork_is_near).unwrap());
         }
-        let asking = mailbox.lock();
-        mailbox.stop_pager(&asking);
+        let asking: Vec<_> = pagers.all.iter().map(|(mailbox, _)| mailbox.lock()).collect();
+        pagers.all.iter().zip(&asking).for_each(|((mailbox, _), asking)| mailbox.stop_pager(asking));
         // SAFETY: its thread is parked until `unpark`.
-        let engine = unsafe { &mut *engine.get() };
-        assert_settled(engine);
-        let hold = engine.freeze().unwrap();
+        let engine = |owner: usize| unsafe { &mut *pagers.all[owner].1.get() };
+        let all = 0..pagers.all.len();
+        let freeze = |owner| {
+            assert_settled(engine(owner));
+            engine(owner).freeze().unwrap()
+        };
+        let holds = all.clone().map(freeze).collect();
         // As the C library does during a fork.
         for _ in 0..choose(4) {
             let at = base + choose(BLOCKS) * BLOCK;
             if !program::is_discarding(at) {
                 program::read_forking(at);
-                assert_settled(engine);
+                all.clone().for_each(|owner| assert_settled(engine(owner)));
             }
         }
-        let size = engine.block;
-        let stored = (0..(BLOCKS * BLOCK / size) as u32)
-            .filter(|&block| engine.table.state(block) == State::Stored)
-            .filter(|&block| !program::is_discarding(base + block as usize * size))
-            // The child inherits the note that these are zeros.
-            .filter(|&block| {
-                let at = base + block as usize * size;
-                !engine.mover.heard.is_waiting(at, at + size)
-            })
-            .map(|block| {
+        let stored = (base..base + BLOCKS * BLOCK)
+            .step_by(PAGE)
+            .filter(|&at| !program::is_discarding(at))
+            .filter_map(|at| {
+                let owner = pagers.owner(at);
+                let engine = engine(owner);
+                let (size, block) = (engine.block, engine.table.block_at(at).expect("a block"));
+                let begins = (at - base).is_multiple_of(size);
+                // The child inherits the note that these are zeros.
+                let removed = engine.mover.heard.is_waiting(at, at + size);
+                if !begins || engine.table.state(block) != State::Stored || removed {
+                    return None;
+                }
                 let slot = engine.table.get(block).slot().expect("a stored block has a slot");
-                let bytes = program::truth(base + block as usize * size, size);
+                let (disk, bytes) = (pagers.disk_of(owner), program::truth(at, size));
                 assert_eq!(
                     Disk::slot(disk, size, slot),
                     bytes,
                     "block {block} is clean, but not in the store"
                 );
-                (slot, bytes)
+                Some((disk, slot, bytes))
             })
             .collect();
         machine::share_pages();
-        mailbox.unpark();
+        pagers.all.iter().for_each(|(mailbox, _)| mailbox.unpark());
         drop(asking);
-        Child { disk, size, stored, hold }
+        Child { stored, holds }
     }
 
     /// Checks that the child still reads the old bytes.
     fn look(&self) {
-        for (slot, bytes) in &self.stored {
-            assert_eq!(
-                Disk::slot(self.disk, self.size, *slot),
-                *bytes,
-                "slot {slot} has changed under a child"
-            );
+        for (disk, slot, bytes) in &self.stored {
+            let found = Disk::slot(*disk, bytes.len(), *slot);
+            assert_eq!(found, *bytes, "slot {slot} has changed under a child");
         }
     }
 
     /// The child ends.
     fn end(self) {
         self.look();
-        self.hold.close();
+        self.holds.into_iter().for_each(Fd::close);
     }
 }
 
@@ -649,6 +714,15 @@ fn blocks_that_are_divided_too() {
 fn a_budget_that_is_shared_too() {
     explore(Plan { shared: true, ..PLAN }, 600);
     assert_met();
+}
+
+/// Two pagers, each with stripes of two blocks, divide a budget that also changes.
+#[test]
+fn several_pagers_too() {
+    explore(Plan { pagers: 2, ..PLAN }, 400);
+    assert_met();
+    explore(Plan { pagers: 2, shared: true, ..PLAN }, 200);
+    explore(Plan { pagers: 2, divides: true, ..PLAN }, 200);
 }
 
 #[test]

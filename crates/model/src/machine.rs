@@ -99,13 +99,17 @@ pub(crate) struct Machine {
     pub areas: Vec<Area>,
     pub open: HashMap<i32, Open>,
     pub waiters: Vec<Waiter>,
-    pub operations: Vec<Operation>,
+    /// The number of rings.
+    pub rings: usize,
+    /// Operations under way, each with its ring.
+    pub operations: Vec<(usize, Operation)>,
     pub polls: Vec<Poll>,
-    pub ends: VecDeque<Done>,
+    /// What has ended, each with its ring.
+    pub ends: VecDeque<(usize, Done)>,
     /// Slots of stores, by the store's number.
     pub slots: Vec<Vec<u8>>,
-    /// How many times in a row an operation has failed, by its tag.
-    pub failures: HashMap<u64, u32>,
+    /// How many times in a row an operation has failed, by its ring and its tag.
+    pub failures: HashMap<(usize, u64), u32>,
     /// Pages of the pool whose bytes are also in the program.
     pub copied: HashSet<usize>,
     /// Ranges that are not frames: their bytes are always in another place, too.
@@ -152,6 +156,7 @@ pub fn start(behaviour: Behaviour) {
         areas: Vec::new(),
         open: HashMap::new(),
         waiters: Vec::new(),
+        rings: 0,
         operations: Vec::new(),
         polls: Vec::new(),
         ends: VecDeque::new(),
@@ -343,9 +348,10 @@ impl Machine {
         }
     }
 
-    /// Whether an operation or a poll has something to report.
-    pub fn has_ended(&self) -> bool {
-        !self.ends.is_empty() || self.polls.iter().any(|poll| poll.pending)
+    /// Whether an operation or a poll of a ring has something to report.
+    pub fn has_ended(&self, ring: usize) -> bool {
+        self.ends.iter().any(|end| end.0 == ring)
+            || self.polls.iter().any(|poll| poll.pending && poll.ring == ring)
     }
 
     pub fn readable(&self, fd: i32) -> bool {

@@ -75,6 +75,8 @@ pub(crate) struct Operation {
 
 /// A poll of a descriptor.
 pub(crate) struct Poll {
+    /// The ring that polls.
+    pub ring: usize,
     pub fd: i32,
     pub tag: u64,
     pub again: bool,
@@ -106,8 +108,8 @@ impl IoEngine {
 }
 
 /// A submission and a completion queue.
-#[derive(Default)]
 pub struct Ring {
+    number: usize,
     operations: Vec<Operation>,
     polls: Vec<Poll>,
 }
@@ -118,7 +120,11 @@ impl Ring {
     /// # Errors
     /// None; the real one has some.
     pub fn with(_wish: Option<IoEngine>, _entries: u32, _threads: bool) -> Result<Ring> {
-        Ok(Ring::default())
+        let number = with(|machine| {
+            machine.rings += 1;
+            machine.rings
+        });
+        Ok(Ring { number, operations: Vec::new(), polls: Vec::new() })
     }
 
     /// The engine.
@@ -252,7 +258,7 @@ impl Ring {
     /// # Errors
     /// None; the real one has some.
     pub fn poll(&mut self, fd: i32, again: bool, tag: u64) -> Result<()> {
-        self.polls.push(Poll { fd, tag, again, pending: false });
+        self.polls.push(Poll { ring: self.number, fd, tag, again, pending: false });
         Ok(())
     }
 
@@ -266,7 +272,7 @@ impl Ring {
             return Ok(());
         }
         with(|machine| {
-            machine.operations.append(&mut self.operations);
+            machine.operations.extend(self.operations.drain(..).map(|one| (self.number, one)));
             for mut poll in self.polls.drain(..) {
                 poll.pending = machine.readable(poll.fd);
                 machine.polls.push(poll);
@@ -275,7 +281,7 @@ impl Ring {
         let bells = bells();
         bells.operations.ring();
         if wanted > 0 {
-            let ended = || with(|machine| machine.has_ended());
+            let ended = || with(|machine| machine.has_ended(self.number));
             bells.ends.wait_until(|| ended() || with(|machine| machine.ending));
             if !ended() {
                 std::panic::resume_unwind(Box::new(Ended));
@@ -292,7 +298,7 @@ impl Ring {
     /// Whether a completion waits to be taken.
     pub fn has_done(&mut self) -> bool {
         point();
-        with(|machine| machine.has_ended())
+        with(|machine| machine.has_ended(self.number))
     }
 
     /// Takes a completion, if there is one.
@@ -301,9 +307,10 @@ impl Ring {
         let stays = !trouble(1);
         let polls_first = choose(2) == 0;
         with(|machine| {
-            let pending = machine.polls.iter().position(|poll| poll.pending);
+            let pending = machine.polls.iter().position(|poll| poll.pending && poll.ring == self.number);
+            let ended = machine.ends.iter().position(|end| end.0 == self.number);
             match pending {
-                Some(index) if polls_first || machine.ends.is_empty() => {
+                Some(index) if polls_first || ended.is_none() => {
                     let poll = &mut machine.polls[index];
                     poll.pending = false;
                     let more = poll.again && stays;
@@ -313,7 +320,7 @@ impl Ring {
                     }
                     Some(done)
                 }
-                _ => machine.ends.pop_front(),
+                _ => machine.ends.remove(ended?).map(|(_, done)| done),
             }
         })
     }
@@ -339,15 +346,16 @@ pub fn disk() {
             return;
         }
         let index = choose(count);
-        let operation = with(|machine| machine.operations.swap_remove(index));
-        let result = transfer(&operation);
-        with(|machine| machine.ends.push_back(Done { tag: operation.tag, result, more: false, flags: 0 }));
+        let (ring, operation) = with(|machine| machine.operations.swap_remove(index));
+        let result = transfer(ring, &operation);
+        let done = Done { tag: operation.tag, result, more: false, flags: 0 };
+        with(|machine| machine.ends.push_back((ring, done)));
         bells.ends.ring();
     }
 }
 
-/// Does one operation, or fails it, at most three times in a row. Returns its result.
-fn transfer(operation: &Operation) -> i32 {
+/// Does one operation of a ring, or fails it, at most three times in a row. Returns its result.
+fn transfer(ring: usize, operation: &Operation) -> i32 {
     const EIO: i32 = 5;
     const ETIME: i32 = 62;
     if matches!(operation.medium, Medium::Time) {
@@ -358,7 +366,7 @@ fn transfer(operation: &Operation) -> i32 {
     let (mirrored, in_trouble) = with(|machine| (machine.behaviour.mirrored, machine.behaviour.trouble > 0));
     let fails = match operation.medium {
         Medium::Store(disk) if mirrored => in_trouble && disk == 0 && choose(3) == 0,
-        _ => trouble(1) && with(|machine| *machine.failures.entry(tag).or_default() < 3),
+        _ => trouble(1) && with(|machine| *machine.failures.entry((ring, tag)).or_default() < 3),
     };
     let (mut done, mut result) = (0, 0);
     for piece in &operation.pieces {
@@ -406,7 +414,7 @@ fn transfer(operation: &Operation) -> i32 {
         _ => 2,
     };
     with(|machine| {
-        let failures = machine.failures.entry(tag).or_default();
+        let failures = machine.failures.entry((ring, tag)).or_default();
         *failures = if fails { *failures + 1 } else { 0 };
     });
     match (fails, choose(kinds)) {

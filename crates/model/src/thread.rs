@@ -33,6 +33,16 @@ pub fn used_by(_thread: u32) -> Option<u64> {
     Some(now_ns())
 }
 
+/// The processor time that all threads have used, ns: all time that has passed.
+pub fn used_by_all_ns() -> u64 {
+    now_ns()
+}
+
+/// The processor time that this thread has used, ns: none.
+pub fn used_ns() -> u64 {
+    0
+}
+
 /// Starts a thread.
 ///
 /// # Errors

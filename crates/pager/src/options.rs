@@ -3,7 +3,7 @@
 use crate::frames::lease::Share;
 use std::path::PathBuf;
 use terapage_policy::{pace, soft};
-use terapage_stats::Counters;
+use terapage_stats::{Counters, Whole};
 use terapage_sys::ring::IoEngine;
 
 /// Options of a pager.
@@ -32,6 +32,12 @@ pub struct Options {
     /// Threads of the pager: one decides, the others (carriers) put blocks into the program and
     /// take them out.
     pub threads: usize,
+    /// Pagers, each with a part of the addresses, a thread, a ring, a store and frames of its own;
+    /// with a trace there is one.
+    pub pagers: usize,
+    /// The least bytes of a stripe, a power of two: addresses that follow each other and have one
+    /// owner among several pagers.
+    pub stripe_bytes: usize,
     /// How stores are read and written; `None`: by io_uring, or otherwise where that is forbidden.
     pub io: Option<IoEngine>,
     /// Whether threads that lose their blocks to each other take turns, with the default policy.
@@ -50,6 +56,9 @@ pub struct Options {
     pub patience_ms: u64,
     /// Do not use UFFDIO_MOVE: copy.
     pub copy: bool,
+    /// A function that is told what the pagers count, before the first begins; also in the child of
+    /// a fork. It must not wait for the program.
+    pub begins: Option<fn(Whole)>,
     /// A function that the pager's thread calls when it begins, and each second, with the counters
     /// and the bytes of bookkeeping that count in the budget. It must not wait for the program.
     pub each_second: Option<fn(&'static Counters, u64)>,
@@ -75,6 +84,8 @@ impl Default for Options {
             soft_per_mille: soft::PER_MILLE,
             verify: true,
             threads: 1,
+            pagers: 1,
+            stripe_bytes: 4 << 20,
             io: None,
             turns: true,
             spin_us: pace::SPIN_US,
@@ -83,6 +94,7 @@ impl Default for Options {
             bounce_part: 32,
             patience_ms: 30_000,
             copy: false,
+            begins: None,
             each_second: None,
             share: None,
             trace: None,

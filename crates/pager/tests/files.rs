@@ -125,7 +125,7 @@ fn random_work_and_syncs(options: Options) {
     pager.sync_file(start, len, &file, offset as u64, bytes as u64).unwrap();
     assert!(contents(&file, model.len()) == model);
     assert!(real[..bytes] == model[offset..]);
-    assert_eq!(pager.counters().snapshot().bounced_bytes > 0, bounces);
+    assert_eq!(pager.snapshot().bounced_bytes > 0, bounces);
     // Reads change nothing. All blocks lie in the file again, except those of zeros.
     let again = pager.sync_file(start, len, &file, offset as u64, bytes as u64).unwrap();
     assert!(again <= 40 * BLOCK as u64, "{again} bytes were written for no change");

@@ -152,7 +152,7 @@ fn run(
             scope.spawn(move || work(arena, thread * share, share, steps, seed + thread as u64));
         }
     });
-    let stats = arena.pager.counters().snapshot();
+    let stats = arena.pager.snapshot();
     assert!(stats.resident_peak_bytes <= (limit * block) as u64, "{stats:?}");
     assert!(stats.hard_faults > 0, "the test never paged: {stats:?}");
     memory::advise(arena.base, arena.len, libc::MADV_DONTFORK);
@@ -232,6 +232,82 @@ fn bounce_buffers_keep_every_byte() {
         let frames = options.frames;
         let stats = run(options, frames * 4, 3, steps(400), faults, seed);
         assert!(stats.bounced_bytes > 0, "{stats:?}");
+    }
+}
+
+/// Four blocks have one owner: requests and streams cross owners all the time.
+fn several(pagers: usize, block: usize, frames: usize) -> Options {
+    Options { block, frames, pagers, stripe_bytes: 4 * block, ..Options::default() }
+}
+
+#[test]
+fn several_pagers_keep_every_byte() {
+    if !can_page() {
+        return;
+    }
+    let seed = seed();
+    for (at, (pagers, block, frames)) in
+        [(2, 4 << 10, 64), (4, 4 << 10, 128), (2, 16 << 10, 256), (4, 64 << 10, 128), (8, 4 << 10, 512)]
+            .into_iter()
+            .enumerate()
+    {
+        let copy = at == 1;
+        let prefetch = terapage_policy::prefetch::NAMES[at % terapage_policy::prefetch::NAMES.len()];
+        let options = Options {
+            copy,
+            prefetch: prefetch.to_owned(),
+            threads: 1 + at % 2,
+            ..several(pagers, block, frames)
+        };
+        run(options, frames * 4, 3, steps(600), (at == 2).then_some(FAULTS), seed);
+    }
+}
+
+#[test]
+fn several_pagers_have_one_budget_which_follows_use() {
+    if !can_page() {
+        return;
+    }
+    let block = 16 << 10;
+    let Arena { pager, base, len } = Arena::new(several(2, block, 1024), 64 << 20, None, 0);
+    // The stripes of one pager alone: it gets the other's part, too.
+    let mut random = StdRng::seed_from_u64(seed());
+    let touch = |random: &mut StdRng, at: usize| {
+        // SAFETY: the range is the test's own.
+        unsafe { ((base + at) as *mut u64).write_volatile(random.random()) };
+    };
+    let most = (1024 * block) as u64;
+    let resident = || {
+        pager
+            .whole()
+            .0
+            .iter()
+            .map(|one| one.counters.resident_bytes.load(std::sync::atomic::Ordering::Relaxed))
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let parts =
+        |owner: usize| (0..len).step_by(block).filter(move |&at| pager_of(base, base + at, block) == owner);
+    while resident().next().unwrap() < most * 3 / 4 {
+        parts(0).for_each(|at| touch(&mut random, at));
+        assert!(resident().sum::<u64>() <= most + most / 50);
+        assert!(
+            std::time::Instant::now() < until,
+            "the first pager has {} of {most}",
+            resident().next().unwrap()
+        );
+    }
+    memory::advise(base, len, libc::MADV_DONTFORK);
+}
+
+/// The owner of an address among two pagers, by the rule that `stripes.rs` states.
+fn pager_of(base: usize, at: usize, block: usize) -> usize {
+    let (mut number, mut from) = (0, 0);
+    loop {
+        let size = if from < 64 * block { 4 * block } else { (1 << from.ilog2()) / 16 };
+        if at - base < from + size {
+            return number % 2;
+        }
+        (number, from) = (number + 1, from + size);
     }
 }
 
@@ -337,6 +413,8 @@ fn a_forked_child_sees_memory_as_it_was_and_both_may_write() {
     }
     forks(Options { block: 4 << 10, frames: 16, ..Options::default() }, 128 * 4096);
     forks(bouncing(64 << 10), 24 << 20);
+    forks(several(2, 4 << 10, 64), 512 * 4096);
+    forks(several(4, 16 << 10, 256), 16 << 20);
 }
 
 fn forks(options: Options, len: usize) {
@@ -351,7 +429,7 @@ fn forks(options: Options, len: usize) {
         |words: &[u64], salt: u64| words.iter().enumerate().all(|(at, &word)| word == at as u64 ^ salt);
     fill(words, 1);
     let mut pager = Arc::into_inner(pager).unwrap();
-    let has_bounced = |pager: &Pager| pager.counters().snapshot().bounced_bytes > 0;
+    let has_bounced = |pager: &Pager| pager.snapshot().bounced_bytes > 0;
     for round in 0..3 {
         let forking = pager.before_fork().unwrap();
         // SAFETY: the child goes on in this thread alone and ends by _exit.
@@ -394,7 +472,7 @@ fn what_was_there_is_kept_and_what_is_released_stays() {
     pager.add(base, len, len).unwrap();
     let holds = |bytes: &[u8]| (0..len).all(|at| bytes[at] == if at % (3 * 4096) == 0 { 7 } else { 0 });
     assert!(holds(bytes));
-    assert!(pager.counters().snapshot().resident_peak_bytes <= 16 * block as u64 + len as u64);
+    assert!(pager.snapshot().resident_peak_bytes <= 16 * block as u64 + len as u64);
     pager.release(base + 4 * block, 8 * block).unwrap();
     assert!(holds(bytes));
     bytes[5 * block + 1] = 9;

@@ -58,7 +58,7 @@ fn books_of_blocks_are_part_of_the_budget() {
     pager.discard(start, SMALL).unwrap();
     // 45 bytes for each block. Up to a tenth of the frames may be ready for others, empty.
     let frames = 512 - MANY * 45 / SMALL;
-    let resident = pager.counters().snapshot().resident_bytes as usize / SMALL;
+    let resident = pager.snapshot().resident_bytes as usize / SMALL;
     assert!((frames * 4 / 5..=frames).contains(&resident), "{resident} of {frames} frames");
 }
 
@@ -103,7 +103,7 @@ fn regions_add_up_to_the_process() {
     }
     // A request is answered after all earlier events have been counted.
     pager.discard(start, BLOCK).unwrap();
-    let (regions, all) = (regions(&pager), pager.counters().snapshot());
+    let (regions, all) = (regions(&pager), pager.snapshot());
     let sum = |what: fn(&Region) -> u64| regions.iter().map(what).sum::<u64>();
     assert_eq!(sum(|region| region.hard_faults), all.hard_faults);
     assert_eq!(sum(|region| region.soft_faults), all.soft_faults);

@@ -87,7 +87,7 @@ fn count(records: &[Record], wanted: impl Fn(Event) -> bool) -> u64 {
 
 /// The trace says what the counters say, and Belady's optimum is no more than what was read.
 fn agrees(records: &[Record], pager: &Pager, before: &Snapshot, frames: usize) {
-    let stats = pager.counters().snapshot();
+    let stats = pager.snapshot();
     assert_eq!(count(records, |event| matches!(event, Event::FirstTouch { .. })), stats.first_touches);
     assert_eq!(count(records, |event| matches!(event, Event::HardFault { .. })), stats.hard_faults);
     assert_eq!(count(records, |event| matches!(event, Event::SoftFault { .. })), stats.soft_faults);
@@ -167,7 +167,7 @@ fn random_work_agrees_with_the_counters_and_with_belady() {
                 _ => (first..end).for_each(|block| write(base, block)),
             }
         }
-        let before = pager.counters().snapshot();
+        let before = pager.snapshot();
         pager.finish_trace().unwrap();
         let records = file.records();
         agrees(&records, &pager, &before, frames);
@@ -196,7 +196,7 @@ fn blocks_that_begin_again_cost_the_optimum_nothing() {
     pager.finish_trace().unwrap();
     let touched = references(Reader::open(&file.0).unwrap()).unwrap();
     assert!(touched.len() >= 3 * blocks as usize, "{touched:?}");
-    assert_eq!(pager.counters().snapshot().page_in_bytes, 0);
+    assert_eq!(pager.snapshot().page_in_bytes, 0);
     assert_eq!(belady(&touched, frames), 0);
 }
 
@@ -310,7 +310,7 @@ fn a_forked_child_records_nothing() {
     unsafe { libc::waitpid(child, &mut status, 0) };
     assert_eq!(status, 0);
     (0..64).for_each(|block| check(base, block));
-    let before = pager.counters().snapshot();
+    let before = pager.snapshot();
     pager.finish_trace().unwrap();
     agrees(&file.records(), &pager, &before, 16);
 }

@@ -43,7 +43,7 @@ fn hard_faults(turns: bool) -> u64 {
             scope.spawn(move || work(start + thread * BLOCKS * BLOCK, thread as u64 + 1));
         }
     });
-    pager.counters().snapshot().hard_faults
+    pager.snapshot().hard_faults
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn a_terabyte_of_which_little_is_touched() {
             }
         }
         if all_paged {
-            assert_eq!(pager.counters().snapshot().released_bytes, 0);
+            assert_eq!(pager.snapshot().released_bytes, 0);
         }
     }
     for (&block, &value) in &model {

@@ -5,6 +5,7 @@
 //! from 0, so that a policy can keep arrays indexed by it.
 #![forbid(unsafe_code)]
 
+pub mod appetite;
 pub mod belady;
 pub mod grain;
 mod list;

@@ -51,6 +51,10 @@ pub trait Prefetch: Send {
     /// Prefetched blocks that were touched (`used`), or left memory untouched (`wasted`), as far as
     /// the markers tell.
     fn outcome(&mut self, _used: u32, _wasted: u32) {}
+
+    /// From now on, runs have at most `run` blocks, and reach at most `ahead` blocks: memory has
+    /// become larger or smaller.
+    fn resize(&mut self, _run: u32, _ahead: u32) {}
 }
 
 /// No prefetching.

@@ -66,6 +66,23 @@ pub fn shares(bounds: &[Bound], claimants: &[Claimant]) -> Vec<u64> {
     caps
 }
 
+/// One that works gives one part in this many of its lease at once, unless the budget is exceeded:
+/// by its faults it sees what it misses before it gives more.
+const PART: u64 = 8;
+
+/// The bytes that a claimant may have from now on, on its way from its lease to its share. `free`
+/// bytes are in no lease; less than 0 if the budget is exceeded.
+pub fn next_lease(one: &Claimant, share: u64, lease: u64, free: i64) -> u64 {
+    let allowed = if share >= lease {
+        share.min(lease.saturating_add_signed(free.max(0)))
+    } else if one.idle || free < 0 || share >= one.held {
+        share
+    } else {
+        share.max(lease - lease / PART)
+    };
+    allowed.max(one.least)
+}
+
 /// Divides bytes among claimants with their caps.
 fn divide(bytes: u64, claimants: &[(Claimant, u64)]) -> Vec<u64> {
     let mut has: Vec<u64> = claimants.iter().map(|(one, _)| one.least).collect();
@@ -132,6 +149,17 @@ mod tests {
     fn of(bytes: u64, claimants: &[Claimant]) -> Vec<u64> {
         let bound = Bound { bytes: bytes * MIB, parent: None };
         shares(&[bound], claimants).into_iter().map(|share| share / MIB).collect()
+    }
+
+    #[test]
+    fn a_lease_grows_as_far_as_there_is_room_and_shrinks_in_steps() {
+        let (lease, busy) = (80 * MIB, one(80, 400, 0.0));
+        assert_eq!(next_lease(&busy, 100 * MIB, lease, 5 * MIB as i64), 85 * MIB);
+        assert_eq!(next_lease(&busy, 100 * MIB, lease, -1), lease);
+        assert_eq!(next_lease(&busy, 20 * MIB, lease, 0), 70 * MIB);
+        assert_eq!(next_lease(&busy, 20 * MIB, lease, -1), 20 * MIB);
+        assert_eq!(next_lease(&Claimant { idle: true, ..busy }, 20 * MIB, lease, 0), 20 * MIB);
+        assert_eq!(next_lease(&busy, MIB, lease, -1), 4 * MIB, "the least is its own in any case");
     }
 
     #[test]

@@ -376,6 +376,11 @@ pub fn used_ns() -> u64 {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// The processor time that all threads of this process have used, ns.
+pub fn used_by_all_ns() -> u64 {
+    read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// The processor time that another thread of this process has used, ns; `None` if there is no such
 /// thread.
 pub fn used_by(thread: u32) -> Option<u64> {

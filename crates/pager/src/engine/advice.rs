@@ -3,7 +3,7 @@
 use super::Engine;
 use super::table::State;
 use super::transfers::Carry;
-use crate::{Error, Pager};
+use crate::{Error, Member};
 use terapage_policy::pace::WRITING_RUNS;
 use terapage_store::EXTENT;
 
@@ -26,23 +26,17 @@ impl Engine {
     }
 }
 
-impl Pager {
-    /// Says whether the range will be touched in random order: then nothing is read ahead in it.
-    ///
-    /// # Errors
-    /// The range is not all paged.
-    pub fn set_random(&self, start: usize, len: usize, random: bool) -> Result<(), Error> {
+impl Member {
+    /// See `Pager::set_random`.
+    pub(crate) fn set_random(&self, start: usize, len: usize, random: bool) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, move |engine, first, end| {
             engine.ahead.set_random(first, end, random);
             Ok(())
         })
     }
 
-    /// Says that the range will not be touched soon: its frames are evicted first.
-    ///
-    /// # Errors
-    /// The range is not all paged.
-    pub fn done_with(&self, start: usize, len: usize) -> Result<(), Error> {
+    /// See `Pager::done_with`.
+    pub(crate) fn done_with(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, Engine::done_with)
     }
 }

@@ -46,14 +46,20 @@ pub(crate) struct Ahead {
     random: Vec<Range<u32>>,
 }
 
+/// The longest run with so many frames, and how far ahead of the program it may be, in clusters.
+fn reach(options: &Options, frames: usize, shift: u32) -> [u32; 2] {
+    let run = pace::prefetched_run(EXTENT / options.block, frames);
+    [run, pace::ahead_blocks(options.ahead_bytes, options.block, frames)]
+        .map(|blocks| (blocks >> shift).max(1))
+}
+
 impl Ahead {
     /// Prefetch by the policy of `options`; `None` if there is no such policy.
     pub fn new(options: &Options) -> Option<Ahead> {
-        let (block, frames) = (options.block, options.frames);
+        // One of several pagers has its part, more or less: see `resize`.
+        let frames = options.frames / options.pagers.max(1);
         let grain = Grain::new(options.cluster, frames);
-        let clusters = |blocks: u32| (blocks >> grain.shift()).max(1);
-        let run = clusters(pace::prefetched_run(EXTENT / block, frames));
-        let ahead = clusters(pace::ahead_blocks(options.ahead_bytes, block, frames));
+        let [run, ahead] = reach(options, frames, grain.shift());
         let policy = prefetch::by_name(&options.prefetch, frames >> grain.shift(), run, ahead)?;
         Some(Ahead {
             grain,
@@ -63,6 +69,12 @@ impl Ahead {
             clock: 0,
             random: Vec::new(),
         })
+    }
+
+    /// Reads ahead as far as suits so many frames, from now on.
+    pub fn resize(&mut self, options: &Options, frames: usize) {
+        let [run, ahead] = reach(options, frames, self.grain.shift());
+        self.policy.resize(run, ahead);
     }
 
     /// The same, after each block of `old` has become `more`: what the program has said of the

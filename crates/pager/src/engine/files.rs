@@ -1,7 +1,7 @@
 //! Data files as regions: the blocks of a mapped file begin in the file.
 //!
 //! A file is a store that is only read, with an origin (a number) of its own. A block that the
-//! program has changed goes to the pager's own store like any other. [`Pager::sync_file`] writes it
+//! program has changed goes to the pager's own store like any other. `Pager::sync_file` writes it
 //! to the file, and from then on the file is the block's store again.
 //!
 //! The pager did not write the bytes of a file, so it has no hashes of them at first. The first
@@ -12,7 +12,7 @@
 use super::Engine;
 use super::table::State;
 use crate::carry::look;
-use crate::{Error, Pager, StoreError};
+use crate::{Error, Member, StoreError};
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use terapage_store::{EXTENT, Ended, Notes, Op, OpKind, Store, StoreRing};
@@ -290,14 +290,9 @@ impl Engine {
     }
 }
 
-impl Pager {
-    /// Maps `bytes` bytes of a file, from `offset` on, at a paged range; zeros follow. The file is
-    /// read as the blocks are touched. If it was opened with O_DIRECT, `offset` must be a multiple
-    /// of the page size.
-    ///
-    /// # Errors
-    /// The range is not all paged; too many files are mapped.
-    pub fn map_file(
+impl Member {
+    /// See `Pager::map_file`.
+    pub(crate) fn map_file(
         &self,
         start: usize,
         len: usize,
@@ -309,24 +304,13 @@ impl Pager {
         self.mailbox.ask_for(start, len, move |engine, first, end| engine.map_file(first, end, part))
     }
 
-    /// Unmaps a range: it reads as zeros from now on. What was not synced is lost.
-    ///
-    /// # Errors
-    /// No file is mapped there.
-    pub fn unmap_file(&self, start: usize, len: usize) -> Result<(), Error> {
+    /// See `Pager::unmap_file`.
+    pub(crate) fn unmap_file(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, Engine::unmap_file)
     }
 
-    /// Writes what the program has changed in a mapped range back to its file, within `bytes` bytes
-    /// of the file from `offset` on, and waits until it is durable. Returns the bytes written.
-    ///
-    /// Call it for one file in one thread at a time. What other threads write to the range
-    /// meanwhile reaches the file now or at the next sync.
-    ///
-    /// # Errors
-    /// The file cannot be written or made durable: the next sync tries again what is missing. Or no
-    /// file is mapped there.
-    pub fn sync_file(
+    /// See `Pager::sync_file`.
+    pub(crate) fn sync_file(
         &self,
         start: usize,
         len: usize,

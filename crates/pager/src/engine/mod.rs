@@ -22,7 +22,6 @@ pub(crate) mod usage;
 use crate::carry::look::hash;
 use crate::carry::mover::{Lost, Mover};
 use crate::frames::Frames;
-use crate::frames::lease::TICK_MS;
 use crate::frames::maker::Maker;
 use crate::helpers::Helpers;
 use crate::helpers::awake::Awake;
@@ -98,6 +97,8 @@ pub(crate) struct Engine {
     pub block: usize,
     /// Blocks were divided.
     pub is_divided: bool,
+    /// There are no more processors than pagers.
+    is_crowded: bool,
     pub frames: Frames,
     pub table: Table,
     pub mover: Arc<Mover>,
@@ -152,6 +153,7 @@ impl Engine {
         let mut engine = Engine {
             block,
             is_divided: false,
+            is_crowded: false,
             frames,
             table: Table::new(block, divides, &shared.regions),
             mover,
@@ -193,10 +195,12 @@ impl Engine {
         let entries = if self.io.is_child() { ENTRIES_OF_CHILD } else { ENTRIES };
         let io = self.io.begin_ring(self.options.io, entries, may_begin_threads);
         self.counters.io_engine.store(io.number(), Relaxed);
-        if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
+        let processors = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        if processors == 1 {
             // With one processor, spinning would keep the program from working.
             self.options.spin_us = 0;
         }
+        self.is_crowded = processors <= self.options.pagers;
         if may_begin_threads {
             self.start_helpers();
         }
@@ -270,7 +274,7 @@ impl Engine {
     fn begin_ticks(&mut self) {
         let shared = self.frames.lease.is_shared();
         if self.options.each_second.is_some() || shared {
-            self.ticks.timer = Fd::each(if shared { TICK_MS } else { 1000 }).ok();
+            self.ticks.timer = Fd::each(if shared { self.frames.lease.tick_ms() } else { 1000 }).ok();
             if let Some(timer) = &self.ticks.timer {
                 self.io.poll(Poll::Timer, timer.raw());
             }
@@ -295,7 +299,7 @@ impl Engine {
 
     /// Starts the helper threads, which save this thread time.
     fn start_helpers(&mut self) {
-        if self.options.spin_us > 0 {
+        if self.options.spin_us > 0 && !self.is_crowded {
             self.helpers.awake = Awake::where_it_pays(self.mover.program.waker());
         }
         if self.mover.moves() {
@@ -315,7 +319,7 @@ impl Engine {
     /// spins only as long as that mostly finds work.
     fn sleep(&mut self) {
         let waited_for = self.demands > 0;
-        let tries = self.helpers.luck.tries();
+        let tries = !self.is_crowded && self.helpers.luck.tries();
         self.helpers.luck.sleeps();
         if self.options.spin_us > 0 && (waited_for || tries) {
             let found = self.look_for_work();
@@ -461,6 +465,7 @@ impl Engine {
         let resident = (self.frames.count * self.block + buffers + packed_bytes()) as u64;
         counters.resident_bytes.store(resident, Relaxed);
         counters.resident_peak_bytes.fetch_max(resident, Relaxed);
+        counters.books_bytes.store(self.table.usage.books_bytes() as u64, Relaxed);
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries.load(Relaxed), Relaxed);
         self.condition.tell(self.io.condition());

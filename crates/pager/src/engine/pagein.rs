@@ -259,17 +259,24 @@ impl Engine {
     }
 
     /// Prefetches clusters, each in the program's direction.
-    fn read_ahead(&mut self, ahead: prefetch::Ahead) {
+    fn read_ahead(&mut self, mut ahead: prefetch::Ahead) {
+        // A stream runs on from one range of addresses to the next: with several pagers each has
+        // many, and sees a stream through all of them as one stream through its own.
+        while let Some(rest) = self.read_ahead_within(ahead) {
+            ahead = rest;
+        }
+    }
+
+    /// Prefetches as far as the range of addresses goes. Returns the rest, if there is any.
+    fn read_ahead_within(&mut self, ahead: prefetch::Ahead) -> Option<prefetch::Ahead> {
         let shift = self.ahead.grain.shift();
         let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
         let mut blocks: Vec<u32> = Vec::with_capacity((ahead.count as usize) << shift);
         let first = ahead.first.checked_mul(1 << shift);
         // A region may begin within a cluster.
         let inside = |block: u32| self.table.block_range_of(block);
-        let Some(region) = first.and_then(|first| inside(first).or_else(|| inside(first + (1 << shift) - 1)))
-        else {
-            return;
-        };
+        let region = first.and_then(|first| inside(first).or_else(|| inside(first + (1 << shift) - 1)))?;
+        let mut read = 0;
         for index in 0..ahead.count {
             let Some(cluster) = wanted(index).and_then(|cluster| cluster.checked_mul(1 << shift)) else {
                 break;
@@ -278,11 +285,13 @@ impl Engine {
             if cluster.is_empty() {
                 break;
             }
+            read += 1;
             match ahead.step < 0 {
                 true => blocks.extend(cluster.rev()),
                 false => blocks.extend(cluster),
             }
         }
+        let whole = blocks.len() <= self.longest_run();
         blocks.truncate(self.longest_run());
         let postponed = self.ahead.postponed_blocks();
         if self.has_room_for(blocks.len()) || postponed + blocks.len() > self.most_read() {
@@ -292,6 +301,9 @@ impl Engine {
             // rest.
             self.ahead.postponed.push_back(blocks);
         }
+        let goes_on = whole && read < ahead.count && self.options.pagers > 1;
+        let next = wanted(read).filter(|_| goes_on)?;
+        Some(prefetch::Ahead { first: next, count: ahead.count - read, ..ahead })
     }
 
     /// The most blocks that may be prefetched at the same time.

@@ -127,11 +127,13 @@ impl Engine {
         let mut rest = blocks;
         while let Some(&first) = rest.first() {
             let place = self.table.get(first).place;
+            // Blocks of two ranges of addresses may follow each other by number.
+            let end = self.table.end_of(first);
             let count = rest
                 .iter()
-                .enumerate()
-                .take_while(|&(index, &block)| {
-                    block == first + index as u32 && self.table.get(block).place == place + index as u32
+                .zip(first..end)
+                .take_while(|&(&block, next)| {
+                    block == next && self.table.get(block).place == place + (block - first)
                 })
                 .count();
             let copy = self.frames.may_copy(count);

@@ -328,9 +328,14 @@ impl Engine {
 
     /// Counts blocks anew that were counted for `before`.
     fn count_again(&mut self, mut first: u32, end: u32, before: &RegionCounters) {
-        while let Some(block) = self.table.next_touched(first, end) {
-            self.table.usage.moved(block, self.table.state(block), before);
-            first = block + 1;
+        while first < end {
+            // A pager of several has its part of a region in many ranges of addresses.
+            let here = self.table.end_of(first).min(end);
+            while let Some(block) = self.table.next_touched(first, here) {
+                self.table.usage.moved(block, self.table.state(block), before);
+                first = block + 1;
+            }
+            first = here;
         }
     }
 

@@ -142,7 +142,10 @@ const GROUP: u32 = (PAGE / size_of::<Entry>()) as u32;
 
 /// All regions and their blocks, numbered from 0.
 pub(crate) struct Table {
+    /// By number.
     regions: Vec<Region>,
+    /// The first address of each region, and its index, by address.
+    starts: Vec<(usize, usize)>,
     next: u32,
     shift: u32,
     /// Whether blocks can be divided.
@@ -169,6 +172,7 @@ impl Table {
         let shift = block.trailing_zeros();
         Table {
             regions: Vec::new(),
+            starts: Vec::new(),
             next: 0,
             shift,
             divides,
@@ -183,9 +187,12 @@ impl Table {
     pub fn add(&mut self, start: usize, len: usize) -> terapage_sys::Result<u32> {
         let blocks = (len >> self.shift) as u32;
         let first = self.next;
-        self.regions.push(Region::new(start, first, blocks, self.divides)?);
+        let region = Region::new(start, first, blocks, self.divides)?;
         self.next += blocks;
         self.counts[State::Zero as usize] += blocks as usize;
+        let place = self.starts.partition_point(|&(other, _)| other < start);
+        self.starts.insert(place, (start, self.regions.len()));
+        self.regions.push(region);
         Ok(first)
     }
 
@@ -275,15 +282,24 @@ impl Table {
 
     /// The block at an address.
     pub fn block_at(&self, at: usize) -> Option<u32> {
-        self.regions.iter().find_map(|region| {
-            let index = at.checked_sub(region.start)? >> self.shift;
-            (index < region.blocks as usize).then(|| region.first + index as u32)
-        })
+        let place = self.starts.partition_point(|&(start, _)| start <= at).checked_sub(1)?;
+        let region = &self.regions[self.starts[place].1];
+        let index = (at - region.start) >> self.shift;
+        (index < region.blocks as usize).then(|| region.first + index as u32)
+    }
+
+    /// The region that `block` is in, if it is in one.
+    fn region_at(&self, block: u32) -> Option<&Region> {
+        // The last one holds the arena.
+        if let Some(last) = self.regions.last().filter(|last| block >= last.first) {
+            return (block - last.first < last.blocks).then_some(last);
+        }
+        let place = self.regions.partition_point(|region| region.first <= block).checked_sub(1)?;
+        Some(&self.regions[place])
     }
 
     fn region_of(&self, block: u32) -> &Region {
-        let found = self.regions.iter().find(|region| block.wrapping_sub(region.first) < region.blocks);
-        found.expect("a block of a region")
+        self.region_at(block).expect("a block of a region")
     }
 
     /// The end of the region that `block` is in: the number after its last block.
@@ -294,7 +310,7 @@ impl Table {
 
     /// The blocks of the region that `block` is in, if it is in one.
     pub fn block_range_of(&self, block: u32) -> Option<std::ops::Range<u32>> {
-        let region = self.regions.iter().find(|region| block.wrapping_sub(region.first) < region.blocks)?;
+        let region = self.region_at(block)?;
         Some(region.first..region.first + region.blocks)
     }
 

@@ -8,10 +8,9 @@
 
 use super::table::{Entry, State};
 use crate::carry::look::Parts;
-use crate::{Error, Pager};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use terapage_stats::{REGIONS, RegionCounters, RegionTable};
+use terapage_stats::{RegionCounters, RegionTable};
 
 /// Bytes of bookkeeping for a block in use: in the table, in the policy's lists, and in the notes
 /// on threads' turns.
@@ -149,44 +148,6 @@ impl Usage {
             new.inherit(old);
         }
         self.counters = counters;
-    }
-}
-
-impl Pager {
-    /// Counts a range by itself from now on, as region number `region`: from 1 to less than
-    /// [`REGIONS`], not in use.
-    ///
-    /// # Errors
-    /// The range is not one of whole paged blocks.
-    pub fn name_region(&self, region: usize, start: usize, len: usize, name: &str) -> Result<(), Error> {
-        assert!((1..REGIONS).contains(&region), "no such region");
-        let name = name.to_owned();
-        self.mailbox.ask_for(start, len, move |engine, first, end| {
-            engine.name(region, first, end, &name);
-            Ok(())
-        })
-    }
-
-    /// Changes the length of a region.
-    ///
-    /// # Errors
-    /// The range is not one of whole paged blocks.
-    pub fn resize_region(&self, region: usize, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask_for(start, len, move |engine, first, end| {
-            engine.rename(region, first, end);
-            Ok(())
-        })
-    }
-
-    /// Ends a region; its counts are added to those of the part around it.
-    ///
-    /// # Errors
-    /// None. A region that is not in use is left as it is.
-    pub fn end_region(&self, region: usize) -> Result<(), Error> {
-        self.mailbox.ask(move |engine| {
-            engine.table.usage.unname(region);
-            Ok(())
-        })
     }
 }
 

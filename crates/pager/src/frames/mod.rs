@@ -4,6 +4,7 @@ pub(crate) mod lease;
 #[cfg(not(terapage_model))]
 pub(crate) mod maker;
 pub(crate) mod pool;
+pub(crate) mod split;
 #[cfg(terapage_model)]
 pub(crate) use crate::model::maker;
 
@@ -79,7 +80,7 @@ impl Frames {
             target: SoftFrames::new(limit, block, options.soft_per_mille),
             pool: Pool::new(limit, block)?,
             maker: Maker::none(),
-            lease: Lease::new(options.share, limit),
+            lease: Lease::new(options.share, limit, options.pagers),
             block,
         })
     }

@@ -12,7 +12,7 @@ use crate::{exit, job, process};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_config::Heap;
-use terapage_stats::Counters;
+use terapage_stats::{Counters, Whole};
 use terapage_sys::fd::Fd;
 use terapage_sys::file::Early;
 use terapage_sys::thread;
@@ -111,10 +111,8 @@ static LOOKED_MS: AtomicU64 = AtomicU64::new(0);
 /// Whether much was ever mapped or unmapped.
 static HAS_MUCH: AtomicBool = AtomicBool::new(false);
 
-/// The counters of the pager, once there is one.
-static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
-/// Bytes of the pager's bookkeeping.
-static BOOKS: AtomicU64 = AtomicU64::new(0);
+/// What the pagers count, once there are any.
+static COUNTED: AtomicPtr<Whole> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The address at which `brk` began.
 static BRK: AtomicU64 = AtomicU64::new(0);
@@ -148,18 +146,22 @@ pub fn begin() {
     LOOKED_MS.store(now_ms(), Relaxed);
 }
 
-/// Notes that there is a pager, with these counters.
-pub fn is_paged(counters: &'static Counters) {
-    COUNTERS.store(std::ptr::from_ref(counters).cast_mut(), Relaxed);
+/// Notes that there are pagers, or will be at once, and what they count.
+pub fn is_paged(whole: Whole) {
+    // It is never freed: another thread may be looking.
+    COUNTED.store(Box::into_raw(Box::new(whole)), Relaxed);
+}
+
+/// There is no pager after all.
+pub fn forget() {
+    COUNTED.store(std::ptr::null_mut(), Relaxed);
 }
 
 /// Called in the child of a fork, by its only thread.
-pub fn in_child(counters: Option<&'static Counters>) {
+pub fn in_child(whole: Option<Whole>) {
     ROOM.taken.store(false, Relaxed);
-    COUNTERS.store(
-        counters.map_or(std::ptr::null_mut(), |counters| std::ptr::from_ref(counters).cast_mut()),
-        Relaxed,
-    );
+    forget();
+    whole.into_iter().for_each(is_paged);
     BEGAN_WITH.store(NOW.get().total(), Relaxed);
     MOST.set(NOW.get());
     MOST_SHARED.store(NOW.get().shared, Relaxed);
@@ -167,17 +169,16 @@ pub fn in_child(counters: Option<&'static Counters>) {
     MOVED.store(0, Relaxed);
 }
 
-fn counters() -> Option<&'static Counters> {
-    // SAFETY: the pointer is null, or its counters last as long as the process.
-    unsafe { COUNTERS.load(Relaxed).as_ref() }
+fn whole() -> Option<Whole> {
+    // SAFETY: the pointer is null, or what it points to lasts as long as the process.
+    unsafe { COUNTED.load(Relaxed).as_ref() }.copied()
 }
 
-/// Called by the pager's thread when it begins, and each second. It waits for nobody.
-pub fn each_second(counters: &'static Counters, books_bytes: u64) {
-    is_paged(counters);
-    BOOKS.store(books_bytes, Relaxed);
+/// Called by the first pager's thread when it begins, and each second. It waits for nobody.
+pub fn each_second(_: &'static Counters, _books_bytes: u64) {
+    let Some(whole) = whole() else { return };
     look();
-    crate::summary::watch(counters);
+    crate::summary::watch(whole);
 }
 
 /// Notes that the program maps or unmaps `len` bytes that are not paged.
@@ -227,7 +228,7 @@ pub fn look() {
     if let Some((found, all)) = parse(&bytes[..len], counted) {
         note(found);
         // A pager counts what stores keep in memory in its own share.
-        let packed = if counters().is_none() { terapage_store::packed_bytes() as u64 } else { 0 };
+        let packed = if whole().is_none() { terapage_store::packed_bytes() as u64 } else { 0 };
         job::claim(found.private, packed);
         if all > budget + budget / 100 + PROMISED {
             BROKEN.store(true, Relaxed);
@@ -250,8 +251,8 @@ pub fn look() {
 
 /// Bytes in memory that count for the budget, or would count if there were a pager.
 fn counted() -> u64 {
-    match counters() {
-        Some(counters) => counters.resident_bytes.load(Relaxed) + BOOKS.load(Relaxed),
+    match whole() {
+        Some(whole) => whole.counted_bytes(),
         None => {
             let arena = ARENA.lock();
             // The free parts of blocks count, too: before there is a pager, they stay in memory.
@@ -290,7 +291,7 @@ fn note(found: Beside) {
         MOST.set(found);
     }
     MOST_SHARED.fetch_max(found.shared, Relaxed);
-    if let Some(counters) = counters() {
+    if let Some(counters) = whole().map(|whole| whole.first()) {
         let most = MOST.get().total();
         for (counter, value) in [
             (&counters.beside_bytes, found.total()),
@@ -363,7 +364,7 @@ fn kinds(what: &Beside) -> String {
 /// that of this thread, since the first thread may have ended and tells nothing then.)
 fn read_status(bytes: &mut [u8]) -> usize {
     const NAME: &std::ffi::CStr = c"/proc/thread-self/status";
-    if counters().is_none() {
+    if whole().is_none() {
         return Early::open(NAME).map_or(0, |file| file.read_at(bytes, 0));
     }
     let me = std::process::id();

@@ -23,7 +23,7 @@ static HOST: Host =
 
 /// The table, for other copies of Terapage in the process; null if the process is not paged.
 #[unsafe(no_mangle)]
-pub extern "C" fn terapage_host_1() -> *const c_void {
+pub extern "C" fn terapage_host_2() -> *const c_void {
     if arena::is_open() { (&raw const HOST).cast() } else { std::ptr::null() }
 }
 
@@ -133,6 +133,7 @@ extern "C" fn sync_file(
     }
 }
 
-extern "C" fn counters() -> *const Counters {
-    pager().map_or(std::ptr::null(), |pager| std::ptr::from_ref(pager.counters()))
+extern "C" fn counters(number: usize) -> *const Counters {
+    let shared = pager().and_then(|pager| pager.whole().0.get(number));
+    shared.map_or(std::ptr::null(), |shared| std::ptr::from_ref(&shared.counters))
 }

@@ -158,7 +158,7 @@ fn write_stats() {
     let Some(path) = process::settings().and_then(|settings| settings.stats.as_ref()) else { return };
     let first = FIRST.load(SeqCst) == std::process::id();
     let counters = match &ARENA.lock().pager {
-        Some(pager) => pager.counters().snapshot(),
+        Some(pager) => pager.snapshot(),
         // A process that never grew large enough to be paged says so, unless another process of the
         // run has written counters.
         None if is_run() && !path.exists() => never_paged(),

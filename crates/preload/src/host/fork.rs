@@ -98,9 +98,10 @@ fn rehearsed_fork() -> libc::pid_t {
     let place = READY.iter().find(|place| place.compare_exchange(0, me, SeqCst, SeqCst).is_ok());
     let mut had_room = false;
     if let Some(place) = place {
-        if hold() {
-            // Two threads: as many as the child and its pager's thread.
-            had_room = rehearse(2);
+        let pagers = hold();
+        if pagers > 0 {
+            // As many threads as the child and its pagers.
+            had_room = rehearse(1 + pagers as u32);
             if !had_room {
                 place.store(0, SeqCst);
                 let_go();
@@ -126,8 +127,10 @@ fn refuse(errno: c_int) -> libc::pid_t {
     -1
 }
 
-/// Mappings that a child's pager makes, with some to spare.
+/// Mappings that each pager of a child makes, with some to spare.
 const MAPPINGS: usize = 20;
+/// Descriptors that each of them opens before the parent's are closed: its pipe, and some more.
+const PIPES: usize = 4;
 
 /// The error for which a fork must be refused, because the pager, or the child's, would lack
 /// something: descriptors (the pipe between them, and those that the child opens before it closes
@@ -137,13 +140,15 @@ fn lacks() -> Option<c_int> {
     // Room is always made under the lock: otherwise a fork by another thread would give its child
     // the limit of that moment.
     let arena = ARENA.lock();
-    if !arena.pager.as_ref()?.may_fork() {
+    let pager = arena.pager.as_ref()?;
+    if !pager.may_fork() {
         return Some(libc::EAGAIN);
     }
-    if !memory::has_room_for_mappings(MAPPINGS) {
+    if !memory::has_room_for_mappings(MAPPINGS * pager.pagers()) {
         return Some(libc::ENOMEM);
     }
-    let is_short = Room::make().is_err() && [(); 4].map(|()| Fd::pipe()).iter().any(Result::is_err);
+    let pipes = || -> Vec<_> { (0..PIPES * pager.pagers()).map(|_| Fd::pipe()).collect() };
+    let is_short = Room::of(pager.pagers()).is_err() && pipes().iter().any(Result::is_err);
     is_short.then_some(libc::EAGAIN)
 }
 
@@ -155,7 +160,8 @@ fn is_ready() -> bool {
 unsafe extern "C" fn before() {
     let signals = thread::block_signals();
     let is_ready = is_ready();
-    if is_ready || hold() {
+    let pagers = if is_ready { 1 } else { hold() };
+    if pagers > 0 {
         // This lock is taken first and given back last. The C library takes it, too, once the pager
         // is parked, and another thread that held it then might wait for a page. (A thread may take
         // it several times.) SAFETY: the lock is given back in the parent, and the C library makes
@@ -165,7 +171,7 @@ unsafe extern "C" fn before() {
         if !is_ready {
             // If a thread cannot begin here, it cannot begin in the child either, and the child
             // says so.
-            rehearse(1);
+            rehearse(pagers as u32);
         }
     }
     let heaps = heap::take_all();
@@ -173,7 +179,7 @@ unsafe extern "C" fn before() {
     // SAFETY: the lock was taken just now.
     let arena = unsafe { ARENA.value() };
     let pager = arena.pager.as_ref().map(|pager| {
-        let _room = Room::make();
+        let _room = Room::of(pager.pagers());
         process::or_fail(pager.before_fork())
     });
     let is_paged = pager.is_some();
@@ -187,19 +193,20 @@ unsafe extern "C" fn before() {
     }
 }
 
-/// From now on no block leaves the program that need not, until the fork. Whether there is a pager.
-fn hold() -> bool {
+/// From now on no block leaves the program that need not, until the fork. Returns the number of
+/// pagers.
+fn hold() -> usize {
     let arena = ARENA.lock();
-    let Some(pager) = &arena.pager else { return false };
+    let Some(pager) = &arena.pager else { return 0 };
     process::or_fail(pager.hold());
-    true
+    pager.pagers()
 }
 
 /// There is no fork after all: the pager may take blocks out again.
 fn let_go() {
     let arena = ARENA.lock();
     if let Some(pager) = &arena.pager {
-        let _room = Room::make();
+        let _room = Room::of(pager.pagers());
         pager.after_fork_in_parent(process::or_fail(pager.before_fork()));
     }
 }
@@ -316,12 +323,12 @@ unsafe extern "C" fn in_child() {
     crate::job::in_child();
     arena.begin_child();
     if let (Some(pager), Some(forking)) = (&mut arena.pager, forking) {
-        let _room = Room::make();
+        let _room = Room::of(pager.pagers());
         process::or_fail(pager.after_fork_in_child(forking));
         arena.set_forkable(false);
         arena.count_in_use();
     }
-    crate::beside::in_child(arena.pager.as_ref().map(|pager| pager.counters()));
+    crate::beside::in_child(arena.pager.as_ref().map(|pager| pager.whole()));
     crate::summary::in_child();
     drop(internal);
     last::is_first();

@@ -6,11 +6,11 @@
 
 use crate::{exit, process};
 use std::ffi::OsString;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use terapage_lease::{File, Handed, Needs, Slot, Table, least_of};
 use terapage_pager::{Share, Use};
-use terapage_stats::Counters;
+use terapage_policy::appetite::Appetite;
 use terapage_sys::thread;
 
 /// Each process may have this many bytes of its data without a lease: they are part of the 32 MiB
@@ -20,24 +20,6 @@ pub const FREE_BYTES: usize = 16 << 20;
 /// As much of what is beside the budget is part of these, too: the program's own data, its stacks,
 /// the pager's tables. What is more is taken off the frames.
 const BESIDE_BYTES: u64 = 16 << 20;
-
-/// Who lacks frames asks for so many times what it has, and for this many bytes more.
-const STEP_TIMES: u64 = 4;
-const STEP_BYTES: u64 = 64 << 20;
-
-/// A process that needs no more keeps one part in this many of its frames, and `SPARE_BYTES`, in
-/// reserve.
-const SPARE_PART: u64 = 8;
-const SPARE_BYTES: u64 = 1 << 20;
-
-/// A process that uses less than one part in this many of a processor does nothing.
-const IDLE_PART: u64 = 50;
-/// Ticks after which it counts as idle.
-const IDLE_TICKS: u64 = 2;
-/// Ticks for which a process that lacked frames counts as one that does.
-const SHORT_TICKS: u64 = 4;
-/// A process grows if it has more than one part in this many more than at the last tick.
-const GROWTH_PART: u64 = 64;
 
 /// The job, once the library has begun.
 struct Job {
@@ -201,8 +183,7 @@ pub fn in_child() {
         // The description is the parent's, and would keep its locks.
         File::from_number(file).close();
     }
-    SEEN.iter().for_each(|cell| cell.store(0, Relaxed));
-    FORKED.store(true, Relaxed);
+    *appetite() = Appetite::of_child();
 }
 
 /// Bytes after which the child of a fork that has no pager is to ask: what it has of its parent is
@@ -215,38 +196,32 @@ pub fn start_of_child(start_at: usize, in_use: usize) -> usize {
 #[derive(Debug)]
 struct Member;
 
-/// What was seen at the last tick: the time, the processor time, blocks that came in, soft faults,
-/// the wait for hard faults, first touches, the bytes that it had; ticks since the process did
-/// anything, and since it lacked frames or had begun to use them; the gain, as the bits of an
-/// `f64`.
-static SEEN: [AtomicU64; 10] = [const { AtomicU64::new(0) }; 10];
-const IDLE_FOR: usize = 7;
-const FULL_FOR: usize = 8;
-const GAIN: usize = 9;
-/// The process began as the child of a fork.
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// What the process wants. Only the pager's thread uses it: with several pagers, one of them at a
+/// time.
+static APPETITE: Mutex<Appetite> = Mutex::new(Appetite::new());
+
+fn appetite() -> MutexGuard<'static, Appetite> {
+    APPETITE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Share for Member {
     fn update(&self, use_: &Use) -> usize {
+        let mut appetite = appetite();
         if use_.tick {
-            look(use_);
+            appetite.look(use_.done(used_ns()), use_.short, use_.soft);
         } else if use_.short {
-            SEEN[FULL_FOR].store(0, Relaxed);
+            appetite.lacks();
         }
         let (held, fixed) = (use_.held as u64, use_.fixed as u64);
-        let is_short = SEEN[FULL_FOR].load(Relaxed) < SHORT_TICKS;
         let began_with = if held == fixed { BEGAN_WITH.load(Relaxed) } else { 0 };
-        let wants = match is_short {
-            true => held.max(began_with) * STEP_TIMES + STEP_BYTES,
-            false => held + held / SPARE_PART + SPARE_BYTES,
-        };
+        let wants = if appetite.is_short() { held.max(began_with) } else { held };
         let needs = Needs {
             least: least(fixed),
             held,
-            wants,
+            wants: appetite.wants(wants),
             claim: CLAIM.load(Relaxed),
-            gain: f64::from_bits(SEEN[GAIN].load(Relaxed)),
-            idle: SEEN[IDLE_FOR].load(Relaxed) >= IDLE_TICKS,
+            gain: appetite.gain(),
+            idle: appetite.is_idle(),
         };
         let said = at_table(|job, file, slot| {
             if use_.tick {
@@ -268,87 +243,13 @@ impl Share for Member {
     }
 }
 
-/// Sees what the process has done since the last tick.
-fn look(use_: &Use) {
-    let counters: &Counters = use_.counters;
-    let get = |counter: &AtomicU64| counter.load(Relaxed);
-    let came = get(&counters.hard_faults) + get(&counters.prefetched_blocks);
-    let now = [
-        thread::now_ns(),
-        used_ns(),
-        came,
-        get(&counters.soft_faults),
-        get(&counters.hard_wait_us),
-        get(&counters.first_touches),
-        use_.held as u64,
-    ];
-    let mut since = [0; 7];
-    for ((cell, now), since) in SEEN.iter().zip(now).zip(&mut since) {
-        let before = cell.swap(now, Relaxed);
-        *since = if before > 0 { now.saturating_sub(before) } else { now };
-    }
-    let [passed_ns, ran_ns, came, soft, waited_us, first, grew] = since;
-    if now[0] == passed_ns {
-        // The first look. A program is paged because it grows. A forked child has all that its
-        // parent had, and does not want more before it has lacked some.
-        SEEN[IDLE_FOR].store(0, Relaxed);
-        SEEN[FULL_FOR].store(if FORKED.load(Relaxed) { SHORT_TICKS } else { 0 }, Relaxed);
-        return;
-    }
-    let works = ran_ns > passed_ns / IDLE_PART || came + first > 0;
-    let count = |cell: &AtomicU64, anew: bool| {
-        cell.store(if anew { 0 } else { cell.load(Relaxed).saturating_add(1) }, Relaxed);
-    };
-    count(&SEEN[IDLE_FOR], works);
-    // Who has been given frames takes a while to fill them, and lacks none meanwhile.
-    let grows = grew > now[6] / GROWTH_PART;
-    count(&SEEN[FULL_FOR], (use_.short || grows) && came + first > 0);
-    let gain = gain_of(passed_ns, came, soft, waited_us, use_.soft);
-    let old = f64::from_bits(SEEN[GAIN].load(Relaxed));
-    // It rises fast. It falls slowly: a process that has what it needs has no faults that tell.
-    let weight = if gain > old { 0.5 } else { 0.05 };
-    SEEN[GAIN].store((old + (gain - old) * weight).to_bits(), Relaxed);
-}
-
-/// What a MiB more would save: the share of the time that threads wait for blocks, times the part
-/// of these blocks that would have been there still. Soft blocks are the next to go, so touches of
-/// these are what a process of so many frames less would have waited for.
-fn gain_of(passed_ns: u64, came: u64, soft: u64, waited_us: u64, soft_bytes: usize) -> f64 {
-    let faults = (came + soft) as f64;
-    if faults == 0.0 {
-        return 0.0;
-    }
-    let waits = (waited_us as f64 * 1000.0 / passed_ns.max(1) as f64).min(1.0);
-    let soft_mib = soft_bytes.max(1 << 16) as f64 / f64::from(1 << 20);
-    waits * soft as f64 / faults / soft_mib
-}
-
 /// The processor time of the process, without that of the pager's thread, which calls this.
 fn used_ns() -> u64 {
-    let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `used` has room for the time.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut used) };
-    let all = used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64;
-    all.saturating_sub(thread::used_ns())
+    thread::used_by_all_ns().saturating_sub(thread::used_ns())
 }
 
 /// The job's number, and how many of its processes have a lease; zeros if there is none.
 pub fn numbers() -> (u64, u64) {
     let of = |job: &Job| (job.handed.file(), job.table.overview(job.handed.job()).processes);
     JOB.get().map_or((0, 0), of)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::gain_of;
-
-    #[test]
-    fn a_scan_saves_nothing_and_random_touches_do() {
-        let second = 1_000_000_000;
-        assert_eq!(gain_of(second, 10_000, 0, 900_000, 16 << 20), 0.0);
-        assert_eq!(gain_of(second, 0, 0, 0, 16 << 20), 0.0);
-        let random = gain_of(second, 5000, 500, 900_000, 16 << 20);
-        assert!(random > gain_of(second, 5000, 100, 900_000, 16 << 20));
-        assert!(random > gain_of(second, 5000, 500, 100_000, 16 << 20), "who does not wait saves little");
-    }
 }

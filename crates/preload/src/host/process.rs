@@ -298,6 +298,22 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
+/// Pagers of this process. Within a limit on addresses there is one: each has a pool of its own.
+pub fn pagers() -> usize {
+    static PAGERS: OnceLock<usize> = OnceLock::new();
+    *PAGERS.get_or_init(|| {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let pagers = settings().map_or(1, |settings| settings.pagers_of_process(processors));
+        if pagers > 1 && crate::limits::of_kernel().is_some() { 1 } else { pagers }
+    })
+}
+
+/// The settings of the store of each pager: together they take no more than one would.
+fn of_each(settings: &Settings, pagers: usize) -> Settings {
+    let store_size = settings.store_size.map(|size| Size(size.0 / pagers as u64));
+    Settings { store_size, ..settings.clone() }
+}
+
 /// Starts the pager, as the settings say. `None` if this process lacks the rights, which is said
 /// once.
 ///
@@ -320,10 +336,12 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         go_unpaged(&why);
         return None;
     }
+    let pagers = pagers();
     let options = Options {
         block,
         frames,
         divides: settings.divides(),
+        pagers,
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
@@ -331,6 +349,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         io: terapage_store::io_engine(settings.io),
         trace: None,
         copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
+        begins: Some(crate::beside::is_paged),
         each_second: Some(crate::beside::each_second),
         share: crate::job::share(in_use),
         turns: !HIDDEN.get().is_some_and(|hidden| hidden.no_turns),
@@ -343,7 +362,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     };
     let start = |trace| {
         let faults = HIDDEN.get().and_then(|hidden| hidden.faults);
-        let open = Shelf { faults, ..terapage_far::shelf() }.opener(settings, block);
+        let open = Shelf { faults, ..terapage_far::shelf() }.opener(&of_each(settings, pagers), block);
         let make_store = move || Ok(open()?);
         Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))
     };
@@ -364,17 +383,18 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     };
     let pager = match pager {
         Err(error) if is_shut_out(&error) => {
+            crate::beside::forget();
             go_unpaged(&format!("{error}"));
             return None;
         }
         other => or_fail(other),
     };
-    crate::beside::is_paged(pager.counters());
     if settings.verbose {
         thread::say(&format!(
-            "terapage: paging within {} in blocks of {}\n",
+            "terapage: paging within {} in blocks of {}{}\n",
             settings.memory,
-            Size(block as u64)
+            Size(block as u64),
+            if pagers > 1 { format!(", by {pagers} pagers") } else { String::new() }
         ));
     }
     Some(pager)

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
-use terapage_stats::{Counters, Snapshot};
+use terapage_stats::{Snapshot, Whole};
 use terapage_sys::{fd, thread};
 
 /// The name of the memory file, as `/proc/PID/fd` shows it.
@@ -113,7 +113,7 @@ pub fn finish(is_root: bool) {
         return;
     }
     let snapshot = match &ARENA.lock().pager {
-        Some(pager) => pager.counters().snapshot(),
+        Some(pager) => pager.snapshot(),
         None => exit::never_paged(),
     };
     let own = numbers(&snapshot);
@@ -211,9 +211,10 @@ static HINTED: AtomicBool = AtomicBool::new(false);
 const WINDOW_NS: u64 = 30_000_000_000;
 
 /// Says once, on a terminal, that the program mostly waits.
-pub fn watch(counters: &Counters) {
-    let budget = counters.budget_bytes.load(Relaxed);
-    let now = [thread::now_ns(), counters.hard_wait_us.load(Relaxed), counters.page_in_bytes.load(Relaxed)];
+pub fn watch(whole: Whole) {
+    let counters = whole.snapshot();
+    let budget = counters.budget_bytes;
+    let now = [thread::now_ns(), counters.hard_wait_us, counters.page_in_bytes];
     let began = [0, 1, 2].map(|at| WINDOW[at].load(Relaxed));
     if began[0] > 0 && now[0] - began[0] < WINDOW_NS {
         return;

@@ -1,0 +1,181 @@
+//! How many frames a pager would use, and what more of them would save, by what it has done.
+
+/// Who lacks frames asks for so many times what it has, and for this many bytes more.
+const STEP_TIMES: u64 = 4;
+const STEP_BYTES: u64 = 64 << 20;
+
+/// One that needs no more keeps one part in this many of its frames, and `SPARE_BYTES`, in reserve.
+const SPARE_PART: u64 = 8;
+const SPARE_BYTES: u64 = 1 << 20;
+
+/// A process that uses less than one part in this many of a processor does nothing.
+const IDLE_PART: u64 = 50;
+/// Looks after which it counts as idle.
+const IDLE_LOOKS: u32 = 2;
+/// Looks for which one that lacked frames counts as one that does.
+const SHORT_LOOKS: u32 = 4;
+/// A pager grows if it has more than one part in this many more than at the last look.
+const GROWTH_PART: u64 = 64;
+
+/// What a pager has done so far, and has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// The time, ns.
+    pub now_ns: u64,
+    /// The processor time of the program, ns.
+    pub ran_ns: u64,
+    /// Blocks that came in.
+    pub came: u64,
+    /// Soft faults.
+    pub soft: u64,
+    /// The wait for hard faults, us.
+    pub waited_us: u64,
+    /// First touches.
+    pub first: u64,
+    /// Bytes that it has.
+    pub held: u64,
+}
+
+impl Done {
+    fn since(&self, before: &Done) -> Done {
+        let less = |of: fn(&Done) -> u64| of(self).saturating_sub(of(before));
+        Done {
+            now_ns: less(|done| done.now_ns),
+            ran_ns: less(|done| done.ran_ns),
+            came: less(|done| done.came),
+            soft: less(|done| done.soft),
+            waited_us: less(|done| done.waited_us),
+            first: less(|done| done.first),
+            held: less(|done| done.held),
+        }
+    }
+}
+
+/// What a pager wants, by looks at what it has done. It begins as one that lacks frames.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Appetite {
+    last: Done,
+    idle_for: u32,
+    /// Looks since it lacked frames, or had begun to use more.
+    full_for: u32,
+    gain: f64,
+}
+
+impl Default for Appetite {
+    fn default() -> Appetite {
+        Appetite::new()
+    }
+}
+
+impl Appetite {
+    /// Nothing was seen yet.
+    pub const fn new() -> Appetite {
+        let last = Done { now_ns: 0, ran_ns: 0, came: 0, soft: 0, waited_us: 0, first: 0, held: 0 };
+        Appetite { last, idle_for: 0, full_for: 0, gain: 0.0 }
+    }
+
+    /// In the child of a fork: it has all that its parent had, and does not want more before it has
+    /// lacked some.
+    pub fn of_child() -> Appetite {
+        Appetite { full_for: SHORT_LOOKS, ..Appetite::new() }
+    }
+
+    /// Looks. `short`: frames were lacking since the last look. `soft_bytes`: those of blocks that
+    /// have left the program, and are the next to go.
+    pub fn look(&mut self, now: Done, short: bool, soft_bytes: usize) {
+        let before = std::mem::replace(&mut self.last, now);
+        if before.now_ns == 0 {
+            return;
+        }
+        let passed = now.since(&before);
+        let works = passed.ran_ns > passed.now_ns / IDLE_PART || passed.came + passed.first > 0;
+        let count = |looks: u32, anew: bool| if anew { 0 } else { looks.saturating_add(1) };
+        self.idle_for = count(self.idle_for, works);
+        // Who has been given frames takes a while to fill them, and lacks none meanwhile.
+        let grows = passed.held > now.held / GROWTH_PART;
+        self.full_for = count(self.full_for, (short || grows) && passed.came + passed.first > 0);
+        let gain = gain_of(&passed, soft_bytes);
+        // It rises fast. It falls slowly: a pager that has what it needs has no faults that tell.
+        let weight = if gain > self.gain { 0.5 } else { 0.05 };
+        self.gain += (gain - self.gain) * weight;
+    }
+
+    /// Notes between two looks that frames are lacking.
+    pub fn lacks(&mut self) {
+        self.full_for = 0;
+    }
+
+    /// Bytes that it would use, if it holds so many.
+    pub fn wants(&self, held: u64) -> u64 {
+        match self.full_for < SHORT_LOOKS {
+            true => held * STEP_TIMES + STEP_BYTES,
+            false => held + held / SPARE_PART + SPARE_BYTES,
+        }
+    }
+
+    /// Whether it lacks frames.
+    pub fn is_short(&self) -> bool {
+        self.full_for < SHORT_LOOKS
+    }
+
+    /// What a MiB more would save.
+    pub fn gain(&self) -> f64 {
+        self.gain
+    }
+
+    /// Whether it does nothing.
+    pub fn is_idle(&self) -> bool {
+        self.idle_for >= IDLE_LOOKS
+    }
+}
+
+/// What a MiB more would save: the share of the time that threads wait for blocks, times the part
+/// of these blocks that would have been there still. Soft blocks are the next to go, so touches of
+/// these are what a pager of so many frames less would have waited for.
+fn gain_of(passed: &Done, soft_bytes: usize) -> f64 {
+    let faults = (passed.came + passed.soft) as f64;
+    if faults == 0.0 {
+        return 0.0;
+    }
+    let waits = (passed.waited_us as f64 * 1000.0 / passed.now_ns.max(1) as f64).min(1.0);
+    let soft_mib = soft_bytes.max(1 << 16) as f64 / f64::from(1 << 20);
+    waits * passed.soft as f64 / faults / soft_mib
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn gain(came: u64, soft: u64, waited_us: u64) -> f64 {
+        gain_of(&Done { now_ns: SECOND, came, soft, waited_us, ..Done::default() }, 16 << 20)
+    }
+
+    #[test]
+    fn a_scan_saves_nothing_and_random_touches_do() {
+        assert_eq!(gain(10_000, 0, 900_000), 0.0);
+        assert_eq!(gain(0, 0, 0), 0.0);
+        let random = gain(5000, 500, 900_000);
+        assert!(random > gain(5000, 100, 900_000));
+        assert!(random > gain(5000, 500, 100_000), "who does not wait saves little");
+    }
+
+    #[test]
+    fn who_lacks_wants_more_and_who_is_full_a_little() {
+        let mut appetite = Appetite::new();
+        let mut done = Done { now_ns: 1, held: 100 << 20, ..Done::default() };
+        appetite.look(done, false, 0);
+        assert_eq!(appetite.wants(100 << 20), 464 << 20, "it begins by growing");
+        for _ in 0..SHORT_LOOKS {
+            assert!(appetite.is_short() && !appetite.is_idle());
+            done = Done { now_ns: done.now_ns + SECOND, ran_ns: done.ran_ns + SECOND, ..done };
+            appetite.look(done, true, 0);
+        }
+        assert!(appetite.wants(100 << 20) < 120 << 20, "it lacks frames but does not use them");
+        appetite.lacks();
+        assert!(appetite.is_short());
+        (0..IDLE_LOOKS).for_each(|_| appetite.look(done, false, 0));
+        assert!(appetite.is_idle());
+    }
+}
