@@ -361,7 +361,6 @@ fn run(plan: Plan) {
     let one_of = |names: &[&str]| names[choose(names.len())].to_owned();
     let options = Options {
         block: BLOCK,
-        cluster: if plan.divides { 1 } else { [1, 2, 4][choose(3)] },
         divides: plan.divides,
         pagers: plan.pagers,
         frames,

@@ -11,9 +11,6 @@ use terapage_sys::ring::IoEngine;
 pub struct Options {
     /// Bytes of a block: a power of two, 4 KiB to 2 MiB.
     pub block: usize,
-    /// Blocks of a cluster, a power of two: neighbours that come in together where that pays
-    /// (`terapage_policy::grain`). With 1 each hard fault reads one block.
-    pub cluster: u32,
     /// Whether blocks of four pages become single pages if the program is found to touch scattered
     /// pages (`terapage_policy::waste`).
     pub divides: bool,
@@ -75,7 +72,6 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             block: terapage_policy::BLOCK,
-            cluster: 1,
             divides: false,
             frames: 4096,
             policy: "auto".to_owned(),

@@ -166,13 +166,11 @@ fn every_policy_and_block_size_keeps_every_byte() {
     }
     let seed = seed();
     for (at, policy) in terapage_policy::replacement::NAMES.iter().enumerate() {
-        let sizes =
-            [(4 << 10, 1, 8), (16 << 10, 1, 8), (64 << 10, 1, 12), (16 << 10, 1, 64), (4 << 10, 4, 64)];
-        for (block, cluster, frames) in sizes {
+        let sizes = [(4 << 10, 8), (16 << 10, 8), (64 << 10, 12), (16 << 10, 64), (4 << 10, 64)];
+        for (block, frames) in sizes {
             let prefetch = terapage_policy::prefetch::NAMES[at % terapage_policy::prefetch::NAMES.len()];
             let options = Options {
                 block,
-                cluster,
                 frames,
                 policy: (*policy).to_owned(),
                 prefetch: prefetch.to_owned(),

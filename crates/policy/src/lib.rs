@@ -7,7 +7,6 @@
 
 pub mod appetite;
 pub mod belady;
-pub mod grain;
 mod list;
 pub mod luck;
 pub mod objects;

@@ -4,7 +4,6 @@
 use crate::options::Options;
 use std::collections::VecDeque;
 use std::ops::Range;
-use terapage_policy::grain::Grain;
 use terapage_policy::pace;
 use terapage_policy::prefetch::{self, Prefetch};
 use terapage_store::EXTENT;
@@ -33,9 +32,6 @@ struct FreshStream {
 
 /// Prefetch, of stored blocks and of fresh ones.
 pub(crate) struct Ahead {
-    /// Which blocks come in together.
-    pub grain: Grain,
-    /// Its blocks are clusters.
     pub policy: Box<dyn Prefetch>,
     /// Runs to be prefetched once there are frames for them, each in the program's direction.
     pub postponed: VecDeque<Vec<u32>>,
@@ -46,11 +42,10 @@ pub(crate) struct Ahead {
     random: Vec<Range<u32>>,
 }
 
-/// The longest run with so many frames, and how far ahead of the program it may be, in clusters.
-fn reach(options: &Options, frames: usize, shift: u32) -> [u32; 2] {
+/// The longest run with so many frames, and how far ahead of the program it may be.
+fn reach(options: &Options, frames: usize) -> [u32; 2] {
     let run = pace::prefetched_run(EXTENT / options.block, frames);
     [run, pace::ahead_blocks(options.ahead_bytes, options.block, frames)]
-        .map(|blocks| (blocks >> shift).max(1))
 }
 
 impl Ahead {
@@ -58,11 +53,9 @@ impl Ahead {
     pub fn new(options: &Options) -> Option<Ahead> {
         // One of several pagers has its part, more or less: see `resize`.
         let frames = options.frames / options.pagers.max(1);
-        let grain = Grain::new(options.cluster, frames);
-        let [run, ahead] = reach(options, frames, grain.shift());
-        let policy = prefetch::by_name(&options.prefetch, frames >> grain.shift(), run, ahead)?;
+        let [run, ahead] = reach(options, frames);
+        let policy = prefetch::by_name(&options.prefetch, frames, run, ahead)?;
         Some(Ahead {
-            grain,
             policy,
             postponed: VecDeque::new(),
             fresh: [FreshStream::default(); STREAMS],
@@ -73,7 +66,7 @@ impl Ahead {
 
     /// Reads ahead as far as suits so many frames, from now on.
     pub fn resize(&mut self, options: &Options, frames: usize) {
-        let [run, ahead] = reach(options, frames, self.grain.shift());
+        let [run, ahead] = reach(options, frames);
         self.policy.resize(run, ahead);
     }
 

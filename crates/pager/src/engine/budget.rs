@@ -149,7 +149,6 @@ impl Engine {
         if limit != self.frames.limit {
             self.policy.resize(budget);
             self.frames.limit = limit;
-            self.ahead.grain.resize(limit);
             if self.options.pagers > 1 {
                 // Its frames may be a small part of the most that it can have.
                 self.ahead.resize(&self.options, limit);

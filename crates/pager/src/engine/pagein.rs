@@ -8,8 +8,6 @@ use crate::carry::{Arrival, LoadIn, Run, Way};
 use crate::io::bounce::Buffer;
 use crate::io::transfers::Operation;
 use crate::trace::Kind;
-use std::ops::Range;
-use terapage_policy::grain;
 use terapage_policy::pace;
 use terapage_policy::prefetch;
 use terapage_stats::Counters;
@@ -123,10 +121,7 @@ impl Engine {
     /// faults.
     fn put_back_company(&mut self, block: u32) {
         let region = self.table.block_range_of(block).unwrap_or(block..block);
-        let mut company = self.policy.company(block);
-        if company.is_empty() && self.ahead.grain.is_whole(block) {
-            company = self.ahead.grain.cluster(block);
-        }
+        let company = self.policy.company(block);
         let company = company.start.max(region.start)..company.end.min(region.end);
         let soft: Vec<u32> = company.filter(|&other| self.table.state(other) == State::Soft).collect();
         self.record(Kind::PutBack, soft.iter().copied());
@@ -174,62 +169,17 @@ impl Engine {
         self.table.get_mut(block).flags |= WANTED;
         self.demands += 1;
         self.stall.begin(since_ns);
-        let fault = self.ahead.grain.hard_fault(block);
-        let together = match fault {
-            grain::Fault::First { whole: false } => block..block + 1,
-            _ => self.read_with(block),
-        };
         self.begin_trial(block, at);
-        self.demand(block, place, together, since_ns);
+        self.demand(block, place, since_ns);
         self.hurry(block);
-        if fault != grain::Fault::Again {
-            self.prefetch_after(block, false);
-        }
+        self.prefetch_after(block, false);
     }
 
-    /// The blocks of a stored block's cluster that one read can bring in with it.
-    fn read_with(&self, block: u32) -> Range<u32> {
-        let cluster = self.ahead.grain.cluster(block);
-        let region = self.table.block_range_of(block).unwrap_or(block..block + 1);
-        let (least, most) = (cluster.start.max(region.start), cluster.end.min(region.end));
-        let follows = |one: u32, next: u32| {
-            let (entry, after) = (self.table.get(one), self.table.get(next));
-            let (Some(slot), Some(slot_after)) = (entry.slot(), after.slot()) else { return false };
-            let stored = entry.state == State::Stored && after.state == State::Stored;
-            let joined = slot_after == slot + 1 && self.io.is_one(entry.origin, slot, slot_after);
-            stored && entry.origin == after.origin && joined
-        };
-        let (mut first, mut end) = (block, block + 1);
-        while first > least && follows(first - 1, first) {
-            first -= 1;
-        }
-        while end < most && follows(end - 1, end) {
-            end += 1;
-        }
-        first..end
-    }
-
-    /// Begins to read `block`, for which a thread waits, and the others of `together` as far as
-    /// there are frames, with one operation.
-    fn demand(&mut self, block: u32, place: u32, together: Range<u32>, since_ns: u64) {
-        let mut places = vec![place];
-        let mut first = block;
-        while first > together.start && self.table.count(State::Reading) + places.len() < self.most_read() {
-            let Some(place) = self.place_at_once() else { break };
-            places.insert(0, place);
-            first -= 1;
-        }
-        let mut end = block + 1;
-        while end < together.end && self.table.count(State::Reading) + places.len() < self.most_read() {
-            let Some(place) = self.place_at_once() else { break };
-            places.push(place);
-            end += 1;
-        }
-        let blocks: Vec<u32> = (first..end).collect();
-        self.ahead.grain.come(blocks.len());
-        self.trials.waste.come(blocks.len());
-        Counters::add(&self.counters.demand_blocks, blocks.len() as u64);
-        self.read(&blocks, &places, since_ns);
+    /// Begins to read a block for which a thread waits.
+    fn demand(&mut self, block: u32, place: u32, since_ns: u64) {
+        self.trials.waste.come(1);
+        Counters::add(&self.counters.demand_blocks, 1);
+        self.read(&[block], &[place], since_ns);
     }
 
     /// The program has reached the first block of a prefetched run.
@@ -250,7 +200,7 @@ impl Engine {
         if late {
             self.ahead.policy.late();
         }
-        if let Some(ahead) = self.ahead.policy.touched(block >> self.ahead.grain.shift()) {
+        if let Some(ahead) = self.ahead.policy.touched(block) {
             self.read_ahead(ahead);
             if let Some(ahead) = self.ahead.policy.more() {
                 self.read_ahead(ahead);
@@ -258,7 +208,7 @@ impl Engine {
         }
     }
 
-    /// Prefetches clusters, each in the program's direction.
+    /// Prefetches blocks, in the program's direction.
     fn read_ahead(&mut self, mut ahead: prefetch::Ahead) {
         // A stream runs on from one range of addresses to the next: with several pagers each has
         // many, and sees a stream through all of them as one stream through its own.
@@ -269,28 +219,11 @@ impl Engine {
 
     /// Prefetches as far as the range of addresses goes. Returns the rest, if there is any.
     fn read_ahead_within(&mut self, ahead: prefetch::Ahead) -> Option<prefetch::Ahead> {
-        let shift = self.ahead.grain.shift();
         let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
-        let mut blocks: Vec<u32> = Vec::with_capacity((ahead.count as usize) << shift);
-        let first = ahead.first.checked_mul(1 << shift);
-        // A region may begin within a cluster.
-        let inside = |block: u32| self.table.block_range_of(block);
-        let region = first.and_then(|first| inside(first).or_else(|| inside(first + (1 << shift) - 1)))?;
-        let mut read = 0;
-        for index in 0..ahead.count {
-            let Some(cluster) = wanted(index).and_then(|cluster| cluster.checked_mul(1 << shift)) else {
-                break;
-            };
-            let cluster = cluster.max(region.start)..(cluster + (1 << shift)).min(region.end);
-            if cluster.is_empty() {
-                break;
-            }
-            read += 1;
-            match ahead.step < 0 {
-                true => blocks.extend(cluster.rev()),
-                false => blocks.extend(cluster),
-            }
-        }
+        let region = self.table.block_range_of(ahead.first)?;
+        let inside = |block: &u32| region.contains(block);
+        let mut blocks: Vec<u32> = (0..ahead.count).map_while(wanted).take_while(inside).collect();
+        let read = blocks.len() as u32;
         let whole = blocks.len() <= self.longest_run();
         blocks.truncate(self.longest_run());
         let postponed = self.ahead.postponed_blocks();
@@ -359,7 +292,6 @@ impl Engine {
         let Some(&marker) = blocks.first() else { return left };
         self.table.get_mut(marker).flags |= MARKER;
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
-        self.ahead.grain.come(blocks.len());
         self.trials.waste.come(blocks.len());
         self.helpers.awake.other();
         if !blocks.is_sorted() {
