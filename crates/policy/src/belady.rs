@@ -96,18 +96,31 @@ fn next_uses(refs: &[u32]) -> Vec<usize> {
     next
 }
 
-/// Runs `policy` over `refs` with `frames` frames, and tells it of every touch, as the papers
+/// Runs `policy` over `uses` with `frames` frames, and tells it of every touch, as the papers
 /// assume. A pager cannot do this: see [`simulate_soft`].
 ///
 /// # Panics
 ///
 /// If `frames` is 0, or the policy chooses no victim or one that is not in memory.
-pub fn simulate(policy: &mut dyn Replacement, refs: &[u32], frames: usize) -> Cost {
+pub fn simulate(
+    policy: &mut dyn Replacement,
+    uses: impl IntoIterator<Item: Into<Use>>,
+    frames: usize,
+) -> Cost {
     assert!(frames > 0, "a reference needs a frame");
     let mut cost = Cost::default();
     let mut seen = HashSet::new();
     let mut present = HashSet::new();
-    for &block in refs {
+    for one in uses {
+        let block = match one.into() {
+            Use::Touch(block) => block,
+            Use::Free(block) => {
+                policy.remove(block);
+                present.remove(&block);
+                seen.remove(&block);
+                continue;
+            }
+        };
         if present.contains(&block) {
             policy.touched(block);
             continue;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use terapage_policy::belady::{Cost, belady, simulate, simulate_soft};
+use terapage_policy::belady::{Cost, Use, belady, simulate, simulate_soft};
 use terapage_policy::replacement::{NAMES, Replacement, by_name};
 use terapage_policy::soft::SoftFrames;
 
@@ -238,6 +238,16 @@ fn all_frames_but_one_soft_is_lru() {
     let soft = simulate_soft(policy("fifo", 20).as_mut(), &refs, 20, SoftFrames::exactly(19));
     assert_eq!(lru.page_ins, soft.page_ins);
     assert!(soft.soft_faults > 0);
+}
+
+#[test]
+fn what_is_given_up_leaves_its_frame_and_is_not_read_again() {
+    for name in NAMES {
+        let uses = [Use::Touch(1), Use::Touch(2), Use::Free(1), Use::Touch(3), Use::Touch(2), Use::Touch(1)];
+        let cost = simulate(policy(name, 2).as_mut(), uses, 2);
+        // The last touch drives one of the others out; none comes back.
+        assert_eq!(cost, Cost { page_ins: 0, first_touches: 4, soft_faults: 0 }, "{name}");
+    }
 }
 
 /// With few frames, such a block would leave each time before the thread that waits for it has run.
