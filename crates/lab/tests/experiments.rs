@@ -370,7 +370,7 @@ for word; do case $word in
 ' > "${word#*=}_bw.1.log" ;;
   --filename=*) echo written > "${word#*=}" ;;
 esac; done
-echo '{"jobs": [{"error": 0, "write": {"io_bytes": 5242880}, "steadystate": {"attained": 1, "criterion": "3.1%"}}]}'
+echo '{"jobs": [{"error": 0, "write": {"io_bytes": 5242880, "runtime": 2000}, "steadystate": {"attained": 1, "criterion": "3.1%"}}]}'
 "#;
     let path = stand_in(place.path(), "fio", script);
     let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0", "--steady", "40"];
