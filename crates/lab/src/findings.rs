@@ -296,7 +296,8 @@ impl Form {
             Verdict::NotMeasured if text.why.is_empty() => {
                 let command = self.command();
                 let values = [("command", command.as_str())];
-                here.push(match self.was_quick(parts) {
+                // Without --far a report in full has no more of it.
+                here.push(match self.was_quick(parts) && !command.ends_with("--far") {
                     true => texts.say("measured-in-full", &values),
                     false => texts.say("measured-by", &values),
                 });
