@@ -252,9 +252,8 @@ impl<'a> Campaign<'a> {
             }
             self.session.bounds.check()?;
             self.session.progress.begin(format!(
-                "{} {}: round {round}, {}{}{}",
-                self.plan.name,
-                words(cell),
+                "{}: round {round}, {}{}{}",
+                format!("{} {}", self.plan.name, words(cell)).trim_end(),
                 contender.name,
                 if attempt > 1 { ", again as it was disturbed" } else { "" },
                 self.ends_about()

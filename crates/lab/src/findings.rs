@@ -193,6 +193,24 @@ impl Form {
         sides.filter(|name| !name.is_empty()).collect()
     }
 
+    /// The command that measures it.
+    fn command(&self) -> String {
+        let names = self.experiments();
+        let name = names.first().map_or("all", String::as_str);
+        let sides = [&self.of, &self.to].into_iter().flatten();
+        let far = sides.map(|whose| &whose.contender).any(|contender| contender.starts_with("far"));
+        format!("terapage lab run {name}{}", if far { " --far" } else { "" })
+    }
+
+    /// Whether there is a first impression of one of its experiments.
+    fn was_quick(&self, parts: &[Part<'_>]) -> bool {
+        let names = self.experiments();
+        parts
+            .iter()
+            .map(|part| &part.group.head)
+            .any(|head| head.experiment.quick.applied && names.contains(&head.name))
+    }
+
     /// The values that were found, with their places.
     fn found(&self, parts: &[Part<'_>], guests: &[Told]) -> Vec<Found> {
         if self.measure == Measure::GuestScsi {
@@ -276,9 +294,13 @@ impl Form {
         match verdict {
             Verdict::NoLonger => here.push(texts.say("because", &[("why", &text.why)])),
             Verdict::NotMeasured if text.why.is_empty() => {
-                let names = self.experiments();
-                let name = names.first().map_or("all", String::as_str);
-                here.push(texts.say("measured-by", &[("command", &format!("terapage lab run {name}"))]));
+                let command = self.command();
+                let values = [("command", command.as_str())];
+                // Without --far a report in full has no more of it.
+                here.push(match self.was_quick(parts) && !command.ends_with("--far") {
+                    true => texts.say("measured-in-full", &values),
+                    false => texts.say("measured-by", &values),
+                });
             }
             Verdict::NotMeasured => here.push(text.why.clone()),
             Verdict::Holds | Verdict::Differs => {}
@@ -579,6 +601,15 @@ mod tests {
         let (finding, _) = found(&[arrays(80.0, 2)], "002-sort");
         assert_eq!(finding.verdict, Verdict::NotMeasured);
         assert!(finding.here.contains("terapage lab run sort") && finding.figures.is_empty());
+        let (finding, _) = found(&[arrays(80.0, 2)], "002-faster-than-disk");
+        assert!(finding.here.contains("terapage lab run scan --far measures it"), "{}", finding.here);
+        // A first impression without it does not measure it by being repeated.
+        let mut quick = measured("bonnie", 1, "flush, 1/s", |_, _| 1.0);
+        let (finding, _) = found(std::slice::from_ref(&quick), "001-raid");
+        assert!(finding.here.ends_with("bonnie measures it."), "{}", finding.here);
+        quick.head.experiment.quick.applied = true;
+        let (finding, _) = found(&[quick], "001-raid");
+        assert!(finding.here.contains("bonnie measures it in full"), "{}", finding.here);
         let (finding, _) = found(&[], "004-twice");
         assert_eq!(finding.verdict, Verdict::NoLonger);
         assert!(finding.here.contains("5.0"), "{}", finding.here);

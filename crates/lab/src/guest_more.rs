@@ -266,7 +266,7 @@ const GROUP: &str = "/groups/lab";
 
 /// Bytes that move under a limit, and the limit of a second.
 const MOVED_MIB: usize = 48;
-const LIMIT_MIB: usize = 4;
+const LIMIT_MIB: usize = 8;
 
 /// Memory of the group, far less than what moves.
 const GROUP_MIB: usize = 16;

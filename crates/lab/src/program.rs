@@ -112,13 +112,13 @@ impl Program {
 
     fn say_what_it_takes(&self) -> anyhow::Result<ExitCode> {
         let rounds = self.rounds();
-        let each = self.ratios.len() * self.contenders().len();
+        // In the first cell the baseline runs twice.
+        let each = self.ratios.len() * self.contenders().len() + usize::from(!self.running.quick);
         writeln!(
             io::stdout(),
-            "{} to {} runs of {}, after one that finds out how long it takes natively; on disk at once, and \
+            "{} runs of {}, after one that finds out how long it takes natively; on disk at once, and \
              written by each run that is paged, about what it wants of memory",
-            each * rounds.least as usize + 1,
-            each * rounds.most as usize + 2,
+            from_to(each * rounds.least as usize, each * rounds.most as usize),
             self.command[0]
         )?;
         Ok(ExitCode::SUCCESS)
@@ -181,12 +181,11 @@ impl Program {
         let rounds = self.rounds();
         let least = (runs * rounds.least as usize) as f64 * run.seconds;
         session.progress.say(&format!(
-            "{} wants {} and takes {:.1} s; {} to {} runs, {} and more by what swap and paging add",
+            "{} wants {} and takes {:.1} s; {} runs, {} and more by what swap and paging add",
             self.command[0],
             Size(wants),
             run.seconds,
-            runs * rounds.least as usize,
-            runs * rounds.most as usize,
+            from_to(runs * rounds.least as usize, runs * rounds.most as usize),
             in_minutes((least, least))
         ));
         Ok(experiment)
@@ -235,5 +234,20 @@ impl Program {
             plot: vec![plot],
             published: Vec::new(),
         }
+    }
+}
+
+/// `3 to 8`, or `3`.
+fn from_to(least: usize, most: usize) -> String {
+    if least == most { most.to_string() } else { format!("{least} to {most}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_to;
+
+    #[test]
+    fn one_number_is_no_range() {
+        assert_eq!((from_to(3, 8).as_str(), from_to(3, 3).as_str()), ("3 to 8", "3"));
     }
 }

@@ -24,6 +24,9 @@ const PIECE: usize = 1 << 20;
 /// Alignment of buffers for direct I/O.
 const ALIGNMENT: usize = 4096;
 
+/// Bytes of a huge page.
+pub const HUGE: usize = 2 << 20;
+
 /// Requests in flight of the method `io-uring`.
 pub const DEPTH: usize = 16;
 
@@ -151,11 +154,28 @@ impl Buffer {
     /// # Errors
     /// When there is none.
     pub fn new(bytes: usize) -> anyhow::Result<Buffer> {
+        Buffer::aligned(bytes, bytes, ALIGNMENT)
+    }
+
+    /// The same in huge pages, where the machine has some: a device may need twice as long for
+    /// single pages, which mostly lie scattered.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn huge(bytes: usize) -> anyhow::Result<Buffer> {
+        Buffer::aligned(bytes, bytes.next_multiple_of(HUGE), HUGE)
+    }
+
+    fn aligned(bytes: usize, all: usize, alignment: usize) -> anyhow::Result<Buffer> {
         let mut start = ptr::null_mut();
         // SAFETY: `start` is ours to write to; the alignment is a power of two.
-        let answer = unsafe { libc::posix_memalign(&mut start, ALIGNMENT, bytes) };
-        ensure!(answer == 0, "no memory of {bytes} bytes");
-        // SAFETY: the memory is `bytes` long and ours alone.
+        let answer = unsafe { libc::posix_memalign(&mut start, alignment, all) };
+        ensure!(answer == 0, "no memory of {all} bytes");
+        if alignment >= HUGE {
+            // SAFETY: the range is ours, whole pages of it. It is advice: an error changes nothing.
+            unsafe { libc::madvise(start, all, libc::MADV_HUGEPAGE) };
+        }
+        // SAFETY: the memory is at least `bytes` long and ours alone.
         unsafe { ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
         Ok(Buffer { start: start.cast(), bytes })
     }
@@ -373,7 +393,11 @@ impl Way {
         };
         let block = raw.block as usize;
         let count = if raw.method == Method::IoUring { DEPTH } else { 1 };
-        Ok(Way { method: raw.method, file, map, buffer: Buffer::new(block * count)?, block })
+        let buffer = match raw.method.is_direct() {
+            true => Buffer::huge(block * count)?,
+            false => Buffer::new(block * count)?,
+        };
+        Ok(Way { method: raw.method, file, map, buffer, block })
     }
 
     /// One read or write.

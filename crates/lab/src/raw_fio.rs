@@ -7,7 +7,7 @@
 //! fio without it is the pass `less-own-work`, and is what must agree.
 
 use crate::fio::{self, Pattern};
-use crate::raw::{Buffer, DEPTH, Meter, Places, Raw, is_right};
+use crate::raw::{Buffer, DEPTH, HUGE, Meter, Places, Raw, is_right};
 use crate::workload::{Pass, Said};
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
@@ -59,7 +59,7 @@ pub fn run(raw: &Raw, engine: Engine, bytes: u64, meter: &Meter) -> anyhow::Resu
         format!("--filename={}", raw.file.display().to_string().replace(':', "\\:")),
         format!("--size={bytes}"),
         format!("--rw={}", pattern.rw),
-        format!("--bs={}", raw.block),
+        sizes(raw.block, writes, raw.method.is_direct()),
         format!("--runtime={}ms", raw.milliseconds.max(1)),
     ]);
     words.push(match raw.laps() {
@@ -102,6 +102,17 @@ fn pattern<'a>(raw: &Raw, engine: Engine, pass: &'a str, block: u64) -> Pattern<
         depth: engine.depth(),
         words: false,
         seconds: None,
+    }
+}
+
+/// The sizes of fio's reads and writes. For a device its buffers shall lie in huge pages, as the
+/// lab's do. glibc gives those to memory of a huge page or more; so the other direction, in which
+/// nothing is done, has a huge page at least: fio's buffers are as large as the larger of the two.
+fn sizes(block: u64, writes: bool, direct: bool) -> String {
+    let other = if direct { block.max(HUGE as u64) } else { block };
+    match writes {
+        true => format!("--bs={other},{block}"),
+        false => format!("--bs={block},{other}"),
     }
 }
 
@@ -187,7 +198,7 @@ fn ours(idle: Option<&Path>, writes: bool) -> anyhow::Result<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ours, without};
+    use super::{ours, sizes, without};
     use crate::workload::Pass;
     use std::path::Path;
 
@@ -199,6 +210,14 @@ mod tests {
         assert_eq!((less.pass.as_str(), less.seconds, less.bytes), ("less-own-work", 1.5, 4096));
         assert_eq!(less.device_bytes, Some(7));
         assert!(without(&pass, 2.0).is_none());
+    }
+
+    #[test]
+    fn buffers_for_a_device_are_huge_and_blocks_stay_as_they_are() {
+        assert_eq!(sizes(65536, false, true), "--bs=65536,2097152");
+        assert_eq!(sizes(65536, true, true), "--bs=2097152,65536");
+        assert_eq!(sizes(4 << 20, false, true), "--bs=4194304,4194304");
+        assert_eq!(sizes(4096, true, false), "--bs=4096,4096");
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub struct Steady {
     pub window_s: u64,
     /// How far the last window's speeds were from their mean, as fio has it.
     pub criterion: String,
+    /// Seconds that it took.
+    pub took_s: f64,
     /// Bytes that were written.
     pub written_bytes: u64,
     /// MiB/s of each second.
@@ -58,7 +60,7 @@ impl Steady {
 
     /// In words.
     pub fn words(&self, texts: &Texts) -> String {
-        let seconds = self.bandwidth.len().to_string();
+        let seconds = format!("{:.0}", self.took_s.max(self.bandwidth.len() as f64));
         let mean = |part: &[f64]| format!("{:.0}", part.iter().sum::<f64>() / part.len().max(1) as f64);
         let (least, last) = (self.bandwidth.len() / 10, self.bandwidth.len() / 4);
         let (first, last) = (mean(&self.bandwidth[..least.max(1).min(self.bandwidth.len())]), {
@@ -197,6 +199,7 @@ fn parse(output: &str, log: &str) -> Option<Steady> {
     (!bandwidth.is_empty()).then_some(Steady {
         attained: state["attained"].as_u64()? == 1,
         criterion: percent(state["criterion"].as_str().unwrap_or_default()),
+        took_s: job["write"]["runtime"].as_f64()? / 1000.0,
         written_bytes: job["write"]["io_bytes"].as_u64()?,
         bandwidth,
         ..Steady::default()
@@ -211,7 +214,7 @@ mod tests {
     use terapage_report::Language;
 
     const OUTPUT: &str = r#"fio: a warning
-        {"jobs": [{"error": 0, "write": {"io_bytes": 3145728},
+        {"jobs": [{"error": 0, "write": {"io_bytes": 3145728, "runtime": 2700},
           "steadystate": {"ss": "bw:10.000000%", "duration": 2, "attained": 1, "criterion": "4.237500%"}}]}"#;
 
     #[test]
@@ -223,7 +226,10 @@ mod tests {
         let texts = Texts::of(Language::En);
         assert_eq!(steady.plot(texts).series[0].points.len(), 2);
         let words = steady.words(texts);
-        assert!(words.contains("3 MiB") && words.contains("from 2 to 1 MiB/s"), "{words}");
+        assert!(
+            words.contains("3 MiB were written in 3 s") && words.contains("from 2 to 1 MiB/s"),
+            "{words}"
+        );
         let open = Steady { attained: false, ..steady.clone() };
         assert_ne!(open.words(texts), words);
         assert_eq!(steady.asked(), open.asked());

@@ -346,7 +346,11 @@ fn parameters(experiment: &Experiment, texts: &Texts) -> Vec<Parameter> {
     for (name, term) in &experiment.sizes {
         let sizes = experiment.cells().first().and_then(|cell| experiment.sizes_of(cell).ok());
         let bytes = sizes.and_then(|sizes| sizes.get(name).copied()).unwrap_or(0);
-        let source = texts.say("first-cell", &[("size", &Size(bytes).to_string())]);
+        // A plain number is no size: milliseconds, or a count.
+        let source = match term.parse::<u64>() {
+            Ok(_) => String::new(),
+            Err(_) => texts.say("first-cell", &[("size", &Size(bytes).to_string())]),
+        };
         all.push(parameter(name.clone(), term.clone(), source));
     }
     for (key, values) in &experiment.matrix {

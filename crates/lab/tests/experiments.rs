@@ -242,6 +242,45 @@ fn a_disk_that_fills_up_is_said_and_leaves_nothing() {
 }
 
 #[test]
+fn swap_that_has_other_users_is_said() {
+    let Some(program) = lab() else { return };
+    let place = directory();
+    let swapping = TINY
+        .replace("[\"memory\"]", "[\"memory\", \"swap\"]")
+        .replace("data = \"1M\"", "data = \"24M\"\nmemory = \"16M\"")
+        .replace("least = 2, most = 2", "least = 1, most = 1");
+    fs::write(place.path().join("swapping.toml"), swapping).expect("a file");
+    // The lab sees another /proc/swaps: path, bytes in use and priority of one area.
+    let with = |area: &str, results: &str| {
+        let script = format!(
+            "printf 'Filename Type Size Used Priority\\n{area}\\n' > swaps\n\
+             mount --bind swaps /proc/swaps || exit 99\n\
+             exec \"$lab\" run swapping.toml --dir \"$PWD\" --results {results} --retries 0"
+        );
+        let output = in_a_small_file_system(&program, place.path(), &script);
+        let _ = fs::remove_dir(place.path().join("small"));
+        output.map(|output| text(&output))
+    };
+    let Some((out, errors)) = with("/elsewhere/their.swap file 65532 0 32767", "rival") else {
+        println!("SKIPPED: this machine lets the test mount nothing");
+        return;
+    };
+    let why = "left out: swap: /elsewhere/their.swap is swap of the highest priority too";
+    assert!(errors.contains(why), "{out}{errors}");
+    // Others' pages in the lab's own.
+    let (out, errors) =
+        with("'\"$PWD\"'/terapage-lab-'$$'.swap file 65532 4096 10", "shared").expect("as before");
+    if errors.contains("left out: swap") {
+        println!("SKIPPED: swap: this machine does not let the lab use it");
+        return;
+    }
+    let kept = fs::read_to_string(place.path().join("shared/swapping.jsonl")).expect("results");
+    assert!(kept.contains("others had 4 MiB in its swap"), "{out}{errors}{kept}");
+    let plain = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain.contains("Disturbed:"), "{out}");
+}
+
+#[test]
 fn results_that_find_no_room_end_the_lab_without_half_a_line() {
     let Some(program) = lab() else { return };
     let place = directory();
@@ -331,7 +370,7 @@ for word; do case $word in
 ' > "${word#*=}_bw.1.log" ;;
   --filename=*) echo written > "${word#*=}" ;;
 esac; done
-echo '{"jobs": [{"error": 0, "write": {"io_bytes": 5242880}, "steadystate": {"attained": 1, "criterion": "3.1%"}}]}'
+echo '{"jobs": [{"error": 0, "write": {"io_bytes": 5242880, "runtime": 2000}, "steadystate": {"attained": 1, "criterion": "3.1%"}}]}'
 "#;
     let path = stand_in(place.path(), "fio", script);
     let usual = ["run", "tiny.toml", "--dir", ".", "--results", "res", "--retries", "0", "--steady", "40"];
