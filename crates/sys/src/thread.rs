@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 /// mappings and so on at the same time. A thread that finds no free place waits for one, no longer
 /// than it takes to read a file of `/proc`.
 static INTERNAL: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
-const PLACES: usize = 64;
+const PLACES: usize = 128;
 
 /// How many places were ever used. Each allocation looks through them, and most programs use few.
 static USED: AtomicUsize = AtomicUsize::new(0);
