@@ -20,9 +20,11 @@ const TRIAL_EACH: u32 = 8;
 /// frames. Chosen, not measured.
 const TRIAL_PART: usize = 8;
 
-/// Trials under way are at most one part in this many of the frames, and no more than this many: a
-/// trial takes a frame more. Chosen, not measured.
+/// Trials under way are at most one part in this many of the frames, and no more than this many,
+/// before a window of waste and after it: a trial takes a frame more, which nobody who needs whole
+/// blocks should miss. Chosen, not measured.
 const UNDER_WAY_PART: usize = 64;
+const UNDER_WAY_FIRST: usize = 64;
 const UNDER_WAY_MAX: usize = 256;
 
 /// Trials of a window, which is judged as a whole. Chosen, not measured.
@@ -81,7 +83,8 @@ impl Waste {
     pub fn hard_fault(&mut self, block: u32) -> bool {
         self.demands += 1;
         self.faults += 1;
-        let most = (self.frames / UNDER_WAY_PART).clamp(1, UNDER_WAY_MAX);
+        let most = if self.wasteful > 0 { UNDER_WAY_MAX } else { UNDER_WAY_FIRST };
+        let most = (self.frames / UNDER_WAY_PART).clamp(1, most);
         if self.faults < self.each || self.under_way.len() >= most {
             return false;
         }
