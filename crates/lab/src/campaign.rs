@@ -300,7 +300,7 @@ impl<'a> Campaign<'a> {
                 Ok(hash) => output = output.map(|output| output + &hash),
                 Err(why) => run.end = End::Failed(why),
             }
-            self.compare(cell, &mut run, output.as_ref());
+            self.compare(cell, contender, &mut run, output.as_ref());
         }
         (run.round, run.contender) = (round, contender.name.clone());
         if run.end != End::Done {
@@ -311,11 +311,13 @@ impl<'a> Campaign<'a> {
     }
 
     /// Holds what came out against what came out first.
-    fn compare(&mut self, cell: &Cell, run: &mut Run, output: Option<&String>) {
+    fn compare(&mut self, cell: &Cell, contender: &Contender, run: &mut Run, output: Option<&String>) {
+        let of =
+            if contender.own_data { format!("{}: {}", words(cell), contender.name) } else { words(cell) };
         let checks = run.passes.iter().filter_map(|pass| Some((pass.pass.clone(), pass.check.clone()?)));
         let checks = checks.chain(output.map(|hash| (String::new(), hash.clone())));
         for (pass, found) in checks.collect::<Vec<_>>() {
-            let known = self.expected.entry((words(cell), pass.clone())).or_insert_with(|| found.clone());
+            let known = self.expected.entry((of.clone(), pass.clone())).or_insert_with(|| found.clone());
             if *known != found {
                 run.end = End::Failed(format!(
                     "its output differs{}{pass}",

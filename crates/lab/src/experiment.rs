@@ -194,6 +194,10 @@ pub struct Contender {
     /// What it runs, where that is not the experiment's program.
     #[serde(default)]
     pub run: Option<Vec<String>>,
+    /// What it runs works on other data than the experiment's program: its output is compared with
+    /// that of its other runs alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_data: bool,
     /// A disk of its own, which is set up for each run.
     #[serde(default)]
     pub disk: Option<DiskForm>,
@@ -626,6 +630,7 @@ impl Experiment {
                 only: Only::new(),
                 options: Vec::new(),
                 servers: None,
+                own_data: false,
             })
         });
         standard.chain(self.contender.iter().cloned().map(Ok)).collect()
