@@ -291,6 +291,7 @@ impl<'a> Campaign<'a> {
         let mut watched: Watched = watch.end(own.filter(|_| run.end == End::Done));
         watched.marks.extend(self.session.foreign_swap());
         self.session.bounds.wrote(watched.moved.written_bytes);
+        (run.round, run.contender) = (round, contender.name.clone());
         run.end = judged(run.end, run.code, self.plan.experiment.program.status);
         if let Some(why) = impossible(&run).filter(|_| run.end == End::Done) {
             run.end = End::Failed(why);
@@ -300,9 +301,8 @@ impl<'a> Campaign<'a> {
                 Ok(hash) => output = output.map(|output| output + &hash),
                 Err(why) => run.end = End::Failed(why),
             }
-            self.compare(cell, contender, &mut run, output.as_ref());
+            self.compare(cell, &mut run, output.as_ref());
         }
-        (run.round, run.contender) = (round, contender.name.clone());
         if run.end != End::Done {
             run.passes.clear();
         }
@@ -311,9 +311,9 @@ impl<'a> Campaign<'a> {
     }
 
     /// Holds what came out against what came out first.
-    fn compare(&mut self, cell: &Cell, contender: &Contender, run: &mut Run, output: Option<&String>) {
-        let of =
-            if contender.own_data { format!("{}: {}", words(cell), contender.name) } else { words(cell) };
+    fn compare(&mut self, cell: &Cell, run: &mut Run, output: Option<&String>) {
+        let own = self.plan.experiment.contender.iter().find(|own| own.name == run.contender && own.own_data);
+        let of = own.map_or_else(|| words(cell), |own| format!("{}: {}", words(cell), own.name));
         let checks = run.passes.iter().filter_map(|pass| Some((pass.pass.clone(), pass.check.clone()?)));
         let checks = checks.chain(output.map(|hash| (String::new(), hash.clone())));
         for (pass, found) in checks.collect::<Vec<_>>() {
