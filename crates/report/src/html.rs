@@ -5,7 +5,7 @@ mod points;
 
 use crate::number::number_columns;
 use crate::study::{Answer, Finding, Mark, Parameter, Study, Table, Verdict};
-use crate::view::View;
+use crate::view::{View, share_slots};
 use crate::words::{Words, filled};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -22,7 +22,8 @@ const POLICY: &str =
 /// The study as one self-contained HTML page: about 0.8 MB, plus the data.
 pub fn render_html(study: &Study) -> String {
     let words = Words::of(study.language);
-    let views: Vec<View> = study.all_plots().into_iter().map(|plot| View::new(plot, words)).collect();
+    let mut views: Vec<View> = study.all_plots().into_iter().map(|plot| View::new(plot, words)).collect();
+    share_slots(&mut views);
     let page = html! {
         (DOCTYPE)
         html lang=(study.language.code()) {

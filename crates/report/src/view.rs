@@ -4,7 +4,7 @@ use crate::number::{Unit, number};
 use crate::scale::{Scale, Spread, can_be_drawn};
 use crate::study::{Axis, Ends, Mark, Plot, PlotKind, Series, X};
 use crate::words::{Words, filled};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A plot, ready to be drawn.
 #[derive(Clone, Debug)]
@@ -274,6 +274,37 @@ fn slots(series: &[Series], words: &Words) -> Vec<usize> {
     series.iter().map(place).collect()
 }
 
+/// Colours of a page; from the seventh on they come again.
+const COLOURS: usize = 6;
+
+/// Lets series of the same name have the same slot in all plots of a page, as far as slots suffice.
+pub fn share_slots(views: &mut [View]) {
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    for view in views {
+        let words = view.words;
+        let stems = view.series.iter().map(|series| (series.slot, stem(&series.label, words)));
+        let stems: BTreeSet<(usize, String)> = stems.collect();
+        let mut slots: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, stem) in &stems {
+            let slot = known.get(stem).copied().filter(|slot| *slot < COLOURS);
+            if let Some(slot) = slot.filter(|slot| !slots.values().any(|taken| taken == slot)) {
+                slots.insert(stem.clone(), slot);
+            }
+        }
+        for (_, stem) in stems {
+            if !slots.contains_key(&stem) {
+                let is_free = |slot: &usize| !slots.values().any(|taken| taken == slot);
+                let slot = (0..).find(is_free).unwrap_or_default();
+                known.entry(stem.clone()).or_insert(slot);
+                slots.insert(stem, slot);
+            }
+        }
+        for series in &mut view.series {
+            series.slot = slots.get(&stem(&series.label, words)).copied().unwrap_or(series.slot);
+        }
+    }
+}
+
 /// A name without the words on how the series came about.
 fn stem(name: &str, words: &Words) -> String {
     let name = name.to_lowercase();
@@ -298,6 +329,21 @@ mod tests {
             points: points.iter().map(|(x, y)| (X::Number(*x), *y)).collect(),
             ..Series::default()
         }
+    }
+
+    #[test]
+    fn series_of_one_name_have_one_slot_on_all_of_a_page() {
+        let plots = [vec!["memory", "swap", "mmap"], vec!["mmap", "zram", "swap"], vec!["fio", "mmap"]].map(
+            |names| Plot {
+                series: names.iter().map(|name| series(name, Mark::Measured, &[])).collect(),
+                ..Plot::default()
+            },
+        );
+        let mut views: Vec<View> =
+            plots.iter().map(|plot| View::new(plot, Words::of(Language::En))).collect();
+        share_slots(&mut views);
+        let slots = views.iter().map(|view| view.series.iter().map(|series| series.slot).collect::<Vec<_>>());
+        assert_eq!(slots.collect::<Vec<_>>(), [vec![0, 1, 2], vec![2, 0, 1], vec![0, 2]]);
     }
 
     #[test]
