@@ -345,9 +345,8 @@ impl Pager {
     ) -> Result<(), Error> {
         let mut mapped = Vec::new();
         let done = self.each(start, len, |member, part| {
-            let before = (part.at - start) as u64;
-            let rest = bytes.saturating_sub(before).min(part.len as u64);
-            member.map_file(part.at, part.len, file, offset + before, rest)?;
+            let (offset, bytes) = part.of_file(start, offset, bytes);
+            member.map_file(part.at, part.len, file, offset, bytes)?;
             mapped.push(part);
             Ok(())
         });
@@ -386,9 +385,8 @@ impl Pager {
     ) -> Result<u64, Error> {
         let mut written = 0;
         self.each(start, len, |member, part| {
-            let before = (part.at - start) as u64;
-            let rest = bytes.saturating_sub(before).min(part.len as u64);
-            written += member.sync_file(part.at, part.len, file, offset + before, rest)?;
+            let (offset, bytes) = part.of_file(start, offset, bytes);
+            written += member.sync_file(part.at, part.len, file, offset, bytes)?;
             Ok(())
         })?;
         Ok(written)

@@ -21,6 +21,15 @@ pub(crate) struct Part {
     pub len: usize,
 }
 
+impl Part {
+    /// What of a file lies in this part, if `bytes` bytes of it, from `offset` on, lie at `start`:
+    /// from where on, and how many bytes.
+    pub fn of_file(&self, start: usize, offset: u64, bytes: u64) -> (u64, u64) {
+        let before = (self.at - start) as u64;
+        (offset + before, bytes.saturating_sub(before).min(self.len as u64))
+    }
+}
+
 /// The number of the stripe at an offset, and the offset at which it ends. The least stripe has 2
 /// to the power of `least` bytes.
 fn stripe(offset: usize, least: u32) -> (usize, usize) {
@@ -158,6 +167,16 @@ mod tests {
             }
             (number, from) = (number + 1, from + size);
         }
+    }
+
+    #[test]
+    fn a_part_has_its_own_bytes_of_a_file() {
+        let part = |at, len| super::Part { owner: 0, at, len };
+        assert_eq!(part(1000, 300).of_file(1000, 70, 1000), (70, 300));
+        assert_eq!(part(1300, 300).of_file(1000, 70, 1000), (370, 300));
+        // The file ends within a part, and before one.
+        assert_eq!(part(1300, 300).of_file(1000, 70, 400), (370, 100));
+        assert_eq!(part(1600, 300).of_file(1000, 70, 400), (670, 0));
     }
 
     #[test]
