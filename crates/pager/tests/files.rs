@@ -36,7 +36,7 @@ fn arena_with(blocks: usize, options: Options) -> (Pager, usize) {
     let len = blocks * BLOCK;
     let start = (memory::reserve(len + BLOCK).unwrap() as usize).next_multiple_of(BLOCK);
     // Half of the budget suffices for two bounce buffers.
-    let frames = if options.bounce == Some(true) { (8 << 20) / BLOCK } else { 16 };
+    let frames = if options.bounce == Some(true) { (8 << 20) / BLOCK } else { 16 * options.pagers };
     let options = Options { block: BLOCK, frames, ..options };
     let pager = Pager::start(options, Box::new(store)).unwrap();
     pager.add(start, len, 0).unwrap();
@@ -74,6 +74,8 @@ fn random_work_and_syncs_leave_in_the_file_what_the_model_says() {
             ..Options::default()
         });
         random_work_and_syncs(Options { verify: false, prefetch: "off".to_owned(), ..Options::default() });
+        // The file lies in the parts of both.
+        random_work_and_syncs(Options { pagers: 2, stripe_bytes: 4 * BLOCK, ..Options::default() });
     }
 }
 
