@@ -135,9 +135,9 @@ install:
 	ln -sf libterapage.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libterapage.so
 	install -D -m 644 target/release/libterapage.a $(DESTDIR)$(PREFIX)/lib/libterapage.a
-	install -D -m 644 crates/capi/include/terapage.h $(DESTDIR)$(PREFIX)/include/terapage.h
+	install -D -m 644 crates/paging/capi/include/terapage.h $(DESTDIR)$(PREFIX)/include/terapage.h
 	mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/capi/terapage.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/terapage.pc
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/paging/capi/terapage.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/terapage.pc
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 $(MAN)/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -D -m 644 $(COMPLETIONS)/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/terapage

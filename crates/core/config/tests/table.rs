@@ -1,0 +1,123 @@
+//! Rules for each entry of the table of settings, including entries that are added later.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use terapage_config::{Flag, Kind, Partial, SETTINGS, Setting, Settings, StoreSpec, Stores, markdown};
+
+/// The store check accepts any directory.
+struct AnyStore;
+
+impl Stores for AnyStore {
+    fn check(&self, _store: &StoreSpec) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn room(&self, _stores: &[StoreSpec]) -> Option<u64> {
+        None
+    }
+}
+
+/// Texts that the setting must take.
+fn texts(setting: &Setting) -> Vec<&'static str> {
+    let of_kind: &[&str] = match setting.kind {
+        Kind::Switch => &["true", "no"],
+        Kind::List => &["/a"],
+        Kind::Text | Kind::Number => &[],
+    };
+    setting.default.iter().chain(setting.names()).chain(of_kind).copied().collect()
+}
+
+/// The settings of one variable.
+fn of_variable(setting: &Setting, text: &str) -> Settings {
+    let get = |name: &str| (name == setting.variable).then(|| OsString::from(text));
+    Settings::from_variables(&AnyStore, get).unwrap()
+}
+
+#[test]
+fn the_document_has_the_table() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/configuration.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once("<!-- settings -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end of settings -->\n").unwrap();
+    let table = markdown(SETTINGS);
+    let wanted = format!("{before}<!-- settings -->\n{table}<!-- end of settings -->\n{after}");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+    } else {
+        assert!(text == wanted, "docs/configuration.md has another table of settings: run with BLESS=1");
+    }
+}
+
+#[test]
+fn names_are_those_of_one_setting() {
+    let mut seen = HashSet::new();
+    for setting in SETTINGS {
+        let upper = setting.name.to_uppercase().replace('-', "_");
+        assert_eq!(setting.variable, format!("TERAPAGE_{upper}"));
+        assert!(setting.long() == setting.name || setting.long() == format!("no-{}", setting.name));
+        let short = setting.short.map(String::from);
+        for name in [Some(setting.name.to_owned()), short].into_iter().flatten() {
+            assert!(seen.insert(name.clone()), "{name} stands twice");
+        }
+        let help = setting.help();
+        assert!(!help.is_empty() && !help.contains('{') && !help.ends_with('.'), "{}: {help}", setting.name);
+        let switch = setting.kind == Kind::Switch;
+        assert!(switch || matches!(setting.flag, Flag::Value(_)), "{} is no switch", setting.name);
+    }
+}
+
+#[test]
+fn the_default_is_what_absence_means() {
+    let absent = Settings::from_variables(&AnyStore, |_| None).unwrap();
+    for setting in SETTINGS {
+        if let Some(default) = setting.default {
+            assert_eq!(of_variable(setting, default), absent, "{}", setting.name);
+        }
+    }
+}
+
+#[test]
+fn variables_carry_each_setting() {
+    for setting in SETTINGS {
+        for text in texts(setting) {
+            let settings = of_variable(setting, text);
+            let variables: HashMap<_, _> = settings.to_variables().into_iter().collect();
+            let read = Settings::from_variables(&AnyStore, |name| variables.get(name).cloned());
+            assert_eq!(read.unwrap(), settings, "{} {text}", setting.name);
+        }
+    }
+}
+
+#[test]
+fn flag_and_file_take_what_the_variable_takes() {
+    for setting in SETTINGS {
+        for text in texts(setting) {
+            let mut variable = Partial::default();
+            variable.set(setting.name, OsStr::new(text)).unwrap();
+            let mut flag = Partial::default();
+            flag.add(setting, OsStr::new(text)).unwrap();
+            assert_eq!(flag, variable, "--{} {text}", setting.name);
+            let value = match (setting.kind, text) {
+                (Kind::Switch, "true" | "yes") => "true".to_owned(),
+                (Kind::Switch, _) => "false".to_owned(),
+                _ => format!("'{text}'"),
+            };
+            let line = format!("{} = {value}", setting.name);
+            let file = Partial::from_toml(&line, Path::new("a.toml"));
+            assert_eq!(file.unwrap(), variable, "{line}");
+        }
+    }
+}
+
+#[test]
+fn upper_layers_win() {
+    for setting in SETTINGS {
+        for text in texts(setting) {
+            let mut layer = Partial::default();
+            layer.set(setting.name, OsStr::new(text)).unwrap();
+            assert_eq!(layer.clone().or(Partial::default()), layer);
+            assert_eq!(Partial::default().or(layer.clone()), layer);
+        }
+    }
+}

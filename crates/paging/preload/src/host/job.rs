@@ -1,0 +1,255 @@
+//! The job: the budget that this process shares with all others of the run.
+//!
+//! `terapage run` hands on a table (`crates/core/lease`). A process that stays small is not in it. One
+//! that grows takes a slot: first to have some more without a pager, then for its pager, whose
+//! thread tells four times a second what the process has and wants, and hears what it may have.
+
+use crate::{exit, process};
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use terapage_lease::{File, Handed, Needs, Slot, Table, least_of};
+use terapage_pager::{Share, Use};
+use terapage_policy::appetite::Appetite;
+use terapage_sys::thread;
+
+/// Each process may have this many bytes of its data without a lease: they are part of the 32 MiB
+/// that each may have beside the budget.
+pub const FREE_BYTES: usize = 16 << 20;
+
+/// As much of what is beside the budget is part of these, too: the program's own data, its stacks,
+/// the pager's tables. What is more is taken off the frames.
+const BESIDE_BYTES: u64 = 16 << 20;
+
+/// The job, once the library has begun.
+struct Job {
+    handed: Handed,
+    /// The process that `terapage run` became, which has the table, too.
+    root: Option<u32>,
+    table: Table<'static>,
+    budget: u64,
+}
+
+static JOB: OnceLock<Job> = OnceLock::new();
+/// There is a job, but its table was lost on the way: this process has the least.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// The table's file in a description of this process's own, or -1.
+static FILE: AtomicI32 = AtomicI32::new(-1);
+/// The slot of this process, plus 1; 0 for none.
+static SLOT: AtomicUsize = AtomicUsize::new(0);
+/// Some thread is at the table.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// Bytes beside the budget that are to be taken off the frames.
+static CLAIM: AtomicU64 = AtomicU64::new(0);
+/// Bytes that were in use when paging began.
+static BEGAN_WITH: AtomicU64 = AtomicU64::new(0);
+/// What it may have, as heard last, bytes.
+static ALLOWED: AtomicU64 = AtomicU64::new(0);
+
+/// Begins. `handed` says where the table is, and `root` which process began the run.
+pub fn begin(handed: Option<OsString>, root: Option<OsString>) {
+    let Some(handed) = handed else { return };
+    let number = |text: OsString| text.to_str().and_then(|text| text.parse().ok());
+    let root = root.and_then(number);
+    let Some(handed) = handed.to_str().and_then(|text| text.parse::<Handed>().ok()) else { return };
+    let table = match handed.table() {
+        Ok(table) => {
+            handed.keep();
+            Some(table)
+        }
+        // Somebody on the way has closed all descriptors.
+        Err(_) => handed.open(root).ok().and_then(|file| {
+            FILE.store(file.number(), SeqCst);
+            file.table()
+        }),
+    };
+    match table {
+        Some(table) => {
+            let budget = table.budget(handed.job());
+            JOB.set(Job { handed, root, table, budget }).ok();
+        }
+        None => LOST.store(true, SeqCst),
+    }
+}
+
+/// Whether the budget is shared with other processes.
+pub fn is_shared() -> bool {
+    JOB.get().is_some() || LOST.load(SeqCst)
+}
+
+/// Paging starts when more bytes than this are in use.
+pub fn start_bytes(budget: usize) -> usize {
+    if is_shared() { FREE_BYTES.min(budget / 2) } else { budget / 2 }
+}
+
+/// The source of a pager's budget, which begins with `in_use` bytes; `None` if it is its own.
+pub fn share(in_use: usize) -> Option<&'static dyn Share> {
+    if !is_shared() {
+        return None;
+    }
+    BEGAN_WITH.store(in_use as u64, Relaxed);
+    if LOST.load(SeqCst) {
+        thread::say(&format!(
+            "terapage: process {} has lost the table of the job's memory, since its descriptor was closed: its data have {} MiB (--per-process \
+             needs no table)\n",
+            std::process::id(),
+            least(0) >> 20
+        ));
+    }
+    Some(&Member)
+}
+
+/// The most of so many bytes that a process of the job can have: a job around it may have less.
+pub fn most(bytes: u64) -> u64 {
+    JOB.get().map_or(bytes, |job| bytes.min(job.budget))
+}
+
+/// The least that this process can work with, bytes, if `fixed` bytes are not frames.
+fn least(fixed: u64) -> u64 {
+    let budget =
+        JOB.get().map_or_else(|| process::settings().map_or(0, |all| all.memory.0), |job| job.budget);
+    least_of(budget, process::block() as u64) + fixed
+}
+
+/// Calls `use_it` with the table and this process's slot there, which it takes if it has none.
+/// `None` if there is no slot, or if another thread is at the table.
+fn at_table<R>(use_it: impl FnOnce(&'static Job, File, Slot) -> R) -> Option<R> {
+    let job = JOB.get()?;
+    // A child of vfork only borrows the memory.
+    if !exit::is_owner() || BUSY.swap(true, SeqCst) {
+        return None;
+    }
+    let found = join(job).map(|(file, slot)| use_it(job, file, slot));
+    BUSY.store(false, SeqCst);
+    found
+}
+
+fn join(job: &Job) -> Option<(File, Slot)> {
+    let file = match FILE.load(SeqCst) {
+        none if none < 0 => {
+            let file = job.handed.open(job.root).ok()?;
+            FILE.store(file.number(), SeqCst);
+            file
+        }
+        number => File::from_number(number),
+    };
+    if let Some(slot) = SLOT.load(SeqCst).checked_sub(1) {
+        return Some((file, Slot::from_number(slot)));
+    }
+    let slot = job.table.join(&file, job.handed.job(), std::process::id(), least(0))?;
+    SLOT.store(slot.number() + 1, SeqCst);
+    if job.table.is_too_small(job.handed.job()) {
+        let all = job.table.overview(job.handed.job());
+        thread::say(&format!(
+            "terapage: --memory is {} MiB, less than the least that the {} processes of the job need, {} KiB each: it does not hold (raise it, or \
+             start fewer)\n",
+            all.budget >> 20,
+            all.processes,
+            least(0) >> 10
+        ));
+    }
+    Some((file, slot))
+}
+
+/// Whether the process may have `in_use` bytes without a pager: then how many it may have before
+/// it asks again.
+pub fn unpaged(in_use: usize) -> Option<usize> {
+    let lease = in_use + in_use / 4 + (4 << 20);
+    let granted = at_table(|job, file, slot| job.table.take_unpaged(&file, slot, lease as u64))?;
+    granted.then_some(lease)
+}
+
+/// Notes how much private memory is beside the budget, and how much a store keeps in memory.
+pub fn claim(private: u64, packed: u64) {
+    if !is_shared() {
+        return;
+    }
+    let claim = private.saturating_sub(BESIDE_BYTES) + packed;
+    CLAIM.store(claim, Relaxed);
+    let is_paged = ALLOWED.load(Relaxed) > 0;
+    if !is_paged && (claim > 0 || SLOT.load(SeqCst) > 0) {
+        at_table(|job, _, slot| job.table.claim_unpaged(slot, claim));
+    }
+}
+
+/// In the child of a fork, which has no slot yet: it takes one once it has lived for a while.
+pub fn in_child() {
+    BUSY.store(false, SeqCst);
+    SLOT.store(0, SeqCst);
+    let file = FILE.swap(-1, SeqCst);
+    if file >= 0 {
+        // The description is the parent's, and would keep its locks.
+        File::from_number(file).close();
+    }
+    *appetite() = Appetite::of_child();
+}
+
+/// Bytes after which the child of a fork that has no pager is to ask: what it has of its parent is
+/// in no lease.
+pub fn start_of_child(start_at: usize, in_use: usize) -> usize {
+    if is_shared() && in_use > FREE_BYTES { start_at.min(in_use) } else { start_at }
+}
+
+/// This process, as one that shares the budget.
+#[derive(Debug)]
+struct Member;
+
+/// What the process wants. Only the pager's thread uses it: with several pagers, one of them at a
+/// time.
+static APPETITE: Mutex<Appetite> = Mutex::new(Appetite::new());
+
+fn appetite() -> MutexGuard<'static, Appetite> {
+    APPETITE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Share for Member {
+    fn update(&self, use_: &Use) -> usize {
+        let mut appetite = appetite();
+        if use_.tick {
+            appetite.look(use_.done(used_ns()), use_.short, use_.soft);
+        } else if use_.short {
+            appetite.lacks();
+        }
+        let (held, fixed) = (use_.held as u64, use_.fixed as u64);
+        let began_with = if held == fixed { BEGAN_WITH.load(Relaxed) } else { 0 };
+        let wants = if appetite.is_short() { held.max(began_with) } else { held };
+        let needs = Needs {
+            least: least(fixed),
+            held,
+            wants: appetite.wants(wants),
+            claim: CLAIM.load(Relaxed),
+            gain: appetite.gain(),
+            idle: appetite.is_idle(),
+        };
+        let said = at_table(|job, file, slot| {
+            if use_.tick {
+                let all = job.table.overview(job.handed.job());
+                use_.counters.job.store(job.handed.file(), Relaxed);
+                use_.counters.job_processes.store(all.processes, Relaxed);
+            }
+            job.table.update(&file, slot, &needs)
+        });
+        // If somebody else is at the table, what was heard last holds.
+        let allowed = match said {
+            Some(Some(allowed)) => allowed,
+            Some(None) => ALLOWED.load(Relaxed).max(needs.least),
+            None if SLOT.load(SeqCst) > 0 => ALLOWED.load(Relaxed).max(needs.least),
+            None => needs.least,
+        };
+        ALLOWED.store(allowed, Relaxed);
+        allowed as usize
+    }
+}
+
+/// The processor time of the process, without that of the pager's thread, which calls this.
+fn used_ns() -> u64 {
+    thread::used_by_all_ns().saturating_sub(thread::used_ns())
+}
+
+/// The job's number, and how many of its processes have a lease; zeros if there is none.
+pub fn numbers() -> (u64, u64) {
+    let of = |job: &Job| (job.handed.file(), job.table.overview(job.handed.job()).processes);
+    JOB.get().map_or((0, 0), of)
+}

@@ -1,0 +1,116 @@
+//! `sim cache` as the command line gives it.
+
+use clap::Parser;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use terapage_sim::Command;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn run(arguments: &[&str]) -> Result<(), String> {
+    let cli = Cli::try_parse_from(["terapage", "cache"].iter().chain(arguments));
+    cli.map_err(|error| error.to_string())?.command.run().map_err(|error| format!("{error:#}"))
+}
+
+/// What `--json` has under `results`.
+fn results(trace: &Path, arguments: &[&str]) -> Value {
+    let json = trace.with_extension("json");
+    let (trace, out) = (trace.to_str().unwrap(), json.to_str().unwrap());
+    run(&[&["--json", out, trace][..], arguments].concat()).unwrap();
+    let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    value["results"].clone()
+}
+
+fn ratios(results: &Value) -> Vec<(String, f64, f64)> {
+    let row = |row: &Value| {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        (row["policy"].as_str().unwrap().to_owned(), number("byte_miss_ratio"), number("object_miss_ratio"))
+    };
+    results["rows"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn objects_have_their_own_sizes() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("requests.csv");
+    // 100 bytes hold a and b, or c alone.
+    let text = "time,op,key,bytes\n1,get,a,40\n2,get,b,60\n3,get,a,40\n4,set,c,100\n5,get,b,60\n6,delete,b,0\n7,get,b,60\n";
+    fs::write(&trace, text).unwrap();
+    let results = results(&trace, &["--policy", "lru", "--size", "100"]);
+    assert_eq!(results["requests"], 6);
+    assert_eq!((&results["objects"], &results["footprint_bytes"]), (&3.into(), &200.into()));
+    let (_, bytes, objects) = ratios(&results).pop().unwrap();
+    assert!((objects - 5.0 / 6.0).abs() < 1e-12 && (bytes - 320.0 / 360.0).abs() < 1e-12);
+}
+
+#[test]
+fn keys_without_sizes_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("keys.bin");
+    let keys: Vec<u8> = (0..1000u64).flat_map(|at| (at % 10).to_le_bytes()).collect();
+    fs::write(&trace, keys).unwrap();
+    let arguments = ["--format", "u64", "--policy", "lru,fifo", "--size", "9,10,50%"];
+    let found = ratios(&results(&trace, &arguments));
+    assert_eq!(found.iter().map(|row| row.2).collect::<Vec<_>>(), [1.0, 1.0, 0.01, 1.0, 1.0, 0.01]);
+}
+
+#[test]
+fn block_traces_are_blocks_or_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("in.csv");
+    // Two blocks each time, of which the second comes back as the first of the next request.
+    let line = |at: u64| format!("{},hm,0,Read,{},8192,9\n", at * 10, at % 5 * 4096);
+    fs::write(&trace, (0..50).map(line).collect::<String>()).unwrap();
+    let blocks = results(&trace, &["--policy", "lru,auto", "--size", "24K"]);
+    assert_eq!((&blocks["requests"], &blocks["block_bytes"]), (&100.into(), &4096.into()));
+    assert!((ratios(&blocks)[0].2 - 0.06).abs() < 1e-12);
+    let objects = results(&trace, &["--as", "objects", "--policy", "lru", "--size", "100%"]);
+    assert_eq!((&objects["requests"], &objects["objects"]), (&50.into(), &5.into()));
+    assert!((ratios(&objects)[0].2 - 0.1).abs() < 1e-12);
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("keys.txt");
+    fs::write(&trace, "a\nb\n").unwrap();
+    let trace = trace.to_str().unwrap();
+    for (arguments, part) in [
+        (&["--policy", "best"][..], "'best' is unknown"),
+        (&["--policy", "auto"], "it is for blocks"),
+        (&["--size", "0"], "is no size"),
+        (&["--size", "x%"], "is no size"),
+        (&["--format", "xls"], "'xls' is unknown"),
+        (&["--format", "keys", "--as", "blocks"], "keys have no addresses"),
+        (&["--block", "7"], "at least 512"),
+        (&["--format", "u64"], "byte 0: expected 8 bytes"),
+    ] {
+        let said = run(&[&[trace][..], arguments].concat()).unwrap_err();
+        assert!(said.contains(part) && !said.contains('\n'), "{arguments:?}: {said}");
+    }
+    assert!(run(&["/nowhere/at/all"]).unwrap_err().contains("cannot be opened"));
+}
+
+/// Real traces beside this checkout, if there are: the ARC paper's P3 and others.
+#[test]
+fn real_traces_are_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/traces");
+    if !folder.is_dir() {
+        println!("SKIPPED: no real traces in {}", folder.display());
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    for name in ["arc-P3.lis.zst", "msr-hm_0-head.csv", "tpcc-small.trace"] {
+        let copy = out.path().join(name);
+        fs::copy(folder.join(name), &copy).unwrap();
+        let found = results(&copy, &["--size", "1%,10%"]);
+        assert_eq!(ratios(&found).len(), 12, "{name}");
+        let inside = |(_, bytes, objects): &(String, f64, f64)| *bytes > 0.0 && *objects <= 1.0;
+        assert!(ratios(&found).iter().all(inside), "{name}");
+    }
+}
