@@ -205,8 +205,8 @@ fn files_appear_whole_or_not_at_all() {
 /// The example in docs/block-traces.md, byte for byte.
 #[test]
 fn the_documented_bytes_are_the_written_ones() {
-    let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/block-traces.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/block-traces.md"))
+        .unwrap();
     let example = page.split("```bytes\n").nth(1).unwrap().split("```").next().unwrap();
     let hex = example.lines().map(|line| line.split("  ").next().unwrap());
     let documented: Vec<u8> =

@@ -1,7 +1,7 @@
 //! The job: the budget that this process shares with all others of the run.
 //!
-//! `terapage run` hands on a table (`crates/core/lease`). A process that stays small is not in it. One
-//! that grows takes a slot: first to have some more without a pager, then for its pager, whose
+//! `terapage run` hands on a table (`crates/core/lease`). A process that stays small is not in it.
+//! One that grows takes a slot: first to have some more without a pager, then for its pager, whose
 //! thread tells four times a second what the process has and wants, and hears what it may have.
 
 use crate::{exit, process};
