@@ -3,59 +3,16 @@
 //! Each runs the same program in memory, on the kernel's swap, on a mapped file and on Terapage,
 //! in turns, beside what fio gets out of the device, and holds the figures against targets.
 
-mod aio;
-mod bonnie;
-mod bounds;
 mod campaign;
-pub mod cgroup;
 mod commands;
-mod device;
-mod disk;
+mod contender;
 mod experiment;
-mod far;
-mod findings;
-mod fio;
 mod ground;
 mod guest;
-mod guest_init;
-mod guest_machine;
-mod guest_more;
-mod guest_tables;
-mod janitor;
-mod journal;
-mod kernels;
-mod language;
-mod likwid;
-mod load;
-mod md;
-mod optimum;
-mod pairs;
-mod program;
-mod progress;
-mod random;
-mod raw;
-mod raw_fio;
-mod record;
-mod remarks;
-mod report;
-mod runner;
-mod scan;
-mod session;
-mod sizes;
-mod solve;
-mod sort;
-mod spinner;
-mod stack;
-mod statistics;
-mod steady;
-mod study;
-mod swap;
-mod system;
-mod temporal;
-mod throttle;
-mod tools;
-mod undo;
+mod result;
 mod workload;
+
+pub use ground::cgroup;
 
 use std::process::ExitCode;
 
@@ -63,22 +20,22 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Goes through memory from end to end: writes, reads, read-modify-writes, STREAM's triad.
-    Scan(scan::Scan),
+    Scan(commands::scan::Scan),
     /// Reads 8-byte words at random places.
-    Random(random::Random),
+    Random(commands::random::Random),
     /// Sorts a text file with GNU sort.
-    Sort(sort::Sort),
+    Sort(commands::sort::Sort),
     /// Prints the names of the experiments.
     List,
     /// Runs experiments in turns until their ratios are known, and reports; goes on where it was
     /// ended.
     Run(Box<commands::RunOne>),
     /// Measures a program of yours, with more and with less memory than it wants.
-    Program(Box<program::Program>),
+    Program(Box<commands::program::Program>),
     /// Measures file systems with Bonnie++, on image files of the lab's own.
-    Bonnie(Box<bonnie::Run>),
+    Bonnie(Box<commands::bonnie::Run>),
     /// Measures what an I/O costs in the kernel, by path, scheduler and I/Os per call.
-    Stack(Box<stack::Run>),
+    Stack(Box<commands::stack::Run>),
     /// Runs all experiments.
     All(Box<commands::All>),
     /// Reports on results, here or from another machine.
@@ -121,7 +78,7 @@ impl Command {
             Command::Merge(merge) => merge.run(),
             Command::Clean => clean(),
             Command::Janitor => {
-                janitor::serve();
+                ground::janitor::serve();
                 Ok(ExitCode::SUCCESS)
             }
         }
@@ -131,7 +88,7 @@ impl Command {
 /// Says what was taken down, and what could not be.
 fn clean() -> anyhow::Result<ExitCode> {
     use std::io::Write;
-    let (undone, failed) = record::clean()?;
+    let (undone, failed) = ground::record::clean()?;
     let mut out = std::io::stdout().lock();
     for line in &undone {
         writeln!(out, "taken down: {line}")?;

@@ -1,0 +1,53 @@
+//! `lab stack`: what an I/O costs on its way through the kernel, here or in an emulated machine.
+
+use crate::commands::{self, Running};
+use crate::experiment::Experiment;
+use crate::ground::disk::check_free;
+use crate::guest;
+use anyhow::Context;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Options of `lab stack`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  terapage lab stack --quick
+  terapage lab stack --device nvme=/mnt/nvme --html stack.html
+  terapage lab stack --block-device /dev/nvme1n1
+  terapage lab stack --guest")]
+pub struct Run {
+    /// Count instructions by I/O in an emulated machine instead (needs qemu, not root): null_blk,
+    /// scsi_debug, nvme, virtio-blk and virtio-scsi, by scheduler and I/Os per call
+    #[arg(long)]
+    guest: bool,
+    /// The package of Debian's that has the machine's kernel (linux-image-*-cloud-amd64_*.deb); by
+    /// default it is downloaded
+    #[arg(long, value_name = "FILE.deb", requires = "guest")]
+    kernel: Option<PathBuf>,
+    /// Read this device itself instead of a loop on an image file; nothing is written to it. It
+    /// must not be in use
+    #[arg(long, value_name = "DEVICE", conflicts_with = "guest")]
+    block_device: Option<PathBuf>,
+    #[command(flatten)]
+    running: Running,
+}
+
+impl Run {
+    /// Measures.
+    ///
+    /// # Errors
+    /// When nothing can be measured.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.guest {
+            true => guest::run(self.kernel.as_deref(), &self.running),
+            false => {
+                if let Some(device) = &self.block_device {
+                    check_free(device).context("--block-device")?;
+                }
+                let experiments = vec![Experiment::find("stack")?];
+                commands::run_all("stack", experiments, &self.running, self.block_device, false)
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What a program runs under: memory alone, swap, a mapped file, Terapage, far memory.
+
+pub mod far;

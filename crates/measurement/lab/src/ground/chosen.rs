@@ -1,0 +1,178 @@
+//! The devices that `--device NAME=PATH[@CLASS]` names: the one that a directory lies on, or a
+//! slower one made of it.
+
+use crate::campaign::session::Session;
+use crate::ground::device::{Device, Mount};
+use crate::ground::disk::{Disk, DiskForm, Error, Kind, Wanted};
+use crate::ground::system::Machine;
+use crate::ground::throttle::{Class, Profile, Throttle};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A device as it is named on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// What reports call it.
+    pub name: String,
+    /// A directory on it.
+    pub path: PathBuf,
+    /// The class that is made of it.
+    pub class: Option<Class>,
+}
+
+impl FromStr for Chosen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Chosen, String> {
+        let (name, path) = text
+            .split_once('=')
+            .filter(|(name, path)| is_name(name) && !path.is_empty())
+            .ok_or("NAME=PATH or NAME=PATH@CLASS is needed, with a name of letters, digits, - and _")?;
+        // A path may have an @ of its own.
+        let (path, class) = match path.rsplit_once('@') {
+            Some((path, class)) if !path.is_empty() && !class.contains('/') => {
+                (path, Some(Class::find(class)?))
+            }
+            _ => (path, None),
+        };
+        Ok(Chosen { name: name.into(), path: path.into(), class })
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_".contains(letter))
+}
+
+impl Chosen {
+    /// Whether there is a device to measure.
+    ///
+    /// # Errors
+    /// There is none; one line.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let place = self.path.display();
+        anyhow::ensure!(self.path.is_dir(), "--device {}={place}: no such directory", self.name);
+        if Device::of(&self.path).is_none() {
+            let kind = Mount::of(&self.path).unwrap_or_default().kind;
+            anyhow::bail!(
+                "--device {}={place}: it lies on {kind}, which has no device to measure (name a directory \
+                 on a disk)",
+                self.name
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A device that all runs are on, until this is dropped.
+pub struct Ground {
+    chosen: Chosen,
+    /// What is below it.
+    below: Option<String>,
+    disk: Option<Disk>,
+}
+
+impl Ground {
+    /// Sets it up: for a class, a throttled loop with ext4 of `bytes` bytes; without `bytes` the
+    /// contenders' own disks are to be throttled.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub fn up(session: &Session, chosen: &Chosen, bytes: Option<u64>) -> Result<Ground, Error> {
+        let below = Device::of(&chosen.path).map(|device| device.name);
+        let form = DiskForm {
+            kind: Kind::Ext4,
+            make: Vec::new(),
+            options: String::new(),
+            disks: 1,
+            array: None,
+            size: String::new(),
+            class: None,
+            scheduler: None,
+            gone: String::new(),
+        };
+        let wanted = Wanted {
+            form: &form,
+            bytes: bytes.unwrap_or(0),
+            scheduler: None,
+            class: chosen.class,
+            profile: Profile::Sequential,
+            image: Path::new(""),
+        };
+        let disk = chosen.class.and(bytes).map(|_| Disk::up(session, &wanted)).transpose()?;
+        Ok(Ground { chosen: chosen.clone(), below, disk })
+    }
+
+    /// Where files lie on it.
+    pub fn place(&self) -> PathBuf {
+        self.disk.as_ref().map_or_else(|| self.chosen.path.clone(), |disk| disk.place.clone())
+    }
+
+    /// Its limits, where it has any.
+    pub fn throttle(&self) -> Option<&Throttle> {
+        self.disk.as_ref().and_then(Disk::throttle)
+    }
+
+    /// The class that it is made to be.
+    pub fn class(&self) -> Option<Class> {
+        self.chosen.class
+    }
+
+    /// Chooses which of its limits hold.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn set(&self, profile: Profile) -> std::io::Result<()> {
+        self.throttle().map_or(Ok(()), |throttle| throttle.set(profile))
+    }
+
+    /// Says in a machine's description what it is. The numbers of loops and mounts, which differ
+    /// each time, are left out: results of two runs belong together.
+    pub fn describe(&self, machine: &mut Machine) {
+        machine.device_name = Some(self.chosen.name.clone());
+        let Some(class) = self.chosen.class else { return };
+        machine.class = Some(class.words());
+        if self.disk.is_none() {
+            return;
+        }
+        machine.device = Some(format!("loop on {}", self.below.as_deref().unwrap_or("?")));
+        machine.mount.source = "an image file".into();
+        machine.mount.point = self.chosen.path.display().to_string();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Chosen;
+
+    #[test]
+    fn a_device_has_a_name_a_path_and_perhaps_a_class() {
+        let of = |text: &str| text.parse::<Chosen>();
+        let plain = of("nvme=/mnt/a@b/c").expect("a path with an @");
+        assert_eq!(
+            (plain.name.as_str(), plain.path.to_str(), plain.class),
+            ("nvme", Some("/mnt/a@b/c"), None)
+        );
+        let hdd = of("hdd=/mnt/x@hdd").expect("a class");
+        assert_eq!((hdd.path.to_str(), hdd.class.map(|class| class.name)), (Some("/mnt/x"), Some("hdd")));
+        for (text, why) in
+            [("x", "NAME=PATH"), ("=x", "NAME=PATH"), ("a b=/", "letters"), ("a=/x@tape", "tape")]
+        {
+            let error = of(text).expect_err(text);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_place_without_a_device_is_refused() {
+        let error = |path: &str| {
+            let chosen: Chosen = format!("x={path}").parse().expect("a device");
+            chosen.check().expect_err(path).to_string()
+        };
+        assert!(error("/nonexistent").contains("no such directory"));
+        let on_proc = error("/proc");
+        assert!(
+            on_proc.contains("it lies on proc") && on_proc.contains("a directory on a disk"),
+            "{on_proc}"
+        );
+    }
+}

@@ -1,0 +1,603 @@
+//! A contender's own disk: image files behind loop devices with direct I/O, throttled where a class
+//! is named, with a new file system on them, mounted. Only files of the lab's own are formatted,
+//! or the device that `--i-may-erase` names.
+//!
+//! A mount that succeeds proves nothing: options that are in force are read back from /proc/mounts.
+
+use crate::campaign::session::Session;
+use crate::ground::device::{Device, Mount};
+use crate::ground::janitor::{Janitor, Thing};
+use crate::ground::md;
+use crate::ground::runner::{self, End};
+use crate::ground::throttle::{Class, Profile, Throttle};
+use crate::ground::tools;
+use crate::ground::undo::{self, Undo};
+use serde::{Deserialize, Serialize};
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+
+/// A disk as an experiment describes it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DiskForm {
+    /// The file system; `none` leaves the device as it is, full of data.
+    pub kind: Kind,
+    /// Options of mkfs.
+    #[serde(default)]
+    pub make: Vec<String>,
+    /// Options of the mount, separated by commas.
+    #[serde(default)]
+    pub options: String,
+    /// How many devices it lies on.
+    #[serde(default = "one")]
+    pub disks: u32,
+    /// What makes one device of several, where the file system does not.
+    #[serde(default)]
+    pub array: Option<Array>,
+    /// Bytes of each, a term.
+    pub size: String,
+    /// The class of devices that each is throttled like.
+    #[serde(default)]
+    pub class: Option<String>,
+    /// Its I/O scheduler; by default the kernel's choice. `{name}` stands for a key of the matrix.
+    #[serde(default)]
+    pub scheduler: Option<String>,
+    /// Why an option can no longer be chosen, where it cannot.
+    #[serde(default)]
+    pub gone: String,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A kind of array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Array {
+    /// RAID-6 by the kernel's md driver.
+    MdRaid6,
+}
+
+/// A kind of file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// No file system.
+    None,
+    /// ext3, which the ext4 driver serves.
+    Ext3,
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// btrfs.
+    Btrfs,
+}
+
+impl Kind {
+    /// As the kernel calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::None => "none",
+            Kind::Ext3 => "ext3",
+            Kind::Ext4 => "ext4",
+            Kind::Xfs => "xfs",
+            Kind::Btrfs => "btrfs",
+        }
+    }
+
+    /// What makes one, and its usual options: nothing is put off that would be written later,
+    /// while somebody measures.
+    fn maker(self) -> Option<(&'static str, &'static [&'static str])> {
+        const WHOLE: &[&str] = &["-F", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        match self {
+            Kind::None => None,
+            Kind::Ext3 => Some(("mkfs.ext3", WHOLE)),
+            Kind::Ext4 => Some(("mkfs.ext4", WHOLE)),
+            Kind::Xfs => Some(("mkfs.xfs", &["-f", "-q"])),
+            Kind::Btrfs => Some(("mkfs.btrfs", &["-f", "-q"])),
+        }
+    }
+}
+
+/// Why there is no disk.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This machine cannot have it; in words that say why.
+    #[error("{0}")]
+    Cannot(String),
+    /// It cannot be set up.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was done.
+        what: String,
+        /// Why it failed.
+        error: io::Error,
+    },
+    /// The lab shall stop.
+    #[error(transparent)]
+    Stopped(runner::Error),
+}
+
+/// Adds what was done to an error.
+fn at(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    let what = what.into();
+    |error| Error::Io { what, error }
+}
+
+/// What is asked for: a form with its names filled in.
+pub struct Wanted<'a> {
+    /// The form.
+    pub form: &'a DiskForm,
+    /// Bytes of each device.
+    pub bytes: u64,
+    /// The scheduler.
+    pub scheduler: Option<String>,
+    /// The class, the form's own or that of `--device`.
+    pub class: Option<Class>,
+    /// Which of its limits holds.
+    pub profile: Profile,
+    /// The file behind a device without a file system; it is kept from run to run.
+    pub image: &'a Path,
+}
+
+/// A disk that is set up, until this is dropped.
+pub struct Disk {
+    throttle: Option<Throttle>,
+    undo: Vec<Undo>,
+    /// Where its file system is mounted, or the device where there is none.
+    pub place: PathBuf,
+    /// What is in force, and what is not, in words.
+    pub notes: Vec<String>,
+}
+
+impl Disk {
+    /// Sets one up. Needs root.
+    ///
+    /// # Errors
+    /// When it cannot be had; nothing of it is left.
+    pub fn up(session: &Session, wanted: &Wanted<'_>) -> Result<Disk, Error> {
+        let mut disk = Disk { throttle: None, undo: Vec::new(), place: PathBuf::new(), notes: Vec::new() };
+        let devices = disk.devices(session, wanted)?;
+        if let Some(scheduler) = &wanted.scheduler {
+            for device in &devices {
+                disk.undo.push(set_scheduler(&session.janitor, device, scheduler)?);
+            }
+        }
+        if let Some(class) = wanted.class {
+            let numbers: Result<Vec<String>, io::Error> = devices.iter().map(|path| number(path)).collect();
+            let numbers = numbers.map_err(at("the device's number"))?;
+            let throttle = Throttle::on(&session.janitor, numbers, class, wanted.profile)
+                .map_err(at(format!("no device can be throttled like {}", class.name)))?;
+            disk.notes.push(class.words());
+            if !throttle.whole {
+                disk.notes.push("not throttled: write-back and swap-out (cgroups of version 1)".into());
+            }
+            disk.throttle = Some(throttle);
+        }
+        match wanted.form.kind.maker() {
+            None => disk.place.clone_from(&devices[0]),
+            Some((maker, usual)) => {
+                let devices = match wanted.form.array {
+                    Some(Array::MdRaid6) => vec![disk.array(&session.janitor, &devices)?],
+                    None => devices,
+                };
+                let usual = usual.iter().map(|word| (*word).to_owned());
+                let options = usual.chain(wanted.form.make.iter().cloned());
+                format(session, maker, options.collect(), &devices, &wanted.form.gone)?;
+                disk.mount(session, wanted.form, &devices)?;
+            }
+        }
+        Ok(disk)
+    }
+
+    /// The limits on its devices, where there are any.
+    pub fn throttle(&self) -> Option<&Throttle> {
+        self.throttle.as_ref()
+    }
+
+    /// Its devices: loops, or the one that may be erased.
+    fn devices(&mut self, session: &Session, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>, Error> {
+        if let (Some(device), 1, None) = (&session.may_erase, wanted.form.disks, wanted.class) {
+            check_free(device)?;
+            return Ok(vec![device.clone()]);
+        }
+        let mut devices = Vec::new();
+        for i in 0..wanted.form.disks {
+            let file = match wanted.form.kind {
+                Kind::None => {
+                    fill(wanted.image, wanted.bytes).map_err(at(wanted.image.display().to_string()))?;
+                    wanted.image.to_owned()
+                }
+                _ => self.image(&session.janitor, session.path(&format!("disk-{i}")), wanted.bytes)?,
+            };
+            let (device, undo, direct) = attach(&session.janitor, &file)?;
+            self.undo.push(undo);
+            if !direct {
+                self.notes.push("the loop has no direct I/O: a flush costs nothing".into());
+            }
+            devices.push(device);
+        }
+        Ok(devices)
+    }
+
+    /// A new file with holes.
+    fn image(&mut self, janitor: &Arc<Janitor>, path: PathBuf, bytes: u64) -> Result<PathBuf, Error> {
+        let made = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+        let file = made.map_err(at(path.display().to_string()))?;
+        self.undo.push(Undo::tell(janitor, Thing::File(path.clone())).map_err(at("the record"))?);
+        file.set_len(bytes).map_err(at(path.display().to_string()))?;
+        Ok(path)
+    }
+
+    /// Makes an array of new files, which are full of zeros.
+    fn array(&mut self, janitor: &Arc<Janitor>, devices: &[PathBuf]) -> Result<PathBuf, Error> {
+        md::check().map_err(Error::Cannot)?;
+        let array = md::device(&format!("lab-{}", process::id()));
+        self.undo.push(Undo::tell(janitor, Thing::Md(array.clone())).map_err(at("the record"))?);
+        md::create(&array, devices).map_err(at("RAID-6 by md"))?;
+        self.notes.push(format!(
+            "RAID-6 by md: {} devices, {} KiB of each a stripe",
+            devices.len(),
+            md::CHUNK >> 10
+        ));
+        Ok(array)
+    }
+
+    /// Mounts the new file system, and says which options are in force.
+    fn mount(&mut self, session: &Session, form: &DiskForm, devices: &[PathBuf]) -> Result<(), Error> {
+        let point = session.path("mnt");
+        let tell = |thing: Thing| Undo::tell(&session.janitor, thing).map_err(at("the record"));
+        self.undo.push(tell(Thing::Directory(point.clone()))?);
+        fs::create_dir(&point).map_err(at(point.display().to_string()))?;
+        if form.kind == Kind::Btrfs && devices.len() > 1 {
+            for device in devices {
+                self.undo.push(tell(Thing::Btrfs(device.clone()))?);
+            }
+        }
+        self.undo.push(tell(Thing::Mount(point.clone()))?);
+        if let Err(error) = mount(form.kind.name(), devices, &form.options, &point) {
+            let asked = if form.options.is_empty() { "" } else { " with " };
+            let what = format!("{}{asked}{} cannot be mounted", form.kind.name(), form.options);
+            return Err(match form.gone.is_empty() {
+                true => Error::Io { what, error },
+                false => Error::Cannot(format!("no longer selectable, because {} ({error})", form.gone)),
+            });
+        }
+        let shown = Mount::of(&point).unwrap_or_default();
+        self.notes.push(format!("mounted: {} {}", shown.kind, shown.options));
+        for option in form.options.split(',').filter(|option| !option.is_empty()) {
+            if !is_in_force(option, &shown.options) {
+                let why =
+                    if form.gone.is_empty() { String::new() } else { format!(", because {}", form.gone) };
+                self.notes.push(format!("{option} is no longer selectable: it mounts, and is ignored{why}"));
+            }
+        }
+        self.place = point;
+        Ok(())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // What is still to be written is written at full speed.
+        self.throttle.take();
+        undo::all(&mut self.undo);
+    }
+}
+
+/// Whether a mount option that was asked for is in force, from those that /proc/mounts shows. What
+/// is the default is not shown.
+fn is_in_force(asked: &str, shown: &str) -> bool {
+    let has = |wanted: &str| shown.split(',').any(|option| option == wanted);
+    match asked {
+        "barrier" | "barrier=1" => !has("nobarrier") && !has("barrier=0"),
+        "nobarrier" | "barrier=0" => has("nobarrier") || has("barrier=0"),
+        "data=ordered" => has(asked) || !shown.split(',').any(|option| option.starts_with("data=")),
+        _ => has(asked),
+    }
+}
+
+/// Makes a file system.
+fn format(
+    session: &Session,
+    maker: &str,
+    options: Vec<String>,
+    devices: &[PathBuf],
+    gone: &str,
+) -> Result<(), Error> {
+    let program = tools::find(maker).map_err(Error::Cannot)?;
+    let arguments = options.into_iter().map(Into::into);
+    let arguments = arguments.chain(devices.iter().map(|device| device.clone().into_os_string()));
+    let job = session.job(program, arguments.collect());
+    match runner::run(&session.janitor, &session.stop, job) {
+        Ok(finished) => match finished.end {
+            End::Done => Ok(()),
+            end if gone.is_empty() => Err(Error::Cannot(format!("{maker}: {}", end.text()))),
+            // Its last line may be of its usage.
+            _ => Err(Error::Cannot(format!("no longer selectable, because {gone} ({maker} refuses it)"))),
+        },
+        Err(runner::Error::Start { program, error }) => Err(Error::Io { what: program, error }),
+        Err(stopped) => Err(Error::Stopped(stopped)),
+    }
+}
+
+/// Sets a device's scheduler.
+fn set_scheduler(janitor: &Arc<Janitor>, device: &Path, scheduler: &str) -> Result<Undo, Error> {
+    let name = device.file_name().unwrap_or_default().to_string_lossy();
+    let known = Device::named(&name);
+    let before = known.as_ref().and_then(|device| device.setting("scheduler"));
+    let (Some(device), Some(before)) = (known, before) else {
+        return Err(Error::Cannot(format!("{name} has no scheduler")));
+    };
+    let path = device.setting_path("scheduler");
+    let choice = fs::read_to_string(&path).unwrap_or_default();
+    if !choice.split_whitespace().any(|word| word.trim_matches(['[', ']']) == scheduler) {
+        return Err(Error::Cannot(format!("this kernel has no scheduler {scheduler} for {name}")));
+    }
+    let undo = Undo::tell(janitor, Thing::Setting(path.clone(), before)).map_err(at("the record"))?;
+    fs::write(path, scheduler).map_err(at(format!("scheduler {scheduler} of {name}")))?;
+    Ok(undo)
+}
+
+/// `MAJOR:MINOR`.
+fn number(device: &Path) -> io::Result<String> {
+    let number = fs::metadata(device)?.rdev();
+    Ok(format!("{}:{}", libc::major(number), libc::minor(number)))
+}
+
+/// A device that may be erased: a whole one that nobody uses.
+///
+/// # Errors
+/// What it is instead.
+pub fn check_free(device: &Path) -> Result<(), Error> {
+    let name = device.display();
+    let found = fs::metadata(device).map_err(at(name.to_string()))?;
+    if !found.file_type().is_block_device() {
+        return Err(Error::Cannot(format!("{name} is no block device")));
+    }
+    // The kernel refuses this for what is mounted, swapped to, or part of another device.
+    match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(Error::Cannot(format!("{name} is in use (mounted, swapped to, or part of another device)")))
+        }
+        Err(error) => Err(Error::Io { what: name.to_string(), error }),
+    }
+}
+
+/// Fills a file with data, unless it is there with this size: what was never written is not read
+/// from the device.
+fn fill(path: &Path, bytes: u64) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|known| known.len() == bytes) {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    let (mut piece, mut numbers) = (vec![0u8; 1 << 20], terapage_figures::SplitMix(1));
+    for word in piece.chunks_exact_mut(8) {
+        word.copy_from_slice(&numbers.next().to_le_bytes());
+    }
+    let mut left = bytes;
+    while left > 0 {
+        let count = left.min(piece.len() as u64);
+        file.write_all(&piece[..count as usize])?;
+        left -= count;
+    }
+    file.sync_all()
+}
+
+/// linux/loop.h.
+const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+const LOOP_BLOCK_BYTES: u32 = 4096;
+
+/// `struct loop_config`, with `struct loop_info64` in the middle.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    numbers: [u64; 5],
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopConfig>() == 304);
+
+/// Puts a file behind a loop device, with direct I/O where the file system can; gives whether it
+/// has.
+fn attach(janitor: &Arc<Janitor>, file: &Path) -> Result<(PathBuf, Undo, bool), Error> {
+    let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control");
+    let control = control.map_err(at("no loop device can be had, which needs root: /dev/loop-control"))?;
+    let behind = OpenOptions::new().read(true).write(true).open(file);
+    let behind = behind.map_err(at(file.display().to_string()))?;
+    let mut last = io::Error::from_raw_os_error(libc::EBUSY);
+    for _ in 0..64 {
+        // SAFETY: the descriptor is open for the call; no memory is passed.
+        let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+        if number < 0 {
+            return Err(at("no loop device is free")(io::Error::last_os_error()));
+        }
+        let device = PathBuf::from(format!("/dev/loop{number}"));
+        let undo = Undo::tell(janitor, Thing::Loop(device.clone(), file.to_owned()));
+        let undo = undo.map_err(at("the record"))?;
+        let opened = OpenOptions::new().read(true).write(true).open(&device);
+        let opened = opened.map_err(at(device.display().to_string()))?;
+        match configure(&opened, &behind) {
+            Ok(()) => {
+                let sysfs = format!("/sys/block/loop{number}/loop/dio");
+                let direct = fs::read_to_string(sysfs).is_ok_and(|text| text.trim() == "1");
+                return Ok((device, undo, direct));
+            }
+            // Another took it meanwhile.
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => last = error,
+            Err(error) => return Err(Error::Io { what: device.display().to_string(), error }),
+        }
+    }
+    Err(Error::Io { what: "loop devices".into(), error: last })
+}
+
+fn configure(device: &File, behind: &File) -> io::Result<()> {
+    // SAFETY: LoopConfig is plain data, for which zeros are a value.
+    let mut config: LoopConfig = unsafe { std::mem::zeroed() };
+    config.fd = behind.as_raw_fd() as u32;
+    config.block_size = LOOP_BLOCK_BYTES;
+    config.flags = LO_FLAGS_DIRECT_IO;
+    // SAFETY: both descriptors are open for the call, and `config` has the form that it wants.
+    match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// linux/mount.h.
+const FSOPEN_CLOEXEC: u32 = 1;
+const FSCONFIG_SET_FLAG: u32 = 0;
+const FSCONFIG_SET_STRING: u32 = 1;
+const FSCONFIG_CMD_CREATE: u32 = 6;
+const FSMOUNT_CLOEXEC: u32 = 1;
+const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
+
+/// Mounts a new file system by the calls that say why they refuse: the kernel's own words are in
+/// the error.
+fn mount(kind: &str, devices: &[PathBuf], options: &str, point: &Path) -> io::Result<()> {
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::other);
+    let (kind, empty, target) = (text(kind.as_bytes())?, text(b"")?, text(point.as_os_str().as_bytes())?);
+    // SAFETY: `kind` ends in a zero byte and lives through the call.
+    let context = descriptor(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC) })?;
+    let set = |command: u32, key: Option<&str>, value: Option<&[u8]>| -> io::Result<()> {
+        let key = key.map(|key| text(key.as_bytes())).transpose()?;
+        let value = value.map(text).transpose()?;
+        let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+        // SAFETY: the descriptor is open, and both texts, where there are any, end in a zero byte
+        // and live through the call.
+        let answer = unsafe {
+            let (key, value) = (pointer(&key), pointer(&value));
+            libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0)
+        };
+        if answer == 0 { Ok(()) } else { Err(with_words(&context, io::Error::last_os_error())) }
+    };
+    set(FSCONFIG_SET_STRING, Some("source"), Some(devices[0].as_os_str().as_bytes()))?;
+    for device in &devices[1..] {
+        set(FSCONFIG_SET_STRING, Some("device"), Some(device.as_os_str().as_bytes()))?;
+    }
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some((key, value)) => set(FSCONFIG_SET_STRING, Some(key), Some(value.as_bytes()))?,
+            None => set(FSCONFIG_SET_FLAG, Some(option), None)?,
+        }
+    }
+    set(FSCONFIG_CMD_CREATE, None, None)?;
+    // SAFETY: the descriptor is open for the call; no memory is passed.
+    let mounted =
+        descriptor(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0u32) })?;
+    // SAFETY: the descriptor is open; both texts end in a zero byte and live through the call.
+    let moved = unsafe {
+        let (from, to) = (mounted.as_raw_fd(), libc::AT_FDCWD);
+        libc::syscall(
+            libc::SYS_move_mount,
+            from,
+            empty.as_ptr(),
+            to,
+            target.as_ptr(),
+            MOVE_MOUNT_F_EMPTY_PATH,
+        )
+    };
+    if moved == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The descriptor that a call gave.
+fn descriptor(answer: libc::c_long) -> io::Result<OwnedFd> {
+    match i32::try_from(answer) {
+        // SAFETY: the kernel has just made it, for nobody else.
+        Ok(number) if number >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// An error with what the kernel says about it: messages that begin with `e`.
+fn with_words(context: &OwnedFd, error: io::Error) -> io::Error {
+    let Ok(context) = context.try_clone() else { return error };
+    let (mut file, mut words, mut buffer) = (File::from(context), Vec::new(), [0; 512]);
+    while let Ok(count @ 1..) = file.read(&mut buffer) {
+        let message = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        if let Some(message) = message.strip_prefix("e ") {
+            words.push(message.trim().to_owned());
+        }
+    }
+    if words.is_empty() { error } else { io::Error::new(error.kind(), words.join("; ")) }
+}
+
+/// linux/btrfs.h: `_IOW(0x94, 5, struct btrfs_ioctl_vol_args)`, which is a number and a name.
+const BTRFS_IOC_FORGET_DEV: libc::Ioctl = 0x5000_9405_u32 as libc::Ioctl;
+
+#[repr(C)]
+struct BtrfsName {
+    fd: i64,
+    name: [u8; 4088],
+}
+
+/// Lets btrfs forget a device of several that is not mounted; no error where it knows none.
+pub fn forget(device: &Path) -> io::Result<()> {
+    let control = match OpenOptions::new().read(true).write(true).open("/dev/btrfs-control") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let name = device.as_os_str().as_bytes();
+    let mut argument = Box::new(BtrfsName { fd: 0, name: [0; 4088] });
+    argument
+        .name
+        .get_mut(..name.len())
+        .ok_or_else(|| io::Error::other("too long a name"))?
+        .copy_from_slice(name);
+    // SAFETY: the descriptor is open, and the argument has the form that the call wants.
+    match unsafe { libc::ioctl(control.as_raw_fd(), BTRFS_IOC_FORGET_DEV, &raw const *argument) } {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            // It is not known, or not there any more.
+            error if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_free, is_in_force};
+    use std::path::Path;
+
+    #[test]
+    fn what_is_in_force_is_what_is_shown_or_the_default() {
+        let ext4 = "rw,relatime,nobarrier,data=writeback";
+        assert!(is_in_force("data=writeback", ext4) && is_in_force("nobarrier", ext4));
+        assert!(is_in_force("barrier=0", ext4));
+        // It mounts and is dropped.
+        assert!(!is_in_force("nobh", ext4));
+        assert!(!is_in_force("barrier=1", ext4) && !is_in_force("data=ordered", ext4));
+        assert!(is_in_force("data=ordered", "rw,relatime") && is_in_force("barrier", "rw,relatime"));
+        assert!(!is_in_force("nobarrier", "rw,relatime"));
+    }
+
+    #[test]
+    fn what_is_no_device_is_not_erased() {
+        for (path, why) in [("/etc/passwd", "no block device"), ("/nonexistent", "/nonexistent")] {
+            let error = check_free(Path::new(path)).expect_err(path).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

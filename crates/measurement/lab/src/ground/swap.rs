@@ -1,0 +1,276 @@
+//! Swap that the lab makes: a file, or a compressed device in memory.
+
+use crate::ground::janitor::{Janitor, OwnedFile, Thing};
+use std::ffi::CString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::{fs, process};
+
+/// Flags of swapon (`include/linux/swap.h`): SWAP_FLAG_PREFER, and the highest priority. The
+/// machine's own swap would be used first.
+const FIRST: libc::c_int = 0x8000 | 0x7fff;
+
+/// If less than this is in the lab's swap after its program has ended, nothing is reported. Chosen,
+/// not measured.
+const FOREIGN_LEAST: u64 = 1 << 20;
+
+/// A line of /proc/swaps.
+#[derive(Debug, PartialEq, Eq)]
+struct Area {
+    path: String,
+    used_bytes: u64,
+    priority: i32,
+}
+
+/// The swap areas in /proc/swaps.
+fn areas(text: &str) -> Vec<Area> {
+    let area = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let path = fields.next()?.replace("\\040", " ");
+        // The fields: path, type, size, bytes in use, priority.
+        let used_bytes = fields.nth(2)?.parse::<u64>().ok()? * 1024;
+        Some(Area { path, used_bytes, priority: fields.next()?.parse().ok()? })
+    };
+    text.lines().skip(1).filter_map(area).collect()
+}
+
+/// Another area that the kernel would use as readily as the lab's.
+pub fn rival() -> Option<String> {
+    rival_in(&fs::read_to_string("/proc/swaps").unwrap_or_default())
+}
+
+fn rival_in(text: &str) -> Option<String> {
+    let highest = FIRST & 0x7fff;
+    areas(text).into_iter().find(|area| area.priority >= highest).map(|area| area.path)
+}
+
+/// Where the kernel makes and removes compressed devices in memory.
+const ZRAM: &str = "/sys/class/zram-control";
+
+/// Where zswap is switched on.
+pub const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
+
+/// Where the multi-generational LRU is switched on.
+pub const MGLRU: &str = "/sys/kernel/mm/lru_gen/enabled";
+
+/// A compressed device in memory; removed when dropped.
+struct Zram<'a> {
+    number: u32,
+    janitor: &'a Janitor,
+}
+
+impl<'a> Zram<'a> {
+    /// Makes a device for `bytes` bytes before compression. Needs root.
+    fn new(janitor: &'a Janitor, bytes: u64) -> io::Result<Zram<'a>> {
+        let text = fs::read_to_string(format!("{ZRAM}/hot_add"))?;
+        let number = text.trim().parse().map_err(io::Error::other)?;
+        // The number is known only now. If the lab is killed before this line, an empty device
+        // stays.
+        let zram = Zram { number, janitor };
+        janitor.tell(&Thing::Zram(number))?;
+        fs::write(format!("/sys/block/zram{number}/disksize"), bytes.to_string())?;
+        Ok(zram)
+    }
+
+    fn device(&self) -> PathBuf {
+        format!("/dev/zram{}", self.number).into()
+    }
+}
+
+impl Drop for Zram<'_> {
+    fn drop(&mut self) {
+        if remove_zram(self.number).is_ok() {
+            self.janitor.gone(&Thing::Zram(self.number));
+        }
+    }
+}
+
+/// Removes a compressed device that nobody uses. It is no error if there is none.
+pub fn remove_zram(number: u32) -> io::Result<()> {
+    match Path::new(&format!("/sys/block/zram{number}")).exists() {
+        true => fs::write(format!("{ZRAM}/hot_remove"), number.to_string()),
+        false => Ok(()),
+    }
+}
+
+/// Bytes of memory that a compressed device uses, from its `mm_stat`.
+fn zram_bytes(stat: &str) -> Option<u64> {
+    stat.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// Bytes of memory that zswap uses, from /proc/meminfo.
+fn zswap_bytes(meminfo: &str) -> Option<u64> {
+    crate::ground::runner::fields(meminfo).get("Zswap").copied()
+}
+
+/// Where swapped pages lie.
+enum Place<'a> {
+    File(OwnedFile<'a>),
+    Zram(Zram<'a>),
+}
+
+/// Swap in use. It is turned off and removed when dropped.
+pub struct Swap<'a> {
+    // Dropped after `drop` has turned the swap off.
+    place: Place<'a>,
+    janitor: &'a Janitor,
+}
+
+impl<'a> Swap<'a> {
+    /// Makes a swap file of `bytes` bytes in `directory` and turns it on. Needs root.
+    pub fn on(janitor: &'a Janitor, directory: &Path, bytes: u64) -> io::Result<Swap<'a>> {
+        let path = directory.join(format!("terapage-lab-{}.swap", process::id()));
+        let file = OwnedFile::allocate(janitor, path, bytes)?;
+        Swap::begin(Place::File(file), janitor, bytes)
+    }
+
+    /// Makes swap on a compressed device in memory and turns it on. Needs root.
+    pub fn on_zram(janitor: &'a Janitor, bytes: u64) -> io::Result<Swap<'a>> {
+        Swap::begin(Place::Zram(Zram::new(janitor, bytes)?), janitor, bytes)
+    }
+
+    fn begin(place: Place<'a>, janitor: &'a Janitor, bytes: u64) -> io::Result<Swap<'a>> {
+        let swap = Swap { place, janitor };
+        write_header(&swap.path(), bytes)?;
+        janitor.tell(&Thing::Swap(swap.path()))?;
+        let name = c_path(&swap.path())?;
+        // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
+        if unsafe { libc::swapon(name.as_ptr(), FIRST) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(swap)
+    }
+}
+
+impl Swap<'_> {
+    fn path(&self) -> PathBuf {
+        match &self.place {
+            Place::File(file) => file.path().to_owned(),
+            Place::Zram(zram) => zram.device(),
+        }
+    }
+
+    /// Bytes of memory that hold compressed swapped pages: those of the device in memory, or, with
+    /// a swap file, those of zswap.
+    pub fn memory_bytes(&self) -> u64 {
+        let bytes = match &self.place {
+            Place::File(_) => zswap_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
+            Place::Zram(zram) => {
+                let stat = fs::read_to_string(format!("/sys/block/zram{}/mm_stat", zram.number));
+                zram_bytes(&stat.unwrap_or_default())
+            }
+        };
+        bytes.unwrap_or(0)
+    }
+
+    /// Bytes in it that belong to other programs. Call it once the program that it was made for has
+    /// ended.
+    pub fn foreign_bytes(&self) -> u64 {
+        let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        foreign_in(&text, &self.path().display().to_string())
+    }
+}
+
+fn foreign_in(text: &str, path: &str) -> u64 {
+    let own = areas(text).into_iter().find(|area| area.path == path);
+    own.map(|area| area.used_bytes).filter(|bytes| *bytes >= FOREIGN_LEAST).unwrap_or(0)
+}
+
+impl Drop for Swap<'_> {
+    fn drop(&mut self) {
+        if off(&self.path()).is_ok() {
+            self.janitor.gone(&Thing::Swap(self.path()));
+        }
+    }
+}
+
+/// Turns a swap file off. It is no error if it is not on.
+pub fn off(path: &Path) -> io::Result<()> {
+    let name = c_path(path)?;
+    loop {
+        // /proc/swaps is not asked: in a container it may show other swap.
+        // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
+        if unsafe { libc::swapoff(name.as_ptr()) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // A signal has interrupted the call: try again.
+            Some(libc::EINTR) => {}
+            Some(libc::EINVAL | libc::ENOENT) => return Ok(()),
+            _ => return Err(error),
+        }
+    }
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+/// Starts swapping to a device or file of this size; what is on it is lost.
+///
+/// # Errors
+/// It cannot be written, or the kernel refuses it.
+pub fn start(path: &Path, bytes: u64) -> io::Result<()> {
+    write_header(path, bytes)?;
+    let name = c_path(path)?;
+    // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
+    if unsafe { libc::swapon(name.as_ptr(), FIRST) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Writes the header that mkswap would write: `union swap_header` of include/linux/swap.h.
+fn write_header(path: &Path, bytes: u64) -> io::Result<()> {
+    // SAFETY: sysconf takes a constant.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let page = usize::try_from(page).map_err(io::Error::other)?;
+    let pages =
+        u32::try_from(bytes / page as u64).map_err(|_| io::Error::other("too large for a swap file"))?;
+    let mut header = vec![0u8; page];
+    header[1024..1028].copy_from_slice(&1u32.to_ne_bytes());
+    header[1028..1032].copy_from_slice(&pages.saturating_sub(1).to_ne_bytes());
+    header[page - 10..].copy_from_slice(b"SWAPSPACE2");
+    let mut file = fs::OpenOptions::new().write(true).open(path)?;
+    file.write_all_at(&header, 0)?;
+    file.flush()?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{areas, foreign_in, rival_in, zram_bytes, zswap_bytes};
+
+    const SWAPS: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+        /dev/zram0                              partition\t8388604\t\t512\t\t100\n\
+        /var/tmp/a\\040b.swap                    file\t\t65532\t\t2048\t\t32767\n";
+
+    #[test]
+    fn what_compressed_pages_take_is_read() {
+        let stat = " 1048576    32768   49152        0    65536        3        0        0        0\n";
+        assert_eq!(zram_bytes(stat), Some(49152));
+        assert_eq!(zram_bytes(""), None);
+        assert_eq!(
+            zswap_bytes("MemTotal: 9 kB\nZswap:              12 kB\nZswapped: 40 kB\n"),
+            Some(12 << 10)
+        );
+        assert_eq!(zswap_bytes("MemTotal: 9 kB\n"), None);
+    }
+
+    #[test]
+    fn who_else_swaps_is_read() {
+        let found = areas(SWAPS);
+        assert_eq!((found.len(), found[1].path.as_str()), (2, "/var/tmp/a b.swap"));
+        assert_eq!((found[1].used_bytes, found[0].priority), (2 << 20, 100));
+        assert_eq!(rival_in(SWAPS).as_deref(), Some("/var/tmp/a b.swap"));
+        assert_eq!(rival_in(&SWAPS.replace("32767", "99")), None);
+        assert!(areas("").is_empty());
+        // Others' pages in the lab's own swap make its run a disturbed one; a few are not told.
+        assert_eq!(foreign_in(SWAPS, "/var/tmp/a b.swap"), 2 << 20);
+        assert_eq!(foreign_in(SWAPS, "/dev/zram0"), 0, "512 KiB");
+        assert_eq!(foreign_in(SWAPS, "/absent"), 0);
+    }
+}

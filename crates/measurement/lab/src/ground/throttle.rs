@@ -1,0 +1,265 @@
+//! Slower devices than there are: a loop device whose requests a cgroup limits.
+//!
+//! A limit counts bytes or requests, and knows no seeks. So each class has two profiles: from end
+//! to end a rate, at random places requests by the second.
+//!
+//! Version 1 of cgroups takes write-back and swap-out for the root group's. If the lab may write
+//! there, the limit is the root group's, and holds for whatever reaches the device; it names
+//! that one device, which is the lab's own. Else only what the programs themselves ask for is
+//! limited ([`Throttle::whole`]). Under version 2 write-back belongs to the group that wrote.
+
+use crate::ground::cgroup::{self, Version};
+use crate::ground::janitor::{Janitor, Thing};
+use crate::ground::undo::{self, Undo};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const MIB: u64 = 1 << 20;
+
+/// A kind of device that is imitated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Its name.
+    pub name: &'static str,
+    /// Bytes by the second, from end to end: read and written.
+    pub bytes_per_s: (u64, u64),
+    /// Requests by the second, at random places: read and written.
+    pub requests_per_s: (u64, u64),
+}
+
+/// Those that can be named.
+pub const CLASSES: [Class; 3] = [
+    Class { name: "hdd", bytes_per_s: (180 * MIB, 180 * MIB), requests_per_s: (120, 120) },
+    Class { name: "hdd-2008", bytes_per_s: (80 * MIB, 80 * MIB), requests_per_s: (100, 100) },
+    Class { name: "sata-ssd", bytes_per_s: (530 * MIB, 500 * MIB), requests_per_s: (90_000, 60_000) },
+];
+
+/// Which of a class's limits holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// Bytes by the second.
+    Sequential,
+    /// Requests by the second.
+    Random,
+}
+
+impl Class {
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// There is none; those that there are.
+    pub fn find(name: &str) -> Result<Class, String> {
+        let names: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
+        let found = CLASSES.into_iter().find(|class| class.name == name);
+        found.ok_or_else(|| format!("{name} is no class of devices: there are {}", names.join(", ")))
+    }
+
+    /// What it imitates, in words.
+    pub fn words(&self) -> String {
+        let rate = |bytes: u64| bytes / MIB;
+        format!(
+            "a loop throttled like {}: from end to end {}/{} MiB/s, at random {}/{} requests/s (read/written)",
+            self.name,
+            rate(self.bytes_per_s.0),
+            rate(self.bytes_per_s.1),
+            self.requests_per_s.0,
+            self.requests_per_s.1
+        )
+    }
+
+    /// The four limits of a profile: bytes read, bytes written, reads, writes; 0 is none.
+    fn limits(&self, profile: Profile) -> [u64; 4] {
+        match profile {
+            Profile::Sequential => [self.bytes_per_s.0, self.bytes_per_s.1, 0, 0],
+            Profile::Random => [0, 0, self.requests_per_s.0, self.requests_per_s.1],
+        }
+    }
+}
+
+/// The files of version 1, in the order of [`Class::limits`].
+const FILES: [&str; 4] = [
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_iops_device",
+];
+
+/// Devices that are throttled, until this is dropped.
+pub struct Throttle {
+    undo: Vec<Undo>,
+    /// The group whose limits they are, and the file that takes processes in; version 2 has the
+    /// group of the program's memory.
+    group: Option<PathBuf>,
+    /// Numbers of the devices, as `7:3`.
+    devices: Vec<String>,
+    class: Class,
+    profile: Mutex<Profile>,
+    /// Whether all that reaches the device is limited, by whomever.
+    pub whole: bool,
+}
+
+impl Throttle {
+    /// Throttles devices. Needs root.
+    ///
+    /// # Errors
+    /// When there is no such controller, or it cannot be used.
+    pub fn on(
+        janitor: &Arc<Janitor>,
+        devices: Vec<String>,
+        class: Class,
+        profile: Profile,
+    ) -> io::Result<Throttle> {
+        let profile = Mutex::new(profile);
+        let mut throttle = Throttle { undo: Vec::new(), group: None, devices, class, profile, whole: true };
+        let Some(top) = top_of_version_1(&fs::read_to_string("/proc/self/mountinfo")?) else {
+            return Ok(throttle);
+        };
+        throttle.whole = is_root(&top);
+        let group = match throttle.whole {
+            true => top,
+            false => {
+                let group = top.join(format!("terapage-lab-{}", process::id()));
+                throttle.undo.push(Undo::tell(janitor, Thing::Cgroup(group.clone()))?);
+                fs::create_dir(&group)?;
+                group
+            }
+        };
+        if throttle.whole {
+            for device in &throttle.devices {
+                for file in FILES {
+                    let thing = Thing::Throttle(group.join(file), device.clone());
+                    throttle.undo.push(Undo::tell(janitor, thing)?);
+                }
+            }
+        }
+        throttle.group = Some(group);
+        throttle.set(throttle.profile())?;
+        Ok(throttle)
+    }
+
+    /// Chooses the limits that hold.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn set(&self, profile: Profile) -> io::Result<()> {
+        *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = profile;
+        let Some(group) = &self.group else { return Ok(()) };
+        for device in &self.devices {
+            for (file, limit) in FILES.iter().zip(self.class.limits(profile)) {
+                fs::write(group.join(file), format!("{device} {limit}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn profile(&self) -> Profile {
+        *self.profile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file that takes a program in, where its group is not that of its memory.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn door(&self) -> io::Result<Option<File>> {
+        let open = |group: &PathBuf| fs::OpenOptions::new().write(true).open(group.join("cgroup.procs"));
+        self.group.as_ref().map(open).transpose()
+    }
+
+    /// Lines for `io.max` of the program's own group, of version 2.
+    pub fn lines(&self) -> Vec<String> {
+        if self.group.is_some() {
+            return Vec::new();
+        }
+        let limits = self.class.limits(self.profile());
+        self.devices.iter().map(|device| line_of_version_2(device, limits)).collect()
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        undo::all(&mut self.undo);
+    }
+}
+
+fn line_of_version_2(device: &str, limits: [u64; 4]) -> String {
+    let named = ["rbps", "wbps", "riops", "wiops"].iter().zip(limits);
+    let words = named.map(|(name, limit)| match limit {
+        0 => format!("{name}=max"),
+        limit => format!("{name}={limit}"),
+    });
+    format!("{device} {}", words.collect::<Vec<_>>().join(" "))
+}
+
+/// Where version 1's controller is mounted.
+fn top_of_version_1(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut after = after.split(' ');
+        let (kind, _, options) = (after.next()?, after.next()?, after.next()?);
+        let fits = kind == "cgroup" && options.split(',').any(|name| name == "blkio");
+        fits.then(|| before.split(' ').nth(4).map(PathBuf::from)).flatten()
+    })
+}
+
+/// Whether this is the hierarchy's own root, as only that has this file: a container's is not.
+fn is_root(top: &Path) -> bool {
+    top.join("release_agent").exists() && top.join(FILES[0]).exists()
+}
+
+/// Whether version 2 hands the controller on to the groups that the lab makes.
+///
+/// # Errors
+/// It does not; what to do about it.
+pub fn check() -> io::Result<()> {
+    if top_of_version_1(&fs::read_to_string("/proc/self/mountinfo")?).is_some() {
+        return Ok(());
+    }
+    let (version, parent) = cgroup::parent()?;
+    let list = fs::read_to_string(parent.join("cgroup.subtree_control")).unwrap_or_default();
+    match version == Version::Two && list.split_whitespace().any(|name| name == "io") {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "no cgroup hands on the io controller (as root: echo +io > {})",
+            parent.join("cgroup.subtree_control").display()
+        ))),
+    }
+}
+
+/// Ends a limit of version 1.
+pub fn end(file: &Path, device: &str) -> io::Result<()> {
+    match fs::write(file, format!("{device} 0")) {
+        // The device, or the controller, is gone, and the limit with it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Class, Profile, line_of_version_2, top_of_version_1};
+
+    #[test]
+    fn a_class_has_a_rate_from_end_to_end_and_requests_at_random() {
+        let class = Class::find("hdd").expect("there is one");
+        assert_eq!(class.limits(Profile::Sequential)[2..], [0, 0]);
+        assert_eq!(class.limits(Profile::Random), [0, 0, 120, 120]);
+        assert!(class.words().contains("120/120 requests/s"));
+        assert!(Class::find("tape").expect_err("none").contains("hdd, hdd-2008, sata-ssd"));
+        let line = line_of_version_2("7:3", class.limits(Profile::Random));
+        assert_eq!(line, "7:3 rbps=max wbps=max riops=120 wiops=120");
+    }
+
+    #[test]
+    fn the_controller_of_version_1_is_found() {
+        let mounts = "31 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+                      30 24 0:27 / /sys/fs/cgroup/blkio rw,relatime - cgroup cgroup rw,blkio\n";
+        assert_eq!(top_of_version_1(mounts), Some("/sys/fs/cgroup/blkio".into()));
+        assert_eq!(top_of_version_1(mounts.lines().next().expect("one")), None);
+    }
+}

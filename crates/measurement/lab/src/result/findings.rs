@@ -1,0 +1,659 @@
+//! The papers' findings as predicates over what was measured, and the first page's answers: data in
+//! `findings.toml`, texts in `languages`. Nothing is claimed that was not measured.
+
+use crate::experiment::{Cell, Only, Value, is_in};
+use crate::guest::Told;
+use crate::guest::tables;
+use crate::result::journal::{Group, Record};
+use crate::result::language::Texts;
+use crate::result::pairs::{PAIRS_LEAST, Ratio, unpaired};
+use crate::result::report::number;
+use crate::result::solve::{Solved, SolvedCell, SolvedFigure, of_cell, times};
+use serde::Deserialize;
+use std::sync::OnceLock;
+use terapage_report::{Answer, Finding, Language, Verdict};
+
+/// More places than these are not listed, but the least and the greatest value of all.
+const LISTED: usize = 4;
+
+/// All of `findings.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct All {
+    finding: Vec<Form>,
+    answer: Vec<AnswerForm>,
+}
+
+/// A finding: what is held against which bounds.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Form {
+    /// Names its texts.
+    id: String,
+    /// The paper.
+    paper: String,
+    /// Its figure, table or section.
+    figure: String,
+    /// Whether it cannot be measured any more.
+    #[serde(default)]
+    gone: bool,
+    /// The experiment of both sides.
+    #[serde(default)]
+    experiment: String,
+    /// The pass of both sides.
+    #[serde(default)]
+    pass: String,
+    /// The cells of both sides; the bounds hold for each.
+    #[serde(default)]
+    at: Only,
+    /// Whose figure.
+    of: Option<Whose>,
+    /// Against whose.
+    to: Option<Whose>,
+    /// What is made of them.
+    #[serde(default)]
+    measure: Measure,
+    /// The least value with which it holds.
+    least: Option<f64>,
+    /// The greatest.
+    most: Option<f64>,
+    /// Headings of plots that show it, as the experiments have them.
+    #[serde(default)]
+    plots: Vec<String>,
+}
+
+/// One side of a comparison; what it leaves open is that of both.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Whose {
+    experiment: String,
+    contender: String,
+    pass: String,
+    at: Only,
+}
+
+/// The number that is held against bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Measure {
+    /// How many times as long one takes as the other.
+    #[default]
+    Cost,
+    /// How many times as long it takes as the baseline; of two sides, one over the other.
+    Times,
+    /// The largest figure over the smallest, of all cells.
+    LargestOverSmallest,
+    /// How many times as many instructions an I/O takes by virtio-scsi as by nvme, in the emulated
+    /// machine.
+    GuestScsi,
+}
+
+/// An answer of the first page.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerForm {
+    id: String,
+    experiment: String,
+    pass: String,
+    #[serde(default)]
+    at: Only,
+    show: Show,
+}
+
+/// What an answer tells of each contender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Show {
+    /// How many times as long it takes as the baseline.
+    Times,
+    /// Its figure.
+    Figures,
+}
+
+fn all() -> &'static All {
+    static ALL: OnceLock<All> = OnceLock::new();
+    ALL.get_or_init(|| {
+        toml::from_str(include_str!("../../findings.toml"))
+            .expect("the findings are right: a test reads them")
+    })
+}
+
+/// A group of runs, what was computed of it, and the headings of its plots as the experiment has
+/// them, in the order in which they are drawn.
+pub struct Part<'a> {
+    /// The runs.
+    pub group: &'a Group,
+    /// What was computed of them.
+    pub solved: &'a Solved,
+    /// Headings of the plots that are drawn.
+    pub plots: Vec<String>,
+}
+
+/// A value and where it was found.
+struct Found {
+    place: Cell,
+    ratio: Ratio,
+}
+
+/// The figures of one side in one cell.
+struct Place<'a> {
+    part: &'a Part<'a>,
+    cell: &'a SolvedCell,
+    contender: String,
+    pass: String,
+}
+
+impl Place<'_> {
+    fn figure(&self) -> Option<&SolvedFigure> {
+        self.cell.figures.iter().find(|figure| figure.contender == self.contender && figure.pass == self.pass)
+    }
+
+    fn runs(&self) -> Vec<&Record> {
+        of_cell(&self.part.group.runs, &self.cell.cell)
+    }
+
+    /// What its work costs in each run.
+    fn costs(&self) -> Vec<f64> {
+        let unit = self.part.solved.unit;
+        let own = self.runs().into_iter().filter(|record| record.run.contender == self.contender);
+        own.filter_map(|record| record.run.passes.iter().find(|pass| pass.pass == self.pass))
+            .map(|pass| unit.cost(pass))
+            .collect()
+    }
+
+    /// How many times as long it takes as another: within pairs, if both ran in the same rounds.
+    fn over(&self, other: &Place<'_>) -> Option<Ratio> {
+        let same = std::ptr::eq(self.part, other.part) && std::ptr::eq(self.cell, other.cell);
+        match same && self.pass == other.pass {
+            true => times(&self.runs(), self.part.solved.unit, &self.contender, &other.contender, &self.pass),
+            false => unpaired(&self.costs(), &other.costs()),
+        }
+    }
+
+    fn times(&self) -> Option<Ratio> {
+        self.figure()?.times
+    }
+}
+
+impl Form {
+    fn side(&self, whose: &Whose) -> Whose {
+        let or = |own: &String, both: &String| if own.is_empty() { both.clone() } else { own.clone() };
+        let mut at = self.at.clone();
+        at.extend(whose.at.clone());
+        Whose {
+            experiment: or(&whose.experiment, &self.experiment),
+            contender: whose.contender.clone(),
+            pass: or(&whose.pass, &self.pass),
+            at,
+        }
+    }
+
+    /// The names of the experiments that it is about.
+    fn experiments(&self) -> Vec<String> {
+        let sides = [&self.of, &self.to].into_iter().flatten().map(|whose| self.side(whose).experiment);
+        sides.filter(|name| !name.is_empty()).collect()
+    }
+
+    /// The command that measures it.
+    fn command(&self) -> String {
+        let names = self.experiments();
+        let name = names.first().map_or("all", String::as_str);
+        let sides = [&self.of, &self.to].into_iter().flatten();
+        let far = sides.map(|whose| &whose.contender).any(|contender| contender.starts_with("far"));
+        format!("terapage lab run {name}{}", if far { " --far" } else { "" })
+    }
+
+    /// Whether there is a first impression of one of its experiments.
+    fn was_quick(&self, parts: &[Part<'_>]) -> bool {
+        let names = self.experiments();
+        parts
+            .iter()
+            .map(|part| &part.group.head)
+            .any(|head| head.experiment.quick.applied && names.contains(&head.name))
+    }
+
+    /// The values that were found, with their places.
+    fn found(&self, parts: &[Part<'_>], guests: &[Told]) -> Vec<Found> {
+        if self.measure == Measure::GuestScsi {
+            let told = guests.last().map(tables::scsi_over_nvme).unwrap_or_default();
+            return told
+                .into_iter()
+                .map(|(m, times)| Found {
+                    place: [("calls".to_owned(), m.to_string())].into(),
+                    // A count: it needs no rounds.
+                    ratio: Ratio { center: times, low: times, high: times, pairs: PAIRS_LEAST },
+                })
+                .collect();
+        }
+        let Some(of) = &self.of else { return Vec::new() };
+        let of = self.side(of);
+        let ours = places(parts, &of);
+        let value = |ratio: Option<Ratio>, place: &Place<'_>| {
+            Some(Found { place: self.open(&place.cell.cell), ratio: ratio? })
+        };
+        if self.measure == Measure::LargestOverSmallest {
+            let medians: Vec<f64> =
+                ours.iter().filter_map(|place| Some(place.figure()?.spread.median)).collect();
+            let (least, most) = medians.iter().fold((f64::MAX, 0f64), |(a, b), of| (a.min(*of), b.max(*of)));
+            let runs = ours.iter().filter_map(|place| Some(place.figure()?.runs)).min().unwrap_or(0);
+            let ratio = Ratio { center: most / least, low: most / least, high: most / least, pairs: runs };
+            return match medians.len() {
+                0 | 1 => Vec::new(),
+                _ => vec![Found { place: Cell::new(), ratio }],
+            };
+        }
+        let Some(to) = self.to.as_ref().map(|to| self.side(to)) else {
+            return ours.iter().filter_map(|place| value(place.times(), place)).collect();
+        };
+        let theirs = places(parts, &to);
+        ours.iter()
+            .filter_map(|place| {
+                let other = theirs.iter().find(|other| self.belongs(place, other, (&of, &to)))?;
+                let ratio = match self.measure {
+                    Measure::Times => divided(place.times()?, other.times()?),
+                    _ => place.over(other),
+                };
+                value(ratio, place)
+            })
+            .collect()
+    }
+
+    /// Whether two cells differ only in what the sides say themselves.
+    fn belongs(&self, one: &Place<'_>, other: &Place<'_>, (of, to): (&Whose, &Whose)) -> bool {
+        let free = |key: &String| {
+            let own = |whose: &Whose| whose.at.get(key) != self.at.get(key);
+            own(of) || own(to)
+        };
+        let shared = |key: &&String| other.cell.cell.contains_key(*key) && !free(key);
+        one.cell.cell.keys().filter(shared).all(|key| one.cell.cell[key] == other.cell.cell[key])
+    }
+
+    /// What is left to say of a cell: the keys that have several values here.
+    fn open(&self, cell: &Cell) -> Cell {
+        let fixed = |key: &String| {
+            let of = self.of.as_ref().map(|of| self.side(of).at).unwrap_or_default();
+            of.get(key).is_some_and(|values| values.len() == 1)
+        };
+        cell.iter().filter(|(key, _)| !fixed(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    fn holds(&self, value: f64) -> bool {
+        self.least.is_none_or(|least| value >= least) && self.most.is_none_or(|most| value <= most)
+    }
+
+    fn finding(&self, parts: &[Part<'_>], guests: &[Told], texts: &Texts) -> Finding {
+        let none = Default::default();
+        let text = texts.finding(&self.id).unwrap_or(&none);
+        let found = self.found(parts, guests);
+        let verdict = match found.as_slice() {
+            _ if self.gone => Verdict::NoLonger,
+            [] => Verdict::NotMeasured,
+            all if all.iter().all(|found| self.holds(found.ratio.center)) => Verdict::Holds,
+            _ => Verdict::Differs,
+        };
+        let mut here = Vec::new();
+        match verdict {
+            Verdict::NoLonger => here.push(texts.say("because", &[("why", &text.why)])),
+            Verdict::NotMeasured if text.why.is_empty() => {
+                let command = self.command();
+                let values = [("command", command.as_str())];
+                // Without --far a report in full has no more of it.
+                here.push(match self.was_quick(parts) && !command.ends_with("--far") {
+                    true => texts.say("measured-in-full", &values),
+                    false => texts.say("measured-by", &values),
+                });
+            }
+            Verdict::NotMeasured => here.push(text.why.clone()),
+            Verdict::Holds | Verdict::Differs => {}
+        }
+        if !found.is_empty() {
+            here.push(self.values(&found, &text.value, texts));
+            here.extend(self.asked(texts).filter(|_| !self.gone));
+            here.extend(self.doubt(&found, texts));
+        }
+        Finding {
+            printed: format!("{} {}", self.paper, texts.text(&self.figure)),
+            claim: text.claim.clone(),
+            verdict,
+            here: here.join(" "),
+            figures: if found.is_empty() { Vec::new() } else { self.figures(parts) },
+        }
+    }
+
+    /// The values in words.
+    fn values(&self, found: &[Found], what: &str, texts: &Texts) -> String {
+        let one = |found: &Found| {
+            let (value, place) = (texts.interval(&found.ratio), texts.cell(&found.place));
+            match place.is_empty() {
+                true => value,
+                false => texts.say("value-at", &[("value", &value), ("place", &place)]),
+            }
+        };
+        let values = if found.len() <= LISTED {
+            texts.list(&found.iter().map(one).collect::<Vec<_>>())
+        } else {
+            let by = |a: &&Found, b: &&Found| a.ratio.center.total_cmp(&b.ratio.center);
+            let ends = [found.iter().min_by(by), found.iter().max_by(by)];
+            let [least, most] = ends.map(|end| end.map(one).unwrap_or_default());
+            texts.say("from-to", &[("least", &least), ("most", &most)])
+        };
+        let what = match texts.language() {
+            Language::En => capitalised(what),
+            Language::Ja => what.to_owned(),
+        };
+        texts.say("value-is", &[("what", &what), ("values", &values)])
+    }
+
+    /// What must be so that it holds.
+    fn asked(&self, texts: &Texts) -> Option<String> {
+        let (least, most) = (self.least.map(number), self.most.map(number));
+        Some(match (&least, &most) {
+            (Some(least), Some(most)) => texts.say("asked-between", &[("least", least), ("most", most)]),
+            (Some(least), None) => texts.say("asked-least", &[("least", least)]),
+            (None, Some(most)) => texts.say("asked-most", &[("most", most)]),
+            (None, None) => return None,
+        })
+    }
+
+    /// Why it may not be certain.
+    fn doubt(&self, found: &[Found], texts: &Texts) -> Option<String> {
+        if found.iter().any(|found| found.ratio.pairs < PAIRS_LEAST) {
+            return Some(texts.say("few-rounds", &[]));
+        }
+        let crosses = |ratio: &Ratio| self.holds(ratio.low) != self.holds(ratio.high);
+        found.iter().any(|found| crosses(&found.ratio)).then(|| texts.say("not-certain", &[]))
+    }
+
+    /// The places of its plots among those of all parts.
+    fn figures(&self, parts: &[Part<'_>]) -> Vec<usize> {
+        if self.measure == Measure::GuestScsi {
+            // The emulated machine's part is the last.
+            return vec![parts.iter().map(|part| part.plots.len()).sum()];
+        }
+        let names = self.experiments();
+        let mut before = 0;
+        let mut all = Vec::new();
+        for part in parts {
+            if names.contains(&part.group.head.name) {
+                let own = part.plots.iter().enumerate().filter(|(_, title)| self.plots.contains(title));
+                all.extend(own.map(|(at, _)| before + at));
+            }
+            before += part.plots.len();
+        }
+        all
+    }
+}
+
+/// A text as it begins a sentence.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
+/// One ratio over another, whose runs were no pairs.
+fn divided(one: Ratio, other: Ratio) -> Option<Ratio> {
+    let ratio = Ratio {
+        center: one.center / other.center,
+        low: one.low / other.high,
+        high: one.high / other.low,
+        pairs: one.pairs.min(other.pairs),
+    };
+    ratio.center.is_finite().then_some(ratio)
+}
+
+/// The cells of a side. Of several groups of an experiment the first that has any counts.
+fn places<'a>(parts: &'a [Part<'a>], whose: &Whose) -> Vec<Place<'a>> {
+    let of_part = |part: &'a Part<'a>| -> Vec<Place<'a>> {
+        let cells = part.solved.cells.iter().filter(|cell| {
+            // What the experiment does not vary cannot be chosen.
+            let known: Only =
+                whose.at.iter().filter(|(key, _)| cell.cell.contains_key(*key)).map(owned).collect();
+            is_in(&known, &cell.cell)
+        });
+        let place = |cell: &'a SolvedCell| {
+            let (contender, pass) = (whose.contender.clone(), whose.pass.clone());
+            Some(Place { part, cell, contender, pass }).filter(|place| place.figure().is_some())
+        };
+        cells.filter_map(place).collect()
+    };
+    let of_experiment = parts.iter().filter(|part| part.group.head.name == whose.experiment);
+    of_experiment.map(of_part).find(|places| !places.is_empty()).unwrap_or_default()
+}
+
+fn owned((key, values): (&String, &Vec<Value>)) -> (String, Vec<Value>) {
+    (key.clone(), values.clone())
+}
+
+/// The papers' findings: all of them for a report on several experiments, else those that the one
+/// is about.
+pub fn findings(parts: &[Part<'_>], guests: &[Told], texts: &Texts) -> Vec<Finding> {
+    let about = |form: &&Form| {
+        let names = form.experiments();
+        let own = |part: &Part<'_>| names.contains(&part.group.head.name);
+        let of_guest = form.measure == Measure::GuestScsi && !guests.is_empty();
+        parts.len() > 1 || of_guest || parts.iter().any(own)
+    };
+    all().finding.iter().filter(about).map(|form| form.finding(parts, guests, texts)).collect()
+}
+
+/// What the first page says of the lab's own experiments.
+pub fn answers(parts: &[Part<'_>], texts: &Texts) -> Vec<Answer> {
+    let answer = |form: &AnswerForm| {
+        let part = parts.iter().find(|part| part.group.head.name == form.experiment)?;
+        let cell = part.solved.cells.iter().find(|cell| is_in(&form.at, &cell.cell))?;
+        let told = match form.show {
+            Show::Times => told_times(cell, &form.pass, texts),
+            Show::Figures => told_figures(part.solved, cell, &form.pass, texts),
+        };
+        if told.is_empty() {
+            return None;
+        }
+        let place = texts.cell(&cell.cell);
+        let begin = texts.answer(&form.id).replace("{place}", &place);
+        Some(Answer {
+            text: texts.say("answer", &[("begin", &begin), ("parts", &texts.list(&told))]),
+            ..Answer::default()
+        })
+    };
+    all().answer.iter().filter_map(answer).collect()
+}
+
+/// How a contender ended in a cell, in words, if it did not end well.
+fn told_end(cell: &SolvedCell, name: &str, texts: &Texts) -> Option<String> {
+    let (_, end) = cell.ends.iter().find(|(who, _)| who == name)?;
+    Some(texts.say("told-end", &[("name", &texts.contender(name)), ("end", &texts.text(end))]))
+}
+
+/// How many times as long contenders take as the baseline, or how they ended.
+pub fn told_times(cell: &SolvedCell, pass: &str, texts: &Texts) -> Vec<String> {
+    let of = |name: &str| {
+        let figure = cell.figures.iter().find(|figure| figure.contender == name && figure.pass == pass);
+        let times = || {
+            let times = texts.interval(&figure?.times?);
+            Some(texts.say("told-times", &[("name", &texts.contender(name)), ("times", &times)]))
+        };
+        told_end(cell, name, texts).or_else(times)
+    };
+    ["terapage", "far", "mmap", "swap"].into_iter().filter_map(of).collect()
+}
+
+/// What contenders reach, or how they ended.
+fn told_figures(solved: &Solved, cell: &SolvedCell, pass: &str, texts: &Texts) -> Vec<String> {
+    let of = |name: &str| {
+        let figure = cell.figures.iter().find(|figure| figure.contender == name && figure.pass == pass);
+        let reached = || {
+            let spread = &figure?.spread;
+            let value = texts.range(spread.median, spread.min, spread.max);
+            let (name, unit) = (texts.contender(name), texts.text(solved.unit.name()));
+            let values = [("name", name.trim_end()), ("value", &value), ("unit", &unit)];
+            Some(texts.say("told-figure", &values))
+        };
+        told_end(cell, name, texts).or_else(reached)
+    };
+    ["terapage", "far", "fio", "mmap", "swap"].into_iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Measure, Part, all, answers, findings};
+    use crate::experiment::{Cell, Experiment};
+    use crate::ground::system::Machine;
+    use crate::result::journal::tests::record;
+    use crate::result::journal::{Group, Head};
+    use crate::result::language::Texts;
+    use crate::result::solve::{Solved, solve};
+    use std::path::Path;
+    use terapage_report::{Finding, Language, Verdict};
+
+    #[test]
+    fn what_findings_name_is_there() {
+        for language in [Language::En, Language::Ja] {
+            let texts = Texts::of(language);
+            for form in &all().finding {
+                let text = texts.finding(&form.id).unwrap_or_else(|| panic!("{} has no text", form.id));
+                let silent = form.gone || form.of.is_none();
+                assert_eq!(silent, !text.why.is_empty(), "{}: a reason is for what is not computed", form.id);
+                let has_value = form.of.is_some() || form.measure == Measure::GuestScsi;
+                assert_eq!(has_value, !text.value.is_empty(), "{}: what its value is", form.id);
+                assert!(form.gone || form.of.is_none() || form.least.or(form.most).is_some(), "{}", form.id);
+            }
+            assert!(all().answer.iter().all(|form| !texts.answer(&form.id).is_empty()));
+        }
+        for form in &all().finding {
+            for side in [&form.of, &form.to].into_iter().flatten() {
+                let side = form.side(side);
+                let Ok((_, experiment)) = Experiment::find(&side.experiment) else {
+                    println!("SKIPPED: {}: no experiment is called {}", form.id, side.experiment);
+                    continue;
+                };
+                let names = experiment.all_contenders().expect("contenders");
+                assert!(names.iter().any(|known| known.name == side.contender), "{}", form.id);
+                for (key, values) in &side.at {
+                    let known = |value: &&crate::experiment::Value| {
+                        let of = |experiment: &Experiment| experiment.matrix[key].contains(value);
+                        of(&experiment) || of(&experiment.clone().quick())
+                    };
+                    assert!(experiment.matrix.contains_key(key), "{}: {key}", form.id);
+                    assert!(values.iter().all(|value| known(&value)), "{}: {values:?}", form.id);
+                }
+            }
+            let titles = |name: &String| -> Vec<String> {
+                let found = Experiment::find(name).ok();
+                found.into_iter().flat_map(|(_, experiment)| experiment.plot).map(|plot| plot.title).collect()
+            };
+            let known: Vec<String> = form.experiments().iter().flat_map(titles).collect();
+            let is_known = |title| known.is_empty() || known.contains(title);
+            assert!(form.plots.iter().all(is_known), "{}: {:?}", form.id, form.plots);
+        }
+    }
+
+    /// A shipped experiment with runs of these times, `rounds` of each.
+    fn measured(name: &str, rounds: u32, pass: &str, seconds: impl Fn(&Cell, &str) -> f64) -> Group {
+        let (_, experiment) = Experiment::find(name).expect("it is shipped");
+        let head = Head::new(name, &experiment, Machine::here(Path::new("/")), Vec::new());
+        let mut group = Group { head, runs: Vec::new() };
+        for cell in experiment.cells() {
+            for contender in ["memory", "swap", "mmap", "terapage"] {
+                for round in 1..=rounds {
+                    let mut run = record(&group.head, &cell, round, contender, seconds(&cell, contender));
+                    run.run.passes[0].pass = pass.into();
+                    run.run.passes[0].flops = Some(1e9);
+                    group.runs.push(run);
+                }
+            }
+        }
+        group
+    }
+
+    fn found(groups: &[Group], id: &str) -> (Finding, usize) {
+        let solved: Vec<Solved> = groups.iter().map(solve).collect();
+        let titles =
+            |group: &Group| group.head.experiment.plot.iter().map(|plot| plot.title.clone()).collect();
+        let parts: Vec<Part> = groups
+            .iter()
+            .zip(&solved)
+            .map(|(group, solved)| Part { group, solved, plots: titles(group) })
+            .collect();
+        let texts = Texts::of(Language::En);
+        let at = all().finding.iter().position(|form| form.id == id).expect("a finding");
+        (all().finding[at].finding(&parts, &[], texts), findings(&parts, &[], texts).len())
+    }
+
+    #[test]
+    fn a_finding_holds_differs_or_was_not_measured() {
+        let arrays = |swap: f64, rounds: u32| {
+            measured("arrays", rounds, "triad", move |cell, contender| match contender {
+                "swap" if cell["ratio"] == "1/8" => swap,
+                "swap" => 40.0,
+                "mmap" => 9.0,
+                _ => 1.0,
+            })
+        };
+        let (finding, count) = found(&[arrays(80.0, 6)], "000-mmap-beats-swap");
+        assert_eq!(finding.verdict, Verdict::Holds, "{}", finding.here);
+        assert!(finding.here.contains("8.89") && finding.here.contains("1/8"), "{}", finding.here);
+        assert!(!finding.here.contains("few rounds") && !finding.figures.is_empty());
+        // A report on one experiment has its own findings alone.
+        assert!(count < 6);
+        let (finding, _) = found(&[arrays(4.0, 6)], "000-mmap-beats-swap");
+        assert_eq!(finding.verdict, Verdict::Differs, "{}", finding.here);
+        let (finding, _) = found(&[arrays(80.0, 2)], "000-mmap-beats-swap");
+        assert!(finding.here.contains("Fewer than"), "{}", finding.here);
+        let (finding, _) = found(&[arrays(80.0, 2)], "002-sort");
+        assert_eq!(finding.verdict, Verdict::NotMeasured);
+        assert!(finding.here.contains("terapage lab run sort") && finding.figures.is_empty());
+        let (finding, _) = found(&[arrays(80.0, 2)], "002-faster-than-disk");
+        assert!(finding.here.contains("terapage lab run scan --far measures it"), "{}", finding.here);
+        // A first impression without it does not measure it by being repeated.
+        let mut quick = measured("bonnie", 1, "flush, 1/s", |_, _| 1.0);
+        let (finding, _) = found(std::slice::from_ref(&quick), "001-raid");
+        assert!(finding.here.ends_with("bonnie measures it."), "{}", finding.here);
+        quick.head.experiment.quick.applied = true;
+        let (finding, _) = found(&[quick], "001-raid");
+        assert!(finding.here.contains("bonnie measures it in full"), "{}", finding.here);
+        let (finding, _) = found(&[], "004-twice");
+        assert_eq!(finding.verdict, Verdict::NoLonger);
+        assert!(finding.here.contains("5.0"), "{}", finding.here);
+    }
+
+    #[test]
+    fn sides_may_be_of_other_cells_and_other_experiments() {
+        let stencil =
+            measured("stencil", 6, "stencil", |cell, contender| match (contender, cell["mask"].as_str()) {
+                ("swap", "3") => 30.0,
+                ("swap", _) => 3.0,
+                _ => 1.0,
+            });
+        let (finding, _) = found(std::slice::from_ref(&stencil), "000-compute-decides");
+        assert_eq!(finding.verdict, Verdict::Holds, "{}", finding.here);
+        assert!(finding.here.contains("10.0"), "{}", finding.here);
+        let poisson = measured("poisson", 6, "poisson", |_, contender| match contender {
+            "swap" => 15.0,
+            _ => 1.0,
+        });
+        let groups = [poisson, stencil];
+        let (finding, count) = found(&groups, "000-himeno-worse");
+        assert_eq!(finding.verdict, Verdict::Differs, "{}", finding.here);
+        assert!(finding.here.contains("0.50"), "{}", finding.here);
+        assert_eq!(count, all().finding.len());
+        // Its plot is the first of the first part.
+        assert_eq!(finding.figures, [0]);
+    }
+
+    #[test]
+    fn answers_name_who_was_measured() {
+        let group = measured("arrays", 6, "triad", |_, contender| match contender {
+            "swap" => 8.0,
+            "terapage" => 1.3,
+            _ => 1.0,
+        });
+        let solved = solve(&group);
+        let parts = [Part { group: &group, solved: &solved, plots: Vec::new() }];
+        let said = answers(&parts, Texts::of(Language::En));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].text.contains("1.30 times as long by Terapage"), "{}", said[0].text);
+        assert!(said[0].text.contains("8.00 times as long by swap"), "{}", said[0].text);
+        let said = answers(&parts, Texts::of(Language::Ja));
+        assert!(said[0].text.contains("1.30 倍"), "{}", said[0].text);
+    }
+}

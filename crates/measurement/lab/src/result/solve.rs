@@ -1,0 +1,411 @@
+//! What the runs mean: figures, ratios within pairs, targets. No machine is asked, only the lines.
+
+use crate::experiment::{Cell, Experiment, Kind, TargetForm, When, atom, is_in, words};
+use crate::ground::runner::End;
+use crate::result::journal::{Group, Record};
+use crate::result::pairs::{PAIRS_LEAST, Ratio};
+use crate::result::report::{Machine, Report, Run, Target, Unit};
+use crate::result::statistics::{Spread, spread};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What follows the baseline's name when it runs a second time in a round.
+pub const AGAIN: &str = " again";
+
+/// An experiment's results.
+#[derive(Debug, Serialize)]
+pub struct Solved {
+    /// Its name.
+    pub name: String,
+    /// What its figures count.
+    pub unit: Unit,
+    /// Whom ratios are held against.
+    pub baseline: String,
+    /// Cells, in order.
+    pub cells: Vec<SolvedCell>,
+    /// The baseline against itself, the pass that differs most: what no ratio can tell from 1.
+    pub noise: Option<Ratio>,
+    /// Targets by cell.
+    pub targets: Vec<(String, Target)>,
+    /// What others printed, and what was measured here.
+    pub published: Vec<Beside>,
+    /// Runs that counted.
+    pub runs: usize,
+    /// Of these, disturbed ones.
+    pub disturbed: usize,
+    /// Why runs were disturbed, and how many.
+    pub marks: BTreeMap<String, usize>,
+}
+
+/// A cell's results.
+#[derive(Debug, Serialize)]
+pub struct SolvedCell {
+    /// The values that it stands for.
+    pub cell: Cell,
+    /// Figures by contender and pass.
+    pub figures: Vec<SolvedFigure>,
+    /// Whether all ratios are known to 5 %.
+    pub settled: bool,
+    /// Who did not end well, and how.
+    pub ends: Vec<(String, String)>,
+}
+
+/// A figure.
+#[derive(Debug, Serialize)]
+pub struct SolvedFigure {
+    /// Whose.
+    pub contender: String,
+    /// Of which pass.
+    pub pass: String,
+    /// In the experiment's unit.
+    pub spread: Spread,
+    /// How many times the baseline's time it takes; `None` for the baseline.
+    pub times: Option<Ratio>,
+    /// Bytes that the device moved for each byte asked for.
+    pub device_share: Option<f64>,
+    /// Processor time over run time.
+    pub cpu_share: Option<f64>,
+    /// The most anonymous memory, bytes.
+    pub resident_peak_bytes: u64,
+    /// Runs.
+    pub runs: usize,
+}
+
+/// A printed figure beside one of ours.
+#[derive(Debug, Serialize)]
+pub struct Beside {
+    /// Where it is printed.
+    pub figure: String,
+    /// What it is of.
+    pub what: String,
+    /// The printed value.
+    pub published: f64,
+    /// Ours, where it was measured.
+    pub measured: Option<f64>,
+    /// Their unit; `times` for multiples of the baseline's time.
+    pub unit: String,
+    /// What has changed since.
+    pub note: String,
+}
+
+/// The last try of each run of a cell.
+pub fn of_cell<'a>(runs: &'a [Record], cell: &Cell) -> Vec<&'a Record> {
+    let mut last: BTreeMap<(u32, &str), &Record> = BTreeMap::new();
+    for record in runs.iter().filter(|record| record.cell == *cell) {
+        last.insert((record.run.round, &record.run.contender), record);
+    }
+    last.into_values().collect()
+}
+
+fn pass_of<'a>(record: &'a Record, pass: &str) -> Option<&'a crate::workload::Pass> {
+    record.run.passes.iter().find(|known| known.pass == pass)
+}
+
+/// How many times as long as the baseline a contender takes. Pairs without disturbed runs alone,
+/// where there are enough.
+pub fn times(runs: &[&Record], unit: Unit, contender: &str, baseline: &str, pass: &str) -> Option<Ratio> {
+    let find = |round: u32, name: &str| {
+        runs.iter().find(|record| record.run.round == round && record.run.contender == name).copied()
+    };
+    let mut pairs: Vec<(bool, (f64, f64))> = Vec::new();
+    for record in runs.iter().filter(|record| record.run.contender == contender) {
+        let Some(other) = find(record.run.round, baseline) else { continue };
+        if let (Some(one), Some(two)) = (pass_of(record, pass), pass_of(other, pass)) {
+            let quiet = record.watched.marks.is_empty() && other.watched.marks.is_empty();
+            pairs.push((quiet, (unit.cost(one), unit.cost(two))));
+        }
+    }
+    let quiet: Vec<(f64, f64)> = pairs.iter().filter(|(quiet, _)| *quiet).map(|(_, pair)| *pair).collect();
+    match quiet.len() >= PAIRS_LEAST {
+        true => Ratio::of(&quiet),
+        false => Ratio::of(&pairs.into_iter().map(|(_, pair)| pair).collect::<Vec<_>>()),
+    }
+}
+
+fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut known: Vec<String> = Vec::new();
+    for name in names {
+        if !known.contains(name) {
+            known.push(name.clone());
+        }
+    }
+    known
+}
+
+fn passes(runs: &[&Record], contender: &str) -> Vec<String> {
+    let of = runs.iter().filter(|record| record.run.contender == contender);
+    in_order(of.flat_map(|record| record.run.passes.iter().map(|pass| &pass.pass)))
+}
+
+/// Whether every ratio of a cell is known well enough, of contenders that end well.
+pub fn is_settled(experiment: &Experiment, runs: &[&Record]) -> bool {
+    let baseline = experiment.baseline_name();
+    let names = in_order(runs.iter().map(|record| &record.run.contender));
+    let ended = |name: &&String| runs.iter().any(|r| r.run.contender == **name && r.run.end == End::Done);
+    names.iter().filter(|name| **name != baseline).filter(ended).all(|name| {
+        passes(runs, name).iter().all(|pass| {
+            // A pass that the baseline lacks has no ratio.
+            times(runs, experiment.unit, name, &baseline, pass).is_none_or(|ratio| ratio.is_settled())
+        })
+    })
+}
+
+/// Computes all there is to a group.
+pub fn solve(group: &Group) -> Solved {
+    let experiment = &group.head.experiment;
+    let baseline = experiment.baseline_name();
+    let mut solved = Solved {
+        name: group.head.name.clone(),
+        unit: experiment.unit,
+        baseline: baseline.clone(),
+        cells: Vec::new(),
+        noise: None,
+        targets: Vec::new(),
+        published: Vec::new(),
+        runs: 0,
+        disturbed: 0,
+        marks: BTreeMap::new(),
+    };
+    for cell in experiment.cells() {
+        let runs = of_cell(&group.runs, &cell);
+        if runs.is_empty() {
+            continue;
+        }
+        solved.runs += runs.len();
+        for record in runs.iter().filter(|record| !record.watched.marks.is_empty()) {
+            solved.disturbed += 1;
+            for mark in &record.watched.marks {
+                let kind = mark.split(|letter: char| letter.is_ascii_digit()).next().unwrap_or(mark);
+                let kind = kind.trim_end().trim_end_matches(" of").to_owned();
+                *solved.marks.entry(kind).or_default() += 1;
+            }
+        }
+        let again = format!("{baseline}{AGAIN}");
+        for pass in passes(&runs, &again) {
+            let ratio = times(&runs, experiment.unit, &again, &baseline, &pass);
+            solved.noise = [solved.noise, ratio].into_iter().flatten().max_by(|a, b| {
+                let far = |ratio: &Ratio| ratio.high.ln().abs().max(ratio.low.ln().abs());
+                far(a).total_cmp(&far(b))
+            });
+        }
+        solved.cells.push(solve_cell(experiment, &cell, &runs));
+        solved
+            .targets
+            .extend(targets(experiment, &cell, &runs).into_iter().map(|target| (words(&cell), target)));
+    }
+    solved.published = published(experiment, &solved);
+    solved
+}
+
+fn solve_cell(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> SolvedCell {
+    let baseline = experiment.baseline_name();
+    let mut figures = Vec::new();
+    let mut ends = Vec::new();
+    for contender in in_order(runs.iter().map(|record| &record.run.contender)) {
+        let own: Vec<&Record> =
+            runs.iter().filter(|record| record.run.contender == contender).copied().collect();
+        if let Some(record) = own.iter().find(|record| record.run.end != End::Done) {
+            ends.push((contender.clone(), record.run.end.text()));
+        }
+        for pass in passes(runs, &contender) {
+            let found: Vec<_> = own.iter().filter_map(|record| pass_of(record, &pass)).collect();
+            let values: Vec<f64> = found.iter().map(|pass| experiment.unit.of(pass)).collect();
+            let Some(spread) = spread(&values) else { continue };
+            let mean = |values: Vec<f64>| {
+                (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            };
+            let shares = found.iter().filter_map(|pass| Some(pass.device_bytes? as f64 / pass.bytes as f64));
+            let cpu = own.iter().filter(|record| record.run.seconds > 0.0);
+            figures.push(SolvedFigure {
+                spread,
+                times: (contender != baseline)
+                    .then(|| times(runs, experiment.unit, &contender, &baseline, &pass))
+                    .flatten(),
+                device_share: mean(shares.collect()),
+                cpu_share: mean(cpu.map(|record| record.run.cpu_seconds / record.run.seconds).collect()),
+                resident_peak_bytes: own.iter().map(|r| r.run.resident_peak_bytes).max().unwrap_or(0),
+                runs: found.len(),
+                contender: contender.clone(),
+                pass,
+            });
+        }
+    }
+    // Without a ratio there is nothing to be settled.
+    let settled = figures.iter().any(|figure| figure.times.is_some()) && is_settled(experiment, runs);
+    SolvedCell { cell: cell.clone(), figures, settled, ends }
+}
+
+/// The targets of a cell, made by the same code as those of `lab scan`, `random` and `sort`.
+fn targets(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> Vec<Target> {
+    let plain: Vec<Run> = runs.iter().map(|record| record.run.clone()).collect();
+    let mut report = Report::new("", String::new(), experiment.unit, Machine::default(), Vec::new(), plain);
+    let fits = experiment.sizes_of(cell).is_ok_and(|sizes| {
+        let of = |name: &str| sizes.get(name).copied();
+        of("data").zip(of("memory")).is_some_and(|(data, memory)| data <= memory / 10 * 9)
+    });
+    for target in &experiment.target {
+        let holds = target.when.is_none_or(|when| (when == When::Fits) == fits);
+        if holds && is_in(&target.only, cell) {
+            hold(&mut report, target, cell, runs);
+        }
+    }
+    report.targets
+}
+
+fn hold(report: &mut Report, target: &TargetForm, cell: &Cell, runs: &[&Record]) {
+    let (of, to) = ((target.of.as_str(), target.pass.as_str()), target.to.as_str());
+    let other = (to, target.to_pass.as_deref().unwrap_or(&target.pass));
+    match target.kind {
+        Kind::Ratio => report.ratio(of, other, target.side, target.value),
+        Kind::Difference => report.difference(of, other, target.side, target.value),
+        Kind::Scaling => report.scaling(of.0, to, target.threads, target.value),
+        Kind::WrittenShare => report.written_share(of.0, of.1, target.value),
+        Kind::Bound => {
+            let depth = cell.get("depth").and_then(|depth| depth.parse().ok()).unwrap_or(1.0);
+            report.bound(of, to, &target.device, depth, target.value);
+        }
+        Kind::Resident => report.residents(),
+        Kind::Completes => {
+            let own: Vec<_> = runs.iter().filter(|record| record.run.contender == of.0).collect();
+            let done = own.iter().filter(|record| record.run.end == End::Done).count();
+            let share = (!own.is_empty()).then(|| done as f64 / own.len() as f64);
+            report.target(format!("{} completes, share of runs", of.0), target.side, target.value, share);
+        }
+    }
+}
+
+/// Printed figures beside ours.
+fn published(experiment: &Experiment, solved: &Solved) -> Vec<Beside> {
+    experiment
+        .published
+        .iter()
+        .map(|printed| {
+            // A value is the same however it is written: 1/4 and 0.25.
+            let same = |key: &String, found: &String| {
+                let wanted = printed.at[key].to_string();
+                *found == wanted || atom(found).is_some() && atom(found) == atom(&wanted)
+            };
+            let is_its = |cell: &&SolvedCell| {
+                printed.at.keys().all(|key| cell.cell.get(key).is_some_and(|value| same(key, value)))
+            };
+            let figure = solved.cells.iter().filter(is_its).find_map(|cell| {
+                cell.figures.iter().find(|figure| {
+                    figure.contender == printed.contender
+                        && (printed.pass.is_empty() || figure.pass == printed.pass)
+                })
+            });
+            let measured = figure.and_then(|figure| match printed.relative {
+                true => figure.times.map(|times| times.center),
+                false => Some(figure.spread.median),
+            });
+            Beside {
+                figure: printed.figure.clone(),
+                what: printed.what.clone(),
+                published: printed.value,
+                measured,
+                unit: if printed.relative {
+                    "times".into()
+                } else {
+                    experiment.unit.name_of([printed.pass.as_str()].into_iter()).into()
+                },
+                note: printed.note.clone(),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_settled, of_cell, solve};
+    use crate::experiment::Cell;
+    use crate::ground::runner::End;
+    use crate::result::journal::tests::{group, record};
+
+    const TEXT: &str = r#"
+title = "A"
+unit = "s"
+contenders = ["memory", "swap", "terapage"]
+[program]
+run = ["true"]
+[[target]]
+of = "terapage"
+pass = "time"
+to = "swap"
+side = "at-most"
+value = 0.5
+[[published]]
+figure = "Fig 5"
+what = "swap"
+contender = "swap"
+pass = "time"
+value = 52.0
+relative = true
+"#;
+
+    #[test]
+    fn ratios_are_taken_within_rounds_and_targets_held() {
+        let mut group = group(TEXT);
+        for round in 1..=6 {
+            // The machine slows down; each round is slower than the one before.
+            let slow = f64::from(round);
+            for (contender, seconds) in
+                [("memory", 1.0), ("memory again", 1.02), ("swap", 8.0), ("terapage", 2.0)]
+            {
+                group.runs.push(record(&group.head, &Cell::new(), round, contender, seconds * slow));
+            }
+        }
+        let solved = solve(&group);
+        let of = |name: &str| solved.cells[0].figures.iter().find(|f| f.contender == name).expect("a figure");
+        let times = of("swap").times.expect("a ratio");
+        assert!((times.center - 8.0).abs() < 1e-9 && times.is_settled(), "{times:?}");
+        assert!(of("memory").times.is_none() && solved.cells[0].settled);
+        assert!(solved.noise.is_some_and(|noise| (noise.center - 1.02).abs() < 1e-9));
+        assert_eq!(solved.targets[0].1.value, Some(0.25));
+        assert_eq!(solved.targets[0].1.met, Some(true));
+        assert!(solved.published[0].measured.is_some_and(|times| (times - 8.0).abs() < 1e-9));
+    }
+
+    #[test]
+    fn a_repeated_run_replaces_the_disturbed_one() {
+        let mut group = group(TEXT);
+        let mut disturbed = record(&group.head, &Cell::new(), 1, "memory", 9.0);
+        disturbed.watched.marks = vec!["steal 9 %".into()];
+        group.runs.push(disturbed.clone());
+        let mut again = record(&group.head, &Cell::new(), 1, "memory", 1.0);
+        again.attempt = 2;
+        group.runs.push(again);
+        let solved = solve(&group);
+        assert_eq!((solved.runs, solved.disturbed), (1, 0));
+        assert_eq!(solved.cells[0].figures[0].spread.median, 1.0);
+        disturbed.attempt = 3;
+        group.runs.push(disturbed);
+        let solved = solve(&group);
+        assert_eq!((solved.disturbed, solved.marks["steal"]), (1, 1));
+    }
+
+    #[test]
+    fn a_baseline_alone_is_not_called_settled() {
+        let mut group = group(TEXT);
+        group.runs.extend((1..=6).map(|round| record(&group.head, &Cell::new(), round, "memory", 1.0)));
+        assert!(!solve(&group).cells[0].settled);
+    }
+
+    #[test]
+    fn who_is_killed_is_named_and_does_not_unsettle() {
+        let mut group = group(TEXT);
+        for round in 1..=6 {
+            group.runs.push(record(&group.head, &Cell::new(), round, "memory", 1.0));
+            group.runs.push(record(&group.head, &Cell::new(), round, "terapage", 1.0));
+        }
+        let mut killed = record(&group.head, &Cell::new(), 1, "swap", 1.0);
+        killed.run.end = End::Killed;
+        killed.run.passes.clear();
+        group.runs.push(killed);
+        let runs = of_cell(&group.runs, &Cell::new());
+        assert!(is_settled(&group.head.experiment, &runs));
+        let solved = solve(&group);
+        assert!(solved.cells[0].settled);
+        assert_eq!(solved.cells[0].ends, [("swap".to_owned(), "killed".to_owned())]);
+        assert!(solved.targets[0].1.met.is_none());
+    }
+}

@@ -1,0 +1,834 @@
+//! Results as a study: answers in plain words, findings, plots, tables; drawn by
+//! `terapage_report`.
+
+use crate::campaign::steady::Steady;
+use crate::experiment::{Cell, Experiment, Kind, PlotForm, Published, atom, is_in};
+use crate::ground::runner::End;
+use crate::guest::Told;
+use crate::guest::tables;
+use crate::result::findings::{Part, answers, findings, told_times};
+use crate::result::journal::Group;
+use crate::result::language::Texts;
+use crate::result::pairs::{PAIRS_LEAST, Ratio};
+use crate::result::remarks;
+use crate::result::report::{Side, Unit, number};
+use crate::result::solve::{AGAIN, Solved, SolvedCell, SolvedFigure};
+use std::collections::BTreeMap;
+use terapage_config::Size;
+use terapage_report::{
+    Answer, Axis, Ends, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Whisker, X,
+};
+
+/// Values of one plot that are further apart, as a ratio, are drawn on a logarithmic axis.
+const FAR_APART: f64 = 30.0;
+
+/// What the machine's pairs call the cost of a flush.
+const FLUSH: &str = "4 KiB write and fdatasync";
+
+/// A group's study, and the headings of its plots as the experiment has them.
+struct Drawn {
+    study: Study,
+    titles: Vec<String>,
+}
+
+/// The study of groups of runs and what was computed of them, and of what emulated machines
+/// counted; `title` is that of several.
+///
+/// # Errors
+/// When the emulated machines counted different things.
+pub fn study(
+    title: &str,
+    groups: &[Group],
+    solved: &[Solved],
+    guests: &[Told],
+    texts: &Texts,
+) -> anyhow::Result<Study> {
+    let mut drawn: Vec<Drawn> =
+        groups.iter().zip(solved).map(|(group, solved)| of_group(group, solved, texts)).collect();
+    // One of a device is enough.
+    let mut told: Vec<&Steady> = Vec::new();
+    for (group, drawn) in groups.iter().zip(&mut drawn) {
+        if let Some(steady) = group.head.machine.steady.as_ref().filter(|steady| !told.contains(steady)) {
+            drawn.study.plots.push(steady.plot(texts));
+            told.push(steady);
+        }
+    }
+    let parts: Vec<Part> = groups
+        .iter()
+        .zip(solved)
+        .zip(&drawn)
+        .map(|((group, solved), drawn)| Part { group, solved, plots: drawn.titles.clone() })
+        .collect();
+    let mut first = answers(&parts, texts);
+    first.extend(parts.iter().filter_map(|part| answer_of_program(part.group, part.solved, texts)));
+    let findings = findings(&parts, guests, texts);
+    let guest = guests.last().map(|told| tables::study(told, texts)).transpose()?;
+    first.extend(guests.last().and_then(|told| answer_of_guest(told, texts)));
+    let mut study = match (drawn.len(), guest) {
+        (0, Some(guest)) => guest,
+        (1, None) => drawn.remove(0).study,
+        (_, guest) => {
+            let mut all = together(title, drawn);
+            // Another machine than that of the others.
+            all.parts.extend(guest);
+            all
+        }
+    };
+    if groups.len() > 1 && !first.is_empty() {
+        first.push(Answer {
+            text: texts.say("your-own", &[]),
+            command: "terapage lab program -- PROGRAM ARGUMENTS".into(),
+        });
+    }
+    (study.answers, study.findings, study.language) = (first, findings, texts.language());
+    Ok(study)
+}
+
+fn answer_of_guest(told: &Told, texts: &Texts) -> Option<Answer> {
+    let times = tables::scsi_over_nvme(told).into_iter().map(|(_, times)| times);
+    let (least, most) = (times.clone().min_by(f64::total_cmp)?, times.max_by(f64::total_cmp)?);
+    let values = [("least", &*format!("{least:.2}")), ("most", &*format!("{most:.2}"))];
+    Some(Answer { text: texts.say("guest", &values), command: "terapage lab stack --guest".into() })
+}
+
+/// The study of one group.
+fn of_group(group: &Group, solved: &Solved, texts: &Texts) -> Drawn {
+    let head = &group.head;
+    let experiment = &head.experiment;
+    let mut study = Study {
+        title: format!("{}: {}", head.name, texts.text(&experiment.title)),
+        language: texts.language(),
+        summary: summary(group, solved, texts),
+        command: head.command.clone(),
+        machine: head.machine.pairs().into_iter().chain(head.variables.clone()).collect(),
+        parameters: parameters(experiment, texts),
+        ..Study::default()
+    };
+    let mut titles = Vec::new();
+    for form in &experiment.plot {
+        if let Some(plot) = plot(experiment, solved, form, texts) {
+            study.plots.push(plot);
+            titles.push(form.title.clone());
+        }
+    }
+    if study.plots.is_empty() {
+        let form = usual_plot(experiment);
+        study.plots.extend(plot(experiment, solved, &form, texts));
+        titles.extend(study.plots.iter().map(|_| form.title.clone()));
+    }
+    study.tables.extend(figures(solved, texts));
+    study.tables.extend(targets(solved, texts));
+    study.tables.extend(published(solved, texts));
+    Drawn { study: remarks::add(study, group), titles }
+}
+
+/// Several studies on one page. What the machine is, and the command, are said once if they are the
+/// same for all.
+fn together(title: &str, drawn: Vec<Drawn>) -> Study {
+    let mut all = Study { title: title.into(), ..Study::default() };
+    all.parts = drawn.into_iter().map(|drawn| drawn.study).collect();
+    // What a flush costs is measured each time: that stays with its part.
+    let fixed = |part: &Study| -> Vec<(String, String)> {
+        part.machine.iter().filter(|(name, _)| name != FLUSH).cloned().collect()
+    };
+    let Some(first) = all.parts.first() else { return all };
+    let (machine, command) = (fixed(first), first.command.clone());
+    let same_machine = all.parts.iter().all(|part| fixed(part) == machine);
+    let same_command = all.parts.iter().all(|part| part.command == command);
+    for part in &mut all.parts {
+        if same_machine {
+            part.machine.retain(|(name, _)| name == FLUSH);
+        }
+        if same_command {
+            part.command.clear();
+        }
+    }
+    if same_machine {
+        all.machine = machine;
+    }
+    if same_command {
+        all.command = command;
+    }
+    all
+}
+
+fn usual_plot(experiment: &Experiment) -> PlotForm {
+    PlotForm {
+        title: experiment.title.clone(),
+        x: experiment.matrix.keys().next().cloned().unwrap_or_else(|| "pass".into()),
+        only: Default::default(),
+        passes: Vec::new(),
+        relative: false,
+        log: false,
+        note: String::new(),
+    }
+}
+
+fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
+    let experiment = &group.head.experiment;
+    let mut all = Vec::new();
+    if !experiment.about.is_empty() {
+        all.push(texts.text(&experiment.about));
+    }
+    if experiment.quick.applied {
+        all.push(texts.say("first-impression", &[]));
+    }
+    all.extend(in_words(solved, texts));
+    if let Some(noise) = &solved.noise {
+        let times = texts.interval(noise);
+        all.push(texts.say("noise", &[("baseline", &solved.baseline), ("times", &times)]));
+    }
+    all.push(settled(solved, texts));
+    all.extend(cross_checks(experiment, solved, texts));
+    if solved.disturbed > 0 {
+        let marks: Vec<String> =
+            solved.marks.iter().map(|(mark, count)| format!("{} ({count})", texts.text(mark))).collect();
+        let (disturbed, runs) = (solved.disturbed.to_string(), solved.runs.to_string());
+        let values = [("disturbed", disturbed.as_str()), ("runs", &runs), ("marks", &marks.join(", "))];
+        all.push(texts.say("disturbed", &values));
+    }
+    all.extend(group.head.machine.steady.iter().map(|steady| steady.words(texts)));
+    if group.head.machine.device.is_none() {
+        all.push(texts.say("no-device", &[("kind", &group.head.machine.mount.kind)]));
+    }
+    let mute = mute(group);
+    if !mute.is_empty() {
+        all.push(texts.say("no-figures", &[("names", &texts.list(&mute))]));
+    }
+    for (name, why) in &group.head.left_out {
+        all.push(texts.say("left-out", &[("name", name), ("why", why)]));
+    }
+    all
+}
+
+/// Who ran well but gave no figures: a cross-check whose program is not there.
+fn mute(group: &Group) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let has_none = |name: &String| {
+        let own = group.runs.iter().filter(|record| record.run.contender == *name);
+        // Who says why is heard elsewhere.
+        own.clone().all(|record| {
+            record.run.end == End::Done && record.run.passes.is_empty() && record.run.notes.is_empty()
+        })
+    };
+    for record in &group.runs {
+        if !names.contains(&record.run.contender) {
+            names.push(record.run.contender.clone());
+        }
+    }
+    names.retain(has_none);
+    names
+}
+
+/// Whether all ratios are known well enough, and which are not.
+fn settled(solved: &Solved, texts: &Texts) -> String {
+    let open: Vec<String> =
+        solved.cells.iter().filter(|cell| !cell.settled).map(|c| texts.cell(&c.cell)).collect();
+    if open.is_empty() {
+        return texts.say("settled", &[("runs", &solved.runs.to_string())]);
+    }
+    let named = match open.iter().all(String::is_empty) {
+        true => String::new(),
+        false if open.len() > 4 => {
+            let rest = (open.len() - 4).to_string();
+            texts.say("and-more", &[("names", &open[..4].join("; ")), ("count", &rest)])
+        }
+        false => texts.say("named", &[("names", &open.join("; "))]),
+    };
+    let [cells, open, pairs] = [solved.cells.len(), open.len(), PAIRS_LEAST].map(|count| count.to_string());
+    let values = [("cells", cells.as_str()), ("open", &open), ("pairs", &pairs), ("named", &named)];
+    texts.say("not-settled", &values)
+}
+
+/// Where two must agree, how often they do: other tools beside the lab's own work.
+fn cross_checks(experiment: &Experiment, solved: &Solved, texts: &Texts) -> Vec<String> {
+    let mut all: BTreeMap<&str, (f64, Vec<f64>)> = BTreeMap::new();
+    let is_check = |what: &str| {
+        experiment.target.iter().any(|form| {
+            form.side == Side::Within
+                && form.kind == Kind::Ratio
+                && what.starts_with(&format!("{} ", form.of))
+        })
+    };
+    for (_, target) in solved.targets.iter().filter(|(_, target)| target.side == Side::Within) {
+        if let Some(value) = target.value.filter(|_| is_check(&target.what)) {
+            let known = all.entry(&target.what).or_insert((target.target, Vec::new()));
+            known.1.push(value);
+        }
+    }
+    let sentence = |(what, (most, values)): (&str, (f64, Vec<f64>))| {
+        let (low, high) = values.iter().fold((f64::MAX, 0f64), |(a, b), of| (a.min(*of), b.max(*of)));
+        let met = values.iter().filter(|value| (**value - 1.0).abs() <= most).count();
+        let [met, all] = [met, values.len()].map(|count| count.to_string());
+        let percent = format!("{:.0}", most * 100.0);
+        let [low, high] = [low, high].map(number);
+        let values = [
+            ("what", what),
+            ("met", &met),
+            ("all", &all),
+            ("percent", &percent),
+            ("low", &low),
+            ("high", &high),
+        ];
+        texts.say("cross-check", &values)
+    };
+    all.into_iter().map(sentence).collect()
+}
+
+/// How many times as long each contender takes, in some of the cells, if the baseline is a program
+/// that has all in memory.
+fn in_words(solved: &Solved, texts: &Texts) -> Vec<String> {
+    const MOST: usize = 4;
+    if solved.baseline != "memory" {
+        return Vec::new();
+    }
+    let last = |cell: &SolvedCell| {
+        cell.figures.iter().rev().find(|figure| figure.times.is_some()).map(|f| f.pass.clone())
+    };
+    let told = solved.cells.iter().filter_map(|cell| {
+        let pass = last(cell)?;
+        let parts = told_times(cell, &pass, texts);
+        let place = texts.cell(&cell.cell);
+        let place = if place.is_empty() { pass.clone() } else { format!("{place}, {pass}") };
+        let told = texts.list(&parts);
+        let values = [("place", place.as_str()), ("baseline", &solved.baseline), ("parts", &told)];
+        (!parts.is_empty()).then(|| texts.say("in-words", &values))
+    });
+    told.take(MOST).collect()
+}
+
+/// What a user's program takes with less memory, and how it is run then: with half of what it
+/// wants, or the nearest part with which it was measured and completes.
+fn answer_of_program(group: &Group, solved: &Solved, texts: &Texts) -> Option<Answer> {
+    let experiment = &group.head.experiment;
+    if !experiment.program.verbatim {
+        return None;
+    }
+    let completes = |cell: &&SolvedCell| cell.figures.iter().any(|figure| figure.contender == "terapage");
+    let able = nearest_to_half(solved.cells.iter().filter(completes));
+    let cell = able.or_else(|| nearest_to_half(solved.cells.iter()))?;
+    let bytes = experiment.sizes_of(&cell.cell).ok()?.get("memory").copied()?;
+    let program = experiment.program.run.join(" ");
+    let ratio = cell.cell.get("ratio")?;
+    let part = match ratio.as_str() {
+        "1/2" => texts.say("half", &[]),
+        other => other.to_owned(),
+    };
+    let parts = told_times(cell, "time", texts);
+    let memory = Size(bytes >> 20 << 20).to_string();
+    let values =
+        [("part", part.as_str()), ("memory", &memory), ("program", &program), ("parts", &texts.list(&parts))];
+    let command = format!("terapage run --memory {}M -- {program}", bytes >> 20);
+    Some(Answer {
+        text: texts.say("answer-program", &values),
+        command: if able.is_some() { command } else { String::new() },
+    })
+}
+
+fn nearest_to_half<'a>(cells: impl Iterator<Item = &'a SolvedCell>) -> Option<&'a SolvedCell> {
+    let far = |cell: &SolvedCell| {
+        let part = cell.cell.get("ratio").and_then(|ratio| atom(ratio)).unwrap_or(f64::MAX);
+        (part.ln() - 0.5f64.ln()).abs()
+    };
+    cells.min_by(|a, b| far(a).total_cmp(&far(b)))
+}
+
+fn parameters(experiment: &Experiment, texts: &Texts) -> Vec<Parameter> {
+    let parameter = |name: String, value: String, source: String| Parameter {
+        name,
+        value,
+        origin: Origin::Chosen,
+        source,
+        ..Parameter::default()
+    };
+    let run = experiment.program.run.join(" ");
+    let mut all = vec![parameter(texts.say("program", &[]), run, String::new())];
+    for (name, term) in &experiment.sizes {
+        let sizes = experiment.cells().first().and_then(|cell| experiment.sizes_of(cell).ok());
+        let bytes = sizes.and_then(|sizes| sizes.get(name).copied()).unwrap_or(0);
+        // A plain number is no size: milliseconds, or a count.
+        let source = match term.parse::<u64>() {
+            Ok(_) => String::new(),
+            Err(_) => texts.say("first-cell", &[("size", &Size(bytes).to_string())]),
+        };
+        all.push(parameter(name.clone(), term.clone(), source));
+    }
+    for (key, values) in &experiment.matrix {
+        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        all.push(parameter(texts.text(key), values.join(", "), texts.say("matrix", &[])));
+    }
+    let (least, most) = (experiment.repetitions.least.to_string(), experiment.repetitions.most.to_string());
+    let rounds = texts.say("range-of", &[("least", &least), ("most", &most)]);
+    all.push(parameter(texts.say("rounds", &[]), rounds, String::new()));
+    all
+}
+
+/// What one figure of a plot is called: contender, pass, and the keys that are not across.
+fn series_name(contender: &str, pass: Option<&str>, cell: &Cell, form: &PlotForm, texts: &Texts) -> String {
+    let mut name = contender.to_owned();
+    if let Some(pass) = pass.filter(|pass| !pass.is_empty()) {
+        name += &format!(" {pass}");
+    }
+    for (key, value) in cell {
+        let fixed = form.only.get(key).is_some_and(|values| values.len() == 1);
+        if *key != form.x && !fixed {
+            name += &format!(", {} {value}", texts.text(key));
+        }
+    }
+    name
+}
+
+/// A figure's whisker.
+fn whisker(figure: &SolvedFigure, relative: bool) -> Option<Whisker> {
+    match (relative, figure.times) {
+        (true, Some(Ratio { low, high, pairs, .. })) => {
+            let ends = if pairs < PAIRS_LEAST { Ends::Range } else { Ends::Interval };
+            Some(Whisker { low, high, ends })
+        }
+        (true, None) => None,
+        (false, _) => Some(Whisker { low: figure.spread.min, high: figure.spread.max, ends: Ends::Range }),
+    }
+}
+
+/// Adds a point to the series of this name and mark, which is made where there is none.
+fn add(series: &mut Vec<Series>, name: String, mark: Mark, point: (X, f64), whisker: Option<Whisker>) {
+    match series.iter_mut().find(|known| known.name == name && known.mark == mark) {
+        Some(known) => {
+            known.points.push(point);
+            known.whiskers.push(whisker);
+        }
+        None => series.push(Series { name, mark, points: vec![point], whiskers: vec![whisker] }),
+    }
+}
+
+/// Whether values are so far apart that a linear axis shows only the largest.
+fn far_apart(series: &[Series]) -> bool {
+    let values = || series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).filter(|y| *y > 0.0);
+    values().fold(0f64, f64::max) > FAR_APART * values().fold(f64::MAX, f64::min)
+}
+
+fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &Texts) -> Option<Plot> {
+    let across_passes = form.x == "pass";
+    let shown = |pass: &String| form.passes.is_empty() || form.passes.contains(pass);
+    let passes: Vec<&String> =
+        solved.cells.iter().flat_map(|c| c.figures.iter().map(|f| &f.pass)).filter(|p| shown(p)).collect();
+    let with_pass = !across_passes && passes.iter().any(|pass| *pass != passes[0]);
+    // Sizes are places on a logarithmic axis, other values names.
+    let sized = experiment
+        .matrix
+        .get(&form.x)
+        .is_some_and(|values| values.iter().all(|value| value.to_string().ends_with(['K', 'M', 'G'])));
+    let place = |text: &str| match atom(text).filter(|_| sized) {
+        Some(bytes) => X::Number(bytes),
+        None => X::Name(text.into()),
+    };
+    let mut series: Vec<Series> = Vec::new();
+    for cell in solved.cells.iter().filter(|cell| is_in(&form.only, &cell.cell)) {
+        for figure in cell.figures.iter().filter(|figure| shown(&figure.pass)) {
+            if figure.contender.ends_with(AGAIN) {
+                continue;
+            }
+            let value = match form.relative {
+                true => figure.times.as_ref().map(|times| times.center),
+                false => Some(figure.spread.median),
+            };
+            let across = if across_passes { &figure.pass } else { cell.cell.get(&form.x)? };
+            if let Some(value) = value {
+                let pass = with_pass.then_some(figure.pass.as_str());
+                let name = series_name(&figure.contender, pass, &cell.cell, form, texts);
+                let whisker = whisker(figure, form.relative);
+                add(&mut series, name, Mark::Measured, (place(across), value), whisker);
+            }
+        }
+    }
+    if series.is_empty() {
+        return None;
+    }
+    for (name, across, value) in printed_points(experiment, form, with_pass, texts) {
+        add(&mut series, name, Mark::Published, (place(&across), value), None);
+    }
+    let log = form.log || far_apart(&series);
+    let unit = match experiment.unit {
+        _ if form.relative => texts.say("times", &[]),
+        Unit::Speed => experiment.unit.name_of(form.passes.iter().map(String::as_str)).to_owned(),
+        other => axis_unit(other).to_owned(),
+    };
+    Some(Plot {
+        title: texts.text(&form.title),
+        kind: if sized { PlotKind::Line } else { PlotKind::Bar },
+        x: Axis {
+            name: texts.text(&form.x),
+            unit: if sized { "bytes".into() } else { String::new() },
+            log: sized,
+        },
+        y: Axis {
+            name: match form.relative {
+                true => texts.say("time-against", &[("baseline", &solved.baseline)]),
+                false => texts.text(quantity(experiment.unit)),
+            },
+            unit,
+            log,
+        },
+        series,
+        note: texts.text(&form.note),
+    })
+}
+
+/// The printed figures that belong to a plot: whose, where across, and the value. Several of one
+/// contender in one place have what they are of in their names.
+fn printed_points(
+    experiment: &Experiment,
+    form: &PlotForm,
+    with_pass: bool,
+    texts: &Texts,
+) -> Vec<(String, String, f64)> {
+    let of_form = experiment.published.iter().filter(|printed| printed.relative == form.relative);
+    let points: Vec<(&Published, String, String)> = of_form
+        .filter_map(|printed| {
+            let cell: Cell = printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+            let fits = form.only.iter().all(|(key, values)| {
+                cell.get(key).is_none_or(|found| values.iter().any(|value| value.to_string() == *found))
+            });
+            let shown =
+                form.passes.is_empty() || printed.pass.is_empty() || form.passes.contains(&printed.pass);
+            let across = if form.x == "pass" { printed.pass.clone() } else { cell.get(&form.x)?.clone() };
+            let pass = with_pass.then_some(printed.pass.as_str());
+            let name = series_name(&printed.contender, pass, &cell, form, texts);
+            (fits && shown).then_some((printed, name, across))
+        })
+        .collect();
+    let alone = |name: &str, across: &str| {
+        points.iter().filter(|(_, other, place)| other == name && place == across).count() == 1
+    };
+    let named = |(printed, name, across): &(&Published, String, String)| {
+        let name = match alone(name, across) {
+            true => name.clone(),
+            false => format!("{name}: {}", texts.text(&printed.what)),
+        };
+        (name, across.clone(), printed.value)
+    };
+    points.iter().map(named).collect()
+}
+
+fn axis_unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Latency => "us",
+        other => other.name(),
+    }
+}
+
+fn quantity(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Rate => "bandwidth",
+        Unit::Latency => "latency",
+        Unit::Seconds => "time",
+        Unit::Mflops | Unit::Speed => "speed",
+        Unit::PerIo => "time",
+    }
+}
+
+/// Which columns the table of figures has.
+struct Columns {
+    cell: bool,
+    pass: bool,
+    device: bool,
+}
+
+impl Columns {
+    fn of(solved: &Solved) -> Option<Columns> {
+        let figures = || solved.cells.iter().flat_map(|cell| &cell.figures);
+        let first = figures().next().map(|figure| &figure.pass);
+        // Who all failed say why in this table.
+        if first.is_none() && solved.cells.iter().all(|cell| cell.ends.is_empty()) {
+            return None;
+        }
+        Some(Columns {
+            cell: solved.cells.iter().any(|cell| !cell.cell.is_empty()),
+            pass: figures().any(|figure| Some(&figure.pass) != first),
+            device: figures().any(|figure| figure.device_share.is_some()),
+        })
+    }
+
+    fn heads(&self, solved: &Solved, texts: &Texts) -> Vec<String> {
+        let mut heads = vec![texts.say("contender", &[])];
+        if self.cell {
+            heads.insert(0, texts.say("cell", &[]));
+        }
+        if self.pass {
+            heads.push(texts.say("pass", &[]));
+        }
+        let times = texts.say("time-over", &[("baseline", &solved.baseline)]);
+        heads.extend([solved.unit.name().to_owned(), times]);
+        if self.device {
+            heads.push(texts.say("of-device", &[]));
+        }
+        heads.extend([texts.say("cpu", &[]), texts.say("resident", &[])]);
+        heads
+    }
+
+    fn row(&self, cell: &Cell, figure: &SolvedFigure, texts: &Texts) -> Vec<String> {
+        let percent =
+            |share: Option<f64>| share.map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
+        let mut row = vec![figure.contender.clone()];
+        if self.cell {
+            row.insert(0, texts.cell(cell));
+        }
+        if self.pass {
+            row.push(figure.pass.clone());
+        }
+        let spread = &figure.spread;
+        row.push(texts.range(spread.median, spread.min, spread.max));
+        row.push(figure.times.as_ref().map_or_else(|| "-".into(), |times| texts.interval(times)));
+        if self.device {
+            row.push(percent(figure.device_share));
+        }
+        row.extend([percent(figure.cpu_share), Size(figure.resident_peak_bytes >> 20 << 20).to_string()]);
+        row
+    }
+}
+
+fn figures(solved: &Solved, texts: &Texts) -> Option<Table> {
+    let with = Columns::of(solved)?;
+    let columns = with.heads(solved, texts);
+    let mut rows = Vec::new();
+    for cell in &solved.cells {
+        rows.extend(cell.figures.iter().map(|figure| with.row(&cell.cell, figure, texts)));
+        // Who has no figures says why where they would be.
+        let name = usize::from(with.cell);
+        for (contender, end) in &cell.ends {
+            let mut row = vec![String::from("-"); columns.len()];
+            row[0] = texts.cell(&cell.cell);
+            row[name].clone_from(contender);
+            row[name + 1 + usize::from(with.pass)] = texts.text(end);
+            rows.push(row);
+        }
+    }
+    let mut note = texts.say("figures-note", &[("pairs", &PAIRS_LEAST.to_string())]);
+    if with.device {
+        note += &texts.say("device-note", &[]);
+    }
+    Some(Table { title: texts.say("figures", &[]), columns, rows, note })
+}
+
+fn targets(solved: &Solved, texts: &Texts) -> Option<Table> {
+    let met = |met: Option<bool>| match met {
+        Some(true) => texts.say("met", &[]),
+        Some(false) => texts.say("missed", &[]),
+        None => texts.say("not-measured", &[]),
+    };
+    let with_cell = solved.targets.iter().any(|(cell, _)| !cell.is_empty());
+    let rows: Vec<Vec<String>> = solved
+        .targets
+        .iter()
+        .map(|(cell, target)| {
+            let what = if with_cell { format!("{} ({cell})", target.what) } else { target.what.clone() };
+            vec![
+                what,
+                target.value.map_or_else(|| "-".into(), number),
+                format!("{} {}", target.side.sign(), number(target.target)),
+                met(target.met),
+            ]
+        })
+        .collect();
+    let columns =
+        vec![texts.say("target", &[]), texts.say("value", &[]), texts.say("wanted", &[]), String::new()];
+    (!rows.is_empty()).then(|| Table { title: texts.say("targets", &[]), columns, rows, note: String::new() })
+}
+
+fn published(solved: &Solved, texts: &Texts) -> Option<Table> {
+    let rows: Vec<Vec<String>> = solved
+        .published
+        .iter()
+        .map(|beside| {
+            vec![
+                beside.figure.clone(),
+                texts.text(&beside.what),
+                format!("{} {}", number(beside.published), texts.text(&beside.unit)),
+                beside.measured.map_or_else(|| texts.say("not-measured", &[]), number),
+                texts.text(&beside.note),
+            ]
+        })
+        .collect();
+    let columns = vec![
+        texts.say("figure", &[]),
+        texts.say("what", &[]),
+        texts.say("published", &[]),
+        texts.say("here", &[]),
+        texts.say("since", &[]),
+    ];
+    (!rows.is_empty()).then(|| Table {
+        title: texts.say("published-title", &[]),
+        columns,
+        rows,
+        note: texts.say("published-note", &[]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{far_apart, printed_points, study};
+    use crate::experiment::{Cell, Experiment, SHIPPED};
+    use crate::ground::runner::End;
+    use crate::result::journal::Group;
+    use crate::result::journal::tests::{group, record};
+    use crate::result::language::Texts;
+    use crate::result::solve::solve;
+    use terapage_report::{
+        Ends, Language, Mark, Series, Study, X, render_html, render_markdown, render_text,
+    };
+
+    const TEXT: &str = r#"
+title = "A test"
+about = "What is asked."
+unit = "s"
+contenders = ["memory", "swap", "terapage"]
+[program]
+run = ["true"]
+verbatim = true
+[sizes]
+memory = "data * ratio"
+data = "1G"
+[matrix]
+ratio = ["1/2", "1/4"]
+[[plot]]
+title = "By ratio"
+x = "ratio"
+relative = true
+[[target]]
+of = "terapage"
+pass = "time"
+to = "swap"
+side = "within"
+value = 0.05
+[[published]]
+figure = "Fig 5"
+what = "swap at half"
+contender = "swap"
+at = { ratio = "1/2" }
+value = 52
+relative = true
+note = "faster SSDs"
+[[published]]
+figure = "Fig 5"
+what = "swap at half, another disk"
+contender = "swap"
+at = { ratio = "1/2" }
+value = 96
+relative = true
+"#;
+
+    fn whole(rounds: u32) -> Group {
+        let mut group = group(TEXT);
+        for cell in group.head.experiment.cells() {
+            for round in 1..=rounds {
+                for (contender, seconds) in [("memory", 1.0), ("swap", 8.0), ("terapage", 1.3)] {
+                    let slow = 1.0 + 0.01 * f64::from(round % 3);
+                    let seconds = if contender == "memory" { seconds } else { seconds * slow };
+                    group.runs.push(record(&group.head, &cell, round, contender, seconds));
+                }
+            }
+        }
+        group
+    }
+
+    fn drawn(group: &Group, language: Language) -> Study {
+        let solved = [solve(group)];
+        study("", std::slice::from_ref(group), &solved, &[], Texts::of(language)).expect("a study")
+    }
+
+    #[test]
+    fn the_first_page_answers_in_plain_words() {
+        let study = drawn(&whole(6), Language::En);
+        let answer = &study.answers[0];
+        assert!(answer.text.starts_with("With half of the memory that it wants (512 MiB), true takes"));
+        assert!(answer.text.contains("1.31 (1.31 to 1.32) times as long by Terapage"), "{}", answer.text);
+        assert_eq!(answer.command, "terapage run --memory 512M -- true");
+        let text = render_text(&study, 80);
+        let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in ["Settled", "missed", "Cross-check: terapage time / swap time: 0 of 2", "52.0 times"] {
+            assert!(plain.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            study.tables.iter().any(|table| table.title.contains("Published") && table.rows[0][3] == "8.08")
+        );
+        assert!(render_html(&study).contains("By ratio") && render_markdown(&study).contains("By ratio"));
+    }
+
+    #[test]
+    fn figures_have_whiskers_and_ghosts_that_can_be_told_apart() {
+        let study = drawn(&whole(6), Language::En);
+        let series = &study.plots[0].series;
+        let swap = series.iter().find(|series| series.name == "swap").expect("swap was measured");
+        let whisker = swap.whiskers[0].expect("a spread");
+        assert!(whisker.ends == Ends::Interval && whisker.low < whisker.high, "{whisker:?}");
+        let ghosts: Vec<&Series> = series.iter().filter(|series| series.mark == Mark::Published).collect();
+        assert_eq!(ghosts.len(), 2, "{ghosts:?}");
+        assert!(
+            ghosts[1].name.contains("another disk") && ghosts[1].points == [(X::Name("1/2".into()), 96.0)]
+        );
+        assert!(study.plots[0].y.log, "from 1.3 to 96");
+        let few = drawn(&whole(3), Language::En);
+        assert_eq!(few.plots[0].series[0].whiskers[0].map(|whisker| whisker.ends), Some(Ends::Range));
+        assert!(!far_apart(&[Series {
+            points: vec![(X::Number(1.0), 0.0), (X::Number(2.0), 9.0)],
+            ..Series::default()
+        }]));
+    }
+
+    #[test]
+    fn every_printed_value_has_a_figure() {
+        let texts = Texts::of(Language::En);
+        for (name, _) in SHIPPED {
+            let (_, experiment) = Experiment::find(name).expect("it is shipped");
+            let forms = experiment.plot.iter();
+            let drawn: Vec<f64> = forms
+                .flat_map(|form| printed_points(&experiment, form, true, texts))
+                .map(|(_, _, value)| value)
+                .collect();
+            let missing: Vec<&str> = experiment
+                .published
+                .iter()
+                .filter(|printed| !drawn.contains(&printed.value))
+                .map(|printed| printed.what.as_str())
+                .collect();
+            assert!(missing.is_empty(), "{name}: no figure shows {missing:?}");
+        }
+    }
+
+    #[test]
+    fn several_studies_are_parts_of_one_in_japanese_too() {
+        let groups = [whole(6), whole(6)];
+        let solved: Vec<_> = groups.iter().map(solve).collect();
+        let all = study("All", &groups, &solved, &[], Texts::of(Language::Ja)).expect("a study");
+        assert_eq!((all.parts.len(), all.all_plots().len()), (2, 2));
+        assert!(!all.machine.is_empty() && all.parts.iter().all(|part| part.machine.is_empty()));
+        assert!(all.findings.len() > 30 && all.answers.len() == 3);
+        let text = render_text(&all, 80);
+        for part in ["スワップ", "倍", "論文の知見", "terapage run --memory 512M -- true"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(render_html(&all).contains("<html lang=\"ja\">"));
+    }
+
+    #[test]
+    fn what_is_open_disturbed_or_left_out_is_said() {
+        let mut group = group(TEXT);
+        let cell: Cell = group.head.experiment.cells().remove(0);
+        let mut disturbed = record(&group.head, &cell, 1, "memory", 1.0);
+        disturbed.watched.marks = vec!["steal 9 %".into()];
+        group.runs.extend([disturbed, record(&group.head, &cell, 1, "terapage", 2.0)]);
+        group.head.left_out.push(("swap".into(), "no root".into()));
+        let summary = drawn(&group, Language::En).summary.join("\n");
+        let mut failed = group.clone();
+        for record in &mut failed.runs {
+            record.run.end = End::Failed("no space".into());
+            record.run.passes.clear();
+        }
+        let text = render_text(&drawn(&failed, Language::En), 80);
+        assert!(text.contains("failed: no space"), "nobody has figures, so nobody says why: {text}");
+        for part in ["Not settled", "Disturbed: 1 of 2 runs", "steal (1)", "Left out: swap: no root."] {
+            assert!(summary.contains(part), "{part}: {summary}");
+        }
+    }
+}

@@ -1,0 +1,658 @@
+//! A load of reads at random places: at a fixed rate, or as many as can be had.
+//!
+//! At a fixed rate the schedule is absolute: batch `k` of `m` reads is due at `t0 + k * m / rate`,
+//! whatever became of those before it (open loop). Latency counts from the time when a read was
+//! due, so that a device that stalls is not asked less, and its stall is not forgotten. Each batch
+//! is handed in by one call; the calls are counted, and a load that did not keep `m` fails. fio
+//! does not keep it at a fixed rate. After 004, whose own tool is not published.
+
+use crate::ground::device::Device;
+use crate::workload::aio::{Aio, Calls, Parts, Read, Ring, Way, now_ns, sleep_until};
+use crate::workload::spinner::{Spinners, TaskClock, processors, run_on, ticks_s};
+use crate::workload::{Pass, Said};
+use anyhow::{Context, bail, ensure};
+use hdrhistogram::Histogram;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+use std::thread;
+use std::time::Duration;
+use terapage_figures::SplitMix;
+
+/// How long spinners run alone, before and after.
+const CALIBRATION: Duration = Duration::from_millis(400);
+
+/// Two calibrations that differ by more than this, as a share, are told of.
+const CALIBRATION_SPREAD: f64 = 0.03;
+
+/// A rate that is missed by more than this, as a share, is told of.
+const RATE_MISSED: f64 = 0.01;
+
+/// Longer latencies are all the same, ns.
+const LATENCY_MOST_NS: u64 = 60_000_000_000;
+
+/// Reads in flight at most, at a fixed rate: more wait, and their latency grows.
+const FLIGHT_MOST: usize = 256;
+
+/// Fewer processors than this do not show what they do to each other.
+const CONTENTION_CORES: usize = 8;
+
+/// The workload's options.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Load {
+    /// The device or file.
+    #[arg(long)]
+    device: PathBuf,
+    /// How reads are handed in.
+    #[arg(long)]
+    method: Method,
+    /// I/Os of a call.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    multiplicity: u32,
+    /// `rate-N`, I/Os by the second, or `depth-N`, as many as can be had with N in flight.
+    #[arg(long)]
+    load: Goal,
+    /// Milliseconds.
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..))]
+    milliseconds: u64,
+    /// Bytes of a read.
+    #[arg(long, default_value_t = 8192)]
+    block: usize,
+    /// Threads, each with its share of the load.
+    #[arg(long, default_value_t = 1)]
+    threads: u32,
+    /// A thread for each hardware queue, up to so many, on a processor of that queue; nothing if
+    /// the device has one queue.
+    #[arg(long)]
+    queues: Option<u32>,
+    /// Through the page cache.
+    #[arg(long)]
+    cached: bool,
+    /// Microseconds of a sleep, of the method `sleep`.
+    #[arg(long, default_value_t = 1000)]
+    sleep_us: u64,
+    /// The processor of each thread, where they have places.
+    #[arg(skip)]
+    places_of_threads: Vec<usize>,
+}
+
+/// A processor of each of a device's hardware queues, `most` at most; none if there is one queue.
+fn by_queue(path: &Path, most: u32) -> anyhow::Result<Vec<usize>> {
+    let number = fs::metadata(path).with_context(|| path.display().to_string())?.rdev();
+    let known = fs::canonicalize(format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number)));
+    let name = known.ok().and_then(|known| Some(known.file_name()?.to_str()?.to_owned()));
+    let queues = name.and_then(|name| Device::named(&name)).map(|device| device.queues()).unwrap_or_default();
+    let free = processors();
+    let able = |queue: &Vec<usize>| queue.iter().copied().find(|processor| free.contains(processor));
+    let all: Vec<usize> = queues.iter().filter_map(able).collect();
+    Ok(if all.len() < 2 { Vec::new() } else { all.into_iter().take(most as usize).collect() })
+}
+
+/// A way to hand reads in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Method {
+    /// pread, one at a time.
+    Pread,
+    /// libaio.
+    Libaio,
+    /// io_uring.
+    IoUring,
+    /// io_uring with file and buffers registered.
+    IoUringFixed,
+    /// io_uring, where a thread of the kernel takes the reads without a call.
+    Sqpoll,
+    /// A sleep instead of a read: a known answer.
+    Sleep,
+    /// fio's psync.
+    FioPsync,
+    /// fio's libaio.
+    FioLibaio,
+    /// fio's io_uring.
+    FioIoUring,
+}
+
+impl Method {
+    fn engine_of_fio(self) -> Option<&'static str> {
+        match self {
+            Method::FioPsync => Some("psync"),
+            Method::FioLibaio => Some("libaio"),
+            Method::FioIoUring => Some("io_uring"),
+            _ => None,
+        }
+    }
+
+    fn is_one_at_a_time(self) -> bool {
+        matches!(self, Method::Pread | Method::Sleep | Method::FioPsync)
+    }
+}
+
+/// What a load aims at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// I/Os by the second.
+    Rate(f64),
+    /// I/Os in flight.
+    Depth(usize),
+}
+
+impl FromStr for Goal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Goal, String> {
+        let rate = |text: &str| text.parse().ok().filter(|rate: &f64| *rate >= 1.0 && *rate <= 1e8);
+        let depth = |text: &str| text.parse().ok().filter(|depth| (1..=4096).contains(depth));
+        let goal = match text.split_once('-') {
+            Some(("rate", number)) => rate(number).map(Goal::Rate),
+            Some(("depth", number)) => depth(number).map(Goal::Depth),
+            _ => None,
+        };
+        goal.ok_or_else(|| format!("{text} is no load: rate-1000, depth-32"))
+    }
+}
+
+/// What a load did.
+pub struct Done {
+    /// Reads.
+    pub ios: u64,
+    /// Seconds from the first to the end of the last.
+    pub seconds: f64,
+    /// Calls.
+    pub calls: Calls,
+    /// Latencies, ns.
+    pub latency: Histogram<u64>,
+    /// Processor time of the threads that handed reads in, ns.
+    pub thread_ns: u64,
+}
+
+impl Load {
+    /// Runs it, and prints its passes.
+    ///
+    /// # Errors
+    /// When a read fails, or the reads of a call were not kept together.
+    pub fn run(mut self) -> anyhow::Result<()> {
+        ensure!(self.threads >= 1 && self.block >= 512, "threads, block");
+        if let Some(most) = self.queues {
+            self.places_of_threads = by_queue(&self.device, most)?;
+            self.threads = self.places_of_threads.len() as u32;
+            if self.threads == 0 {
+                return Said::Note("one hardware queue: there is nothing to compare by queues".into())
+                    .print();
+            }
+        }
+        if let Some(engine) = self.method.engine_of_fio() {
+            return self.by_fio(engine);
+        }
+        let one = self.method.is_one_at_a_time();
+        ensure!(!one || self.multiplicity == 1, "{:?} hands in one I/O a call", self.method);
+        let spinners = Spinners::start();
+        let alone = spinners.alone(CALIBRATION);
+        let (before, ticks) = (spinners.now(), ticks_s());
+        let done = self.all_threads()?;
+        let (after, ticks) = (spinners.now(), ticks_s() - ticks);
+        let again = spinners.alone(CALIBRATION);
+        drop(spinners);
+        self.check_calls(&done)?;
+        let busy = Spinners::busy_s(&before, &after, &alone.mean(&again));
+        let ios = done.ios as f64;
+        for (pass, seconds) in [
+            ("time of one", done.seconds),
+            ("busy, all processors", busy),
+            ("busy, task clock", done.thread_ns as f64 / 1e9),
+            ("busy, /proc/stat", ticks),
+        ] {
+            // Spinners may be faster than they were alone, if others work; ticks may see nothing.
+            match seconds > 0.0 {
+                true => self.print(pass, seconds, ios, &done)?,
+                false => Said::Note(format!("{pass}: too little to be told from zero")).print()?,
+            }
+        }
+        for (pass, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)] {
+            self.print(pass, done.latency.value_at_quantile(quantile) as f64 / 1e9, 1.0, &done)?;
+        }
+        self.remarks(&done, alone.distance(&again))
+    }
+
+    fn print(&self, pass: &str, seconds: f64, operations: f64, done: &Done) -> anyhow::Result<()> {
+        let pass = Pass {
+            pass: pass.into(),
+            seconds,
+            bytes: done.ios * self.block as u64,
+            threads: self.threads as usize,
+            operations: Some(operations),
+            ..Pass::default()
+        };
+        use std::io::Write;
+        Ok(writeln!(std::io::stdout(), "{}", serde_json::to_string(&pass)?)?)
+    }
+
+    /// What a reader must know.
+    fn remarks(&self, done: &Done, distance: f64) -> anyhow::Result<()> {
+        let note = |text: String| Said::Note(text).print();
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        if cores < CONTENTION_CORES {
+            note(format!("{cores} cores: contention not visible"))?;
+        }
+        if distance > CALIBRATION_SPREAD {
+            note("the spinners' calibrations before and after differ by over 3 %: busy is uncertain".into())?;
+        }
+        if let Goal::Rate(rate) = self.load {
+            let found = done.ios as f64 / done.seconds;
+            if found < rate * (1.0 - RATE_MISSED) {
+                note(format!("the rate was not reached: {found:.0} of {rate:.0} I/Os by the second"))?;
+            }
+        }
+        Said::Raw(format!(
+            "{} I/Os, {} calls that hand in, {} that wait, {:.3} s",
+            done.ios, done.calls.submit, done.calls.wait, done.seconds
+        ))
+        .print()
+    }
+
+    /// Whether each call had its I/Os.
+    fn check_calls(&self, done: &Done) -> anyhow::Result<()> {
+        let m = u64::from(self.multiplicity);
+        // The kernel's thread is woken by a call only if it sleeps.
+        let kept = match self.method {
+            Method::Sqpoll => done.calls.submit * m <= done.ios,
+            _ => done.calls.submit * m == done.ios,
+        };
+        let calls = done.calls.submit;
+        ensure!(kept, "{} I/Os in {calls} calls: not {m} in each", done.ios);
+        Ok(())
+    }
+
+    fn all_threads(&self) -> anyhow::Result<Done> {
+        let start_ns = now_ns() + 1_000_000;
+        let mut all = thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..self.threads).map(|i| scope.spawn(move || self.one_thread(i, start_ns))).collect();
+            let results = threads.into_iter().map(|thread| thread.join());
+            let failed = |_| anyhow::anyhow!("a thread failed");
+            results
+                .map(|result| result.map_err(failed).and_then(|done| done))
+                .collect::<Result<Vec<Done>, _>>()
+        })?;
+        let mut total = all.swap_remove(0);
+        for one in all {
+            total.ios += one.ios;
+            total.seconds = total.seconds.max(one.seconds);
+            total.calls.submit += one.calls.submit;
+            total.calls.wait += one.calls.wait;
+            total.thread_ns += one.thread_ns;
+            total.latency.add(&one.latency)?;
+        }
+        Ok(total)
+    }
+
+    fn one_thread(&self, number: u32, start_ns: u64) -> anyhow::Result<Done> {
+        if let Some(processor) = self.places_of_threads.get(number as usize) {
+            run_on(*processor);
+        }
+        let m = self.multiplicity as usize;
+        let slots = match self.load {
+            Goal::Depth(depth) => depth.max(m),
+            Goal::Rate(_) => FLIGHT_MOST.max(2 * m),
+        };
+        // One at a time there is never more than one buffer in use.
+        let slots = if self.method.is_one_at_a_time() { m } else { slots };
+        let mut driver = Driver {
+            way: self.way(slots)?,
+            places: self.places()?,
+            block: self.block as u64,
+            numbers: SplitMix(u64::from(number) + 1),
+            free: (0..slots).collect(),
+            due: vec![0; slots],
+            batch: Vec::with_capacity(m),
+            ended: Vec::with_capacity(slots),
+            latency: Histogram::new_with_bounds(1, LATENCY_MOST_NS, 3).context("a histogram")?,
+            ios: 0,
+        };
+        let mut clock = TaskClock::open();
+        sleep_until(start_ns);
+        let before = clock.ns();
+        match self.load {
+            Goal::Rate(rate) => {
+                let each_ns = 1e9 * m as f64 * f64::from(self.threads) / rate;
+                let batches = (self.milliseconds as f64 * 1e6 / each_ns).ceil().max(1.0) as u64;
+                driver.open_loop(m, each_ns, batches, start_ns)?;
+            }
+            Goal::Depth(_) => driver.closed_loop(m, start_ns + self.milliseconds * 1_000_000)?,
+        }
+        let thread_ns = clock.ns() - before;
+        let seconds = (now_ns() - start_ns) as f64 / 1e9;
+        let calls = driver.way.calls();
+        Ok(Done { ios: driver.ios, seconds, calls, latency: driver.latency, thread_ns })
+    }
+
+    fn open(&self) -> anyhow::Result<File> {
+        let direct = if self.cached || self.method == Method::Sleep { 0 } else { libc::O_DIRECT };
+        let opened = OpenOptions::new().read(true).custom_flags(direct).open(&self.device);
+        opened.with_context(|| self.device.display().to_string())
+    }
+
+    /// Places to read.
+    fn places(&self) -> anyhow::Result<u64> {
+        use std::io::Seek;
+        let bytes = self.open()?.seek(std::io::SeekFrom::End(0))?;
+        let places = bytes / self.block as u64;
+        ensure!(places > 0 || self.method == Method::Sleep, "{} is empty", self.device.display());
+        Ok(places.max(1))
+    }
+
+    fn way(&self, slots: usize) -> anyhow::Result<Way> {
+        let parts = Parts::new(self.block, slots)?;
+        let file = self.open()?;
+        let calls = Calls::default();
+        Ok(match self.method {
+            Method::Pread => Way::Pread { file, parts, done: Vec::new(), calls },
+            Method::Sleep => {
+                Way::Sleep { each: Duration::from_micros(self.sleep_us), done: Vec::new(), calls }
+            }
+            Method::Libaio => Way::Aio(Aio::new(file, parts)?),
+            Method::IoUring => Way::Ring(Ring::new(file, parts, false, false)?),
+            Method::IoUringFixed => Way::Ring(Ring::new(file, parts, false, true)?),
+            Method::Sqpoll => Way::Ring(Ring::new(file, parts, true, false)?),
+            Method::FioPsync | Method::FioLibaio | Method::FioIoUring => bail!("fio runs by itself"),
+        })
+    }
+
+    /// fio, for what it can do: as many as can be had, and their latency.
+    fn by_fio(&self, engine: &str) -> anyhow::Result<()> {
+        let Goal::Depth(depth) = self.load else { bail!("fio does not keep I/Os together at a fixed rate") };
+        ensure!(self.multiplicity == 1, "fio is compared with one I/O a call");
+        let bytes = self.places()? * self.block as u64;
+        let program = crate::ground::tools::find("fio").map_err(anyhow::Error::msg)?;
+        // As beside the other ways.
+        let _spinners = Spinners::start();
+        let output = Command::new(program)
+            .args([
+                "--name=terapage-lab",
+                "--output-format=json",
+                "--rw=randread",
+                "--norandommap",
+                "--thread",
+            ])
+            .args(["--time_based", "--direct=1", "--clocksource=clock_gettime"])
+            // As ours: the clock is read before a read is handed in and when it has ended, and all
+            // that have ended are taken at once. By default fio takes one.
+            .args(["--disable_slat=1", "--disable_clat=1", "--lat_percentiles=1", "--clat_percentiles=0"])
+            .arg(format!("--iodepth_batch_complete_max={depth}"))
+            .arg(format!("--ioengine={engine}"))
+            .arg(format!("--filename={}", self.device.display().to_string().replace(':', "\\:")))
+            .args([format!("--size={bytes}"), format!("--bs={}", self.block), format!("--iodepth={depth}")])
+            .arg(format!("--runtime={}ms", self.milliseconds))
+            .output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "fio: {}", errors.lines().last().unwrap_or("no message"));
+        let text = String::from_utf8_lossy(&output.stdout);
+        let (seconds, ios, p50_ns) = parse_fio(&text).context("fio's output cannot be read")?;
+        let latency = Histogram::new(3).context("a histogram")?;
+        let done = Done { ios: ios as u64, seconds, calls: Calls::default(), latency, thread_ns: 0 };
+        self.print("time of one", seconds, ios, &done)?;
+        self.print("p50", p50_ns / 1e9, 1.0, &done)
+    }
+}
+
+/// Seconds, reads and the median latency in ns, of fio's JSON.
+fn parse_fio(text: &str) -> Option<(f64, f64, f64)> {
+    let json: serde_json::Value = serde_json::from_str(&text[text.find('{')?..]).ok()?;
+    let job = &json["jobs"][0];
+    if job["error"].as_u64() != Some(0) {
+        return None;
+    }
+    let read = &job["read"];
+    let seconds = read["runtime"].as_f64()? / 1000.0;
+    let ios = read["total_ios"].as_f64()?;
+    let p50 = read["lat_ns"]["percentile"]["50.000000"].as_f64()?;
+    (seconds > 0.0 && ios > 0.0).then_some((seconds, ios, p50))
+}
+
+/// A thread that hands reads in.
+struct Driver {
+    way: Way,
+    /// Blocks that can be read.
+    places: u64,
+    block: u64,
+    numbers: SplitMix,
+    free: Vec<usize>,
+    /// When the read of each slot was due.
+    due: Vec<u64>,
+    batch: Vec<Read>,
+    ended: Vec<usize>,
+    latency: Histogram<u64>,
+    ios: u64,
+}
+
+impl Driver {
+    /// Hands in `m` reads that were due at `due`.
+    fn hand_in(&mut self, m: usize, due: u64) -> anyhow::Result<()> {
+        self.batch.clear();
+        for _ in 0..m {
+            let Some(slot) = self.free.pop() else { bail!("no slot is free") };
+            self.due[slot] = due;
+            let offset = self.numbers.below(self.places) * self.block;
+            self.batch.push(Read { slot, offset });
+        }
+        self.way.submit(&self.batch)
+    }
+
+    /// Waits for reads to end, and notes how late they are.
+    fn reap(&mut self, least: usize, until: Option<u64>) -> anyhow::Result<()> {
+        self.way.reap(least, until, &mut self.ended)?;
+        let now = now_ns();
+        for slot in self.ended.drain(..) {
+            self.latency.saturating_record(now.saturating_sub(self.due[slot]).max(1));
+            self.free.push(slot);
+            self.ios += 1;
+        }
+        Ok(())
+    }
+
+    /// Reads that are under way.
+    fn in_flight(&self) -> usize {
+        self.due.len() - self.free.len()
+    }
+
+    /// Batch `k` is due at `start + k * each`.
+    fn open_loop(&mut self, m: usize, each_ns: f64, batches: u64, start_ns: u64) -> anyhow::Result<()> {
+        let mut next = 0;
+        loop {
+            let due = start_ns + (next as f64 * each_ns) as u64;
+            let more = next < batches;
+            if more && self.free.len() >= m && now_ns() >= due {
+                self.hand_in(m, due)?;
+                next += 1;
+                // What has ended meanwhile is seen now, without waiting, if the way has told so.
+                if matches!(self.way, Way::Pread { .. } | Way::Sleep { .. }) {
+                    self.reap(0, None)?;
+                }
+                continue;
+            }
+            let flying = self.in_flight() > 0;
+            match (more, flying) {
+                (false, false) => return Ok(()),
+                (true, false) => sleep_until(due),
+                (true, true) if self.free.len() >= m => self.reap(1, Some(due))?,
+                (_, true) => self.reap(1, None)?,
+            }
+        }
+    }
+
+    /// As many as there are slots, until a time.
+    fn closed_loop(&mut self, m: usize, end_ns: u64) -> anyhow::Result<()> {
+        loop {
+            while self.free.len() >= m && now_ns() < end_ns {
+                self.hand_in(m, now_ns())?;
+                if matches!(self.way, Way::Pread { .. } | Way::Sleep { .. }) {
+                    self.reap(0, None)?;
+                }
+            }
+            if self.in_flight() == 0 {
+                return Ok(());
+            }
+            self.reap(1, None)?;
+        }
+    }
+}
+
+/// One load without spinners, for the emulated machine; `after` is called after each batch.
+///
+/// # Errors
+/// When a read fails.
+pub fn batches(
+    way: Way,
+    places: u64,
+    block: u64,
+    m: usize,
+    count: usize,
+    mut after: impl FnMut(),
+) -> anyhow::Result<u64> {
+    let mut driver = Driver {
+        way,
+        places,
+        block,
+        numbers: SplitMix(1),
+        free: (0..m).collect(),
+        due: vec![0; m],
+        batch: Vec::with_capacity(m),
+        ended: Vec::with_capacity(m),
+        latency: Histogram::new_with_bounds(1, LATENCY_MOST_NS, 1).context("a histogram")?,
+        ios: 0,
+    };
+    for _ in 0..count {
+        driver.hand_in(m, 0)?;
+        while driver.in_flight() > 0 {
+            driver.reap(m, None)?;
+        }
+        after();
+    }
+    Ok(driver.ios)
+}
+
+/// A file of zeros that can be read, for tests.
+#[cfg(test)]
+fn sample(bytes: u64) -> tempfile::NamedTempFile {
+    use std::os::unix::fs::FileExt;
+    let file = tempfile::Builder::new().tempfile_in("/var/tmp").expect("a file");
+    file.as_file().write_all_at(&vec![7; bytes as usize], 0).expect("room");
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Done, Goal, Load, Method, by_queue, parse_fio, sample};
+
+    fn load(method: Method, m: u32, goal: Goal, device: &std::path::Path) -> Load {
+        Load {
+            device: device.to_owned(),
+            method,
+            multiplicity: m,
+            load: goal,
+            milliseconds: 300,
+            block: 4096,
+            threads: 1,
+            queues: None,
+            cached: true,
+            sleep_us: 1000,
+            places_of_threads: Vec::new(),
+        }
+    }
+
+    /// Runs a load; `None`, with a word, where this machine lacks the way.
+    fn done(load: &Load) -> Option<Done> {
+        match load.all_threads() {
+            Ok(done) => Some(done),
+            Err(error) if format!("{error:#}").contains("io_uring: Operation not permitted") => {
+                println!("SKIPPED: {error:#}");
+                None
+            }
+            Err(error) => panic!("{:?}: {error:#}", load.method),
+        }
+    }
+
+    #[test]
+    fn every_way_keeps_the_ios_of_a_call_together() {
+        let file = sample(1 << 20);
+        for method in [Method::Pread, Method::Libaio, Method::IoUring, Method::IoUringFixed, Method::Sqpoll] {
+            for (m, goal) in [(1, Goal::Rate(2000.0)), (4, Goal::Rate(2000.0)), (4, Goal::Depth(16))] {
+                if method == Method::Pread && m > 1 {
+                    continue;
+                }
+                let load = load(method, m, goal, file.path());
+                let Some(done) = done(&load) else { continue };
+                load.check_calls(&done).expect("kept");
+                assert_eq!(done.latency.len(), done.ios);
+                if let Goal::Rate(rate) = goal {
+                    // The schedule, and not the device, says how many there are.
+                    assert_eq!(done.ios, (rate * 0.3) as u64, "{method:?} {m}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_has_no_hardware_queues() {
+        let file = sample(4096);
+        assert!(by_queue(file.path(), 8).expect("a file").is_empty());
+        assert!(by_queue(std::path::Path::new("/nonexistent"), 8).is_err());
+        // Threads on processors of their own share the load like others.
+        let places_of_threads = vec![crate::workload::spinner::processors()[0]; 2];
+        let load = load(Method::Libaio, 2, Goal::Rate(2000.0), file.path());
+        let done = Load { threads: 2, places_of_threads, ..load }.all_threads().expect("reads");
+        assert_eq!(done.ios, 600);
+    }
+
+    #[test]
+    fn threads_share_the_load() {
+        let file = sample(1 << 20);
+        let load = Load { threads: 3, ..load(Method::Libaio, 2, Goal::Rate(3000.0), file.path()) };
+        let done = load.all_threads().expect("reads");
+        assert_eq!(done.ios, 900);
+        load.check_calls(&done).expect("kept");
+    }
+
+    #[test]
+    fn a_load_that_was_not_kept_together_fails() {
+        let file = sample(1 << 16);
+        let load = load(Method::Libaio, 4, Goal::Depth(8), file.path());
+        let mut done = load.all_threads().expect("reads");
+        done.calls.submit += 1;
+        let error = load.check_calls(&done).expect_err("one call too many").to_string();
+        assert!(error.contains("not 4 in each"), "{error}");
+    }
+
+    #[test]
+    fn latency_counts_from_when_a_read_was_due() {
+        let file = sample(1 << 16);
+        // Each takes 2 ms, and one is due each 1 ms: the last is 60 ms late or so.
+        let late = Load {
+            sleep_us: 2000,
+            milliseconds: 60,
+            ..load(Method::Sleep, 1, Goal::Rate(1000.0), file.path())
+        };
+        let done = late.all_threads().expect("sleeps");
+        assert_eq!(done.ios, 60);
+        assert!(done.latency.max() >= 60_000_000, "{}", done.latency.max());
+        assert!(done.latency.min() >= 2_000_000 - 2_000, "{}", done.latency.min());
+    }
+
+    #[test]
+    fn loads_have_names() {
+        assert_eq!("rate-1000".parse(), Ok(Goal::Rate(1000.0)));
+        assert_eq!("depth-32".parse(), Ok(Goal::Depth(32)));
+        for text in ["", "rate", "rate-0", "depth-0", "depth-x", "speed-3"] {
+            assert!(text.parse::<Goal>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn figures_of_fio_are_those_of_its_json() {
+        let text = r#"warning {"jobs": [{"error": 0, "read": {"runtime": 2000, "total_ios": 5000,
+            "lat_ns": {"percentile": {"50.000000": 81408}}}}]}"#;
+        assert_eq!(parse_fio(text), Some((2.0, 5000.0, 81408.0)));
+        assert_eq!(parse_fio("{}"), None);
+        assert_eq!(parse_fio("no"), None);
+    }
+}
