@@ -1,4 +1,4 @@
-"""Runs of real programs, natively and paged, whose outputs are compared: what works-with and grain share."""
+"""Runs of real programs, natively and paged, whose outputs are compared: what works-with and rivals share."""
 
 import hashlib
 import os
@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 
 from harness import Child, Failed
@@ -14,6 +15,29 @@ from harness import Child, Failed
 KEPT = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "target", "works-with")
 """Where inputs and rows are kept."""
 MIB = 1 << 20
+BUSY = 0.1
+"""A figure is rough if others used more than this part of the processors meanwhile."""
+
+
+class Load:
+    """What others than this process's children use of the processors from now on."""
+
+    def __init__(self):
+        self.began, (self.all, self.own) = time.monotonic(), processor_seconds()
+
+    def others(self):
+        """The part of the processors that others have used since."""
+        (all_now, own_now), passed = processor_seconds(), time.monotonic() - self.began
+        others = (all_now - self.all) - (own_now - self.own)
+        return round(max(0.0, others / max(passed, 0.01) / os.cpu_count()), 3)
+
+
+def processor_seconds():
+    """Processor seconds of all processes, and those of this process's children that have ended."""
+    with open("/proc/stat", encoding="ascii") as file:
+        user, nice, system, _, _, irq, softirq, *_ = map(int, file.readline().split()[1:])
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK"), spent.ru_utime + spent.ru_stime
 
 
 class Missing(Exception):
