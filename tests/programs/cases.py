@@ -152,6 +152,61 @@ def node(runner, scale):
     runner.run(["node", "--max-old-space-size=4000", os.path.join(SOURCES, "heap.js"), str(scale.amount)])
 
 
+# Programs that compile while they run: what each needs, and its command. {place} has the program,
+# {built} what a compiler made of it.
+JITS = {
+    "luajit": ("luajit", "luajit {place}/loop.lua"),
+    "pypy": ("pypy3", "pypy3 {place}/loop.py"),
+    "php-jit": (
+        "php",
+        "php -d opcache.enable_cli=1 -d opcache.jit_buffer_size=16M -d opcache.jit=tracing {place}/loop.php",
+    ),
+    "yjit": ("ruby", "ruby --yjit --yjit-exec-mem-size=8 {place}/loop.rb"),
+    "guile": ("guile", "guile --no-auto-compile {place}/loop.scm"),
+    "racket": ("racket", "racket {place}/loop.rkt"),
+    "sbcl": ("sbcl", "sbcl --script {place}/loop.lisp"),
+    "mono": ("mcs", "mono {built}/loop.exe"),
+    "beam": ("erlc", "erl -noshell -pa {built} -eval loop:main(init:get_plain_arguments()),halt(). -extra"),
+    "numba": (sys.executable, sys.executable + " {place}/loop_numba.py"),
+    "wasmtime": (sys.executable, sys.executable + " {place}/loop_wasm.py"),
+}
+
+# What tells whether the compiler is there, where the program may come without it.
+HAS_COMPILER = {
+    "php-jit": ["php", "-r", "exit(function_exists('opcache_get_status') ? 0 : 1);"],
+    "yjit": ["ruby", "--yjit", "-e", "exit"],
+    "numba": [sys.executable, "-c", "import numba"],
+    "wasmtime": [sys.executable, "-c", "import wasmtime"],
+}
+
+# How programs are built that do not run from source.
+BUILDS = {
+    "mono": ["mcs", "-out:{built}/loop.exe", "{place}/loop.cs"],
+    "beam": ["erlc", "-o", "{built}", "{place}/loop.erl"],
+}
+
+
+def jit(name):
+    """A program that compiles while it runs: its code must find a place, and its data be right."""
+    needed, command = JITS[name]
+
+    def fill(words, runner):
+        return [word.format(place=os.path.join(SOURCES, "jits"), built=runner.shared(".")) for word in words]
+
+    def prepare(runner, _scale):
+        need(needed)
+        if name in HAS_COMPILER and subprocess.run(HAS_COMPILER[name], capture_output=True, timeout=60, check=False).returncode:
+            raise Skipped(f"without its compiler: {name}")
+        if name in BUILDS:
+            built = subprocess.run(fill(BUILDS[name], runner), capture_output=True, text=True, timeout=300, check=False)
+            check(built.returncode == 0, f"{needed}: {built.stderr.strip()[-300:]}")
+
+    def body(runner, scale):
+        runner.run([*fill(command.split(), runner), str(scale.amount)])
+
+    return prepare, body
+
+
 def jdks():
     """The Java of each JDK here, oldest first."""
     found = {}
@@ -607,6 +662,19 @@ CASES = [
     Case("chunks", Scale(16, 64), Scale(128, 512), **c_program("chunks.c")),
     Case("node", Scale(64, 60_000), Scale(400, 400_000), node_prepare, node),
     Case("java", Scale(48, 80), Scale(300, 700), java_prepare, java, outputs=()),
+    Case("hints", Scale(16, 64), Scale(128, 512), **c_program("hints.c")),
+    # Not paged: the heaps of Racket and SBCL are executable, and wasmtime maps past the C library.
+    Case("luajit", Scale(72, 500_000), Scale(300, 3_000_000), *jit("luajit")),
+    Case("pypy", Scale(96, 400_000), Scale(500, 3_000_000), *jit("pypy")),
+    Case("php-jit", Scale(64, 300_000), Scale(300, 2_000_000), *jit("php-jit")),
+    Case("yjit", Scale(36, 200_000), Scale(300, 2_000_000), *jit("yjit")),
+    Case("guile", Scale(64, 400_000), Scale(300, 3_000_000), *jit("guile")),
+    Case("racket", Scale(160, 400_000), Scale(800, 2_000_000), *jit("racket"), pages=False),
+    Case("sbcl", Scale(64, 300_000), Scale(600, 2_000_000), *jit("sbcl"), pages=False),
+    Case("mono", Scale(40, 400_000), Scale(300, 4_000_000), *jit("mono")),
+    Case("beam", Scale(128, 400_000), Scale(500, 3_000_000), *jit("beam")),
+    Case("numba", Scale(96, 2_000_000), Scale(300, 12_000_000), *jit("numba")),
+    Case("wasmtime", Scale(192, 2_000), Scale(900, 12_000), *jit("wasmtime"), pages=False),
     Case("limits", Scale(32, 160), Scale(256, 1024), **c_program("limits.c", "-fno-builtin")),
     Case("limits-python", Scale(48, 256), Scale(256, 1024), lambda *_: need(SYSTEM_PYTHON), limits_python),
     Case("zero-copy", Scale(32, 128), Scale(256, 640), **c_program("zero_copy.c")),

@@ -264,6 +264,19 @@ pub fn advise(at: usize, len: usize, advice: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_madvise, at, len, advice) == 0 }
 }
 
+/// Whether any of the first pages of a mapping is in memory, or its last one: whether somebody has
+/// begun to use it.
+pub fn is_begun(at: usize, len: usize) -> bool {
+    let mut pages = [0_u8; 256];
+    let mut begun = |from: usize, len: usize| {
+        // SAFETY: the kernel writes a byte for each page, and there are no more pages than bytes.
+        let done = unsafe { libc::syscall(libc::SYS_mincore, from, len, pages.as_mut_ptr()) };
+        done != 0 || pages[..len.div_ceil(crate::PAGE)].iter().any(|page| page & 1 != 0)
+    };
+    let last = (at + len - 1) / crate::PAGE * crate::PAGE;
+    begun(at, len.min(256 * crate::PAGE)) || begun(last, crate::PAGE)
+}
+
 /// Makes every page of a range present and writable, as a write to it would.
 pub fn populate(at: usize, len: usize) -> Result<()> {
     const MADV_POPULATE_WRITE: i32 = 23;

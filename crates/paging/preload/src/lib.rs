@@ -29,7 +29,7 @@ use host::{
     beside, callers, exec, exit, fork, job, limits, lock, next, objects, own, process, real, sanitizers,
     summary,
 };
-use space::{arena, paged, ranges, reasons, regions, statics};
+use space::{arena, paged, places, ranges, reasons, regions, statics};
 
 #[global_allocator]
 static GLOBAL: own::Own = own::Own;

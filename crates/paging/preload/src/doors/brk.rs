@@ -81,7 +81,7 @@ impl Arena {
         }
         let mut len = (arena::whole().1 / NARROW_PART).min(NARROW) / process::block() * process::block();
         while len >= LEAST {
-            if let Some(at) = self.take_closed(len) {
+            if let Some(at) = self.take_closed(len, PAGE) {
                 return Some((at, at + len));
             }
             len = len / 2 / process::block() * process::block();

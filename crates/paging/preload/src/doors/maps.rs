@@ -4,7 +4,7 @@
 
 use crate::arena::{self, ARENA, Arena};
 use crate::objects::each_segment;
-use crate::{beside, limits, paged, process, set_errno};
+use crate::{beside, limits, paged, places, process, set_errno};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use std::ffi::{c_int, c_void};
 use terapage_sys::{PAGE, memory, thread};
@@ -114,18 +114,20 @@ pub unsafe fn map(
         // SAFETY: the caller keeps the contract of `mmap`.
         return unsafe { mmap_fixed(at as usize, len, prot, flags, fd, offset) };
     }
-    if is_reservation(len, prot, flags)
+    let closed = is_reservation(len, prot, flags);
+    if (closed || pages(len, prot, flags))
         && is_served()
-        && let Some(at) = reserve(at as usize, len, flags)
+        && let Some(whole) = len.checked_next_multiple_of(PAGE)
     {
-        return at as *mut c_void;
-    }
-    if pages(len, prot, flags)
-        && is_served()
-        && let Some(from) = len.checked_next_multiple_of(PAGE)
-        && let Some(at) = ARENA.lock().take(from, PAGE, true)
-    {
-        return at as *mut c_void;
+        let hint = at as usize & !(PAGE - 1);
+        // SAFETY: the place is taken only if it is free.
+        if hint != 0 && !is_beyond(hint, whole) && unsafe { honour(hint, whole, prot, flags) } {
+            return hint as *mut c_void;
+        }
+        let taken = if closed { reserve(hint, whole) } else { take(hint, whole) };
+        if let Some(at) = taken {
+            return at as *mut c_void;
+        }
     }
     if fd < 0 || flags & MAP_PRIVATE == 0 {
         beside::moves(len);
@@ -145,19 +147,55 @@ fn is_reservation(len: usize, prot: c_int, flags: c_int) -> bool {
     len >= LEAST && prot == libc::PROT_NONE && flags & !plain == 0 && flags & private == private
 }
 
-/// Reserves addresses that cannot be touched yet: in the arena, or from the kernel if the program
-/// insists on the `place` that it names (0 for none).
-fn reserve(place: usize, len: usize, flags: c_int) -> Option<usize> {
-    let len = len.checked_next_multiple_of(PAGE)?;
-    let mut arena = ARENA.lock();
-    if place != 0
-        && arena.insists()
-        && let Some(at) = reserve_exactly(place, len, flags)
-    {
-        return Some(at);
+/// Maps at a `place` that the program names without insisting, if the mapping belongs there and the
+/// place is free. Whether that was done.
+///
+/// - In the arena, beside what is in use, it is paged there.
+/// - Near the program's code it is left to the kernel, if it is not large: it is for code, which
+///   can only be used if a jump reaches it.
+/// - Elsewhere the place is mostly chosen at random, and the data must be paged: the arena serves
+///   it. If the program then unmaps it again and again, it insists, and the kernel serves it.
+unsafe fn honour(place: usize, len: usize, prot: c_int, flags: c_int) -> bool {
+    if arena::overlaps(place, len) {
+        if !ARENA.lock().has_place(place, place + len) {
+            return false;
+        }
+        // SAFETY: with this flag, only a free place is taken.
+        let at = unsafe { mmap_in_arena(place, len, prot, flags | MAP_FIXED_NOREPLACE, -1, 0) };
+        return at != failed();
     }
-    let at = if len > WIDE_FROM { arena.take_wide(len) } else { arena.take_closed(len) }?;
-    arena.offer(at, at + len, place != 0);
+    let writable = prot & PROT_WRITE != 0;
+    let arena = ARENA.lock();
+    let insists = if writable { arena.mapping.insists() } else { arena.reserving.insists() };
+    let has_room = arena.places.have_room(len, writable);
+    drop(arena);
+    let serves = insists || has_room && places::is_near_code(place, len);
+    let done = serves && map_exactly(place, len, prot, flags);
+    if done {
+        ARENA.lock().places.add(place, place + len, writable);
+        beside::moves(len);
+    }
+    done
+}
+
+/// Takes memory of the arena. The program may have named another `place` (0 for none).
+fn take(place: usize, len: usize) -> Option<usize> {
+    let mut arena = ARENA.lock();
+    let at = arena.take(len, PAGE.max(places::alignment(place, len)), true)?;
+    arena.mapping.offer(at, at + len, place != 0);
+    Some(at)
+}
+
+/// Reserves addresses of the arena that cannot be touched yet. The program may have named another
+/// `place` (0 for none).
+fn reserve(place: usize, len: usize) -> Option<usize> {
+    let mut arena = ARENA.lock();
+    let at = if len > WIDE_FROM {
+        arena.take_wide(len)
+    } else {
+        arena.take_closed(len, PAGE.max(places::alignment(place, len)))
+    }?;
+    arena.reserving.offer(at, at + len, place != 0);
     Some(at)
 }
 
@@ -171,7 +209,7 @@ fn is_offer_declined(len: usize, prot: c_int, flags: c_int) -> bool {
         && is_reservation(len, prot, flags & !MAP_FIXED_NOREPLACE)
         && is_served()
         && is_java()
-        && ARENA.lock().declines()
+        && ARENA.lock().reserving.declines()
 }
 
 /// The least bytes of a Java heap.
@@ -183,16 +221,16 @@ fn is_java() -> bool {
     found
 }
 
-/// Reserves addresses of the kernel at exactly `place`, if that is free.
-fn reserve_exactly(place: usize, len: usize, flags: c_int) -> Option<usize> {
+/// Maps memory of the kernel at exactly `place`, if that is free.
+fn map_exactly(place: usize, len: usize, prot: c_int, flags: c_int) -> bool {
     // SAFETY: the flag keeps existing mappings.
-    let at = unsafe { kernel_mmap(place, len, libc::PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0) } as usize;
+    let at = unsafe { kernel_mmap(place, len, prot, flags | MAP_FIXED_NOREPLACE, -1, 0) } as usize;
     if at != place && at != failed() as usize {
         // Before Linux 4.17 the flag is ignored. SAFETY: the range was mapped just now, and the
         // program does not know it.
         unsafe { libc::syscall(libc::SYS_munmap, at, len) };
     }
-    (at == place).then_some(at)
+    at == place
 }
 
 /// A mapping at a place that the program names.
@@ -346,6 +384,9 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     if len == 0 || is_beyond || !arena::overlaps(from, len) {
         if !is_beyond && let Err(error) = paged::leave(from, len) {
             return refuse(error.errno());
+        }
+        if places::bytes() > 0 && len > 0 && !is_beyond {
+            ARENA.lock().places.remove(from, from + len.next_multiple_of(PAGE));
         }
         beside::moves(len);
         // SAFETY: the caller keeps the contract of `munmap`.

@@ -8,7 +8,7 @@
 //! even if the memory is given back before the end.
 
 use crate::arena::ARENA;
-use crate::{exit, job, process};
+use crate::{exit, job, places, process};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_config::Heap;
@@ -44,6 +44,8 @@ pub struct Beside {
     pub brk: u64,
     /// The most of `private` that can be locked memory.
     pub locked: u64,
+    /// The most of `private` that can lie at addresses that the program named.
+    pub named: u64,
     /// Shared memory.
     pub shared: u64,
 }
@@ -59,6 +61,7 @@ struct Cells {
     private: AtomicU64,
     brk: AtomicU64,
     locked: AtomicU64,
+    named: AtomicU64,
     shared: AtomicU64,
 }
 
@@ -68,6 +71,7 @@ impl Cells {
             private: AtomicU64::new(0),
             brk: AtomicU64::new(0),
             locked: AtomicU64::new(0),
+            named: AtomicU64::new(0),
             shared: AtomicU64::new(0),
         }
     }
@@ -76,6 +80,7 @@ impl Cells {
         self.private.store(to.private, Relaxed);
         self.brk.store(to.brk, Relaxed);
         self.locked.store(to.locked, Relaxed);
+        self.named.store(to.named, Relaxed);
         self.shared.store(to.shared, Relaxed);
     }
 
@@ -84,6 +89,7 @@ impl Cells {
             private: self.private.load(Relaxed),
             brk: self.brk.load(Relaxed),
             locked: self.locked.load(Relaxed),
+            named: self.named.load(Relaxed),
             shared: self.shared.load(Relaxed),
         }
     }
@@ -282,7 +288,8 @@ fn parse(status: &[u8], counted: u64) -> Option<(Beside, u64)> {
     let private = anonymous.saturating_sub(counted);
     let locked = bytes("\nVmLck:").unwrap_or(0).min(private);
     let brk = brk().saturating_sub(BRK.load(Relaxed)).min(private);
-    Some((Beside { private, brk, locked, shared }, anonymous + shared))
+    let named = (places::bytes() as u64).min(private);
+    Some((Beside { private, brk, locked, named, shared }, anonymous + shared))
 }
 
 fn note(found: Beside) {
@@ -344,12 +351,13 @@ fn mib(bytes: u64) -> String {
 
 /// The kinds of memory, in words.
 fn kinds(what: &Beside) -> String {
-    let rest = what.private.saturating_sub(what.brk + what.locked);
+    let rest = what.private.saturating_sub(what.brk + what.locked + what.named);
     let mut parts = Vec::new();
     for (bytes, kind) in [
         (what.shared, "shared memory"),
         (what.brk, "an allocator's by brk"),
         (what.locked, "locked"),
+        (what.named, "at addresses that the program named"),
         (rest, "executable, stacks, or mapped past the arena"),
     ] {
         if bytes >= 1 << 20 {
@@ -461,7 +469,7 @@ mod tests {
 
     #[test]
     fn kinds_are_named_where_there_are_some() {
-        let what = Beside { private: 30 << 20, brk: 10 << 20, locked: 1 << 10, shared: 5 << 20 };
+        let what = Beside { private: 30 << 20, brk: 10 << 20, locked: 1 << 10, named: 0, shared: 5 << 20 };
         let text = kinds(&what);
         assert!(
             text.starts_with("5 MiB shared memory, 10 MiB an allocator's by brk, 19 MiB executable"),

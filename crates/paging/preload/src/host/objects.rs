@@ -11,6 +11,8 @@ pub struct Segment<'a> {
     pub file_len: usize,
     /// Whether the segment is writable and not executable.
     pub is_data: bool,
+    /// Whether the segment is executable.
+    pub is_code: bool,
     /// The part of the object that becomes read only after the loader's work (RELRO).
     pub sealed: Range<usize>,
     /// The object's path; empty for the program itself.
@@ -41,6 +43,7 @@ unsafe extern "C" fn tell(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
                 range: range_of(header),
                 file_len: header.p_filesz as usize,
                 is_data: header.p_flags & (libc::PF_W | libc::PF_X) == libc::PF_W,
+                is_code: header.p_flags & libc::PF_X != 0,
                 sealed: sealed.clone(),
                 path: path_of(info.dlpi_name),
             });

@@ -8,6 +8,7 @@
 use crate::brk::Break;
 use crate::limits::Kernels;
 use crate::lock::Lock;
+use crate::places::{Insistence, Places};
 use crate::ranges::Ranges;
 use crate::reasons::{Reasons, Why};
 use crate::regions::Named;
@@ -34,16 +35,14 @@ const DUMP_STEP: usize = 64 << 20;
 /// each allocation asks.
 const BACKED_STEP: usize = 16 << 20;
 
-/// A program that gives back this many reservations, unused, one after the other, because they are
-/// not at the places that it named, gets its places. Java tries some twenty places for a heap, and
-/// in the end takes it anywhere; Java with ZGC tries thousands, and ends without one.
-const SPURNED_MOST: usize = 64;
-
 /// The most bytes of the arena's first part.
 const FIRST_MOST: usize = 4 << 40;
 /// The most bytes of the arena. A mapping of half of a process's addresses would leave little room
 /// beside it.
 const MOST: usize = 32 << 40;
+
+/// A place that the program names may lie so many bytes behind all that was ever given out.
+const PLACES_BEHIND: usize = 64 << 20;
 
 /// The ends of the arena are multiples of this many bytes, so blocks of any size fit.
 const ALIGN: usize = 2 << 20;
@@ -56,12 +55,12 @@ pub struct Arena {
     pub pager: Option<Pager>,
     /// Ranges that are counted as regions of their own.
     pub named: Vec<Named>,
-    /// The last reservation that was not at the place that the program had named: from, to.
-    offered: Option<(usize, usize)>,
-    /// How many such reservations the program gave back unused, one after the other.
-    spurned: usize,
-    /// Whether it gave back so many that it now gets the places that it names, from the kernel.
-    insists: bool,
+    /// What the program does with reservations that are not at the places that it named.
+    pub reserving: Insistence,
+    /// The same of memory that is readable and writable.
+    pub mapping: Insistence,
+    /// The kernel's mappings at places that the program named.
+    pub places: Places,
     /// The range of `brk` and `sbrk`.
     pub program_break: Break,
     /// Whether the kernel was told to use huge pages.
@@ -77,9 +76,9 @@ pub struct Arena {
 pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
     ranges: Ranges::empty(),
     reasons: Reasons::new(PAGE),
-    offered: None,
-    spurned: 0,
-    insists: false,
+    reserving: Insistence::new(),
+    mapping: Insistence::new(),
+    places: Places::new(),
     program_break: Break::new(),
     huge: false,
     dumped: 0,
@@ -653,9 +652,9 @@ impl Arena {
         Some(at)
     }
 
-    /// Takes `len` bytes of the first part, and makes them untouchable.
-    pub fn take_closed(&mut self, len: usize) -> Option<usize> {
-        let at = self.ranges.take(len, PAGE, true)?;
+    /// Takes `len` bytes of the first part, at a multiple of `align`, and makes them untouchable.
+    pub fn take_closed(&mut self, len: usize, align: usize) -> Option<usize> {
+        let at = self.ranges.take(len, align, true)?;
         // SAFETY: the range was taken just now.
         let close = || unsafe { libc::syscall(libc::SYS_mprotect, at, len, libc::PROT_NONE as i64) } == 0;
         if self.release(at, at + len).is_ok() && close() {
@@ -680,38 +679,20 @@ impl Arena {
         opened
     }
 
-    /// Whether the program gets its reservations at the places that it names.
-    pub fn insists(&self) -> bool {
-        self.insists
+    /// Whether a place that the program names, without insisting, is free for it: in the first
+    /// part, not far behind all that was ever given out, so that what is in use stays together.
+    pub fn has_place(&mut self, at: usize, to: usize) -> bool {
+        at >= START.load(Relaxed)
+            && to <= WIDE.load(Relaxed).min(self.ranges.fresh() + PLACES_BEHIND)
+            && !self.ranges.is_used(at, to)
+            && self.is_backed(to - at)
     }
 
-    /// Notes a reservation that was served. `named` says that the program had named another place.
-    pub fn offer(&mut self, at: usize, to: usize, named: bool) {
-        // The program uses the one before, or takes any place.
-        if self.offered.is_some() || !named {
-            self.spurned = 0;
-        }
-        self.offered = named.then_some((at, to));
-    }
-
-    /// Whether the program is refused a free place that it names, since it has not tried often.
-    pub fn declines(&mut self) -> bool {
-        self.spurned += 1;
-        self.insists |= self.spurned >= SPURNED_MOST;
-        !self.insists
-    }
-
-    /// Notes that the program unmaps a range. If it had named a place for this range, and did not
-    /// use it, it insists on its places: after the first one if the range is in the wide part, else
-    /// after many, since such ranges are also given back for their alignment.
+    /// Notes that the program unmaps a range: it may have named another place for it.
     pub fn is_unmapped(&mut self, at: usize, to: usize) {
-        if self.offered == Some((at, to)) {
-            self.offered = None;
-            if self.odd_bytes(at, to) >= to - at {
-                self.spurned += 1;
-                self.insists |= is_wide(at) || self.spurned >= SPURNED_MOST;
-            }
-        }
+        let odd = self.odd_bytes(at, to);
+        self.reserving.is_unmapped((at, to), is_wide(at), || odd >= to - at);
+        self.mapping.is_unmapped((at, to), false, || odd == 0 && !memory::is_begun(at, to - at));
     }
 
     /// Takes a range for a fixed mapping. Whether it may be taken. In the wide part, unused pages

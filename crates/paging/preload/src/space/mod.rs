@@ -4,6 +4,7 @@
 
 pub mod arena;
 pub mod paged;
+pub mod places;
 pub mod ranges;
 pub mod reasons;
 pub mod regions;

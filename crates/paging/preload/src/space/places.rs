@@ -1,0 +1,200 @@
+//! Places that a program names for its mappings without insisting on them (the first argument of
+//! `mmap`, without MAP_FIXED), and whether it does insist: some programs unmap what they get
+//! elsewhere, and try the next place.
+
+use crate::objects::each_segment;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// A program that gives back this many mappings, unused, one after the other, because they are not
+/// at the places that it named, gets its places. Java tries some twenty places for a heap, and in
+/// the end takes it anywhere; Java with ZGC tries thousands, and ends without one.
+const SPURNED_MOST: usize = 64;
+
+/// A jump or a call reaches so many bytes in both directions.
+const REACH: usize = 1 << 31;
+
+/// The most bytes of one mapping for code, if it can be written to: a compiler asks for little at a
+/// time.
+const WRITABLE_MOST: usize = 16 << 20;
+
+/// The most bytes of all mappings near code that the kernel serves. Beyond, they are data.
+const ALL_MOST: usize = 4 << 30;
+/// The same, of mappings that could be written to from the beginning.
+const ALL_WRITABLE_MOST: usize = 256 << 20;
+
+/// Bytes of the kernel's mappings at places that the program named. This is kept outside the
+/// arena's lock, for threads that must not wait for it.
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that the kernel mapped at places that the program named, and that were not unmapped.
+pub fn bytes() -> usize {
+    BYTES.load(Relaxed)
+}
+
+/// Whether a place is near code: a jump can reach all of it from somewhere in the program or a
+/// library. A compiler that names such a place needs it there.
+pub fn is_near_code(at: usize, len: usize) -> bool {
+    let mut found = false;
+    each_segment(|segment| {
+        let (from, to) = (segment.range.start.saturating_sub(REACH), segment.range.end + REACH);
+        found |= segment.is_code && at >= from && at + len <= to;
+    });
+    found
+}
+
+/// What a program does with mappings that are not at the places that it named.
+pub struct Insistence {
+    /// The last such mapping: from, to.
+    offered: Option<(usize, usize)>,
+    /// How many the program gave back unused, one after the other.
+    spurned: usize,
+    /// Whether it gave back so many that it now gets the places that it names, from the kernel.
+    insists: bool,
+}
+
+impl Insistence {
+    pub const fn new() -> Self {
+        Insistence { offered: None, spurned: 0, insists: false }
+    }
+
+    /// Whether the program gets its mappings at the places that it names.
+    pub fn insists(&self) -> bool {
+        self.insists
+    }
+
+    /// Notes a mapping that was served. `named` says that the program had named another place.
+    pub fn offer(&mut self, at: usize, to: usize, named: bool) {
+        // The program uses the one before, or takes any place.
+        if self.offered.is_some() || !named {
+            self.spurned = 0;
+        }
+        self.offered = named.then_some((at, to));
+    }
+
+    /// Whether the program is refused a free place that it names, since it has not tried often.
+    pub fn declines(&mut self) -> bool {
+        self.spurned += 1;
+        self.insists |= self.spurned >= SPURNED_MOST;
+        !self.insists
+    }
+
+    /// Notes that the program unmaps a range. If it had named another place for this range, and did
+    /// not use it (`is_unused`), it insists on its places: after many, since such ranges are also
+    /// given back for their alignment, or at once.
+    pub fn is_unmapped(&mut self, (at, to): (usize, usize), at_once: bool, is_unused: impl FnOnce() -> bool) {
+        if self.offered == Some((at, to)) {
+            self.offered = None;
+            if is_unused() {
+                self.spurned += 1;
+                self.insists |= at_once || self.spurned >= SPURNED_MOST;
+            }
+        }
+    }
+}
+
+/// The kernel's mappings at places that the program named.
+pub struct Places {
+    /// The end of each, and whether it could be written to from the beginning, by its start.
+    all: BTreeMap<usize, (usize, bool)>,
+}
+
+impl Places {
+    pub const fn new() -> Self {
+        Places { all: BTreeMap::new() }
+    }
+
+    /// Whether the kernel may serve `len` more bytes near code.
+    pub fn have_room(&self, len: usize, writable: bool) -> bool {
+        let mappings = self.all.iter().map(|(from, &(to, is))| (to - from, is));
+        let (some, all) = mappings
+            .fold((0, 0), |(some, all), (bytes, is)| (if is { some + bytes } else { some }, all + bytes));
+        let is_small = len <= WRITABLE_MOST && some + len <= ALL_WRITABLE_MOST;
+        len <= ALL_MOST && all + len <= ALL_MOST && (is_small || !writable)
+    }
+
+    /// Notes a mapping of the kernel's.
+    pub fn add(&mut self, at: usize, to: usize, writable: bool) {
+        self.remove(at, to);
+        self.all.insert(at, (to, writable));
+        BYTES.fetch_add(to - at, Relaxed);
+    }
+
+    /// Notes that the program unmaps a range.
+    pub fn remove(&mut self, at: usize, to: usize) {
+        let touching: Vec<_> =
+            self.all.range(..to).filter(|&(_, &(end, _))| end > at).map(|(&from, &it)| (from, it)).collect();
+        for (from, (end, writable)) in touching {
+            self.all.remove(&from);
+            BYTES.fetch_sub(end.min(to) - from.max(at), Relaxed);
+            if from < at {
+                self.all.insert(from, (at, writable));
+            }
+            if end > to {
+                self.all.insert(to, (end, writable));
+            }
+        }
+    }
+}
+
+/// How a place that was named is aligned, up to the length of the mapping: whoever names it may
+/// only want that.
+pub fn alignment(place: usize, len: usize) -> usize {
+    let most = 1 << (usize::BITS - 1 - len.leading_zeros());
+    if place == 0 { 1 } else { (1 << place.trailing_zeros()).min(most) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_gives_back_each_mapping_insists() {
+        let mut program = Insistence::new();
+        for round in 1..=SPURNED_MOST {
+            assert!(!program.insists(), "{round}");
+            program.offer(0, 4096, true);
+            program.is_unmapped((0, 4096), false, || true);
+        }
+        assert!(program.insists());
+    }
+
+    #[test]
+    fn a_program_that_uses_what_it_gets_does_not_insist() {
+        let mut program = Insistence::new();
+        for _ in 0..3 * SPURNED_MOST {
+            program.offer(0, 4096, true);
+            program.is_unmapped((0, 4096), true, || false);
+            program.offer(0, 8192, true);
+            // It gives back a part, for the alignment.
+            program.is_unmapped((0, 4096), true, || true);
+        }
+        assert!(!program.insists());
+    }
+
+    #[test]
+    fn code_of_this_program_is_near_and_all_memory_is_not() {
+        let here = is_near_code as *const () as usize;
+        assert!(is_near_code(here + REACH / 2, 4096) && is_near_code(here - REACH / 2, 4096));
+        assert!(!is_near_code(1 << 40, 4096) && !is_near_code(here, 3 * REACH));
+    }
+
+    #[test]
+    fn mappings_at_named_places_are_counted() {
+        let mut places = Places::new();
+        places.add(0x10_0000, 0x20_0000, true);
+        assert!(places.have_room(WRITABLE_MOST, true) && !places.have_room(WRITABLE_MOST + 1, true));
+        assert!(places.have_room(1 << 30, false) && !places.have_room(4 << 30, false));
+        places.remove(0x18_0000, 0x19_0000);
+        assert_eq!(bytes(), 0xf_0000);
+        places.remove(0, 1 << 40);
+        assert_eq!(bytes(), 0);
+    }
+
+    #[test]
+    fn a_place_is_aligned_up_to_the_length() {
+        assert_eq!(alignment(0x1234_0000, 1 << 30), 0x4_0000);
+        assert_eq!(alignment(0x1000_0000, 508 << 10), 256 << 10);
+        assert_eq!(alignment(0, 1 << 20), 1);
+    }
+}
