@@ -163,7 +163,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(OWN_ERROR)
 }
 
-/// The command that was asked for, with the subcommands that it has, as in `terapage lab scan`.
+/// The command that was asked for, with the subcommands that it has, as in `terapage lab run`.
 fn asked() -> String {
     let mut command = Cli::command();
     let mut name = command.get_name().to_owned();

@@ -112,7 +112,7 @@ fn settings_that_cannot_be_are_refused_in_one_line() {
     assert_error(&place.terapage(&["run"]), 125, "required");
     assert_error(&place.terapage(&["run", "--memroy", "1G", "--", "true"]), 125, "--memroy");
     assert_error(&place.terapage(&["run", "--memroy"]), 125, "(see terapage run --help)");
-    assert_error(&place.terapage(&["lab", "scan", "--date", "1G"]), 125, "(see terapage lab scan --help)");
+    assert_error(&place.terapage(&["lab", "run", "--date", "1G"]), 125, "(see terapage lab run --help)");
     assert_error(&place.terapage(&["rum"]), 125, "(see terapage --help)");
     let both = place.path().join("both");
     let both = both.to_str().unwrap();
@@ -307,7 +307,7 @@ fn names_and_programs_are_completed() {
         (&["run", "-b", "6"], "64K"),
         (&["run", "--heap", ""], "large"),
         (&["advise", "--policy", "s"], "s3fifo"),
-        (&["lab", "scan", "--contenders", ""], "swap"),
+        (&["lab", "run", "--lang", ""], "ja"),
         (&["sim", "ssd", "--nand", ""], "3d-ct-tlc"),
         (&["sim", "convert", "--to", "bl"], "blkparse"),
         (&["sim", "stack", "run", "--machine", ""], "polled"),

@@ -1,4 +1,5 @@
-//! The lab as a program of its own: `cargo run --release -p terapage-lab --example lab -- scan`.
+//! The lab as a program of its own:
+//! `cargo run --release -p terapage-lab --example lab -- run scan`.
 
 use clap::Parser;
 use std::process::ExitCode;

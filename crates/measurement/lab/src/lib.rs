@@ -19,12 +19,6 @@ use std::process::ExitCode;
 /// Programs larger than memory: in memory, on swap, on mmap, on Terapage.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Goes through memory from end to end: writes, reads, read-modify-writes, STREAM's triad.
-    Scan(commands::scan::Scan),
-    /// Reads 8-byte words at random places.
-    Random(commands::random::Random),
-    /// Sorts a text file with GNU sort.
-    Sort(commands::sort::Sort),
     /// Prints the names of the experiments.
     List,
     /// Runs experiments in turns until their ratios are known, and reports; goes on where it was
@@ -63,9 +57,6 @@ impl Command {
     /// set up is left.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
-            Command::Scan(scan) => scan.run(),
-            Command::Random(random) => random.run(),
-            Command::Sort(sort) => sort.run(),
             Command::Workload(workload) => workload.run().map(|()| ExitCode::SUCCESS),
             Command::List => commands::list(),
             Command::Run(run) => run.run(),

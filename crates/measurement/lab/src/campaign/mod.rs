@@ -5,10 +5,11 @@ pub mod bounds;
 pub mod progress;
 pub mod session;
 pub mod steady;
+pub mod text;
 
 use crate::campaign::session::{Limits, Session};
-use crate::commands::sort;
 use crate::contender::far;
+use crate::contender::run::Run;
 use crate::experiment::{Cell, Contender, Experiment, Passes, Under, is_in, words};
 use crate::ground::chosen::Ground;
 use crate::ground::device::Device;
@@ -20,7 +21,6 @@ use crate::ground::throttle::Class;
 use crate::ground::tools;
 use crate::result::journal::{Group, Head, Journal, Line, Record};
 use crate::result::pairs::order;
-use crate::result::report::Run;
 use crate::result::solve::{AGAIN, is_settled, of_cell};
 use crate::workload::Pass;
 use anyhow::{Context, anyhow, ensure};
@@ -126,7 +126,7 @@ impl<'a> Campaign<'a> {
     pub fn new(session: &'a Session, plan: Plan, results: &Path) -> anyhow::Result<Campaign<'a>> {
         let experiment = &plan.experiment;
         let estimate = estimate(experiment)?;
-        let room = crate::result::report::free_bytes(&session.directory).unwrap_or(u64::MAX);
+        let room = crate::ground::room::free_bytes(&session.directory).unwrap_or(u64::MAX);
         ensure!(
             estimate.disk_bytes < room,
             "--dir {}: {} of disk needed, {} free",
@@ -162,7 +162,7 @@ impl<'a> Campaign<'a> {
             Some(term) => {
                 let cell = experiment.cells().into_iter().next().unwrap_or_default();
                 let sizes = experiment.sizes_of(&cell)?;
-                Some(sort::text(session, experiment.term("program.text", term, &cell, &sizes)?, 1)?)
+                Some(text::text(session, experiment.term("program.text", term, &cell, &sizes)?, 1)?)
             }
             None => None,
         };
@@ -361,7 +361,7 @@ impl<'a> Campaign<'a> {
         let block = of("block");
         let data = of("data").unwrap_or(memory);
         // What is larger than its memory and not paged, such as a static program, has no figure.
-        let limits = Limits { data, memory, block, options, window: None, may_fit: data <= memory };
+        let limits = Limits { data, memory, block, options, may_fit: data <= memory };
         let disk = match &contender.disk {
             Some(form) => match disk_up(self.session, experiment, form, cell, self.file.path()) {
                 Ok(disk) => Some(disk),
@@ -398,7 +398,7 @@ impl<'a> Campaign<'a> {
         run.notes.extend(disk.iter().flat_map(|disk| disk.notes.iter().cloned()));
         run.notes.extend(self.not_throttled(contender.under));
         let hash = match kept {
-            Some((_owned, file)) => sort::hash(self.session, file)?.map(|hash| format!("{hash:032x}")),
+            Some((_owned, file)) => text::hash(self.session, file)?.map(|hash| format!("{hash:032x}")),
             None => None,
         };
         Ok((run, hash))
@@ -560,7 +560,7 @@ fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<LeftOut
         memory = memory.min(sizes.get("memory").copied().unwrap_or(u64::MAX / 4));
         data = data.max(sizes.get("data").copied().unwrap_or(0));
     }
-    let limits = Limits { data, memory, block: None, options: Vec::new(), window: None, may_fit: true };
+    let limits = Limits { data, memory, block: None, options: Vec::new(), may_fit: true };
     for contender in experiment.all_contenders()? {
         if unders.contains(&contender.under) {
             left_out.push(contender.name);
@@ -635,7 +635,7 @@ fn flush_us(session: &Session) -> Option<f64> {
         }
         all.push(start.elapsed().as_secs_f64() * 1e6);
     }
-    crate::result::statistics::median(&all)
+    terapage_figures::median(&all)
 }
 
 /// What tells that a file was written anew: its number, its time, its length.

@@ -1,54 +1,33 @@
-//! What all experiments share: options, contenders, and how each contender runs a workload.
+//! What all experiments share: the machine as it is set, and how each contender runs a program.
 
 use crate::campaign::bounds::Bounds;
 use crate::campaign::progress::Progress;
 use crate::campaign::steady::Steady;
 use crate::contender::far::Far;
+use crate::contender::run::Run;
 use crate::ground::cgroup::Cgroup;
 use crate::ground::chosen::{Chosen, Ground};
 use crate::ground::janitor::{Held, Janitor, OwnedFile};
 use crate::ground::record::Record;
+use crate::ground::room::free_bytes;
 use crate::ground::runner::{self, End, Finished, Job, Stop, fields};
 use crate::ground::swap::{self, Swap};
 use crate::ground::throttle::Throttle;
-use crate::result::report::{Machine, Report, Run, Unit, free_bytes};
-use anyhow::{Context, anyhow, ensure};
-use std::collections::BTreeSet;
+use anyhow::{Context, ensure};
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use std::{env, fs, process};
-use terapage_config::{Size, can_be_written};
+use terapage_config::Size;
 
 const MIB: u64 = 1 << 20;
 
-/// Options of every experiment.
-#[derive(Debug, clap::Args)]
-pub struct Common {
-    /// How often each contender runs; they take turns.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    pub rounds: u32,
-    /// The contenders, separated by commas: memory, swap, mmap, terapage, fio.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub contenders: Vec<Contender>,
-    /// Where the swap file, the mapped file and the store lie.
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    pub dir: PathBuf,
-    /// Writes everything that was measured as JSON to this file; `-` is standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Seconds that one run may take.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
-    pub timeout: u64,
-}
-
 /// A way to have data in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// All in memory, without a limit.
     Memory,
@@ -58,22 +37,15 @@ pub enum Contender {
     Mmap,
     /// Terapage, with a budget.
     Terapage,
-    /// The device's own limit, measured by fio.
-    Fio,
     /// A limit, without swap: for programs that use the page cache.
-    #[value(skip)]
     Limit,
     /// Terapage, with a store elsewhere.
-    #[value(skip)]
     Far,
     /// Swap to compressed memory, with a limit.
-    #[value(skip)]
     Zram,
     /// The kernel's swap behind zswap, with a limit.
-    #[value(skip)]
     Zswap,
     /// The kernel's swap with the multi-generational LRU, with a limit.
-    #[value(skip)]
     Mglru,
 }
 
@@ -85,7 +57,6 @@ impl Contender {
             Contender::Swap => "swap",
             Contender::Mmap => "mmap",
             Contender::Terapage => "terapage",
-            Contender::Fio => "fio",
             Contender::Limit => "limit",
             Contender::Far => "far",
             Contender::Zram => "zram",
@@ -109,23 +80,6 @@ impl Contender {
     }
 }
 
-/// What stands below the help of each experiment.
-pub const EXIT_STATUS: &str = "\
-Exit status:
-  0; 1 if a run failed, or a contender that --contenders names could not take part; 125 if an
-  option is wrong or nothing can be measured, and after a signal. A run that was killed or took too
-  long is a finding, not a failure.";
-
-/// A size of at least `least` bytes, from what was given for `option`.
-///
-/// # Errors
-/// When it is none, or less; one line.
-pub fn size(option: &str, text: &str, least: u64) -> anyhow::Result<u64> {
-    let Size(bytes) = text.parse().map_err(|error| anyhow!("{option}: {error}"))?;
-    ensure!(bytes >= least, "{option}: {} is too small, the least is {}", Size(bytes), Size(least));
-    Ok(bytes)
-}
-
 /// An experiment under way.
 pub struct Session {
     /// The contender `far`'s stores, where it has any; they go before the janitor.
@@ -146,13 +100,6 @@ pub struct Session {
     pub may_erase: Option<PathBuf>,
     /// How long a run may take.
     pub timeout: Duration,
-    /// Who takes part, in this order.
-    pub contenders: Vec<Contender>,
-    left_out: Vec<(String, String)>,
-    /// Who was named by `--contenders`.
-    named: Vec<Contender>,
-    rounds: u32,
-    json: Option<PathBuf>,
     program: PathBuf,
     lab_arguments: Vec<String>,
     /// What the user sees meanwhile.
@@ -171,55 +118,11 @@ pub struct Limits {
     pub block: Option<u64>,
     /// Further options of `terapage run`.
     pub options: Vec<OsString>,
-    /// Bytes that are in the program's address space at once, of those in memory: a recording sees
-    /// the touches of all others.
-    pub window: Option<u64>,
     /// Whether the program may be small enough not to be paged; else that is a failure.
     pub may_fit: bool,
 }
 
-impl Limits {
-    /// The same, with these options of `terapage run`.
-    pub fn with(&self, options: Vec<OsString>) -> Limits {
-        Limits { options, ..*self }
-    }
-
-    /// Whether the data is well within the memory, so that nothing is to be paged.
-    pub fn all_fits(&self) -> bool {
-        self.data <= self.memory / 10 * 9
-    }
-}
-
 impl Session {
-    /// Checks options, starts the janitor and finds out who can take part out of `able`.
-    /// `name` is the experiment's subcommand; what stands before it leads to the lab.
-    ///
-    /// # Errors
-    /// When an option is wrong or the janitor cannot be started.
-    pub fn start(name: &str, common: Common, able: &[Contender], limits: &Limits) -> anyhow::Result<Session> {
-        if let Some(path) = &common.json {
-            can_be_written(path).map_err(|why| anyhow!("--json: {} {why}", path.display()))?;
-        }
-        let mut session = Session::open(name, &common.dir, Duration::from_secs(common.timeout))?;
-        let wanted: BTreeSet<Contender> = match common.contenders.is_empty() {
-            true => able.iter().copied().collect(),
-            false => common.contenders.iter().copied().collect(),
-        };
-        (session.named, session.rounds, session.json) = (common.contenders, common.rounds, common.json);
-        for contender in wanted {
-            let answer = match able.contains(&contender) {
-                true => session.probe(contender, limits)?,
-                false => Err("it does not take part in this experiment".into()),
-            };
-            match answer {
-                Ok(()) => session.contenders.push(contender),
-                Err(why) => session.leave_out(contender, why),
-            }
-        }
-        ensure!(!session.contenders.is_empty(), "no contender can take part");
-        Ok(session)
-    }
-
     /// Undoes what dead labs have left, and starts the janitor. `name` is the subcommand; what
     /// stands before it leads to the lab.
     ///
@@ -247,11 +150,6 @@ impl Session {
             directory,
             may_erase: None,
             timeout,
-            contenders: Vec::new(),
-            left_out: Vec::new(),
-            named: Vec::new(),
-            rounds: 1,
-            json: None,
             program,
             lab_arguments,
             progress,
@@ -290,11 +188,6 @@ impl Session {
         machine
     }
 
-    fn leave_out(&mut self, contender: Contender, why: String) {
-        self.progress.say(&format!("left out: {}: {why}", contender.name()));
-        self.left_out.push((contender.name().into(), why));
-    }
-
     /// Whether a contender can take part, and why not.
     pub fn probe(&self, contender: Contender, limits: &Limits) -> Result<Result<(), String>, runner::Error> {
         let room = free_bytes(&self.directory).unwrap_or(u64::MAX);
@@ -321,18 +214,6 @@ impl Session {
                 Ok(_) => return self.probe_terapage(),
                 Err(why) => Err(why),
             },
-            Contender::Fio => {
-                let version = self.job("fio".into(), vec!["--version".into()]);
-                match runner::run(&self.janitor, &self.stop, version) {
-                    Ok(finished) if finished.end == End::Done => Ok(()),
-                    Ok(finished) => Err(format!("fio {}", finished.end.text())),
-                    Err(runner::Error::Start { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-                        Err("it is not installed (apt-get install fio)".into())
-                    }
-                    Err(runner::Error::Start { error, .. }) => Err(format!("fio cannot be run: {error}")),
-                    Err(stopped) => return Err(stopped),
-                }
-            }
         })
     }
 
@@ -364,14 +245,8 @@ impl Session {
 
     fn probe_terapage(&self) -> Result<Result<(), String>, runner::Error> {
         // More data than memory, as a program that fits is not paged.
-        let limits = Limits {
-            data: 32 * MIB,
-            memory: 16 * MIB,
-            block: None,
-            options: Vec::new(),
-            window: None,
-            may_fit: false,
-        };
+        let limits =
+            Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new(), may_fit: false };
         let program = (self.program.clone(), self.workload_arguments(&["scan", "--bytes", "33554432"]));
         let run = self.terapage(program, &limits, None, |finished| finished.passes());
         Ok(match run {
@@ -424,7 +299,7 @@ impl Session {
     }
 
     /// Runs a program as one contender does. `output` takes its standard output, `passes` finds
-    /// the passes in what it did. [`Contender::Fio`] runs no programs.
+    /// the passes in what it did.
     ///
     /// # Errors
     /// When the lab shall stop. A contender that cannot be set up is a run that failed.
@@ -567,17 +442,12 @@ impl Session {
         all.extend(limits.options.iter().cloned());
         all.extend(["--stats".into(), stats.path().into(), "--".into(), program.into()]);
         all.extend(arguments);
-        let variables = limits.window.map_or_else(Vec::new, |window| {
-            let rest = 1000 - (window * 1000 / limits.memory).clamp(1, 900);
-            // From the first byte on, and the rest of the budget soft.
-            vec![("TERAPAGE_START_BYTES", "0".into()), ("TERAPAGE_SOFT_PER_MILLE", rest.to_string())]
-        });
         let group = self.group_of_ground();
         let group = match group {
             Ok(group) => group,
             Err(error) => return Ok(failed(Contender::Terapage, format!("cannot be set up: {error}"))),
         };
-        let job = Job { output, variables, cgroup: group.as_ref(), ..self.job(terapage, all) };
+        let job = Job { output, cgroup: group.as_ref(), ..self.job(terapage, all) };
         let finished = self.or_failed(Contender::Terapage, runner::run(&self.janitor, &self.stop, job))?;
         let finished = match finished {
             Ok(finished) => finished,
@@ -619,45 +489,6 @@ impl Session {
         Ok(Some(group))
     }
 
-    /// Runs every entrant once a round, in turns.
-    ///
-    /// # Errors
-    /// What `run` fails with; that ends the experiment.
-    pub fn rounds<E>(
-        &self,
-        entrants: &[E],
-        name: impl Fn(&E) -> String,
-        run: impl FnMut(&E) -> Result<Run, runner::Error>,
-    ) -> Result<Vec<Run>, runner::Error> {
-        self.rounds_of(entrants, name, |_| true, run)
-    }
-
-    /// The same, where those that do not come `again` run in the first round only.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn rounds_of<E>(
-        &self,
-        entrants: &[E],
-        name: impl Fn(&E) -> String,
-        again: impl Fn(&E) -> bool,
-        mut run: impl FnMut(&E) -> Result<Run, runner::Error>,
-    ) -> Result<Vec<Run>, runner::Error> {
-        let turns: Vec<(u32, &E)> = (1..=self.rounds)
-            .flat_map(|round| entrants.iter().map(move |entrant| (round, entrant)))
-            .filter(|(round, entrant)| *round == 1 || again(entrant))
-            .collect();
-        self.progress.expect(turns.len());
-        let mut runs = Vec::with_capacity(turns.len());
-        for (round, entrant) in turns {
-            let name = name(entrant);
-            self.progress.begin(format!("round {round}, {name}"));
-            runs.push(Run { round, contender: name, ..run(entrant)? });
-            self.progress.end();
-        }
-        Ok(runs)
-    }
-
     /// Does a piece of work beyond the rounds, which progress shows as `what`.
     pub fn extra<T>(&self, what: String, work: impl FnOnce() -> T) -> T {
         self.progress.expect(1);
@@ -665,49 +496,6 @@ impl Session {
         let done = work();
         self.progress.end();
         done
-    }
-
-    /// The report of `runs`, without targets.
-    pub fn report(&mut self, experiment: &str, setting: String, unit: Unit, runs: Vec<Run>) -> Report {
-        self.progress.clear();
-        let plural = if self.rounds == 1 { "" } else { "s" };
-        let mut setting = format!("{setting}, {} round{plural}", self.rounds);
-        if self.contenders.contains(&Contender::Terapage) {
-            for (name, value) in variables() {
-                setting += &format!(", {name}={value}");
-            }
-        }
-        let machine = Machine::here(&self.directory);
-        Report::new(experiment, setting, unit, machine, std::mem::take(&mut self.left_out), runs)
-    }
-
-    /// Prints the report, as a table and, where asked for, as JSON. The status says whether all
-    /// that was asked for was measured.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn publish(&self, report: &Report) -> anyhow::Result<ExitCode> {
-        let json = || serde_json::to_string_pretty(report);
-        let table = || report.text(columns(&io::stdout()));
-        match &self.json {
-            Some(path) if path == Path::new("-") => {
-                io::stderr().write_all(report.text(columns(&io::stderr())).as_bytes())?;
-                writeln!(io::stdout(), "{}", json()?)?;
-            }
-            Some(path) => {
-                // The table first: should the file fail, it has been seen.
-                io::stdout().write_all(table().as_bytes())?;
-                fs::write(path, json()? + "\n").with_context(|| format!("--json {}", path.display()))?;
-            }
-            None => io::stdout().write_all(table().as_bytes())?,
-        }
-        // To be killed, or to take too long, is a finding.
-        let failed = report.runs.iter().any(|run| matches!(run.end, End::Failed(_)));
-        let missing = |named: &Contender| report.left_out.iter().any(|(name, _)| name == named.name());
-        Ok(match failed || self.named.iter().any(missing) {
-            true => ExitCode::FAILURE,
-            false => ExitCode::SUCCESS,
-        })
     }
 }
 
@@ -755,19 +543,5 @@ pub fn terapage_program(own: &Path) -> Result<PathBuf, String> {
     match own.file_name().is_some_and(|name| name == "terapage") {
         true => Ok(own.to_owned()),
         false => Err("no terapage program was found (TERAPAGE_BIN names one)".into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size;
-
-    #[test]
-    fn a_wrong_size_is_one_line_that_names_the_option() {
-        assert_eq!(size("--data", "16M", 1).ok(), Some(16 << 20));
-        for text in ["-5M", "abc", "0", "1K", ""] {
-            let error = size("--data", text, 1 << 20).expect_err(text).to_string();
-            assert!(error.starts_with("--data: ") && !error.contains('\n'), "{error}");
-        }
     }
 }

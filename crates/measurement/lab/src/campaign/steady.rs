@@ -8,10 +8,10 @@
 use crate::campaign::Cannot;
 use crate::campaign::session::Session;
 use crate::ground::janitor::{Janitor, OwnedFile};
+use crate::ground::room::free_bytes;
 use crate::ground::runner::{self, End, Job};
 use crate::ground::tools;
 use crate::result::language::Texts;
-use crate::result::report::free_bytes;
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;

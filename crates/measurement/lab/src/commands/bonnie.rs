@@ -5,7 +5,7 @@ use crate::commands::{self, Running};
 use crate::experiment::Experiment;
 use crate::ground::tools;
 use crate::result::journal::Group;
-use crate::result::report::number;
+use crate::result::number::number;
 use crate::result::solve::Solved;
 use crate::workload::{Pass, Said};
 use anyhow::{Context, bail, ensure};
@@ -319,7 +319,7 @@ mod tests {
     fn figures_are_those_of_the_csv() {
         let line = WHOLE.replacen("+++++,+++,+++++,+++,1019", "524288,9,262144,5,1019", 1);
         let (passes, notes) = parse(&line, Part::Transfer).expect("it is Bonnie++'s");
-        let unit = crate::result::report::Unit::Speed;
+        let unit = crate::experiment::unit::Unit::Speed;
         assert_eq!(passes.iter().map(|pass| unit.of(pass)).collect::<Vec<_>>(), [512.0, 256.0]);
         assert!(notes[0].ends_with("read") && notes[1].contains("64M"), "{notes:?}");
         let line = WHOLE.replacen("+++++,+++,2,1024", "6203.4,9,2,1024", 1);

@@ -1,12 +1,7 @@
 //! The commands on experiments: `list`, `run`, `all`, `report`, `compare`, `merge`.
 
 pub mod bonnie;
-pub mod optimum;
 pub mod program;
-pub mod random;
-pub mod scan;
-pub mod sizes;
-pub mod sort;
 pub mod stack;
 
 use crate::campaign::bounds::Bounds;
@@ -472,7 +467,7 @@ pub fn run_all(
     }
     session.progress.clear();
     running.show.groups("The lab", &groups, &guests)?;
-    Ok(if missing > 0 { ExitCode::FAILURE } else { status(&groups) })
+    Ok(if missing > 0 { ExitCode::FAILURE } else { status(&groups, &running.contenders) })
 }
 
 /// The most disk that one of the experiments needs at once.
@@ -540,10 +535,12 @@ pub fn finish(session: &Session, plan: Plan, path: &Path, groups: &mut Vec<Group
     }
 }
 
-/// Whether a run failed: to be killed, or to take too long, is a finding.
-pub fn status(groups: &[Group]) -> ExitCode {
+/// Whether a run failed, or one of the contenders that were `named` could not take part. To be
+/// killed, or to take too long, is a finding.
+pub fn status(groups: &[Group], named: &[String]) -> ExitCode {
     let failed = |record: &journal::Record| matches!(record.run.end, crate::ground::runner::End::Failed(_));
-    match groups.iter().any(|group| group.runs.iter().any(failed)) {
+    let misses = |(name, _): &(String, String)| named.contains(name);
+    match groups.iter().any(|group| group.runs.iter().any(failed) || group.head.left_out.iter().any(misses)) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     }

@@ -1,14 +1,14 @@
 //! `program`: the user's own program, with more and with less memory than it wants: in memory, by
 //! swap, by Terapage. Its output must be the same each time.
 
-use crate::campaign::session::{Contender, Limits, Session, size};
+use crate::campaign::session::{Contender, Limits, Session};
 use crate::campaign::{Plan, results_directory};
 use crate::commands::{Running, finish, in_minutes, status};
+use crate::experiment::unit::Unit;
 use crate::experiment::{Cost, Experiment, Passes, PlotForm, Program as Form, Repetitions, Value, atom};
 use crate::ground::runner::{End, Finished};
 use crate::result::journal::Journal;
-use crate::result::report::Unit;
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ impl Program {
         }
         session.progress.clear();
         self.running.show.groups("A program", &groups, &[])?;
-        Ok(status(&groups))
+        Ok(status(&groups, &self.running.contenders))
     }
 
     /// Its results' name: the program's, and what tells its arguments and options apart.
@@ -142,14 +142,8 @@ impl Program {
         if let Some(unknown) = self.running.contenders.iter().find(|name| !able.contains(name)) {
             bail!("--contenders: {unknown} is none of {}", able.join(", "));
         }
-        let limits = Limits {
-            data: 0,
-            memory: u64::MAX / 4,
-            block: None,
-            options: Vec::new(),
-            window: None,
-            may_fit: true,
-        };
+        let limits =
+            Limits { data: 0, memory: u64::MAX / 4, block: None, options: Vec::new(), may_fit: true };
         let arguments = self.command[1..].iter().map(OsString::from).collect();
         let run = session.extra(format!("{}: natively, to see what it wants", self.command[0]), || {
             let program = (PathBuf::from(&self.command[0]), arguments);
@@ -237,6 +231,16 @@ impl Program {
     }
 }
 
+/// A size of at least `least` bytes, from what was given for `option`.
+///
+/// # Errors
+/// When it is none, or less; one line.
+fn size(option: &str, text: &str, least: u64) -> anyhow::Result<u64> {
+    let Size(bytes) = text.parse().map_err(|error| anyhow!("{option}: {error}"))?;
+    ensure!(bytes >= least, "{option}: {} is too small, the least is {}", Size(bytes), Size(least));
+    Ok(bytes)
+}
+
 /// `3 to 8`, or `3`.
 fn from_to(least: usize, most: usize) -> String {
     if least == most { most.to_string() } else { format!("{least} to {most}") }
@@ -244,10 +248,18 @@ fn from_to(least: usize, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::from_to;
+    use super::{from_to, size};
 
     #[test]
     fn one_number_is_no_range() {
         assert_eq!((from_to(3, 8).as_str(), from_to(3, 3).as_str()), ("3 to 8", "3"));
+    }
+    #[test]
+    fn a_wrong_size_is_one_line_that_names_the_option() {
+        assert_eq!(size("--data", "16M", 1).ok(), Some(16 << 20));
+        for text in ["-5M", "abc", "0", "1K", ""] {
+            let error = size("--data", text, 1 << 20).expect_err(text).to_string();
+            assert!(error.starts_with("--data: ") && !error.contains('\n'), "{error}");
+        }
     }
 }

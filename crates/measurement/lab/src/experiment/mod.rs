@@ -1,9 +1,11 @@
 //! An experiment as a file: what runs, under which contenders, over which cells, and what its
 //! figures are held against. TOML; docs/lab.md has the keys.
 
+pub mod unit;
+
+use crate::experiment::unit::{Side, Unit};
 use crate::ground::disk::{self, DiskForm};
 use crate::ground::throttle::{Class, Profile};
-use crate::result::report::{Side, Unit};
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod janitor;
 pub mod md;
 pub mod record;
+pub mod room;
 pub mod runner;
 pub mod swap;
 pub mod system;

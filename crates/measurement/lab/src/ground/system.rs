@@ -2,7 +2,7 @@
 
 use crate::campaign::steady::Steady;
 use crate::ground::device::{Device, Mount, Moved};
-use crate::result::report;
+use crate::ground::runner::fields;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,7 +81,7 @@ impl Machine {
     /// This machine, and the file system of `directory`.
     pub fn here(directory: &Path) -> Machine {
         let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
-        let plain = report::Machine::here(directory);
+        let memory = read("/proc/meminfo").unwrap_or_default();
         let device = Device::of(directory);
         let chosen = |text: String| {
             let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
@@ -90,10 +90,10 @@ impl Machine {
         let processors = read("/proc/cpuinfo").unwrap_or_default();
         let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         Machine {
-            cores: plain.cores,
+            cores: thread::available_parallelism().map_or(1, usize::from),
             processor: model.map_or("unknown", |(_, name)| name).to_owned(),
-            memory_bytes: plain.memory_bytes,
-            kernel: plain.kernel,
+            memory_bytes: fields(&memory).get("MemTotal").copied().unwrap_or(0),
+            kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled").map(chosen).unwrap_or_default(),
             swappiness: read("/proc/sys/vm/swappiness").unwrap_or_default(),

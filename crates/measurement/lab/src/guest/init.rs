@@ -411,7 +411,7 @@ pub fn cost(
     let ios = batches(way, places, BLOCK as u64, m, count, || each.push(since(&mut last, spinners, alone)))?;
     let own = clock.ns() - own;
     ensure!(ios as usize == count * m, "{ios} I/Os of {}", count * m);
-    let median = |values: &[f64]| crate::result::statistics::median(values).unwrap_or(0.0);
+    let median = |values: &[f64]| terapage_figures::median(values).unwrap_or(0.0);
     let look = median(&looks);
     let busy = (median(&each[count / WARM_UP..]) - look) / m as f64;
     Ok((busy, (own as f64 / count as f64 - look) / m as f64))

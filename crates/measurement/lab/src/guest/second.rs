@@ -183,7 +183,7 @@ fn each(
         call(numbers.next() as usize % (bytes / block) * block)?;
         all.push(since(&mut last, spinners, alone));
     }
-    let median = |values: &[f64]| crate::result::statistics::median(values).unwrap_or(0.0);
+    let median = |values: &[f64]| terapage_figures::median(values).unwrap_or(0.0);
     Ok(median(&all[ARRAY_WARM_UP..]) - median(&looks))
 }
 

@@ -5,7 +5,7 @@ use crate::guest::init::{Counted, Files, MULTIPLICITIES};
 use crate::guest::machine::Boot;
 use crate::guest::second::{self, Arrayed, Limited, Queued};
 use crate::result::language::Texts;
-use crate::result::report::number;
+use crate::result::number::number;
 use anyhow::{bail, ensure};
 use std::iter::zip;
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};

@@ -1,10 +1,10 @@
 //! What was measured, as it came: lines of JSON, appended and on disk before the next run begins.
 //! All that is computed and drawn comes from them, on this machine or another.
 
+use crate::contender::run::Run;
 use crate::experiment::{Cell, Experiment};
 use crate::ground::system::{Machine, Watched};
 use crate::guest::Told;
-use crate::result::report::Run;
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -240,10 +240,10 @@ impl Head {
 #[cfg(test)]
 pub mod tests {
     use super::{Group, Head, Journal, Line, Record, read};
+    use crate::contender::run::Run;
     use crate::experiment::{Cell, Experiment};
     use crate::ground::runner::End;
     use crate::ground::system::{Machine, Watched};
-    use crate::result::report::Run;
     use crate::workload::Pass;
     use std::fs;
     use std::path::Path;

@@ -1,8 +1,8 @@
 //! What the lab says in its reports, in the reader's language: one file for each, in `languages`.
 
 use crate::experiment::Cell;
+use crate::result::number::number;
 use crate::result::pairs::Ratio;
-use crate::result::report::number;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

@@ -3,9 +3,9 @@
 pub mod findings;
 pub mod journal;
 pub mod language;
+pub mod number;
 pub mod pairs;
 pub mod remarks;
-pub mod report;
 pub mod solve;
-pub mod statistics;
 pub mod study;
+pub mod target;

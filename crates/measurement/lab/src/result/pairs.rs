@@ -6,9 +6,9 @@
 //! of their logarithms (Hodges, Lehmann: Estimates of Location Based on Rank Tests, 1963); its
 //! interval comes from a bootstrap (Efron, Tibshirani: An Introduction to the Bootstrap, 1993).
 
-use crate::result::statistics::median;
 use serde::{Deserialize, Serialize};
 use terapage_figures::SplitMix;
+use terapage_figures::median;
 
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2000;

@@ -1,13 +1,15 @@
 //! What the runs mean: figures, ratios within pairs, targets. No machine is asked, only the lines.
 
+use crate::contender::run::Run;
+use crate::experiment::unit::Unit;
 use crate::experiment::{Cell, Experiment, Kind, TargetForm, When, atom, is_in, words};
 use crate::ground::runner::End;
 use crate::result::journal::{Group, Record};
 use crate::result::pairs::{PAIRS_LEAST, Ratio};
-use crate::result::report::{Machine, Report, Run, Target, Unit};
-use crate::result::statistics::{Spread, spread};
+use crate::result::target::{Held, Target, in_order};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use terapage_figures::{Spread, spread};
 
 /// What follows the baseline's name when it runs a second time in a round.
 pub const AGAIN: &str = " again";
@@ -122,16 +124,6 @@ pub fn times(runs: &[&Record], unit: Unit, contender: &str, baseline: &str, pass
     }
 }
 
-fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
-    let mut known: Vec<String> = Vec::new();
-    for name in names {
-        if !known.contains(name) {
-            known.push(name.clone());
-        }
-    }
-    known
-}
-
 fn passes(runs: &[&Record], contender: &str) -> Vec<String> {
     let of = runs.iter().filter(|record| record.run.contender == contender);
     in_order(of.flat_map(|record| record.run.passes.iter().map(|pass| &pass.pass)))
@@ -235,10 +227,10 @@ fn solve_cell(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> SolvedC
     SolvedCell { cell: cell.clone(), figures, settled, ends }
 }
 
-/// The targets of a cell, made by the same code as those of `lab scan`, `random` and `sort`.
+/// The targets of a cell.
 fn targets(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> Vec<Target> {
     let plain: Vec<Run> = runs.iter().map(|record| record.run.clone()).collect();
-    let mut report = Report::new("", String::new(), experiment.unit, Machine::default(), Vec::new(), plain);
+    let mut held = Held::new(experiment.unit, &plain);
     let fits = experiment.sizes_of(cell).is_ok_and(|sizes| {
         let of = |name: &str| sizes.get(name).copied();
         of("data").zip(of("memory")).is_some_and(|(data, memory)| data <= memory / 10 * 9)
@@ -246,30 +238,30 @@ fn targets(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> Vec<Target
     for target in &experiment.target {
         let holds = target.when.is_none_or(|when| (when == When::Fits) == fits);
         if holds && is_in(&target.only, cell) {
-            hold(&mut report, target, cell, runs);
+            hold(&mut held, target, cell, runs);
         }
     }
-    report.targets
+    held.targets
 }
 
-fn hold(report: &mut Report, target: &TargetForm, cell: &Cell, runs: &[&Record]) {
+fn hold(held: &mut Held<'_>, target: &TargetForm, cell: &Cell, runs: &[&Record]) {
     let (of, to) = ((target.of.as_str(), target.pass.as_str()), target.to.as_str());
     let other = (to, target.to_pass.as_deref().unwrap_or(&target.pass));
     match target.kind {
-        Kind::Ratio => report.ratio(of, other, target.side, target.value),
-        Kind::Difference => report.difference(of, other, target.side, target.value),
-        Kind::Scaling => report.scaling(of.0, to, target.threads, target.value),
-        Kind::WrittenShare => report.written_share(of.0, of.1, target.value),
+        Kind::Ratio => held.ratio(of, other, target.side, target.value),
+        Kind::Difference => held.difference(of, other, target.side, target.value),
+        Kind::Scaling => held.scaling(of.0, to, target.threads, target.value),
+        Kind::WrittenShare => held.written_share(of.0, of.1, target.value),
         Kind::Bound => {
             let depth = cell.get("depth").and_then(|depth| depth.parse().ok()).unwrap_or(1.0);
-            report.bound(of, to, &target.device, depth, target.value);
+            held.bound(of, to, &target.device, depth, target.value);
         }
-        Kind::Resident => report.residents(),
+        Kind::Resident => held.residents(),
         Kind::Completes => {
             let own: Vec<_> = runs.iter().filter(|record| record.run.contender == of.0).collect();
             let done = own.iter().filter(|record| record.run.end == End::Done).count();
             let share = (!own.is_empty()).then(|| done as f64 / own.len() as f64);
-            report.target(format!("{} completes, share of runs", of.0), target.side, target.value, share);
+            held.target(format!("{} completes, share of runs", of.0), target.side, target.value, share);
         }
     }
 }

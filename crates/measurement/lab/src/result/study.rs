@@ -2,6 +2,7 @@
 //! `terapage_report`.
 
 use crate::campaign::steady::Steady;
+use crate::experiment::unit::{Side, Unit};
 use crate::experiment::{Cell, Experiment, Kind, PlotForm, Published, atom, is_in};
 use crate::ground::runner::End;
 use crate::guest::Told;
@@ -9,9 +10,9 @@ use crate::guest::tables;
 use crate::result::findings::{Part, answers, findings, told_times};
 use crate::result::journal::Group;
 use crate::result::language::Texts;
+use crate::result::number::number;
 use crate::result::pairs::{PAIRS_LEAST, Ratio};
 use crate::result::remarks;
-use crate::result::report::{Side, Unit, number};
 use crate::result::solve::{AGAIN, Solved, SolvedCell, SolvedFigure};
 use std::collections::BTreeMap;
 use terapage_config::Size;

@@ -1,12 +1,9 @@
 //! fio, for what the device itself can do.
 
-use crate::ground::janitor::Janitor;
-use crate::ground::runner::{self, End, Finished, Job, Stop};
 use crate::workload::Pass;
 use std::io;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 /// How fio goes through its file.
 pub struct Pattern<'a> {
@@ -24,39 +21,6 @@ pub struct Pattern<'a> {
     pub words: bool,
     /// Stops after so many seconds instead of at the end of the file.
     pub seconds: Option<f64>,
-}
-
-/// Runs fio over `bytes` bytes of `file`, made as needed, past the page cache. Gives what it
-/// measured as a pass, or how it ended instead.
-///
-/// # Errors
-/// As [`runner::run`].
-pub fn run(
-    janitor: &Janitor,
-    stop: &Stop,
-    file: &Path,
-    bytes: u64,
-    pattern: &Pattern<'_>,
-    timeout: Duration,
-) -> Result<Result<(Pass, Finished), End>, runner::Error> {
-    let job = Job {
-        program: "fio".into(),
-        arguments: arguments(file, bytes, pattern).into_iter().map(Into::into).collect(),
-        variables: vec![huge_buffers()],
-        output: None,
-        cgroup: None,
-        throttle: None,
-        beside: None,
-        timeout,
-    };
-    let finished = runner::run(janitor, stop, job)?;
-    if finished.end != End::Done {
-        return Ok(Err(finished.end));
-    }
-    Ok(match parse(&finished.output, pattern) {
-        Some(pass) => Ok((pass, finished)),
-        None => Err(End::Failed("fio's output cannot be read".into())),
-    })
 }
 
 /// What a device can do, pass by pass, as a program of its own: whole passes, or reads at random

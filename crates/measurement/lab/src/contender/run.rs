@@ -1,0 +1,42 @@
+//! What one run of a contender gave.
+
+use crate::ground::runner::End;
+use crate::workload::Pass;
+use serde::{Deserialize, Serialize};
+
+/// One run of one contender.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Run {
+    /// The round, from 1.
+    pub round: u32,
+    /// Who ran.
+    pub contender: String,
+    /// How it ended.
+    pub end: End,
+    /// The passes that it finished.
+    pub passes: Vec<Pass>,
+    /// The most anonymous memory that it was seen to have, bytes.
+    pub resident_peak_bytes: u64,
+    /// What its anonymous memory may be, where it has a budget, bytes.
+    pub resident_limit_bytes: Option<u64>,
+    /// The pager's counters at the end.
+    pub stats: Option<serde_json::Value>,
+    /// How long the program ran, seconds.
+    #[serde(default)]
+    pub seconds: f64,
+    /// Seconds of processor time that it took.
+    #[serde(default)]
+    pub cpu_seconds: f64,
+    /// Bytes that it read from devices, without a pager's.
+    #[serde(default)]
+    pub own_read_bytes: u64,
+    /// Its exit status.
+    #[serde(default)]
+    pub code: Option<i32>,
+    /// What it says of itself, and of what it ran on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The output of another program that its figures come from, as it came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raw: Vec<String>,
+}
