@@ -72,6 +72,19 @@ impl Progress {
     }
 }
 
+/// The time of day, here, as 23:41.
+pub fn clock(seconds: u64) -> String {
+    let seconds = seconds as libc::time_t;
+    // SAFETY: `tm` is plain data, for which zeros are a value (its zone is a pointer that may be
+    // null).
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both point to values of ours that live through the call.
+    if unsafe { libc::localtime_r(&seconds, &mut parts) }.is_null() {
+        return "?".into();
+    }
+    format!("{:02}:{:02}", parts.tm_hour, parts.tm_min)
+}
+
 /// A line of standard error, if anybody reads that still.
 fn line(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");

@@ -5,20 +5,18 @@
 //! solid state storage test has it, the speed has settled when it stays within a tenth of its mean
 //! for a whole window; fio watches that (`steadystate`). The speed by second is kept and drawn.
 
-use crate::campaign::Cannot;
 use crate::campaign::session::Session;
 use crate::ground::janitor::{Janitor, OwnedFile};
 use crate::ground::room::free_bytes;
 use crate::ground::runner::{self, End, Job};
-use crate::ground::tools;
-use crate::result::language::Texts;
+use crate::ground::steady::{Steady, WITHIN_PERCENT};
 use anyhow::{Context, ensure};
-use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use terapage_config::Size;
-use terapage_report::{Axis, Mark, Plot, PlotKind, Series, X};
+use terapage_rig::Cannot;
+use terapage_rig::tools;
 
 /// Seconds of writing, at most, if none are given.
 pub const SECONDS: &str = "600";
@@ -26,77 +24,8 @@ pub const SECONDS: &str = "600";
 /// A window's seconds, at least and at most; a quarter of the whole time between these.
 const WINDOW_S: (u64, u64) = (2, 60);
 
-/// Speeds within a window that are at most so far from their mean, per cent.
-const WITHIN_PERCENT: u32 = 10;
-
 /// The file that is written to has so many bytes at least.
 const FILE_LEAST: u64 = 256 << 20;
-
-/// What was written before the measurements, and how fast.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Steady {
-    /// Whether the speed settled.
-    pub attained: bool,
-    /// Seconds that were given to it at most.
-    pub most_s: u64,
-    /// Seconds of a window.
-    pub window_s: u64,
-    /// How far the last window's speeds were from their mean, as fio has it.
-    pub criterion: String,
-    /// Seconds that it took.
-    pub took_s: f64,
-    /// Bytes that were written.
-    pub written_bytes: u64,
-    /// MiB/s of each second.
-    pub bandwidth: Vec<f64>,
-}
-
-impl Steady {
-    /// What tells results apart: that it was asked for, and how.
-    pub fn asked(&self) -> Steady {
-        Steady { most_s: self.most_s, ..Steady::default() }
-    }
-
-    /// In words.
-    pub fn words(&self, texts: &Texts) -> String {
-        let seconds = format!("{:.0}", self.took_s.max(self.bandwidth.len() as f64));
-        let mean = |part: &[f64]| format!("{:.0}", part.iter().sum::<f64>() / part.len().max(1) as f64);
-        let (least, last) = (self.bandwidth.len() / 10, self.bandwidth.len() / 4);
-        let (first, last) = (mean(&self.bandwidth[..least.max(1).min(self.bandwidth.len())]), {
-            mean(&self.bandwidth[self.bandwidth.len() - last.max(1).min(self.bandwidth.len())..])
-        });
-        let percent = WITHIN_PERCENT.to_string();
-        let (written, window) = (Size(self.written_bytes >> 20 << 20).to_string(), self.window_s.to_string());
-        let values = [
-            ("seconds", seconds.as_str()),
-            ("written", &written),
-            ("first", &first),
-            ("last", &last),
-            ("percent", &percent),
-            ("window", &window),
-            ("criterion", &self.criterion),
-        ];
-        match self.attained {
-            true => texts.say("steady", &values),
-            false => texts.say("not-steady", &values),
-        }
-    }
-
-    /// The speed by second.
-    pub fn plot(&self, texts: &Texts) -> Plot {
-        let points = self.bandwidth.iter().enumerate();
-        let points = points.map(|(second, speed)| (X::Number(second as f64 + 1.0), *speed)).collect();
-        Plot {
-            title: texts.say("steady-plot", &[]),
-            kind: PlotKind::Line,
-            x: Axis { name: texts.say("steady-time", &[]), unit: "s".into(), log: false },
-            y: Axis { name: texts.say("steady-speed", &[]), unit: "MiB/s".into(), log: false },
-            series: vec![Series { name: "fio".into(), mark: Mark::Measured, points, whiskers: Vec::new() }],
-            note: String::new(),
-        }
-    }
-}
 
 /// Writes at random places of a file until the speed has settled, `most_s` seconds at most. The
 /// file, which is given too, is to stay until all is measured: to remove it would give the device
@@ -111,17 +40,17 @@ pub fn reach<'a>(
     disk_bytes: u64,
 ) -> anyhow::Result<(Steady, OwnedFile<'a>)> {
     let program = tools::find("fio").map_err(Cannot)?;
-    let room = free_bytes(&session.directory).unwrap_or(u64::MAX);
+    let room = free_bytes(&session.site.directory).unwrap_or(u64::MAX);
     let bytes = disk_bytes.max(FILE_LEAST);
     ensure!(
         bytes.saturating_add(disk_bytes) < room,
         "--steady: {}: {} of disk needed, {} free",
-        session.directory.display(),
+        session.site.directory.display(),
         Size(bytes.saturating_add(disk_bytes)),
         Size(room)
     );
-    let file = OwnedFile::new(janitor, session.path("steady"))?;
-    let log = session.path("steady-log");
+    let file = OwnedFile::new(janitor, session.site.path("steady"))?;
+    let log = session.site.path("steady-log");
     let name = log.with_file_name(format!("{}_bw.1.log", base(&log)));
     let speeds = OwnedFile::new(janitor, name)?;
     let window_s = (most_s / 4).clamp(WINDOW_S.0, WINDOW_S.1);
@@ -139,7 +68,7 @@ pub fn reach<'a>(
         beside: None,
         timeout: Duration::from_secs(most_s + 120),
     };
-    let finished = runner::run(janitor, &session.stop, job)?;
+    let finished = runner::run(janitor, &session.site.stop, job)?;
     ensure!(finished.end == End::Done, "--steady: fio: {}", finished.end.text());
     let text = fs::read_to_string(speeds.path()).unwrap_or_default();
     let steady = parse(&finished.output, &text).context("--steady: fio's output cannot be read")?;
@@ -208,10 +137,8 @@ fn parse(output: &str, log: &str) -> Option<Steady> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Steady, arguments, parse};
-    use crate::result::language::Texts;
+    use super::{arguments, parse};
     use std::path::Path;
-    use terapage_report::Language;
 
     const OUTPUT: &str = r#"fio: a warning
         {"jobs": [{"error": 0, "write": {"io_bytes": 3145728, "runtime": 2700},
@@ -223,16 +150,6 @@ mod tests {
         let steady = parse(OUTPUT, log).expect("it is fio's output");
         assert_eq!((steady.attained, steady.bandwidth.as_slice()), (true, [2.0, 1.0].as_slice()));
         assert_eq!((steady.written_bytes, steady.criterion.as_str()), (3 << 20, "4.2 %"));
-        let texts = Texts::of(Language::En);
-        assert_eq!(steady.plot(texts).series[0].points.len(), 2);
-        let words = steady.words(texts);
-        assert!(
-            words.contains("3 MiB were written in 3 s") && words.contains("from 2 to 1 MiB/s"),
-            "{words}"
-        );
-        let open = Steady { attained: false, ..steady.clone() };
-        assert_ne!(open.words(texts), words);
-        assert_eq!(steady.asked(), open.asked());
         assert!(parse(OUTPUT, "").is_none());
         assert!(parse(&OUTPUT.replace("steadystate", "state"), log).is_none());
         assert!(parse("fio: no", log).is_none());

@@ -1,8 +1,8 @@
 //! The file of random lines that `{text}` names, and the hash of what a program made of it.
 
-use crate::campaign::session::Session;
 use crate::ground::janitor::OwnedFile;
-use crate::ground::runner;
+use crate::ground::runner::{self, Stop};
+use crate::ground::site::Site;
 use anyhow::Context;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -13,7 +13,10 @@ use twox_hash::xxhash3_128::Hasher;
 const MIB: u64 = 1 << 20;
 
 /// A hash of the whole file; `None` where it cannot be read.
-pub fn hash(session: &Session, mut file: File) -> Result<Option<u128>, runner::Error> {
+///
+/// # Errors
+/// When the lab shall stop.
+pub fn hash(stop: &Stop, mut file: File) -> Result<Option<u128>, runner::Error> {
     use std::io::Seek;
     let mut hasher = Hasher::new();
     let mut piece = vec![0; MIB as usize];
@@ -21,7 +24,7 @@ pub fn hash(session: &Session, mut file: File) -> Result<Option<u128>, runner::E
         return Ok(None);
     }
     loop {
-        session.stop.check()?;
+        stop.check()?;
         match file.read(&mut piece) {
             Ok(0) => return Ok(Some(hasher.finish_128())),
             Ok(count) => hasher.write(&piece[..count]),
@@ -32,20 +35,23 @@ pub fn hash(session: &Session, mut file: File) -> Result<Option<u128>, runner::E
 }
 
 /// The text, made unless an earlier run has left it.
-pub fn text(session: &Session, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
-    let path = session.directory.join(format!("terapage-lab-text-{bytes}-{seed}.txt"));
+///
+/// # Errors
+/// When it cannot be written, or the lab shall stop.
+pub fn text(site: &Site, bytes: u64, seed: u64) -> anyhow::Result<PathBuf> {
+    let path = site.directory.join(format!("terapage-lab-text-{bytes}-{seed}.txt"));
     if fs::metadata(&path).is_ok_and(|known| known.len() == bytes) {
         return Ok(path);
     }
     // Under another name until it is whole.
-    let path_of_part = session.path("text");
-    let made = OwnedFile::create(&session.janitor, path_of_part.clone(), 0o666);
+    let path_of_part = site.path("text");
+    let made = OwnedFile::create(&site.janitor, path_of_part.clone(), 0o666);
     let (part, file) = made.with_context(|| path_of_part.display().to_string())?;
     let mut file = BufWriter::with_capacity(MIB as usize, file);
     let (mut numbers, mut left) = (SplitMix(seed), bytes);
     let mut line = Vec::new();
     while left > 0 {
-        session.stop.check()?;
+        site.stop.check()?;
         // A check of the signals every few thousand lines.
         for _ in 0..4096 {
             random_line(&mut numbers, left, &mut line);

@@ -1,13 +1,18 @@
 //! `program`: the user's own program, with more and with less memory than it wants: in memory, by
 //! swap, by Terapage. Its output must be the same each time.
 
-use crate::campaign::session::{Contender, Limits, Session};
-use crate::campaign::{Plan, results_directory};
-use crate::commands::{Running, finish, in_minutes, status};
+use crate::campaign::Plan;
+use crate::campaign::session::Session;
+use crate::commands::costs::in_minutes;
+use crate::commands::run::{finish, status};
+use crate::commands::running::Running;
+use crate::contender::{Limits, contend};
 use crate::experiment::unit::Unit;
-use crate::experiment::{Cost, Experiment, Passes, PlotForm, Program as Form, Repetitions, Value, atom};
+use crate::experiment::{
+    Cost, Experiment, Passes, PlotForm, Program as Form, Repetitions, Under, Value, atom,
+};
 use crate::ground::runner::{End, Finished};
-use crate::result::journal::Journal;
+use crate::result::journal::{Journal, results_directory};
 use anyhow::{anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -148,8 +153,10 @@ impl Program {
         let run = session.extra(format!("{}: natively, to see what it wants", self.command[0]), || {
             let program = (PathBuf::from(&self.command[0]), arguments);
             let output = std::fs::File::options().write(true).open("/dev/null").ok();
-            session.contend(Contender::Memory, program, &limits, output, |_: &Finished| Vec::new())
+            let place = (&session.site, session.site.throttle());
+            contend(place, Under::Memory, program, &limits, output, |_: &Finished| Vec::new())
         })?;
+        let run = run.run;
         let code = match (&run.end, run.code) {
             (End::Done, _) => 0,
             (End::Failed(_), Some(code)) => code,

@@ -1,9 +1,10 @@
 //! `lab stack`: what an I/O costs on its way through the kernel, here or in an emulated machine.
 
-use crate::commands::{self, Running};
+use crate::commands::guest;
+use crate::commands::run::run_all;
+use crate::commands::running::Running;
 use crate::experiment::Experiment;
 use crate::ground::disk::check_free;
-use crate::guest;
 use anyhow::Context;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,7 +47,7 @@ impl Run {
                     check_free(device).context("--block-device")?;
                 }
                 let experiments = vec![Experiment::find("stack")?];
-                commands::run_all("stack", experiments, &self.running, self.block_device, false)
+                run_all("stack", experiments, &self.running, self.block_device, false)
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The stores of the contender `far`: servers that the user names, or servers that the lab starts
 //! and ends.
 
-use crate::campaign::session::{Session, terapage_program};
+use crate::contender::terapage::terapage_program;
 use crate::experiment::{Cell, Experiment};
 use crate::ground::janitor::Thing;
-use crate::ground::tools;
+use crate::ground::network::run;
+use crate::ground::site::Site;
 use crate::ground::undo::{self, Undo};
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
@@ -135,7 +136,7 @@ impl Far {
     ///
     /// # Errors
     /// A server does not start, or memory is short.
-    pub fn up(session: &Session, place: &Where, count: usize, bytes: u64) -> anyhow::Result<Far> {
+    pub fn up(site: &Site, place: &Where, count: usize, bytes: u64) -> anyhow::Result<Far> {
         let mut far = Far { urls: Vec::new(), text: place.text(), children: Vec::new(), made: Vec::new() };
         if let Where::Named(urls) = place {
             far.urls.clone_from(urls);
@@ -145,7 +146,7 @@ impl Far {
         let free = crate::ground::runner::fields(&memory).get("MemAvailable").copied().unwrap_or(u64::MAX);
         ensure!(bytes + ROOM < free, "--far: {} of memory needed, {} free", Size(bytes + ROOM), Size(free));
         for number in 0..count.max(1) {
-            far.start(session, place, number, bytes).with_context(|| format!("--far: {}", place.text()))?;
+            far.start(site, place, number, bytes).with_context(|| format!("--far: {}", place.text()))?;
         }
         Ok(far)
     }
@@ -159,15 +160,15 @@ impl Far {
         self.urls.get(..count.max(1)).ok_or_else(needs)
     }
 
-    fn start(&mut self, session: &Session, place: &Where, number: usize, bytes: u64) -> anyhow::Result<()> {
-        let terapage = terapage_program(&session.program()).map_err(anyhow::Error::msg)?;
+    fn start(&mut self, site: &Site, place: &Where, number: usize, bytes: u64) -> anyhow::Result<()> {
+        let terapage = terapage_program(&site.program()).map_err(anyhow::Error::msg)?;
         let memory = bytes + bytes / 4 + ROOM;
         let mut words: Vec<String> = vec![terapage.display().to_string()];
         words.extend(["far", "serve", "--memory", &memory.to_string()].map(str::to_owned));
         let mut files = Vec::new();
         let answers: Box<dyn Fn() -> bool> = match place {
             Where::Unix => {
-                let path = session.path(&format!("far{number}.socket"));
+                let path = site.path(&format!("far{number}.socket"));
                 words.extend(["--port", "0", "--unix", &path.display().to_string()].map(str::to_owned));
                 self.urls.push(format!("valkey+unix://{}", path.display()));
                 files.push(path.clone());
@@ -175,8 +176,8 @@ impl Far {
             }
             Where::Veth(rate) => {
                 let namespace = format!("tplab{}-{number}", process::id());
-                let server = self.link(session, &namespace, number, rate.as_deref())?;
-                let word = session.path(&format!("far{number}.word"));
+                let server = self.link(site, &namespace, number, rate.as_deref())?;
+                let word = site.path(&format!("far{number}.word"));
                 let secret = secret()?;
                 write_secret(&word, &secret)?;
                 files.push(word.clone());
@@ -196,7 +197,7 @@ impl Far {
             }
         };
         for file in files {
-            self.made.push(Undo::tell(&session.janitor, Thing::File(file))?);
+            self.made.push(Undo::tell(&site.janitor, Thing::File(file))?);
         }
         // The server's output: an error shows the last line.
         let said = tempfile::tempfile()?;
@@ -216,13 +217,13 @@ impl Far {
             });
         }
         let mut child = command.spawn().with_context(|| words[0].clone())?;
-        let group = Undo::tell(&session.janitor, Thing::Group(child.id() as i32));
+        let group = Undo::tell(&site.janitor, Thing::Group(child.id() as i32));
         let begun = Instant::now();
         let up = loop {
             if answers() {
                 break true;
             }
-            if child.try_wait()?.is_some() || begun.elapsed() > START || session.stop.check().is_err() {
+            if child.try_wait()?.is_some() || begun.elapsed() > START || site.stop.check().is_err() {
                 break false;
             }
             thread::sleep(Duration::from_millis(20));
@@ -237,7 +238,7 @@ impl Far {
     /// address.
     fn link(
         &mut self,
-        session: &Session,
+        site: &Site,
         namespace: &str,
         number: usize,
         rate: Option<&str>,
@@ -246,7 +247,7 @@ impl Far {
         let subnet = process::id() % 60 * 4;
         let at = |end: u32| format!("198.18.{}.{}", subnet + number as u32 % 4, end);
         let (host, server) = (at(1), at(2));
-        self.made.push(Undo::tell(&session.janitor, Thing::Namespace(namespace.into()))?);
+        self.made.push(Undo::tell(&site.janitor, Thing::Namespace(namespace.into()))?);
         let card = format!("tpl{}-{number}", process::id());
         run(&["ip", "netns", "add", namespace])?;
         run(&["ip", "link", "add", &card, "type", "veth", "peer", "name", "far", "netns", namespace])?;
@@ -276,32 +277,7 @@ impl Drop for Far {
     }
 }
 
-/// Runs one of the system's programs.
-fn run(words: &[&str]) -> anyhow::Result<()> {
-    let program = tools::find(words[0]).map_err(anyhow::Error::msg)?;
-    let ran = Command::new(program).args(&words[1..]).stdin(Stdio::null()).output()?;
-    let why = String::from_utf8_lossy(&ran.stderr);
-    ensure!(ran.status.success(), "{}: {}", words.join(" "), why.trim());
-    Ok(())
-}
-
-/// Removes a namespace, and with it its network card.
-///
-/// # Errors
-/// It exists and cannot be removed.
-pub fn remove_namespace(name: &str) -> io::Result<()> {
-    let is_there = || fs::metadata(PathBuf::from("/run/netns").join(name)).is_ok();
-    if !is_there() {
-        return Ok(());
-    }
-    let ran = run(&["ip", "netns", "del", name]);
-    match is_there() {
-        true => Err(io::Error::other(ran.err().map_or_else(|| "it stays".into(), |error| error.to_string()))),
-        false => Ok(()),
-    }
-}
-
-/// A password for one session.
+/// A password for one site.
 fn secret() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut bytes)?;

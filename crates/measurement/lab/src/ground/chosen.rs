@@ -1,13 +1,15 @@
 //! The devices that `--device NAME=PATH[@CLASS]` names: the one that a directory lies on, or a
 //! slower one made of it.
 
-use crate::campaign::session::Session;
-use crate::ground::device::{Device, Mount};
-use crate::ground::disk::{Disk, DiskForm, Error, Kind, Wanted};
+use crate::experiment::class::{Class, Profile};
+use crate::experiment::disk::{DiskForm, Kind};
+use crate::ground::disk::{Disk, Error, Wanted};
+use crate::ground::site::Site;
 use crate::ground::system::Machine;
-use crate::ground::throttle::{Class, Profile, Throttle};
+use crate::ground::throttle::Throttle;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use terapage_rig::device::{Device, Mount};
 
 /// A device as it is named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +79,7 @@ impl Ground {
     ///
     /// # Errors
     /// When it cannot be had.
-    pub fn up(session: &Session, chosen: &Chosen, bytes: Option<u64>) -> Result<Ground, Error> {
+    pub fn up(site: &Site, chosen: &Chosen, bytes: Option<u64>) -> Result<Ground, Error> {
         let below = Device::of(&chosen.path).map(|device| device.name);
         let form = DiskForm {
             kind: Kind::Ext4,
@@ -98,7 +100,7 @@ impl Ground {
             profile: Profile::Sequential,
             image: Path::new(""),
         };
-        let disk = chosen.class.and(bytes).map(|_| Disk::up(session, &wanted)).transpose()?;
+        let disk = chosen.class.and(bytes).map(|_| Disk::up(site, &wanted)).transpose()?;
         Ok(Ground { chosen: chosen.clone(), below, disk })
     }
 

@@ -4,107 +4,35 @@
 //!
 //! A mount that succeeds proves nothing: options that are in force are read back from /proc/mounts.
 
-use crate::campaign::session::Session;
-use crate::ground::device::{Device, Mount};
+use crate::experiment::class::{Class, Profile};
+use crate::experiment::disk::{Array, DiskForm, Kind};
 use crate::ground::janitor::{Janitor, Thing};
-use crate::ground::md;
+use crate::ground::mount::{LOOP_CTL_GET_FREE, configure, mount};
 use crate::ground::runner::{self, End};
-use crate::ground::throttle::{Class, Profile, Throttle};
-use crate::ground::tools;
+use crate::ground::site::Site;
+use crate::ground::throttle::Throttle;
 use crate::ground::undo::{self, Undo};
-use serde::{Deserialize, Serialize};
-use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
+use terapage_rig::device::{Device, Mount};
+use terapage_rig::md;
+use terapage_rig::tools;
 
-/// A disk as an experiment describes it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct DiskForm {
-    /// The file system; `none` leaves the device as it is, full of data.
-    pub kind: Kind,
-    /// Options of mkfs.
-    #[serde(default)]
-    pub make: Vec<String>,
-    /// Options of the mount, separated by commas.
-    #[serde(default)]
-    pub options: String,
-    /// How many devices it lies on.
-    #[serde(default = "one")]
-    pub disks: u32,
-    /// What makes one device of several, where the file system does not.
-    #[serde(default)]
-    pub array: Option<Array>,
-    /// Bytes of each, a term.
-    pub size: String,
-    /// The class of devices that each is throttled like.
-    #[serde(default)]
-    pub class: Option<String>,
-    /// Its I/O scheduler; by default the kernel's choice. `{name}` stands for a key of the matrix.
-    #[serde(default)]
-    pub scheduler: Option<String>,
-    /// Why an option can no longer be chosen, where it cannot.
-    #[serde(default)]
-    pub gone: String,
-}
-
-fn one() -> u32 {
-    1
-}
-
-/// A kind of array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Array {
-    /// RAID-6 by the kernel's md driver.
-    MdRaid6,
-}
-
-/// A kind of file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// No file system.
-    None,
-    /// ext3, which the ext4 driver serves.
-    Ext3,
-    /// ext4.
-    Ext4,
-    /// XFS.
-    Xfs,
-    /// btrfs.
-    Btrfs,
-}
-
-impl Kind {
-    /// As the kernel calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::None => "none",
-            Kind::Ext3 => "ext3",
-            Kind::Ext4 => "ext4",
-            Kind::Xfs => "xfs",
-            Kind::Btrfs => "btrfs",
-        }
-    }
-
-    /// What makes one, and its usual options: nothing is put off that would be written later,
-    /// while somebody measures.
-    fn maker(self) -> Option<(&'static str, &'static [&'static str])> {
-        const WHOLE: &[&str] = &["-F", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-        match self {
-            Kind::None => None,
-            Kind::Ext3 => Some(("mkfs.ext3", WHOLE)),
-            Kind::Ext4 => Some(("mkfs.ext4", WHOLE)),
-            Kind::Xfs => Some(("mkfs.xfs", &["-f", "-q"])),
-            Kind::Btrfs => Some(("mkfs.btrfs", &["-f", "-q"])),
-        }
+/// What makes a file system, and its usual options: nothing is put off that would be written later,
+/// while somebody measures.
+fn maker(kind: Kind) -> Option<(&'static str, &'static [&'static str])> {
+    const WHOLE: &[&str] = &["-F", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+    match kind {
+        Kind::None => None,
+        Kind::Ext3 => Some(("mkfs.ext3", WHOLE)),
+        Kind::Ext4 => Some(("mkfs.ext4", WHOLE)),
+        Kind::Xfs => Some(("mkfs.xfs", &["-f", "-q"])),
+        Kind::Btrfs => Some(("mkfs.btrfs", &["-f", "-q"])),
     }
 }
 
@@ -164,18 +92,18 @@ impl Disk {
     ///
     /// # Errors
     /// When it cannot be had; nothing of it is left.
-    pub fn up(session: &Session, wanted: &Wanted<'_>) -> Result<Disk, Error> {
+    pub fn up(site: &Site, wanted: &Wanted<'_>) -> Result<Disk, Error> {
         let mut disk = Disk { throttle: None, undo: Vec::new(), place: PathBuf::new(), notes: Vec::new() };
-        let devices = disk.devices(session, wanted)?;
+        let devices = disk.devices(site, wanted)?;
         if let Some(scheduler) = &wanted.scheduler {
             for device in &devices {
-                disk.undo.push(set_scheduler(&session.janitor, device, scheduler)?);
+                disk.undo.push(set_scheduler(&site.janitor, device, scheduler)?);
             }
         }
         if let Some(class) = wanted.class {
             let numbers: Result<Vec<String>, io::Error> = devices.iter().map(|path| number(path)).collect();
             let numbers = numbers.map_err(at("the device's number"))?;
-            let throttle = Throttle::on(&session.janitor, numbers, class, wanted.profile)
+            let throttle = Throttle::on(&site.janitor, numbers, class, wanted.profile)
                 .map_err(at(format!("no device can be throttled like {}", class.name)))?;
             disk.notes.push(class.words());
             if !throttle.whole {
@@ -183,17 +111,17 @@ impl Disk {
             }
             disk.throttle = Some(throttle);
         }
-        match wanted.form.kind.maker() {
+        match maker(wanted.form.kind) {
             None => disk.place.clone_from(&devices[0]),
             Some((maker, usual)) => {
                 let devices = match wanted.form.array {
-                    Some(Array::MdRaid6) => vec![disk.array(&session.janitor, &devices)?],
+                    Some(Array::MdRaid6) => vec![disk.array(&site.janitor, &devices)?],
                     None => devices,
                 };
                 let usual = usual.iter().map(|word| (*word).to_owned());
                 let options = usual.chain(wanted.form.make.iter().cloned());
-                format(session, maker, options.collect(), &devices, &wanted.form.gone)?;
-                disk.mount(session, wanted.form, &devices)?;
+                format(site, maker, options.collect(), &devices, &wanted.form.gone)?;
+                disk.mount(site, wanted.form, &devices)?;
             }
         }
         Ok(disk)
@@ -205,8 +133,8 @@ impl Disk {
     }
 
     /// Its devices: loops, or the one that may be erased.
-    fn devices(&mut self, session: &Session, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>, Error> {
-        if let (Some(device), 1, None) = (&session.may_erase, wanted.form.disks, wanted.class) {
+    fn devices(&mut self, site: &Site, wanted: &Wanted<'_>) -> Result<Vec<PathBuf>, Error> {
+        if let (Some(device), 1, None) = (&site.may_erase, wanted.form.disks, wanted.class) {
             check_free(device)?;
             return Ok(vec![device.clone()]);
         }
@@ -217,9 +145,9 @@ impl Disk {
                     fill(wanted.image, wanted.bytes).map_err(at(wanted.image.display().to_string()))?;
                     wanted.image.to_owned()
                 }
-                _ => self.image(&session.janitor, session.path(&format!("disk-{i}")), wanted.bytes)?,
+                _ => self.image(&site.janitor, site.path(&format!("disk-{i}")), wanted.bytes)?,
             };
-            let (device, undo, direct) = attach(&session.janitor, &file)?;
+            let (device, undo, direct) = attach(&site.janitor, &file)?;
             self.undo.push(undo);
             if !direct {
                 self.notes.push("the loop has no direct I/O: a flush costs nothing".into());
@@ -253,9 +181,9 @@ impl Disk {
     }
 
     /// Mounts the new file system, and says which options are in force.
-    fn mount(&mut self, session: &Session, form: &DiskForm, devices: &[PathBuf]) -> Result<(), Error> {
-        let point = session.path("mnt");
-        let tell = |thing: Thing| Undo::tell(&session.janitor, thing).map_err(at("the record"));
+    fn mount(&mut self, site: &Site, form: &DiskForm, devices: &[PathBuf]) -> Result<(), Error> {
+        let point = site.path("mnt");
+        let tell = |thing: Thing| Undo::tell(&site.janitor, thing).map_err(at("the record"));
         self.undo.push(tell(Thing::Directory(point.clone()))?);
         fs::create_dir(&point).map_err(at(point.display().to_string()))?;
         if form.kind == Kind::Btrfs && devices.len() > 1 {
@@ -308,7 +236,7 @@ fn is_in_force(asked: &str, shown: &str) -> bool {
 
 /// Makes a file system.
 fn format(
-    session: &Session,
+    site: &Site,
     maker: &str,
     options: Vec<String>,
     devices: &[PathBuf],
@@ -317,8 +245,8 @@ fn format(
     let program = tools::find(maker).map_err(Error::Cannot)?;
     let arguments = options.into_iter().map(Into::into);
     let arguments = arguments.chain(devices.iter().map(|device| device.clone().into_os_string()));
-    let job = session.job(program, arguments.collect());
-    match runner::run(&session.janitor, &session.stop, job) {
+    let job = site.job(program, arguments.collect());
+    match runner::run(&site.janitor, &site.stop, job) {
         Ok(finished) => match finished.end {
             End::Done => Ok(()),
             end if gone.is_empty() => Err(Error::Cannot(format!("{maker}: {}", end.text()))),
@@ -394,31 +322,6 @@ fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// linux/loop.h.
-const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
-const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
-const LO_FLAGS_DIRECT_IO: u32 = 16;
-const LOOP_BLOCK_BYTES: u32 = 4096;
-
-/// `struct loop_config`, with `struct loop_info64` in the middle.
-#[repr(C)]
-struct LoopConfig {
-    fd: u32,
-    block_size: u32,
-    numbers: [u64; 5],
-    number: u32,
-    encrypt_type: u32,
-    encrypt_key_size: u32,
-    flags: u32,
-    file_name: [u8; 64],
-    crypt_name: [u8; 64],
-    encrypt_key: [u8; 32],
-    init: [u64; 2],
-    reserved: [u64; 8],
-}
-
-const _: () = assert!(size_of::<LoopConfig>() == 304);
-
 /// Puts a file behind a loop device, with direct I/O where the file system can; gives whether it
 /// has.
 fn attach(janitor: &Arc<Janitor>, file: &Path) -> Result<(PathBuf, Undo, bool), Error> {
@@ -450,130 +353,6 @@ fn attach(janitor: &Arc<Janitor>, file: &Path) -> Result<(PathBuf, Undo, bool), 
         }
     }
     Err(Error::Io { what: "loop devices".into(), error: last })
-}
-
-fn configure(device: &File, behind: &File) -> io::Result<()> {
-    // SAFETY: LoopConfig is plain data, for which zeros are a value.
-    let mut config: LoopConfig = unsafe { std::mem::zeroed() };
-    config.fd = behind.as_raw_fd() as u32;
-    config.block_size = LOOP_BLOCK_BYTES;
-    config.flags = LO_FLAGS_DIRECT_IO;
-    // SAFETY: both descriptors are open for the call, and `config` has the form that it wants.
-    match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// linux/mount.h.
-const FSOPEN_CLOEXEC: u32 = 1;
-const FSCONFIG_SET_FLAG: u32 = 0;
-const FSCONFIG_SET_STRING: u32 = 1;
-const FSCONFIG_CMD_CREATE: u32 = 6;
-const FSMOUNT_CLOEXEC: u32 = 1;
-const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
-
-/// Mounts a new file system by the calls that say why they refuse: the kernel's own words are in
-/// the error.
-fn mount(kind: &str, devices: &[PathBuf], options: &str, point: &Path) -> io::Result<()> {
-    let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::other);
-    let (kind, empty, target) = (text(kind.as_bytes())?, text(b"")?, text(point.as_os_str().as_bytes())?);
-    // SAFETY: `kind` ends in a zero byte and lives through the call.
-    let context = descriptor(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC) })?;
-    let set = |command: u32, key: Option<&str>, value: Option<&[u8]>| -> io::Result<()> {
-        let key = key.map(|key| text(key.as_bytes())).transpose()?;
-        let value = value.map(text).transpose()?;
-        let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
-        // SAFETY: the descriptor is open, and both texts, where there are any, end in a zero byte
-        // and live through the call.
-        let answer = unsafe {
-            let (key, value) = (pointer(&key), pointer(&value));
-            libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0)
-        };
-        if answer == 0 { Ok(()) } else { Err(with_words(&context, io::Error::last_os_error())) }
-    };
-    set(FSCONFIG_SET_STRING, Some("source"), Some(devices[0].as_os_str().as_bytes()))?;
-    for device in &devices[1..] {
-        set(FSCONFIG_SET_STRING, Some("device"), Some(device.as_os_str().as_bytes()))?;
-    }
-    for option in options.split(',').filter(|option| !option.is_empty()) {
-        match option.split_once('=') {
-            Some((key, value)) => set(FSCONFIG_SET_STRING, Some(key), Some(value.as_bytes()))?,
-            None => set(FSCONFIG_SET_FLAG, Some(option), None)?,
-        }
-    }
-    set(FSCONFIG_CMD_CREATE, None, None)?;
-    // SAFETY: the descriptor is open for the call; no memory is passed.
-    let mounted =
-        descriptor(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0u32) })?;
-    // SAFETY: the descriptor is open; both texts end in a zero byte and live through the call.
-    let moved = unsafe {
-        let (from, to) = (mounted.as_raw_fd(), libc::AT_FDCWD);
-        libc::syscall(
-            libc::SYS_move_mount,
-            from,
-            empty.as_ptr(),
-            to,
-            target.as_ptr(),
-            MOVE_MOUNT_F_EMPTY_PATH,
-        )
-    };
-    if moved == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The descriptor that a call gave.
-fn descriptor(answer: libc::c_long) -> io::Result<OwnedFd> {
-    match i32::try_from(answer) {
-        // SAFETY: the kernel has just made it, for nobody else.
-        Ok(number) if number >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// An error with what the kernel says about it: messages that begin with `e`.
-fn with_words(context: &OwnedFd, error: io::Error) -> io::Error {
-    let Ok(context) = context.try_clone() else { return error };
-    let (mut file, mut words, mut buffer) = (File::from(context), Vec::new(), [0; 512]);
-    while let Ok(count @ 1..) = file.read(&mut buffer) {
-        let message = String::from_utf8_lossy(&buffer[..count]).into_owned();
-        if let Some(message) = message.strip_prefix("e ") {
-            words.push(message.trim().to_owned());
-        }
-    }
-    if words.is_empty() { error } else { io::Error::new(error.kind(), words.join("; ")) }
-}
-
-/// linux/btrfs.h: `_IOW(0x94, 5, struct btrfs_ioctl_vol_args)`, which is a number and a name.
-const BTRFS_IOC_FORGET_DEV: libc::Ioctl = 0x5000_9405_u32 as libc::Ioctl;
-
-#[repr(C)]
-struct BtrfsName {
-    fd: i64,
-    name: [u8; 4088],
-}
-
-/// Lets btrfs forget a device of several that is not mounted; no error where it knows none.
-pub fn forget(device: &Path) -> io::Result<()> {
-    let control = match OpenOptions::new().read(true).write(true).open("/dev/btrfs-control") {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    let name = device.as_os_str().as_bytes();
-    let mut argument = Box::new(BtrfsName { fd: 0, name: [0; 4088] });
-    argument
-        .name
-        .get_mut(..name.len())
-        .ok_or_else(|| io::Error::other("too long a name"))?
-        .copy_from_slice(name);
-    // SAFETY: the descriptor is open, and the argument has the form that the call wants.
-    match unsafe { libc::ioctl(control.as_raw_fd(), BTRFS_IOC_FORGET_DEV, &raw const *argument) } {
-        0 => Ok(()),
-        _ => match io::Error::last_os_error() {
-            // It is not known, or not there any more.
-            error if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => Ok(()),
-            error => Err(error),
-        },
-    }
 }
 
 #[cfg(test)]

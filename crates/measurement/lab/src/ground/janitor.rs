@@ -6,11 +6,9 @@
 //! closes, because the lab ended in whatever way, it takes down what was not ticked off. The same
 //! lines are in a record on disk ([`crate::ground::record`]), for when the janitor ends too.
 
-use crate::contender::far;
 use crate::ground::cgroup;
-use crate::ground::device;
-use crate::ground::disk;
-use crate::ground::md;
+use crate::ground::mount;
+use crate::ground::network;
 use crate::ground::record::{self, Record};
 use crate::ground::swap;
 use crate::ground::throttle;
@@ -20,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 use std::{fs, io};
+use terapage_rig::md;
 
 /// One thing that outlives the lab unless someone takes it down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,15 +129,15 @@ impl Thing {
                 Ok(())
             }
             Thing::Cgroup(path) => cgroup::remove(path),
-            Thing::Swap(path) => swap::off(path),
+            Thing::Swap(path) => terapage_rig::swap::off(path),
             Thing::Zram(number) => swap::remove_zram(*number),
-            Thing::Mount(path) => device::unmount(path),
-            Thing::Btrfs(device) => disk::forget(device),
+            Thing::Mount(path) => mount::unmount(path),
+            Thing::Btrfs(device) => mount::forget(device),
             Thing::Md(array) => md::stop(array),
             Thing::Throttle(file, device) => throttle::end(file, device),
-            Thing::Loop(device, file) => device::detach(device, file),
+            Thing::Loop(device, file) => mount::detach(device, file),
             Thing::Setting(path, value) => gone(fs::write(path, value)),
-            Thing::Namespace(name) => far::remove_namespace(name),
+            Thing::Namespace(name) => network::remove_namespace(name),
             Thing::File(path) => gone(fs::remove_file(path)),
             Thing::Directory(path) => gone(fs::remove_dir(path)),
         }
@@ -245,6 +244,12 @@ impl<'a> OwnedFile<'a> {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsRef<Path> for OwnedFile<'_> {
+    fn as_ref(&self) -> &Path {
         &self.path
     }
 }

@@ -2,15 +2,16 @@
 
 pub mod cgroup;
 pub mod chosen;
-pub mod device;
 pub mod disk;
 pub mod janitor;
-pub mod md;
+pub mod mount;
+pub mod network;
 pub mod record;
 pub mod room;
 pub mod runner;
+pub mod site;
+pub mod steady;
 pub mod swap;
 pub mod system;
 pub mod throttle;
-pub mod tools;
 pub mod undo;

@@ -1,16 +1,10 @@
 //! Swap that the lab makes: a file, or a compressed device in memory.
 
 use crate::ground::janitor::{Janitor, OwnedFile, Thing};
-use std::ffi::CString;
-use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::{fs, process};
-
-/// Flags of swapon (`include/linux/swap.h`): SWAP_FLAG_PREFER, and the highest priority. The
-/// machine's own swap would be used first.
-const FIRST: libc::c_int = 0x8000 | 0x7fff;
+use terapage_rig::swap::{PRIORITY, off, turn_on, write_header};
 
 /// If less than this is in the lab's swap after its program has ended, nothing is reported. Chosen,
 /// not measured.
@@ -42,8 +36,7 @@ pub fn rival() -> Option<String> {
 }
 
 fn rival_in(text: &str) -> Option<String> {
-    let highest = FIRST & 0x7fff;
-    areas(text).into_iter().find(|area| area.priority >= highest).map(|area| area.path)
+    areas(text).into_iter().find(|area| area.priority >= PRIORITY).map(|area| area.path)
 }
 
 /// Where the kernel makes and removes compressed devices in memory.
@@ -135,11 +128,7 @@ impl<'a> Swap<'a> {
         let swap = Swap { place, janitor };
         write_header(&swap.path(), bytes)?;
         janitor.tell(&Thing::Swap(swap.path()))?;
-        let name = c_path(&swap.path())?;
-        // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
-        if unsafe { libc::swapon(name.as_ptr(), FIRST) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        turn_on(&swap.path())?;
         Ok(swap)
     }
 }
@@ -184,60 +173,6 @@ impl Drop for Swap<'_> {
             self.janitor.gone(&Thing::Swap(self.path()));
         }
     }
-}
-
-/// Turns a swap file off. It is no error if it is not on.
-pub fn off(path: &Path) -> io::Result<()> {
-    let name = c_path(path)?;
-    loop {
-        // /proc/swaps is not asked: in a container it may show other swap.
-        // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
-        if unsafe { libc::swapoff(name.as_ptr()) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            // A signal has interrupted the call: try again.
-            Some(libc::EINTR) => {}
-            Some(libc::EINVAL | libc::ENOENT) => return Ok(()),
-            _ => return Err(error),
-        }
-    }
-}
-
-fn c_path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
-}
-
-/// Starts swapping to a device or file of this size; what is on it is lost.
-///
-/// # Errors
-/// It cannot be written, or the kernel refuses it.
-pub fn start(path: &Path, bytes: u64) -> io::Result<()> {
-    write_header(path, bytes)?;
-    let name = c_path(path)?;
-    // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
-    if unsafe { libc::swapon(name.as_ptr(), FIRST) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
-/// Writes the header that mkswap would write: `union swap_header` of include/linux/swap.h.
-fn write_header(path: &Path, bytes: u64) -> io::Result<()> {
-    // SAFETY: sysconf takes a constant.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    let page = usize::try_from(page).map_err(io::Error::other)?;
-    let pages =
-        u32::try_from(bytes / page as u64).map_err(|_| io::Error::other("too large for a swap file"))?;
-    let mut header = vec![0u8; page];
-    header[1024..1028].copy_from_slice(&1u32.to_ne_bytes());
-    header[1028..1032].copy_from_slice(&pages.saturating_sub(1).to_ne_bytes());
-    header[page - 10..].copy_from_slice(b"SWAPSPACE2");
-    let mut file = fs::OpenOptions::new().write(true).open(path)?;
-    file.write_all_at(&header, 0)?;
-    file.flush()?;
-    file.sync_all()
 }
 
 #[cfg(test)]

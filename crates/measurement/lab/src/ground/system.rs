@@ -1,8 +1,7 @@
 //! The machine: how it is set, and what else it did while a program was measured.
 
-use crate::campaign::steady::Steady;
-use crate::ground::device::{Device, Mount, Moved};
 use crate::ground::runner::fields;
+use crate::ground::steady::Steady;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use terapage_rig::device::{Device, Mount, Moved};
 
 /// More of the processors' time than this, taken by the host, disturbs a run.
 const STEAL_MOST: f64 = 0.02;
@@ -332,9 +332,9 @@ fn marks(watched: &Watched, throttled: bool, own_read_bytes: Option<u64>) -> Vec
 #[cfg(test)]
 mod tests {
     use super::{Machine, Watched, clock_was_set, marks, pressure, ticks};
-    use crate::ground::device::Moved;
     use std::path::Path;
     use std::time::{Duration, UNIX_EPOCH};
+    use terapage_rig::device::Moved;
 
     #[test]
     fn a_clock_that_is_set_meanwhile_is_marked() {

@@ -1,85 +1,19 @@
 //! Slower devices than there are: a loop device whose requests a cgroup limits.
 //!
-//! A limit counts bytes or requests, and knows no seeks. So each class has two profiles: from end
-//! to end a rate, at random places requests by the second.
-//!
 //! Version 1 of cgroups takes write-back and swap-out for the root group's. If the lab may write
 //! there, the limit is the root group's, and holds for whatever reaches the device; it names
 //! that one device, which is the lab's own. Else only what the programs themselves ask for is
 //! limited ([`Throttle::whole`]). Under version 2 write-back belongs to the group that wrote.
 
+use crate::experiment::class::{Class, Profile};
 use crate::ground::cgroup::{self, Version};
 use crate::ground::janitor::{Janitor, Thing};
 use crate::ground::undo::{self, Undo};
-use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
-
-const MIB: u64 = 1 << 20;
-
-/// A kind of device that is imitated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
-    /// Its name.
-    pub name: &'static str,
-    /// Bytes by the second, from end to end: read and written.
-    pub bytes_per_s: (u64, u64),
-    /// Requests by the second, at random places: read and written.
-    pub requests_per_s: (u64, u64),
-}
-
-/// Those that can be named.
-pub const CLASSES: [Class; 3] = [
-    Class { name: "hdd", bytes_per_s: (180 * MIB, 180 * MIB), requests_per_s: (120, 120) },
-    Class { name: "hdd-2008", bytes_per_s: (80 * MIB, 80 * MIB), requests_per_s: (100, 100) },
-    Class { name: "sata-ssd", bytes_per_s: (530 * MIB, 500 * MIB), requests_per_s: (90_000, 60_000) },
-];
-
-/// Which of a class's limits holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Profile {
-    /// Bytes by the second.
-    Sequential,
-    /// Requests by the second.
-    Random,
-}
-
-impl Class {
-    /// The one of this name.
-    ///
-    /// # Errors
-    /// There is none; those that there are.
-    pub fn find(name: &str) -> Result<Class, String> {
-        let names: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
-        let found = CLASSES.into_iter().find(|class| class.name == name);
-        found.ok_or_else(|| format!("{name} is no class of devices: there are {}", names.join(", ")))
-    }
-
-    /// What it imitates, in words.
-    pub fn words(&self) -> String {
-        let rate = |bytes: u64| bytes / MIB;
-        format!(
-            "a loop throttled like {}: from end to end {}/{} MiB/s, at random {}/{} requests/s (read/written)",
-            self.name,
-            rate(self.bytes_per_s.0),
-            rate(self.bytes_per_s.1),
-            self.requests_per_s.0,
-            self.requests_per_s.1
-        )
-    }
-
-    /// The four limits of a profile: bytes read, bytes written, reads, writes; 0 is none.
-    fn limits(&self, profile: Profile) -> [u64; 4] {
-        match profile {
-            Profile::Sequential => [self.bytes_per_s.0, self.bytes_per_s.1, 0, 0],
-            Profile::Random => [0, 0, self.requests_per_s.0, self.requests_per_s.1],
-        }
-    }
-}
 
 /// The files of version 1, in the order of [`Class::limits`].
 const FILES: [&str; 4] = [
@@ -242,15 +176,12 @@ pub fn end(file: &Path, device: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Profile, line_of_version_2, top_of_version_1};
+    use super::{line_of_version_2, top_of_version_1};
+    use crate::experiment::class::{Class, Profile};
 
     #[test]
-    fn a_class_has_a_rate_from_end_to_end_and_requests_at_random() {
+    fn a_line_of_version_2_has_four_limits() {
         let class = Class::find("hdd").expect("there is one");
-        assert_eq!(class.limits(Profile::Sequential)[2..], [0, 0]);
-        assert_eq!(class.limits(Profile::Random), [0, 0, 120, 120]);
-        assert!(class.words().contains("120/120 requests/s"));
-        assert!(Class::find("tape").expect_err("none").contains("hdd, hdd-2008, sata-ssd"));
         let line = line_of_version_2("7:3", class.limits(Profile::Random));
         assert_eq!(line, "7:3 rbps=max wbps=max riops=120 wiops=120");
     }

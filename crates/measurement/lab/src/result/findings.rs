@@ -2,8 +2,7 @@
 //! `findings.toml`, texts in `languages`. Nothing is claimed that was not measured.
 
 use crate::experiment::{Cell, Only, Value, is_in};
-use crate::guest::Told;
-use crate::guest::tables;
+use crate::result::guest;
 use crate::result::journal::{Group, Record};
 use crate::result::language::Texts;
 use crate::result::number::number;
@@ -11,6 +10,7 @@ use crate::result::pairs::{PAIRS_LEAST, Ratio, unpaired};
 use crate::result::solve::{Solved, SolvedCell, SolvedFigure, of_cell, times};
 use serde::Deserialize;
 use std::sync::OnceLock;
+use terapage_guest::Told;
 use terapage_report::{Answer, Finding, Language, Verdict};
 
 /// More places than these are not listed, but the least and the greatest value of all.
@@ -215,7 +215,7 @@ impl Form {
     /// The values that were found, with their places.
     fn found(&self, parts: &[Part<'_>], guests: &[Told]) -> Vec<Found> {
         if self.measure == Measure::GuestScsi {
-            let told = guests.last().map(tables::scsi_over_nvme).unwrap_or_default();
+            let told = guests.last().map(guest::scsi_over_nvme).unwrap_or_default();
             return told
                 .into_iter()
                 .map(|(m, times)| Found {

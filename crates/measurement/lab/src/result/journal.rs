@@ -4,12 +4,12 @@
 use crate::contender::run::Run;
 use crate::experiment::{Cell, Experiment};
 use crate::ground::system::{Machine, Watched};
-use crate::guest::Told;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use terapage_guest::Told;
 use twox_hash::xxhash3_128::Hasher;
 
 /// The form of the lines.
@@ -221,7 +221,7 @@ impl Head {
         left_out: Vec<(String, String)>,
     ) -> Head {
         let terapage = env!("CARGO_PKG_VERSION").to_owned();
-        let variables = crate::campaign::session::variables();
+        let variables = crate::contender::terapage::variables();
         Head {
             version: VERSION,
             group: group(name, experiment, &machine, &format!("{terapage}{variables:?}")),
@@ -235,6 +235,22 @@ impl Head {
             left_out,
         }
     }
+}
+
+/// Where results lie: `--results`, or the user's own place.
+///
+/// # Errors
+/// When there is none, or it cannot be made.
+pub fn results_directory(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let usual = || {
+        let data = of("XDG_DATA_HOME").or_else(|| Some(of("HOME")?.join(".local/share")));
+        data.map(|data| data.join("terapage-lab"))
+    };
+    let place = named.map(Path::to_owned).or_else(usual);
+    let place = place.ok_or_else(|| anyhow!("no directory for results: --results names one"))?;
+    fs::create_dir_all(&place).with_context(|| format!("--results {}", place.display()))?;
+    Ok(place)
 }
 
 #[cfg(test)]

@@ -197,11 +197,13 @@ pub mod tests {
     fn every_sentence_that_is_asked_for_is_there() {
         let sources = [
             include_str!("study.rs"),
+            include_str!("plots.rs"),
+            include_str!("tables.rs"),
             include_str!("findings.rs"),
             include_str!("language.rs"),
-            include_str!("../commands/mod.rs"),
-            include_str!("../guest/tables.rs"),
-            include_str!("../campaign/steady.rs"),
+            include_str!("compare.rs"),
+            include_str!("guest.rs"),
+            include_str!("steady.rs"),
         ];
         let texts = Texts::of(Language::En);
         let mut asked = BTreeSet::new();

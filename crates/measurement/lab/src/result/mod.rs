@@ -1,11 +1,17 @@
 //! What was measured, and what it means.
 
+pub mod compare;
 pub mod findings;
+pub mod guest;
 pub mod journal;
 pub mod language;
 pub mod number;
 pub mod pairs;
+pub mod plots;
+pub mod prices;
 pub mod remarks;
 pub mod solve;
+pub mod steady;
 pub mod study;
+pub mod tables;
 pub mod target;

@@ -1,27 +1,23 @@
 //! Results as a study: answers in plain words, findings, plots, tables; drawn by
 //! `terapage_report`.
 
-use crate::campaign::steady::Steady;
-use crate::experiment::unit::{Side, Unit};
-use crate::experiment::{Cell, Experiment, Kind, PlotForm, Published, atom, is_in};
+use crate::experiment::unit::Side;
+use crate::experiment::{Experiment, Kind, PlotForm, atom};
 use crate::ground::runner::End;
-use crate::guest::Told;
-use crate::guest::tables;
+use crate::ground::steady::Steady;
 use crate::result::findings::{Part, answers, findings, told_times};
 use crate::result::journal::Group;
 use crate::result::language::Texts;
 use crate::result::number::number;
-use crate::result::pairs::{PAIRS_LEAST, Ratio};
-use crate::result::remarks;
-use crate::result::solve::{AGAIN, Solved, SolvedCell, SolvedFigure};
+use crate::result::pairs::PAIRS_LEAST;
+use crate::result::plots::plot;
+use crate::result::solve::{Solved, SolvedCell};
+use crate::result::tables::{figures, published, targets};
+use crate::result::{guest, remarks, steady};
 use std::collections::BTreeMap;
 use terapage_config::Size;
-use terapage_report::{
-    Answer, Axis, Ends, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, Whisker, X,
-};
-
-/// Values of one plot that are further apart, as a ratio, are drawn on a logarithmic axis.
-const FAR_APART: f64 = 30.0;
+use terapage_guest::Told;
+use terapage_report::{Answer, Origin, Parameter, Study};
 
 /// What the machine's pairs call the cost of a flush.
 const FLUSH: &str = "4 KiB write and fdatasync";
@@ -49,9 +45,9 @@ pub fn study(
     // One of a device is enough.
     let mut told: Vec<&Steady> = Vec::new();
     for (group, drawn) in groups.iter().zip(&mut drawn) {
-        if let Some(steady) = group.head.machine.steady.as_ref().filter(|steady| !told.contains(steady)) {
-            drawn.study.plots.push(steady.plot(texts));
-            told.push(steady);
+        if let Some(one) = group.head.machine.steady.as_ref().filter(|one| !told.contains(one)) {
+            drawn.study.plots.push(steady::plot(one, texts));
+            told.push(one);
         }
     }
     let parts: Vec<Part> = groups
@@ -63,7 +59,7 @@ pub fn study(
     let mut first = answers(&parts, texts);
     first.extend(parts.iter().filter_map(|part| answer_of_program(part.group, part.solved, texts)));
     let findings = findings(&parts, guests, texts);
-    let guest = guests.last().map(|told| tables::study(told, texts)).transpose()?;
+    let guest = guests.last().map(|told| guest::study(told, texts)).transpose()?;
     first.extend(guests.last().and_then(|told| answer_of_guest(told, texts)));
     let mut study = match (drawn.len(), guest) {
         (0, Some(guest)) => guest,
@@ -86,7 +82,7 @@ pub fn study(
 }
 
 fn answer_of_guest(told: &Told, texts: &Texts) -> Option<Answer> {
-    let times = tables::scsi_over_nvme(told).into_iter().map(|(_, times)| times);
+    let times = guest::scsi_over_nvme(told).into_iter().map(|(_, times)| times);
     let (least, most) = (times.clone().min_by(f64::total_cmp)?, times.max_by(f64::total_cmp)?);
     let values = [("least", &*format!("{least:.2}")), ("most", &*format!("{most:.2}"))];
     Some(Answer { text: texts.say("guest", &values), command: "terapage lab stack --guest".into() })
@@ -188,7 +184,7 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
         let values = [("disturbed", disturbed.as_str()), ("runs", &runs), ("marks", &marks.join(", "))];
         all.push(texts.say("disturbed", &values));
     }
-    all.extend(group.head.machine.steady.iter().map(|steady| steady.words(texts)));
+    all.extend(group.head.machine.steady.iter().map(|told| steady::words(told, texts)));
     if group.head.machine.device.is_none() {
         all.push(texts.say("no-device", &[("kind", &group.head.machine.mount.kind)]));
     }
@@ -364,315 +360,15 @@ fn parameters(experiment: &Experiment, texts: &Texts) -> Vec<Parameter> {
     all
 }
 
-/// What one figure of a plot is called: contender, pass, and the keys that are not across.
-fn series_name(contender: &str, pass: Option<&str>, cell: &Cell, form: &PlotForm, texts: &Texts) -> String {
-    let mut name = contender.to_owned();
-    if let Some(pass) = pass.filter(|pass| !pass.is_empty()) {
-        name += &format!(" {pass}");
-    }
-    for (key, value) in cell {
-        let fixed = form.only.get(key).is_some_and(|values| values.len() == 1);
-        if *key != form.x && !fixed {
-            name += &format!(", {} {value}", texts.text(key));
-        }
-    }
-    name
-}
-
-/// A figure's whisker.
-fn whisker(figure: &SolvedFigure, relative: bool) -> Option<Whisker> {
-    match (relative, figure.times) {
-        (true, Some(Ratio { low, high, pairs, .. })) => {
-            let ends = if pairs < PAIRS_LEAST { Ends::Range } else { Ends::Interval };
-            Some(Whisker { low, high, ends })
-        }
-        (true, None) => None,
-        (false, _) => Some(Whisker { low: figure.spread.min, high: figure.spread.max, ends: Ends::Range }),
-    }
-}
-
-/// Adds a point to the series of this name and mark, which is made where there is none.
-fn add(series: &mut Vec<Series>, name: String, mark: Mark, point: (X, f64), whisker: Option<Whisker>) {
-    match series.iter_mut().find(|known| known.name == name && known.mark == mark) {
-        Some(known) => {
-            known.points.push(point);
-            known.whiskers.push(whisker);
-        }
-        None => series.push(Series { name, mark, points: vec![point], whiskers: vec![whisker] }),
-    }
-}
-
-/// Whether values are so far apart that a linear axis shows only the largest.
-fn far_apart(series: &[Series]) -> bool {
-    let values = || series.iter().flat_map(|series| &series.points).map(|(_, y)| *y).filter(|y| *y > 0.0);
-    values().fold(0f64, f64::max) > FAR_APART * values().fold(f64::MAX, f64::min)
-}
-
-fn plot(experiment: &Experiment, solved: &Solved, form: &PlotForm, texts: &Texts) -> Option<Plot> {
-    let across_passes = form.x == "pass";
-    let shown = |pass: &String| form.passes.is_empty() || form.passes.contains(pass);
-    let passes: Vec<&String> =
-        solved.cells.iter().flat_map(|c| c.figures.iter().map(|f| &f.pass)).filter(|p| shown(p)).collect();
-    let with_pass = !across_passes && passes.iter().any(|pass| *pass != passes[0]);
-    // Sizes are places on a logarithmic axis, other values names.
-    let sized = experiment
-        .matrix
-        .get(&form.x)
-        .is_some_and(|values| values.iter().all(|value| value.to_string().ends_with(['K', 'M', 'G'])));
-    let place = |text: &str| match atom(text).filter(|_| sized) {
-        Some(bytes) => X::Number(bytes),
-        None => X::Name(text.into()),
-    };
-    let mut series: Vec<Series> = Vec::new();
-    for cell in solved.cells.iter().filter(|cell| is_in(&form.only, &cell.cell)) {
-        for figure in cell.figures.iter().filter(|figure| shown(&figure.pass)) {
-            if figure.contender.ends_with(AGAIN) {
-                continue;
-            }
-            let value = match form.relative {
-                true => figure.times.as_ref().map(|times| times.center),
-                false => Some(figure.spread.median),
-            };
-            let across = if across_passes { &figure.pass } else { cell.cell.get(&form.x)? };
-            if let Some(value) = value {
-                let pass = with_pass.then_some(figure.pass.as_str());
-                let name = series_name(&figure.contender, pass, &cell.cell, form, texts);
-                let whisker = whisker(figure, form.relative);
-                add(&mut series, name, Mark::Measured, (place(across), value), whisker);
-            }
-        }
-    }
-    if series.is_empty() {
-        return None;
-    }
-    for (name, across, value) in printed_points(experiment, form, with_pass, texts) {
-        add(&mut series, name, Mark::Published, (place(&across), value), None);
-    }
-    let log = form.log || far_apart(&series);
-    let unit = match experiment.unit {
-        _ if form.relative => texts.say("times", &[]),
-        Unit::Speed => experiment.unit.name_of(form.passes.iter().map(String::as_str)).to_owned(),
-        other => axis_unit(other).to_owned(),
-    };
-    Some(Plot {
-        title: texts.text(&form.title),
-        kind: if sized { PlotKind::Line } else { PlotKind::Bar },
-        x: Axis {
-            name: texts.text(&form.x),
-            unit: if sized { "bytes".into() } else { String::new() },
-            log: sized,
-        },
-        y: Axis {
-            name: match form.relative {
-                true => texts.say("time-against", &[("baseline", &solved.baseline)]),
-                false => texts.text(quantity(experiment.unit)),
-            },
-            unit,
-            log,
-        },
-        series,
-        note: texts.text(&form.note),
-    })
-}
-
-/// The printed figures that belong to a plot: whose, where across, and the value. Several of one
-/// contender in one place have what they are of in their names.
-fn printed_points(
-    experiment: &Experiment,
-    form: &PlotForm,
-    with_pass: bool,
-    texts: &Texts,
-) -> Vec<(String, String, f64)> {
-    let of_form = experiment.published.iter().filter(|printed| printed.relative == form.relative);
-    let points: Vec<(&Published, String, String)> = of_form
-        .filter_map(|printed| {
-            let cell: Cell = printed.at.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
-            let fits = form.only.iter().all(|(key, values)| {
-                cell.get(key).is_none_or(|found| values.iter().any(|value| value.to_string() == *found))
-            });
-            let shown =
-                form.passes.is_empty() || printed.pass.is_empty() || form.passes.contains(&printed.pass);
-            let across = if form.x == "pass" { printed.pass.clone() } else { cell.get(&form.x)?.clone() };
-            let pass = with_pass.then_some(printed.pass.as_str());
-            let name = series_name(&printed.contender, pass, &cell, form, texts);
-            (fits && shown).then_some((printed, name, across))
-        })
-        .collect();
-    let alone = |name: &str, across: &str| {
-        points.iter().filter(|(_, other, place)| other == name && place == across).count() == 1
-    };
-    let named = |(printed, name, across): &(&Published, String, String)| {
-        let name = match alone(name, across) {
-            true => name.clone(),
-            false => format!("{name}: {}", texts.text(&printed.what)),
-        };
-        (name, across.clone(), printed.value)
-    };
-    points.iter().map(named).collect()
-}
-
-fn axis_unit(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Latency => "us",
-        other => other.name(),
-    }
-}
-
-fn quantity(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Rate => "bandwidth",
-        Unit::Latency => "latency",
-        Unit::Seconds => "time",
-        Unit::Mflops | Unit::Speed => "speed",
-        Unit::PerIo => "time",
-    }
-}
-
-/// Which columns the table of figures has.
-struct Columns {
-    cell: bool,
-    pass: bool,
-    device: bool,
-}
-
-impl Columns {
-    fn of(solved: &Solved) -> Option<Columns> {
-        let figures = || solved.cells.iter().flat_map(|cell| &cell.figures);
-        let first = figures().next().map(|figure| &figure.pass);
-        // Who all failed say why in this table.
-        if first.is_none() && solved.cells.iter().all(|cell| cell.ends.is_empty()) {
-            return None;
-        }
-        Some(Columns {
-            cell: solved.cells.iter().any(|cell| !cell.cell.is_empty()),
-            pass: figures().any(|figure| Some(&figure.pass) != first),
-            device: figures().any(|figure| figure.device_share.is_some()),
-        })
-    }
-
-    fn heads(&self, solved: &Solved, texts: &Texts) -> Vec<String> {
-        let mut heads = vec![texts.say("contender", &[])];
-        if self.cell {
-            heads.insert(0, texts.say("cell", &[]));
-        }
-        if self.pass {
-            heads.push(texts.say("pass", &[]));
-        }
-        let times = texts.say("time-over", &[("baseline", &solved.baseline)]);
-        heads.extend([solved.unit.name().to_owned(), times]);
-        if self.device {
-            heads.push(texts.say("of-device", &[]));
-        }
-        heads.extend([texts.say("cpu", &[]), texts.say("resident", &[])]);
-        heads
-    }
-
-    fn row(&self, cell: &Cell, figure: &SolvedFigure, texts: &Texts) -> Vec<String> {
-        let percent =
-            |share: Option<f64>| share.map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0));
-        let mut row = vec![figure.contender.clone()];
-        if self.cell {
-            row.insert(0, texts.cell(cell));
-        }
-        if self.pass {
-            row.push(figure.pass.clone());
-        }
-        let spread = &figure.spread;
-        row.push(texts.range(spread.median, spread.min, spread.max));
-        row.push(figure.times.as_ref().map_or_else(|| "-".into(), |times| texts.interval(times)));
-        if self.device {
-            row.push(percent(figure.device_share));
-        }
-        row.extend([percent(figure.cpu_share), Size(figure.resident_peak_bytes >> 20 << 20).to_string()]);
-        row
-    }
-}
-
-fn figures(solved: &Solved, texts: &Texts) -> Option<Table> {
-    let with = Columns::of(solved)?;
-    let columns = with.heads(solved, texts);
-    let mut rows = Vec::new();
-    for cell in &solved.cells {
-        rows.extend(cell.figures.iter().map(|figure| with.row(&cell.cell, figure, texts)));
-        // Who has no figures says why where they would be.
-        let name = usize::from(with.cell);
-        for (contender, end) in &cell.ends {
-            let mut row = vec![String::from("-"); columns.len()];
-            row[0] = texts.cell(&cell.cell);
-            row[name].clone_from(contender);
-            row[name + 1 + usize::from(with.pass)] = texts.text(end);
-            rows.push(row);
-        }
-    }
-    let mut note = texts.say("figures-note", &[("pairs", &PAIRS_LEAST.to_string())]);
-    if with.device {
-        note += &texts.say("device-note", &[]);
-    }
-    Some(Table { title: texts.say("figures", &[]), columns, rows, note })
-}
-
-fn targets(solved: &Solved, texts: &Texts) -> Option<Table> {
-    let met = |met: Option<bool>| match met {
-        Some(true) => texts.say("met", &[]),
-        Some(false) => texts.say("missed", &[]),
-        None => texts.say("not-measured", &[]),
-    };
-    let with_cell = solved.targets.iter().any(|(cell, _)| !cell.is_empty());
-    let rows: Vec<Vec<String>> = solved
-        .targets
-        .iter()
-        .map(|(cell, target)| {
-            let what = if with_cell { format!("{} ({cell})", target.what) } else { target.what.clone() };
-            vec![
-                what,
-                target.value.map_or_else(|| "-".into(), number),
-                format!("{} {}", target.side.sign(), number(target.target)),
-                met(target.met),
-            ]
-        })
-        .collect();
-    let columns =
-        vec![texts.say("target", &[]), texts.say("value", &[]), texts.say("wanted", &[]), String::new()];
-    (!rows.is_empty()).then(|| Table { title: texts.say("targets", &[]), columns, rows, note: String::new() })
-}
-
-fn published(solved: &Solved, texts: &Texts) -> Option<Table> {
-    let rows: Vec<Vec<String>> = solved
-        .published
-        .iter()
-        .map(|beside| {
-            vec![
-                beside.figure.clone(),
-                texts.text(&beside.what),
-                format!("{} {}", number(beside.published), texts.text(&beside.unit)),
-                beside.measured.map_or_else(|| texts.say("not-measured", &[]), number),
-                texts.text(&beside.note),
-            ]
-        })
-        .collect();
-    let columns = vec![
-        texts.say("figure", &[]),
-        texts.say("what", &[]),
-        texts.say("published", &[]),
-        texts.say("here", &[]),
-        texts.say("since", &[]),
-    ];
-    (!rows.is_empty()).then(|| Table {
-        title: texts.say("published-title", &[]),
-        columns,
-        rows,
-        note: texts.say("published-note", &[]),
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{far_apart, printed_points, study};
+    use super::study;
     use crate::experiment::{Cell, Experiment, SHIPPED};
     use crate::ground::runner::End;
     use crate::result::journal::Group;
     use crate::result::journal::tests::{group, record};
     use crate::result::language::Texts;
+    use crate::result::plots::{far_apart, printed_points};
     use crate::result::solve::solve;
     use terapage_report::{
         Ends, Language, Mark, Series, Study, X, render_html, render_markdown, render_text,

@@ -2,13 +2,13 @@
 //! 13. All are our own. Each result is the same however many threads took part, so it is compared
 //! between contenders.
 
-use crate::workload::spinner::{processors, run_on};
 use crate::workload::{Buffer, OwnCounters, Pass};
 use anyhow::ensure;
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
+use terapage_rig::spinner::{processors, run_on};
 
 /// Options that all have.
 #[derive(Debug, clap::Args)]

@@ -6,9 +6,6 @@
 //! is handed in by one call; the calls are counted, and a load that did not keep `m` fails. fio
 //! does not keep it at a fixed rate. After 004, whose own tool is not published.
 
-use crate::ground::device::Device;
-use crate::workload::aio::{Aio, Calls, Parts, Read, Ring, Way, now_ns, sleep_until};
-use crate::workload::spinner::{Spinners, TaskClock, processors, run_on, ticks_s};
 use crate::workload::{Pass, Said};
 use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
@@ -19,7 +16,10 @@ use std::process::Command;
 use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
-use terapage_figures::SplitMix;
+use terapage_rig::calls::{Aio, Calls, Parts, Ring, Way, now_ns, sleep_until};
+use terapage_rig::device::Device;
+use terapage_rig::driver::Driver;
+use terapage_rig::spinner::{Spinners, TaskClock, processors, run_on, ticks_s};
 
 /// How long spinners run alone, before and after.
 const CALIBRATION: Duration = Duration::from_millis(400);
@@ -29,9 +29,6 @@ const CALIBRATION_SPREAD: f64 = 0.03;
 
 /// A rate that is missed by more than this, as a share, is told of.
 const RATE_MISSED: f64 = 0.01;
-
-/// Longer latencies are all the same, ns.
-const LATENCY_MOST_NS: u64 = 60_000_000_000;
 
 /// Reads in flight at most, at a fixed rate: more wait, and their latency grows.
 const FLIGHT_MOST: usize = 256;
@@ -297,18 +294,8 @@ impl Load {
         };
         // One at a time there is never more than one buffer in use.
         let slots = if self.method.is_one_at_a_time() { m } else { slots };
-        let mut driver = Driver {
-            way: self.way(slots)?,
-            places: self.places()?,
-            block: self.block as u64,
-            numbers: SplitMix(u64::from(number) + 1),
-            free: (0..slots).collect(),
-            due: vec![0; slots],
-            batch: Vec::with_capacity(m),
-            ended: Vec::with_capacity(slots),
-            latency: Histogram::new_with_bounds(1, LATENCY_MOST_NS, 3).context("a histogram")?,
-            ios: 0,
-        };
+        let (places, seed) = (self.places()?, u64::from(number) + 1);
+        let mut driver = Driver::new(self.way(slots)?, (places, self.block as u64), seed, (slots, m), 3)?;
         let mut clock = TaskClock::open();
         sleep_until(start_ns);
         let before = clock.ns();
@@ -363,7 +350,7 @@ impl Load {
         let Goal::Depth(depth) = self.load else { bail!("fio does not keep I/Os together at a fixed rate") };
         ensure!(self.multiplicity == 1, "fio is compared with one I/O a call");
         let bytes = self.places()? * self.block as u64;
-        let program = crate::ground::tools::find("fio").map_err(anyhow::Error::msg)?;
+        let program = terapage_rig::tools::find("fio").map_err(anyhow::Error::msg)?;
         // As beside the other ways.
         let _spinners = Spinners::start();
         let output = Command::new(program)
@@ -407,128 +394,6 @@ fn parse_fio(text: &str) -> Option<(f64, f64, f64)> {
     let ios = read["total_ios"].as_f64()?;
     let p50 = read["lat_ns"]["percentile"]["50.000000"].as_f64()?;
     (seconds > 0.0 && ios > 0.0).then_some((seconds, ios, p50))
-}
-
-/// A thread that hands reads in.
-struct Driver {
-    way: Way,
-    /// Blocks that can be read.
-    places: u64,
-    block: u64,
-    numbers: SplitMix,
-    free: Vec<usize>,
-    /// When the read of each slot was due.
-    due: Vec<u64>,
-    batch: Vec<Read>,
-    ended: Vec<usize>,
-    latency: Histogram<u64>,
-    ios: u64,
-}
-
-impl Driver {
-    /// Hands in `m` reads that were due at `due`.
-    fn hand_in(&mut self, m: usize, due: u64) -> anyhow::Result<()> {
-        self.batch.clear();
-        for _ in 0..m {
-            let Some(slot) = self.free.pop() else { bail!("no slot is free") };
-            self.due[slot] = due;
-            let offset = self.numbers.below(self.places) * self.block;
-            self.batch.push(Read { slot, offset });
-        }
-        self.way.submit(&self.batch)
-    }
-
-    /// Waits for reads to end, and notes how late they are.
-    fn reap(&mut self, least: usize, until: Option<u64>) -> anyhow::Result<()> {
-        self.way.reap(least, until, &mut self.ended)?;
-        let now = now_ns();
-        for slot in self.ended.drain(..) {
-            self.latency.saturating_record(now.saturating_sub(self.due[slot]).max(1));
-            self.free.push(slot);
-            self.ios += 1;
-        }
-        Ok(())
-    }
-
-    /// Reads that are under way.
-    fn in_flight(&self) -> usize {
-        self.due.len() - self.free.len()
-    }
-
-    /// Batch `k` is due at `start + k * each`.
-    fn open_loop(&mut self, m: usize, each_ns: f64, batches: u64, start_ns: u64) -> anyhow::Result<()> {
-        let mut next = 0;
-        loop {
-            let due = start_ns + (next as f64 * each_ns) as u64;
-            let more = next < batches;
-            if more && self.free.len() >= m && now_ns() >= due {
-                self.hand_in(m, due)?;
-                next += 1;
-                // What has ended meanwhile is seen now, without waiting, if the way has told so.
-                if matches!(self.way, Way::Pread { .. } | Way::Sleep { .. }) {
-                    self.reap(0, None)?;
-                }
-                continue;
-            }
-            let flying = self.in_flight() > 0;
-            match (more, flying) {
-                (false, false) => return Ok(()),
-                (true, false) => sleep_until(due),
-                (true, true) if self.free.len() >= m => self.reap(1, Some(due))?,
-                (_, true) => self.reap(1, None)?,
-            }
-        }
-    }
-
-    /// As many as there are slots, until a time.
-    fn closed_loop(&mut self, m: usize, end_ns: u64) -> anyhow::Result<()> {
-        loop {
-            while self.free.len() >= m && now_ns() < end_ns {
-                self.hand_in(m, now_ns())?;
-                if matches!(self.way, Way::Pread { .. } | Way::Sleep { .. }) {
-                    self.reap(0, None)?;
-                }
-            }
-            if self.in_flight() == 0 {
-                return Ok(());
-            }
-            self.reap(1, None)?;
-        }
-    }
-}
-
-/// One load without spinners, for the emulated machine; `after` is called after each batch.
-///
-/// # Errors
-/// When a read fails.
-pub fn batches(
-    way: Way,
-    places: u64,
-    block: u64,
-    m: usize,
-    count: usize,
-    mut after: impl FnMut(),
-) -> anyhow::Result<u64> {
-    let mut driver = Driver {
-        way,
-        places,
-        block,
-        numbers: SplitMix(1),
-        free: (0..m).collect(),
-        due: vec![0; m],
-        batch: Vec::with_capacity(m),
-        ended: Vec::with_capacity(m),
-        latency: Histogram::new_with_bounds(1, LATENCY_MOST_NS, 1).context("a histogram")?,
-        ios: 0,
-    };
-    for _ in 0..count {
-        driver.hand_in(m, 0)?;
-        while driver.in_flight() > 0 {
-            driver.reap(m, None)?;
-        }
-        after();
-    }
-    Ok(driver.ios)
 }
 
 /// A file of zeros that can be read, for tests.
@@ -598,7 +463,7 @@ mod tests {
         assert!(by_queue(file.path(), 8).expect("a file").is_empty());
         assert!(by_queue(std::path::Path::new("/nonexistent"), 8).is_err());
         // Threads on processors of their own share the load like others.
-        let places_of_threads = vec![crate::workload::spinner::processors()[0]; 2];
+        let places_of_threads = vec![terapage_rig::spinner::processors()[0]; 2];
         let load = load(Method::Libaio, 2, Goal::Rate(2000.0), file.path());
         let done = Load { threads: 2, places_of_threads, ..load }.all_threads().expect("reads");
         assert_eq!(done.ios, 600);

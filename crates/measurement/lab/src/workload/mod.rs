@@ -3,14 +3,13 @@
 //! They are written as plain C would be: one buffer from `malloc` (or a mapped file), touched
 //! word by word. Each pass ends with one line of JSON on standard output, a [`Pass`].
 
-pub mod aio;
+pub mod bonnie;
 pub mod fio;
 pub mod fio_raw;
 pub mod kernels;
 pub mod likwid;
 pub mod load;
 pub mod raw;
-pub mod spinner;
 pub mod temporal;
 
 use anyhow::{Context, bail, ensure};
@@ -104,11 +103,11 @@ pub enum Workload {
     /// A stencil of 7 points, several steps a pass.
     Temporal(crate::workload::temporal::Temporal),
     /// Bonnie++.
-    Bonnie(crate::commands::bonnie::Bonnie),
+    Bonnie(crate::workload::bonnie::Bonnie),
     /// Reads at random places at a fixed rate, or as many as can be had.
     Stack(crate::workload::load::Load),
     /// The first process of an emulated machine.
-    Guest(crate::guest::init::Guest),
+    Guest(terapage_guest::Guest),
     /// likwid-bench's triad, as a cross-check.
     Likwid(crate::workload::likwid::Likwid),
 }

@@ -4,9 +4,7 @@
 //! Every place of the file holds a word that is known from its offset; writes write the same, and
 //! what is read is compared.
 
-use crate::ground::device::Device;
 use crate::workload::Pass;
-use crate::workload::aio;
 use crate::workload::fio_raw::{self, Engine};
 use anyhow::{Context, ensure};
 use std::fs::{File, OpenOptions};
@@ -17,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, ptr, slice};
 use terapage_figures::SplitMix;
+use terapage_rig::calls;
+use terapage_rig::device::Device;
 
 /// Bytes of the pieces that the file is made of.
 const PIECE: usize = 1 << 20;
@@ -470,7 +470,7 @@ impl Way {
     /// All places by io_uring, [`DEPTH`] at a time; gives the bytes that were done.
     fn ring(&mut self, places: &mut Places, write: bool, limit: Duration) -> anyhow::Result<u64> {
         use io_uring::{opcode, types};
-        let mut ring = aio::ring(DEPTH as u32).context("io_uring")?;
+        let mut ring = calls::ring(DEPTH as u32).context("io_uring")?;
         let file = types::Fd(self.file.as_raw_fd());
         let (start, block) = (Instant::now(), self.block);
         let (mut free, mut offsets): (Vec<usize>, Vec<u64>) = ((0..DEPTH).collect(), vec![0; DEPTH]);

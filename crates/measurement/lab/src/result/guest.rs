@@ -1,13 +1,12 @@
 //! The counts of two machines as a page: tables, plots, and words.
 
-use crate::guest::Told;
-use crate::guest::init::{Counted, Files, MULTIPLICITIES};
-use crate::guest::machine::Boot;
-use crate::guest::second::{self, Arrayed, Limited, Queued};
 use crate::result::language::Texts;
 use crate::result::number::number;
-use anyhow::{bail, ensure};
 use std::iter::zip;
+use terapage_guest::{
+    Arrayed, Boot, Counted, Files, Limited, MULTIPLICITIES, QUEUE_MULTIPLICITIES, Queued, Told, column, name,
+    together,
+};
 use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Study, Table, X};
 
 /// Two boots may differ by this, as a share. Chosen, not measured.
@@ -31,36 +30,6 @@ fn of(cells: &[(Counted, f64)], path: &str, scheduler: &str, m: usize) -> Option
 /// The ratio of one path's instructions to another's, without a scheduler.
 fn ratio(cells: &[(Counted, f64)], one: &str, other: &str, m: usize) -> Option<f64> {
     Some(of(cells, one, "none", m)? / of(cells, other, "none", m)?)
-}
-
-/// The mean of both boots by cell, in order, and the largest difference, as a share.
-///
-/// # Errors
-/// The machines counted different things.
-pub fn together(both: &[Boot]) -> anyhow::Result<Vec<(Counted, f64)>> {
-    let [one, other] = both else { bail!("two boots are needed") };
-    ensure!(one.cells.len() == other.cells.len(), "the two boots counted different things");
-    let pairs = one.cells.iter().zip(&other.cells);
-    pairs
-        .map(|(a, b)| {
-            ensure!(name(a) == name(b), "the two boots counted different things");
-            let mean =
-                Counted { busy: (a.busy + b.busy) / 2.0, thread: (a.thread + b.thread) / 2.0, ..a.clone() };
-            Ok((mean, (a.busy / b.busy).ln().abs()))
-        })
-        .collect()
-}
-
-fn name(cell: &Counted) -> String {
-    format!("{}, {}, {}", cell.path, cell.scheduler, column(cell.multiplicity))
-}
-
-/// The name of a number of I/Os of a call.
-fn column(multiplicity: usize) -> String {
-    match multiplicity {
-        0 => "pread".into(),
-        m => format!("m = {m}"),
-    }
 }
 
 /// The results, as a page.
@@ -193,7 +162,7 @@ fn more_queues(queues: &[Queued], texts: &Texts) -> Option<String> {
 
 fn table_of_queues(queues: &[Queued], texts: &Texts) -> Table {
     let mut columns = vec![texts.text("path"), texts.text("queues")];
-    columns.extend(second::MULTIPLICITIES.map(column));
+    columns.extend(QUEUE_MULTIPLICITIES.map(column));
     let row = |same: &[Queued]| {
         let mut row = vec![same[0].path.clone(), same[0].queues.to_string()];
         row.extend(same.iter().map(|queued| number(queued.busy.round())));
@@ -373,11 +342,8 @@ fn plots(cells: &[(Counted, f64)], texts: &Texts) -> Vec<Plot> {
 #[cfg(test)]
 mod tests {
     use super::{apart, differ, scsi_over_nvme, study, together};
-    use crate::guest::Told;
-    use crate::guest::init::{Counted, Files};
-    use crate::guest::machine::Boot;
-    use crate::guest::second::{Arrayed, Limited, Queued};
     use crate::result::language::Texts;
+    use terapage_guest::{Arrayed, Boot, Counted, Files, Limited, Queued, Told};
     use terapage_report::Language;
 
     fn counted(path: &str, multiplicity: usize, busy: f64) -> Counted {

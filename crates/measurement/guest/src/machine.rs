@@ -4,14 +4,9 @@
 //! program has loaded, and the drivers. Nothing is installed; the kernel is kept in the user's
 //! cache.
 
-use crate::campaign::Cannot;
-use crate::campaign::session::Session;
-use crate::ground::janitor::OwnedFile;
-use crate::ground::runner::{self, End, Job};
-use crate::ground::tools;
-use crate::guest::init::{ARRAY_MODULES, Counted, DEVICES, FILES_SERIAL, Files, MODULES, Part};
-use crate::guest::second::{Arrayed, Limited, PROCESSORS, QUEUES, QUEUES_SERIAL, Queued};
-use crate::workload::spinner::processors;
+use crate::Host;
+use crate::init::{ARRAY_MODULES, Counted, DEVICES, FILES_SERIAL, Files, MODULES, Part};
+use crate::second::{Arrayed, Limited, PROCESSORS, QUEUES, QUEUES_SERIAL, Queued};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +17,8 @@ use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use terapage_rig::spinner::processors;
+use terapage_rig::{Cannot, tools};
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -337,16 +334,15 @@ pub struct Boot {
 
 /// File systems of one machine, on which files are made: XFS of version 4. Each transaction has the
 /// counts of free blocks and files, or does not (lazy-count). Newer kernels cannot mount it.
-fn systems(session: &Session, number: usize) -> Result<Vec<OwnedFile<'_>>, String> {
+fn systems(host: &dyn Host, number: usize) -> Result<Vec<Box<dyn AsRef<Path> + '_>>, String> {
     let mkfs = tools::find("mkfs.xfs")?;
     let mut all = Vec::new();
     for lazy in ["lazy-count=0", "lazy-count=1"] {
-        let name = session.path(&format!("files-{number}-{}", all.len()));
-        let made = OwnedFile::create(&session.janitor, name, 0o600);
+        let made = host.file(&format!("files-{number}-{}", all.len()));
         let (owned, file) = made.map_err(|error| error.to_string())?;
         file.set_len(FILES_BYTES).map_err(|error| error.to_string())?;
         let mut command = Command::new(&mkfs);
-        command.args(["-q", "-m", "crc=0", "-l", lazy]).arg(owned.path());
+        command.args(["-q", "-m", "crc=0", "-l", lazy]).arg((*owned).as_ref());
         let output = command.output().map_err(|error| error.to_string())?;
         if !output.status.success() {
             let errors = String::from_utf8_lossy(&output.stderr);
@@ -362,19 +358,19 @@ fn systems(session: &Session, number: usize) -> Result<Vec<OwnedFile<'_>>, Strin
 /// # Errors
 /// One does not finish its work.
 pub fn boot(
-    session: &Session,
+    host: &dyn Host,
     qemu: &Path,
     kernel: &Kernel,
     initramfs: &Path,
     number: usize,
 ) -> anyhow::Result<Boot> {
-    let systems = systems(session, number);
-    let images: Vec<&Path> = systems.iter().flatten().map(OwnedFile::path).collect();
+    let systems = systems(host, number);
+    let images: Vec<&Path> = systems.iter().flatten().map(|owned| (**owned).as_ref()).collect();
     let devices = |part| match part {
         Part::Paths => [devices(), drives(&images)].concat(),
         Part::More => devices_with_queues(),
     };
-    let run = |part| machine(session, qemu, &arguments(part, kernel, initramfs), devices(part), number, part);
+    let run = |part| machine(host, qemu, &arguments(part, kernel, initramfs), devices(part), number, part);
     let (mut all, more) = (run(Part::Paths)?, run(Part::More)?);
     all.left_out.extend(systems.as_ref().err().map(|why| format!("files: {why}")));
     for line in more.left_out {
@@ -388,39 +384,35 @@ pub fn boot(
 
 /// Runs a machine to its end.
 fn machine(
-    session: &Session,
+    host: &dyn Host,
     qemu: &Path,
     arguments: &[OsString],
     devices: Vec<OsString>,
     number: usize,
     part: Part,
 ) -> anyhow::Result<Boot> {
-    let port =
-        |name: &str| OwnedFile::create(&session.janitor, session.path(&format!("{name}-{number}")), 0o600);
+    let port = |name: &str| host.file(&format!("{name}-{number}"));
     let ((results, _), (console, _)) = (port("results")?, port("console")?);
+    let (results, console): (&Path, &Path) = ((*results).as_ref(), (*console).as_ref());
     let mut words = at_once(number);
     words.push(qemu.into());
-    words.extend([arguments, &devices, &line(session.lab_arguments(), part)].concat());
-    for path in [results.path(), console.path()] {
+    words.extend([arguments, &devices, &line(host.lab_arguments(), part)].concat());
+    for path in [results, console] {
         let mut text = OsString::from("file:");
         text.push(path);
         words.extend(["-serial".into(), text]);
     }
     let program = PathBuf::from(words.remove(0));
-    let job = Job { timeout: LIMIT, throttle: None, ..session.job(program, words) };
-    let finished = match runner::run(&session.janitor, &session.stop, job) {
-        Ok(finished) => finished,
-        Err(runner::Error::Start { program, error }) => bail!("{program}: {error}"),
-        Err(stopped) => return Err(stopped.into()),
-    };
-    let text = String::from_utf8_lossy(&fs::read(results.path())?).replace('\r', "");
-    match (&finished.end, read(&text)) {
-        (End::Done, Ok(boot)) => Ok(Boot { seconds: finished.seconds, ..boot }),
-        (end, outcome) => {
-            let words = String::from_utf8_lossy(&fs::read(console.path())?).into_owned();
+    let ran = host.run(program, words, LIMIT)?;
+    let text = String::from_utf8_lossy(&fs::read(results)?).replace('\r', "");
+    match (ran.failed, read(&text)) {
+        (None, Ok(boot)) => Ok(Boot { seconds: ran.seconds, ..boot }),
+        (failed, outcome) => {
+            let end = failed.unwrap_or_else(|| "done".into());
+            let words = String::from_utf8_lossy(&fs::read(console)?).into_owned();
             let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing").trim();
             let why = outcome.err().map_or_else(String::new, |why| format!(": {why}"));
-            bail!("the emulated machine did not finish its work: {}{why}; its last words: {last}", end.text())
+            bail!("the emulated machine did not finish its work: {end}{why}; its last words: {last}")
         }
     }
 }
@@ -535,8 +527,8 @@ fn read(text: &str) -> Result<Boot, String> {
 #[cfg(test)]
 mod tests {
     use super::{Archive, Parts, loaded, numbers, read};
-    use crate::guest::init::{Counted, Files};
-    use crate::guest::second::{Arrayed, Limited, Queued};
+    use crate::init::{Counted, Files};
+    use crate::second::{Arrayed, Limited, Queued};
     use std::path::{Path, PathBuf};
 
     #[test]

@@ -1,43 +1,21 @@
-//! Instructions for each I/O, counted in an emulated machine: a Debian kernel under qemu without
-//! KVM, whose clock counts instructions. Two machines boot at the same time, and must agree.
+//! `lab stack --guest`: counts instructions for each I/O in two emulated machines that boot at the
+//! same time, and must agree ([`terapage_guest`]).
 
-pub mod init;
-pub mod machine;
-pub mod second;
-pub mod tables;
-
-use crate::campaign::results_directory;
 use crate::campaign::session::Session;
-use crate::commands::Running;
+use crate::commands::running::Running;
 use crate::ground::janitor::OwnedFile;
+use crate::ground::runner::{self, End, Job};
+use crate::ground::site::Site;
 use crate::ground::system::now_s;
-use crate::guest::machine::{Boot, Kernel, LIMIT};
-use crate::guest::tables::together;
-use crate::result::journal::{self, Journal, Line};
-use serde::{Deserialize, Serialize};
-use std::path::Path;
+use crate::result::journal::{self, Journal, Line, results_directory};
+use anyhow::bail;
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{env, thread};
-
-/// The time that two machines are expected to take, and the disk that they need meanwhile.
-pub const SECONDS: f64 = 45.0;
-/// See [`SECONDS`].
-pub const DISK_BYTES: u64 = 256 << 20;
-
-/// The counts of two machines.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Told {
-    /// The package of the kernel.
-    pub kernel: String,
-    /// The command that started the measurement.
-    pub command: String,
-    /// Terapage's version.
-    pub terapage: String,
-    /// The time of the measurement, in seconds since 1970.
-    pub started_s: u64,
-    /// The counts of each.
-    pub boots: Vec<Boot>,
-}
+use std::time::Duration;
+use std::{env, io, thread};
+use terapage_guest::{Boot, Host, Kernel, LIMIT, Ran, Told, can_be, pack, together};
 
 /// Measures in two machines, and reports.
 ///
@@ -45,7 +23,7 @@ pub struct Told {
 /// There is no emulator or no kernel, or a machine does not finish its work.
 pub fn run(kernel: Option<&Path>, running: &Running) -> anyhow::Result<ExitCode> {
     running.show.check()?;
-    machine::can_be()?;
+    can_be()?;
     let session = Session::open("stack", &running.dir, LIMIT)?;
     let results = results_directory(running.results.as_deref())?.join(RESULTS);
     let told = measure(&session, kernel, &results)?;
@@ -63,7 +41,7 @@ pub const RESULTS: &str = "guest.jsonl";
 /// # Errors
 /// A `Cannot` if there is no emulator or no kernel; or a machine does not finish its work.
 pub fn measure(session: &Session, kernel: Option<&Path>, results: &Path) -> anyhow::Result<Told> {
-    let qemu = machine::can_be()?;
+    let qemu = can_be()?;
     session.progress.expect(2);
     session.progress.begin("guest: the kernel".into());
     let kernel = Kernel::get(kernel)?;
@@ -79,14 +57,14 @@ pub fn measure(session: &Session, kernel: Option<&Path>, results: &Path) -> anyh
         session.progress.end();
         return Ok(told);
     }
-    let initramfs = OwnedFile::create(&session.janitor, session.path("initramfs"), 0o600)?;
-    machine::pack(initramfs.1, &kernel)?;
+    let initramfs = OwnedFile::create(&session.site.janitor, session.site.path("initramfs"), 0o600)?;
+    pack(initramfs.1, &kernel)?;
     session.progress.begin("guest: two machines at once".into());
     let boots = thread::scope(|scope| {
         let boots: Vec<_> = (0..2)
             .map(|i| {
                 let (qemu, kernel, initramfs) = (&qemu, &kernel, initramfs.0.path());
-                scope.spawn(move || machine::boot(session, qemu, kernel, initramfs, i))
+                scope.spawn(move || terapage_guest::boot(&session.site, qemu, kernel, initramfs, i))
             })
             .collect();
         let joined =
@@ -104,4 +82,27 @@ pub fn measure(session: &Session, kernel: Option<&Path>, results: &Path) -> anyh
     };
     journal.append(&Line::Guest(Box::new(told.clone())))?;
     Ok(told)
+}
+
+impl Host for Site {
+    fn file(&self, suffix: &str) -> io::Result<(Box<dyn AsRef<Path> + '_>, File)> {
+        let (owned, file) = OwnedFile::create(&self.janitor, self.path(suffix), 0o600)?;
+        Ok((Box::new(owned), file))
+    }
+
+    fn run(&self, program: PathBuf, arguments: Vec<OsString>, limit: Duration) -> anyhow::Result<Ran> {
+        let job = Job { timeout: limit, throttle: None, ..self.job(program, arguments) };
+        match runner::run(&self.janitor, &self.stop, job) {
+            Ok(finished) => {
+                let failed = (finished.end != End::Done).then(|| finished.end.text());
+                Ok(Ran { seconds: finished.seconds, failed })
+            }
+            Err(runner::Error::Start { program, error }) => bail!("{program}: {error}"),
+            Err(stopped) => Err(stopped.into()),
+        }
+    }
+
+    fn lab_arguments(&self) -> &[String] {
+        Site::lab_arguments(self)
+    }
 }

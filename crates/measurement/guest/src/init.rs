@@ -1,15 +1,12 @@
 //! The first process of an emulated machine: loads drivers, measures each path with each
 //! scheduler, prints the results, and switches the machine off. A second machine measures what is
-//! in [`crate::guest::second`].
+//! in [`crate::second`].
 //!
 //! The first machine has one processor, and an instruction takes one nanosecond of its own clock
 //! (`-icount shift=0`). So the nanoseconds in which a spinner of the lowest priority does not run
 //! are the instructions of all other work.
 
-use crate::guest::second;
-use crate::workload::aio::{Aio, Calls, Parts, Way};
-use crate::workload::load::batches;
-use crate::workload::spinner::{Alone, Spinners, Spun, TaskClock};
+use crate::second;
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
@@ -19,6 +16,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
+use terapage_rig::calls::{Aio, Calls, Parts, Way};
+use terapage_rig::driver::batches;
+use terapage_rig::spinner::{Alone, Spinners, Spun, TaskClock};
 
 /// Bytes of a read.
 pub const BLOCK: usize = 8192;

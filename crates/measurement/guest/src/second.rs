@@ -2,11 +2,7 @@
 //! and limits of cgroups of version 2. It has one processor, and room for more, for which the
 //! drivers make queues: qemu 7.2 does not start several whose clock counts instructions.
 
-use crate::ground::md;
-use crate::ground::swap;
-use crate::guest::init::{BLOCK, cost, devices, mount, serial, since};
-use crate::workload::aio::Parts;
-use crate::workload::spinner::{Alone, Spinners};
+use crate::init::{BLOCK, cost, devices, mount, serial, since};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
@@ -14,6 +10,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use terapage_figures::SplitMix;
+use terapage_rig::calls::Parts;
+use terapage_rig::md;
+use terapage_rig::spinner::{Alone, Spinners};
+use terapage_rig::swap;
 
 /// Processors that the machine has room for.
 pub const PROCESSORS: usize = 4;

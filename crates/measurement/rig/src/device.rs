@@ -1,14 +1,10 @@
-//! Block devices: which one a path lies on, how it is set, what it has moved; loops and mounts.
+//! Block devices: which one a path lies on, how it is mounted and set, what it has moved.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::CString;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use std::{fs, io, thread};
 
 /// Bytes of a sector in the kernel's counts, whatever the device has.
 const SECTOR: u64 = 512;
@@ -162,49 +158,6 @@ fn find_mount(mounts: &str, path: &Path) -> Option<Mount> {
 
 fn unescape(field: &str) -> String {
     field.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-}
-
-/// Takes a mount down; no error where there is none.
-pub fn unmount(point: &Path) -> io::Result<()> {
-    let name = CString::new(point.as_os_str().as_bytes()).map_err(io::Error::other)?;
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        // SAFETY: `name` is a string that ends in a zero byte and lives through the call.
-        if unsafe { libc::umount2(name.as_ptr(), libc::UMOUNT_NOFOLLOW) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            // The last process of it is on its way.
-            Some(libc::EBUSY) if Instant::now() < deadline => thread::sleep(Duration::from_millis(50)),
-            Some(libc::EINVAL | libc::ENOENT) => return Ok(()),
-            _ => return Err(error),
-        }
-    }
-}
-
-/// linux/loop.h.
-const LOOP_CLR_FD: libc::Ioctl = 0x4c01;
-
-/// Takes the file from behind a loop device; no error where another, or none, is behind it.
-pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
-    let name = device.file_name().unwrap_or_default();
-    let behind = fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file"));
-    let behind = behind.unwrap_or_default();
-    // A file that was removed meanwhile is marked.
-    let behind = behind.trim_end_matches('\n').trim_end_matches(" (deleted)");
-    if behind.as_bytes() != file.as_os_str().as_bytes() {
-        return Ok(());
-    }
-    let opened = fs::File::open(device)?;
-    // SAFETY: the descriptor is open for the call; no memory is passed.
-    match unsafe { libc::ioctl(opened.as_raw_fd(), LOOP_CLR_FD, 0) } {
-        0 => Ok(()),
-        _ => match io::Error::last_os_error() {
-            error if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),
-            error => Err(error),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -100,9 +100,25 @@ impl Drop for Parts {
 #[allow(clippy::large_enum_variant, reason = "there are few, and they live long")]
 pub enum Way {
     /// pread: one at a time, each a call.
-    Pread { file: File, parts: Parts, done: Vec<usize>, calls: Calls },
+    Pread {
+        /// The device or file.
+        file: File,
+        /// Where its bytes go.
+        parts: Parts,
+        /// Reads that have ended, and were not told of yet.
+        done: Vec<usize>,
+        /// Calls so far.
+        calls: Calls,
+    },
     /// No read at all, but a sleep of a known length: what the measurement itself makes of it.
-    Sleep { each: Duration, done: Vec<usize>, calls: Calls },
+    Sleep {
+        /// How long.
+        each: Duration,
+        /// Reads that have ended, and were not told of yet.
+        done: Vec<usize>,
+        /// Calls so far.
+        calls: Calls,
+    },
     /// libaio's calls.
     Aio(Aio),
     /// io_uring.

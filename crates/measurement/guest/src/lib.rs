@@ -1,0 +1,99 @@
+//! Instructions for each I/O, counted in an emulated machine: a Debian kernel under qemu without
+//! KVM, whose clock counts instructions. Two machines boot at the same time, and must agree.
+//!
+//! [`boot`] runs on the host, which lends it files and runs its programs ([`Host`]); [`Guest`] is
+//! the first process of the machine.
+
+mod init;
+mod machine;
+mod second;
+
+pub use init::{Counted, Files, Guest, MULTIPLICITIES};
+pub use machine::{Boot, Kernel, LIMIT, boot, can_be, pack};
+pub use second::{Arrayed, Limited, MULTIPLICITIES as QUEUE_MULTIPLICITIES, Queued};
+
+use anyhow::{bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The time that two machines are expected to take, and the disk that they need meanwhile.
+pub const SECONDS: f64 = 45.0;
+/// See [`SECONDS`].
+pub const DISK_BYTES: u64 = 256 << 20;
+
+/// The counts of two machines.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// The package of the kernel.
+    pub kernel: String,
+    /// The command that started the measurement.
+    pub command: String,
+    /// Terapage's version.
+    pub terapage: String,
+    /// The time of the measurement, in seconds since 1970.
+    pub started_s: u64,
+    /// The counts of each.
+    pub boots: Vec<Boot>,
+}
+
+/// What the host does for machines.
+pub trait Host: Sync {
+    /// Makes a file with this at the end of its name, which is removed when the first part of the
+    /// result is dropped.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn file(&self, suffix: &str) -> io::Result<(Box<dyn AsRef<Path> + '_>, File)>;
+
+    /// Runs a program to its end, for `limit` at most.
+    ///
+    /// # Errors
+    /// When it cannot be started, or all shall stop.
+    fn run(&self, program: PathBuf, arguments: Vec<OsString>, limit: Duration) -> anyhow::Result<Ran>;
+
+    /// What leads to the lab in its program's command line.
+    fn lab_arguments(&self) -> &[String];
+}
+
+/// A program of the host's that has ended.
+pub struct Ran {
+    /// How long it took.
+    pub seconds: f64,
+    /// How it ended, if not well.
+    pub failed: Option<String>,
+}
+
+/// The mean of both boots by cell, in order, and the largest difference, as a share.
+///
+/// # Errors
+/// The machines counted different things.
+pub fn together(both: &[Boot]) -> anyhow::Result<Vec<(Counted, f64)>> {
+    let [one, other] = both else { bail!("two boots are needed") };
+    ensure!(one.cells.len() == other.cells.len(), "the two boots counted different things");
+    let pairs = one.cells.iter().zip(&other.cells);
+    pairs
+        .map(|(a, b)| {
+            ensure!(name(a) == name(b), "the two boots counted different things");
+            let mean =
+                Counted { busy: (a.busy + b.busy) / 2.0, thread: (a.thread + b.thread) / 2.0, ..a.clone() };
+            Ok((mean, (a.busy / b.busy).ln().abs()))
+        })
+        .collect()
+}
+
+/// A cell in words.
+pub fn name(cell: &Counted) -> String {
+    format!("{}, {}, {}", cell.path, cell.scheduler, column(cell.multiplicity))
+}
+
+/// The name of a number of I/Os of a call.
+pub fn column(multiplicity: usize) -> String {
+    match multiplicity {
+        0 => "pread".into(),
+        m => format!("m = {m}"),
+    }
+}

@@ -1,0 +1,119 @@
+//! Who can take part on this machine, and what is set for all.
+
+use crate::campaign::Plan;
+use crate::campaign::once::disk_up;
+use crate::campaign::session::Session;
+use crate::contender::{self, Limits};
+use crate::experiment::disk::DiskForm;
+use crate::experiment::{Contender, Experiment, Under, is_in};
+use crate::ground::janitor::Held;
+use crate::ground::site::Site;
+use crate::ground::{disk, throttle};
+use anyhow::{Context, anyhow};
+use std::path::Path;
+use terapage_rig::device::Device;
+
+/// Who cannot take part; and by name, why.
+pub type LeftOut = (Vec<String>, Vec<(String, String)>);
+
+/// Who cannot take part, and why.
+///
+/// # Errors
+/// When the lab shall stop, or a term cannot be calculated.
+pub fn probe(session: &Session, plan: &Plan, image: &Path) -> anyhow::Result<LeftOut> {
+    let (site, experiment) = (&session.site, &plan.experiment);
+    let (mut left_out, mut why_of, mut unders) = (Vec::new(), Vec::new(), Vec::new());
+    let mut data = 0;
+    let mut memory = u64::MAX;
+    for cell in experiment.cells() {
+        let sizes = experiment.sizes_of(&cell)?;
+        memory = memory.min(sizes.get("memory").copied().unwrap_or(u64::MAX / 4));
+        data = data.max(sizes.get("data").copied().unwrap_or(0));
+    }
+    let limits = Limits { data, memory, block: None, options: Vec::new(), may_fit: true };
+    for one in experiment.all_contenders()? {
+        if unders.contains(&one.under) {
+            left_out.push(one.name);
+            continue;
+        }
+        let mut answer = match (one.under, &session.far) {
+            (Under::Far, None) => Err("no far store is named (--far, or --far URL)".to_owned()),
+            (Under::Far, Some(far)) => match far.urls(one.servers.unwrap_or(1)) {
+                Ok(_) => contender::probe(Under::Far, site, &limits)?,
+                // Others may need fewer.
+                Err(why) => {
+                    session.progress.say(&format!("left out: {}: {why}", one.name));
+                    left_out.push(one.name.clone());
+                    why_of.push((one.name, why));
+                    continue;
+                }
+            },
+            (under, _) => contender::probe(under, site, &limits)?,
+        };
+        match &one.disk {
+            None if answer.is_err() => unders.push(one.under),
+            Some(form) if answer.is_ok() => answer = probe_disk(site, experiment, &one, form, image)?,
+            _ => {}
+        }
+        if let Err(reason) = answer {
+            session.progress.say(&format!("left out: {}: {reason}", one.name));
+            left_out.push(one.name.clone());
+            why_of.push((one.name, reason));
+        }
+    }
+    Ok((left_out, why_of))
+}
+
+/// Whether a contender's own disk can be had: it is set up, and taken down again.
+fn probe_disk(
+    site: &Site,
+    experiment: &Experiment,
+    contender: &Contender,
+    form: &DiskForm,
+    image: &Path,
+) -> anyhow::Result<Result<(), String>> {
+    let throttled =
+        form.class.is_some() || site.ground.as_ref().is_some_and(|ground| ground.class().is_some());
+    if throttled && let Err(error) = throttle::check() {
+        return Ok(Err(error.to_string()));
+    }
+    let cell = experiment.cells().into_iter().find(|cell| is_in(&contender.only, cell));
+    let Some(cell) = cell else { return Ok(Ok(())) };
+    match disk_up(site, experiment, form, &cell, image).map(drop) {
+        Ok(()) => Ok(Ok(())),
+        Err(error) => match error.downcast::<disk::Error>() {
+            Ok(disk::Error::Stopped(stopped)) => Err(stopped.into()),
+            Ok(why) => Ok(Err(why.to_string())),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// That nobody takes part, and why: the reasons, each once.
+pub fn nobody(left_out: &[(String, String)]) -> String {
+    let mut reasons: Vec<&str> = Vec::new();
+    for (_, why) in left_out {
+        if !reasons.contains(&why.as_str()) {
+            reasons.push(why);
+        }
+    }
+    format!("no contender can take part: {}", reasons.join("; "))
+}
+
+/// Sets what the experiment wants of the device.
+///
+/// # Errors
+/// The device has no such setting, or refuses the value.
+pub fn hold<'a>(site: &'a Site, experiment: &Experiment) -> anyhow::Result<Vec<Held<'a>>> {
+    let mut all = Vec::new();
+    for (name, value) in &experiment.settings {
+        let device = Device::of(&site.directory);
+        let device = device.ok_or_else(|| anyhow!("settings: {} has no device", site.directory.display()))?;
+        let before =
+            device.setting(name).ok_or_else(|| anyhow!("settings: {} has no {name}", device.name))?;
+        let path = device.setting_path(name);
+        let held = Held::set(&site.janitor, path, before, value);
+        all.push(held.with_context(|| format!("settings: {name} = {value} of {}", device.name))?);
+    }
+    Ok(all)
+}

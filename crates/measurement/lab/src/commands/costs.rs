@@ -1,0 +1,95 @@
+//! What experiments will take, and which there are.
+
+use crate::campaign::estimate::estimate;
+use crate::campaign::progress::clock;
+use crate::commands::show::columns;
+use crate::experiment::{Experiment, SHIPPED};
+use crate::ground::system::now_s;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use terapage_config::Size;
+use terapage_guest::{DISK_BYTES, SECONDS};
+use terapage_report::{Study, Table, render_text};
+
+/// What experiments will take, on each of so many devices.
+///
+/// # Errors
+/// A term that cannot be calculated.
+pub fn costs(experiments: &[(String, Experiment)], devices: usize, guest: bool) -> anyhow::Result<String> {
+    let mut rows = Vec::new();
+    let (mut least, mut most, mut written, mut disk) = (0.0, 0.0, 0, 0);
+    for (name, experiment) in experiments {
+        let one = estimate(experiment)?;
+        least += one.seconds.0;
+        most += one.seconds.1;
+        written += one.written_bytes;
+        disk = one.disk_bytes.max(disk);
+        rows.push(vec![
+            name.clone(),
+            format!("{} to {}", one.runs_least, one.runs_most),
+            minutes(one.seconds),
+            Size(one.disk_bytes).to_string(),
+            Size(one.written_bytes >> 20 << 20).to_string(),
+        ]);
+    }
+    let columns = ["experiment", "runs", "minutes", "disk", "written to it"].map(str::to_owned).to_vec();
+    (least, most, written) = (least * devices as f64, most * devices as f64, written * devices as u64);
+    if guest {
+        (least, most, disk) = (least + SECONDS, most + SECONDS, disk.max(DISK_BYTES));
+        let row = ["guest", "2", &minutes((SECONDS, SECONDS)), &Size(DISK_BYTES).to_string()];
+        rows.push([&row.map(str::to_owned)[..], &[Size(DISK_BYTES).to_string()]].concat());
+        written += DISK_BYTES;
+    }
+    let ends = clock(now_s() + most as u64);
+    let on_each =
+        if devices > 1 { format!(", {devices} devices, the table is of one") } else { String::new() };
+    let note = format!(
+        "In all {}{on_each}, {} of disk at once, up to {} written; begun now it ends by {ends}. Runs that \
+         are disturbed are repeated, which takes longer.",
+        in_minutes((least, most)),
+        Size(disk),
+        Size(written >> 20 << 20)
+    );
+    let table = Table { title: "What it takes".into(), columns, rows, note };
+    Ok(render_text(&Study { tables: vec![table], ..Study::default() }, 80).trim_start().to_owned())
+}
+
+/// Seconds, at least and at most, in whole minutes.
+pub fn minutes((least, most): (f64, f64)) -> String {
+    let of = |seconds: f64| (seconds / 60.0).ceil();
+    if of(least) == of(most) { of(most).to_string() } else { format!("{} to {}", of(least), of(most)) }
+}
+
+/// The same with its unit.
+pub fn in_minutes(seconds: (f64, f64)) -> String {
+    match minutes(seconds).as_str() {
+        "1" => "1 minute".into(),
+        several => format!("{several} minutes"),
+    }
+}
+
+/// Prints the names of the experiments.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn list() -> anyhow::Result<ExitCode> {
+    let mut rows = Vec::new();
+    for (name, _) in SHIPPED {
+        let (_, experiment) = Experiment::find(name)?;
+        let names: Vec<String> = experiment.all_contenders()?.into_iter().map(|c| c.name).collect();
+        let quick = estimate(&experiment.clone().quick())?;
+        rows.push(vec![
+            name.to_owned(),
+            experiment.title.clone(),
+            experiment.cells().len().to_string(),
+            minutes(estimate(&experiment)?.seconds),
+            minutes(quick.seconds),
+            names.join(", "),
+        ]);
+    }
+    let heads = ["name", "what", "cells", "minutes", "--quick", "contenders"].map(str::to_owned).to_vec();
+    let table = Table { title: "Experiments".into(), columns: heads, rows, note: String::new() };
+    let text = render_text(&Study { tables: vec![table], ..Study::default() }, columns());
+    io::stdout().lock().write_all(text.trim_start().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

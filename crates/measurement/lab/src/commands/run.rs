@@ -1,0 +1,342 @@
+//! `lab run` and `lab all`.
+
+use crate::campaign::bounds::Bounds;
+use crate::campaign::estimate::estimate;
+use crate::campaign::session::Session;
+use crate::campaign::{Campaign, Plan, steady};
+use crate::commands::costs::{costs, in_minutes};
+use crate::commands::guest;
+use crate::commands::running::Running;
+use crate::contender::far::Where;
+use crate::experiment::{Experiment, SHIPPED};
+use crate::ground::chosen::Chosen;
+use crate::ground::janitor::{Janitor, OwnedFile};
+use crate::ground::runner::End;
+use crate::result::journal::{self, Group, Record, results_directory};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use terapage_config::Size;
+use terapage_guest::Told;
+use terapage_rig::Cannot;
+
+/// Options of `run`.
+#[derive(Debug, clap::Args)]
+pub struct RunOne {
+    /// An experiment's name (terapage lab list), or a TOML file
+    #[arg(value_name = "NAME|FILE.toml", required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    running: Running,
+}
+
+/// Options of `all`.
+#[derive(Debug, clap::Args)]
+pub struct All {
+    #[command(flatten)]
+    running: Running,
+}
+
+impl RunOne {
+    /// Runs the experiments that are named.
+    ///
+    /// # Errors
+    /// When one is wrong, or cannot be run.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let experiments: anyhow::Result<Vec<_>> =
+            self.names.iter().map(|name| Experiment::find(name)).collect();
+        run_all("run", experiments?, &self.running, None, false)
+    }
+}
+
+impl All {
+    /// Runs all experiments that come with the lab.
+    ///
+    /// # Errors
+    /// When one cannot be run.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let experiments: anyhow::Result<Vec<_>> =
+            SHIPPED.iter().map(|(name, _)| Experiment::find(name)).collect();
+        let mut running = self.running;
+        if running.show.html.is_none() && !running.dry_run {
+            let name = if running.quick { "lab-quick.html" } else { "lab.html" };
+            running.show.html = Some(results_directory(running.results.as_deref())?.join(name));
+        }
+        running.show.says_where = true;
+        run_all("all", experiments?, &running, None, true)
+    }
+}
+
+/// Runs experiments, on one device after the other. `may_erase`: a device that may be formatted.
+/// `guest`: in the emulated machine too, which has no device.
+///
+/// # Errors
+/// When one is wrong, or ended.
+pub fn run_all(
+    command: &str,
+    experiments: Vec<(String, Experiment)>,
+    running: &Running,
+    may_erase: Option<PathBuf>,
+    guest: bool,
+) -> anyhow::Result<ExitCode> {
+    check(running)?;
+    let experiments = as_chosen(experiments, running)?;
+    let costs = costs_of(&experiments, running, guest)?;
+    if running.dry_run {
+        io::stdout().lock().write_all(costs.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let _ = io::stderr().write_all(costs.as_bytes());
+    let session = open(command, &experiments, running, may_erase)?;
+    let janitor = session.site.janitor.clone();
+    let mut course = Course {
+        settled: None,
+        janitor: &janitor,
+        session,
+        running,
+        place: results_directory(running.results.as_deref())?,
+        disk_bytes: most_disk(&experiments)?,
+        several: experiments.len() > 1,
+        groups: Vec::new(),
+        guests: Vec::new(),
+        missing: 0,
+    };
+    course.experiments(&experiments, if guest { terapage_guest::SECONDS } else { 0.0 })?;
+    if guest {
+        course.guest()?;
+    }
+    course.session.progress.clear();
+    running.show.groups("The lab", &course.groups, &course.guests)?;
+    Ok(match course.missing {
+        0 => status(&course.groups, &running.contenders),
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// What is wrong with the options.
+fn check(running: &Running) -> anyhow::Result<()> {
+    running.show.check()?;
+    Where::parse(&running.far)?;
+    running.device.iter().try_for_each(Chosen::check)
+}
+
+/// The experiments as the options have them: quick, without far memory, with some contenders only.
+fn as_chosen(
+    mut experiments: Vec<(String, Experiment)>,
+    running: &Running,
+) -> anyhow::Result<Vec<(String, Experiment)>> {
+    for (_, experiment) in &mut experiments {
+        if running.quick {
+            *experiment = experiment.clone().quick();
+        }
+        // Nobody asked for it, and there is no store.
+        if running.far.is_empty() && !running.contenders.iter().any(|name| name.starts_with("far")) {
+            experiment.leave_far();
+        }
+        if !running.contenders.is_empty() {
+            choose(experiment, &running.contenders)?;
+        }
+    }
+    Ok(experiments)
+}
+
+/// What they will take, in words.
+fn costs_of(experiments: &[(String, Experiment)], running: &Running, guest: bool) -> anyhow::Result<String> {
+    let mut costs = costs(experiments, running.device.len().max(1), guest)?;
+    if let Some(seconds) = running.steady {
+        let seconds = (seconds as f64, seconds as f64);
+        costs += &format!(
+            "--steady takes up to {} more on each device, and writes as much as it can meanwhile.\n",
+            in_minutes(seconds)
+        );
+    }
+    Ok(costs)
+}
+
+fn open(
+    command: &str,
+    experiments: &[(String, Experiment)],
+    running: &Running,
+    may_erase: Option<PathBuf>,
+) -> anyhow::Result<Session> {
+    let mut session = Session::open(command, &running.dir, running.timeout())?;
+    session.site.may_erase = may_erase;
+    session.bounds = Bounds::new(running.most_minutes, running.most_written.map(|Size(bytes)| bytes));
+    let plain: Vec<Experiment> = experiments.iter().map(|(_, experiment)| experiment.clone()).collect();
+    session.far = running.far(&session, &plain)?;
+    Ok(session)
+}
+
+/// Experiments under way.
+struct Course<'a> {
+    /// The device whose speed was made to settle, and the file that was written for that.
+    settled: Option<(String, OwnedFile<'a>)>,
+    janitor: &'a Janitor,
+    session: Session,
+    running: &'a Running,
+    /// Where results lie.
+    place: PathBuf,
+    /// The most disk that one of them needs.
+    disk_bytes: u64,
+    several: bool,
+    groups: Vec<Group>,
+    guests: Vec<Told>,
+    /// How many this machine cannot run.
+    missing: usize,
+}
+
+impl Course<'_> {
+    /// Runs them on each device. `at_last`: seconds of what comes after them.
+    fn experiments(&mut self, experiments: &[(String, Experiment)], at_last: f64) -> anyhow::Result<()> {
+        let devices: Vec<Option<&Chosen>> = match self.running.device.is_empty() {
+            true => vec![None],
+            false => self.running.device.iter().map(Some).collect(),
+        };
+        let all: Vec<(String, Experiment)> = devices.iter().flat_map(|_| experiments.to_vec()).collect();
+        let mut later_s = after_each(&all, at_last)?;
+        for device in devices {
+            for (name, experiment) in experiments {
+                let later_s = later_s.pop().unwrap_or(0.0);
+                let done = self.experiment(device, name, experiment, later_s);
+                self.goes_on(done, self.several, "")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn experiment(
+        &mut self,
+        chosen: Option<&Chosen>,
+        name: &str,
+        experiment: &Experiment,
+        later_s: f64,
+    ) -> anyhow::Result<()> {
+        let suffix = if self.running.quick { "-quick" } else { "" };
+        let of_device = chosen.map(|chosen| format!("-{}", chosen.name)).unwrap_or_default();
+        let path = self.place.join(format!("{name}{of_device}{suffix}.jsonl"));
+        let done = match chosen {
+            Some(chosen) => choose_device(&mut self.session, chosen, experiment),
+            None => Ok(()),
+        };
+        let done = done.and_then(|()| self.settle(chosen));
+        self.session.progress.later(later_s);
+        done?;
+        let (name, experiment) = (name.to_owned(), experiment.clone());
+        let plan = Plan { name, experiment, retries: self.running.retries() };
+        finish(&self.session, plan, &path, &mut self.groups)
+    }
+
+    /// Writes to a device until its speed settles, if that was asked for, and was not done yet.
+    fn settle(&mut self, chosen: Option<&Chosen>) -> anyhow::Result<()> {
+        let device = chosen.map(|chosen| chosen.name.clone()).unwrap_or_default();
+        let fresh = self.settled.as_ref().is_none_or(|(known, _)| *known != device);
+        let Some(seconds) = self.running.steady.filter(|_| fresh) else { return Ok(()) };
+        // The device before gets its blocks back.
+        (self.settled, self.session.steady) = (None, None);
+        if let Some(class) = chosen.and_then(|chosen| chosen.class) {
+            self.session.progress.say(&format!("--steady: {device} is throttled ({})", class.name));
+            return Ok(());
+        }
+        let (steady, file) = steady::reach(&self.session, self.janitor, seconds, self.disk_bytes)?;
+        self.session.steady = Some(steady);
+        self.settled = Some((device, file));
+        Ok(())
+    }
+
+    /// Counts instructions in emulated machines.
+    fn guest(&mut self) -> anyhow::Result<()> {
+        self.session.progress.later(0.0);
+        let done = guest::measure(&self.session, None, &self.place.join(guest::RESULTS));
+        let done = done.map(|told| self.guests.push(told));
+        self.goes_on(done, true, "guest: ")
+    }
+
+    /// What can still run is run after one that this machine cannot run.
+    fn goes_on(&mut self, done: anyhow::Result<()>, others: bool, name: &str) -> anyhow::Result<()> {
+        let Err(error) = done else { return Ok(()) };
+        if others && error.downcast_ref::<Cannot>().is_some() {
+            self.session.progress.say(&format!("{name}{error:#}"));
+            self.missing += 1;
+            return Ok(());
+        }
+        self.session.progress.clear();
+        self.running.show.so_far(&self.groups);
+        Err(if name.is_empty() { error } else { error.context("guest") })
+    }
+}
+
+/// The most disk that one of the experiments needs at once.
+fn most_disk(experiments: &[(String, Experiment)]) -> anyhow::Result<u64> {
+    let each: anyhow::Result<Vec<u64>> =
+        experiments.iter().map(|(_, experiment)| Ok(estimate(experiment)?.disk_bytes)).collect();
+    Ok(each?.into_iter().max().unwrap_or(0))
+}
+
+/// Bytes of a device that is made for an experiment, beside what that needs.
+const ROOM: u64 = 256 << 20;
+
+fn choose_device(session: &mut Session, chosen: &Chosen, experiment: &Experiment) -> anyhow::Result<()> {
+    let bytes = match experiment.has_own_disks() {
+        true => None,
+        false => Some(estimate(experiment)?.disk_bytes * 5 / 4 + ROOM),
+    };
+    session.site.choose(chosen, bytes)
+}
+
+/// What is still to come after each experiment, seconds; that of the first is the last.
+fn after_each(experiments: &[(String, Experiment)], at_last: f64) -> anyhow::Result<Vec<f64>> {
+    let mut later = vec![at_last];
+    for (_, experiment) in experiments.iter().skip(1).rev() {
+        let known = later.last().copied().unwrap_or(0.0);
+        later.push(known + estimate(experiment)?.seconds.0);
+    }
+    Ok(later)
+}
+
+/// Keeps the contenders that are named.
+fn choose(experiment: &mut Experiment, names: &[String]) -> anyhow::Result<()> {
+    let known: Vec<String> =
+        experiment.all_contenders()?.into_iter().map(|contender| contender.name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        anyhow::bail!("--contenders: {unknown} is none of {}", known.join(", "));
+    }
+    experiment.keep(names);
+    Ok(())
+}
+
+/// Runs a campaign, and says where its results are. What was measured before it was ended is in
+/// `groups` as well.
+///
+/// # Errors
+/// When it is ended; what was measured stays in the results.
+pub fn finish(session: &Session, plan: Plan, path: &Path, groups: &mut Vec<Group>) -> anyhow::Result<()> {
+    let name = plan.name.clone();
+    match Campaign::new(session, plan, path).and_then(Campaign::run) {
+        Ok(group) => {
+            session.progress.say(&format!("{name}: results in {}", path.display()));
+            groups.push(group);
+            Ok(())
+        }
+        Err(error) => {
+            let known = journal::read(&[path.to_owned()]).unwrap_or_default();
+            let last = known.into_iter().rfind(|group| !group.runs.is_empty());
+            let kept = match &last {
+                Some(_) => format!(" (what was measured is in {}; the same command goes on)", path.display()),
+                None => String::new(),
+            };
+            groups.extend(last);
+            Err(error.context(format!("{name}{kept}")))
+        }
+    }
+}
+
+/// Whether a run failed, or one of the contenders that were `named` could not take part. To be
+/// killed, or to take too long, is a finding.
+pub fn status(groups: &[Group], named: &[String]) -> ExitCode {
+    let failed = |record: &Record| matches!(record.run.end, End::Failed(_));
+    let misses = |(name, _): &(String, String)| named.contains(name);
+    match groups.iter().any(|group| group.runs.iter().any(failed) || group.head.left_out.iter().any(misses)) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}

@@ -1,0 +1,125 @@
+//! Terapage, with a budget: `terapage run`, with a store on the disk or elsewhere.
+
+use crate::contender::run::Run;
+use crate::contender::{Answer, Contender, Limits, MIB, Program, Room, contend, failed, limited};
+use crate::experiment::Under;
+use crate::ground::janitor::OwnedFile;
+use crate::ground::runner::{End, Finished};
+use crate::ground::site::Site;
+use crate::ground::throttle::Throttle;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+/// `terapage run`.
+pub struct Terapage {
+    /// What it is called.
+    pub name: &'static str,
+}
+
+impl Contender for Terapage {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Pages a small program; more data than memory, as a program that fits is not paged.
+    fn probe(&self, site: &Site, _limits: &Limits) -> Answer {
+        if let Err(why) = terapage_program(&site.program()) {
+            return Ok(Err(why));
+        }
+        let limits =
+            Limits { data: 32 * MIB, memory: 16 * MIB, block: None, options: Vec::new(), may_fit: false };
+        let program = (site.program(), site.workload_arguments(&["scan", "--bytes", "33554432"]));
+        let outcome = contend((site, None), Under::Terapage, program, &limits, None, Finished::passes);
+        Ok(match outcome.map(|outcome| outcome.run) {
+            Ok(run) if run.end == End::Done && !run.passes.is_empty() => Ok(()),
+            Ok(run) if run.end == End::Done => Err("terapage run does not run a program".into()),
+            Ok(run) => Err(format!("terapage {}", run.end.text())),
+            Err(stopped) => return Err(stopped),
+        })
+    }
+
+    /// Its store lies on the chosen device, whatever disk the program has.
+    fn throttle<'a>(&self, site: &'a Site, _own: Option<&'a Throttle>) -> Option<&'a Throttle> {
+        site.throttle()
+    }
+
+    fn set_up<'a>(&self, site: &'a Site, _: &Limits, throttle: Option<&Throttle>) -> io::Result<Room<'a>> {
+        let stats = Some(OwnedFile::new(&site.janitor, site.path("stats.json"))?);
+        Ok(Room { stats, cgroup: limited(site, u64::MAX, throttle)?, ..Room::default() })
+    }
+
+    fn wrap(
+        &self,
+        site: &Site,
+        limits: &Limits,
+        room: &Room<'_>,
+        (program, arguments): Program,
+    ) -> Result<Program, String> {
+        let terapage = terapage_program(&site.program())?;
+        let mut all: Vec<OsString> =
+            vec!["run".into(), "--require".into(), "--memory".into(), limits.memory.to_string().into()];
+        if !limits.options.iter().any(|option| option == "--store") {
+            all.extend(["--store".into(), site.directory.clone().into()]);
+        }
+        // The figures are Terapage's, not those of somebody's configuration file. Variables are
+        // named in the report.
+        all.extend(["--config".into(), "/dev/null".into()]);
+        if let Some(block) = limits.block {
+            all.extend(["--block".into(), block.to_string().into()]);
+        }
+        all.extend(limits.options.iter().cloned());
+        all.extend(room.stats.iter().flat_map(|stats| ["--stats".into(), stats.path().into()]));
+        all.extend(["--".into(), program.into()]);
+        all.extend(arguments);
+        Ok((terapage, all))
+    }
+
+    fn ended(&self, limits: &Limits, room: &Room<'_>, run: Run) -> Run {
+        let counters = room.stats.as_ref().and_then(|stats| fs::read_to_string(stats.path()).ok());
+        let stats: Option<serde_json::Value> = counters.and_then(|text| serde_json::from_str(&text).ok());
+        if run.end == End::Done && !limits.may_fit && !stats.as_ref().is_some_and(was_paged) {
+            // Its figures would be those of memory.
+            let why = "by its counters it was not paged (its data must be over half of --memory)";
+            return failed(self.name, why.into());
+        }
+        // The pager's promise: the budget, 1 % and 32 MiB.
+        let limit = limits.memory + limits.memory / 100 + 32 * MIB;
+        Run { resident_limit_bytes: Some(limit), stats, notes: Vec::new(), raw: Vec::new(), ..run }
+    }
+}
+
+/// Whether these are the counters of a program that was paged: one that never grew large enough
+/// leaves counters too, without a start.
+fn was_paged(counters: &serde_json::Value) -> bool {
+    counters["started_s"].as_u64().is_some_and(|started| started > 0)
+}
+
+/// `$TERAPAGE_BIN`, or this program where it is terapage.
+///
+/// # Errors
+/// There is none.
+pub fn terapage_program(own: &Path) -> Result<PathBuf, String> {
+    if let Some(path) = env::var_os("TERAPAGE_BIN") {
+        return Ok(path.into());
+    }
+    match own.file_name().is_some_and(|name| name == "terapage") {
+        true => Ok(own.to_owned()),
+        false => Err("no terapage program was found (TERAPAGE_BIN names one)".into()),
+    }
+}
+
+/// Settings of Terapage that are in the environment, without those that are flags of the lab's, or
+/// not for a run.
+pub fn variables() -> Vec<(String, String)> {
+    let others = ["MEMORY", "STORE", "STATS", "BIN", "LIBRARY", "LAB_STATE"];
+    let mut named: Vec<_> = env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+        .filter(|(name, value)| {
+            let name = name.strip_prefix("TERAPAGE_");
+            name.is_some_and(|name| !others.contains(&name)) && !value.is_empty()
+        })
+        .collect();
+    named.sort();
+    named
+}

@@ -1,0 +1,81 @@
+//! Classes of slower devices. A limit counts bytes or requests, and knows no seeks. So each class
+//! has two profiles: from end to end a rate, at random places requests by the second.
+
+use serde::{Deserialize, Serialize};
+
+const MIB: u64 = 1 << 20;
+
+/// A kind of device that is imitated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Its name.
+    pub name: &'static str,
+    /// Bytes by the second, from end to end: read and written.
+    pub bytes_per_s: (u64, u64),
+    /// Requests by the second, at random places: read and written.
+    pub requests_per_s: (u64, u64),
+}
+
+/// Those that can be named.
+pub const CLASSES: [Class; 3] = [
+    Class { name: "hdd", bytes_per_s: (180 * MIB, 180 * MIB), requests_per_s: (120, 120) },
+    Class { name: "hdd-2008", bytes_per_s: (80 * MIB, 80 * MIB), requests_per_s: (100, 100) },
+    Class { name: "sata-ssd", bytes_per_s: (530 * MIB, 500 * MIB), requests_per_s: (90_000, 60_000) },
+];
+
+/// Which of a class's limits holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// Bytes by the second.
+    Sequential,
+    /// Requests by the second.
+    Random,
+}
+
+impl Class {
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// There is none; those that there are.
+    pub fn find(name: &str) -> Result<Class, String> {
+        let names: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
+        let found = CLASSES.into_iter().find(|class| class.name == name);
+        found.ok_or_else(|| format!("{name} is no class of devices: there are {}", names.join(", ")))
+    }
+
+    /// What it imitates, in words.
+    pub fn words(&self) -> String {
+        let rate = |bytes: u64| bytes / MIB;
+        format!(
+            "a loop throttled like {}: from end to end {}/{} MiB/s, at random {}/{} requests/s (read/written)",
+            self.name,
+            rate(self.bytes_per_s.0),
+            rate(self.bytes_per_s.1),
+            self.requests_per_s.0,
+            self.requests_per_s.1
+        )
+    }
+
+    /// The four limits of a profile: bytes read, bytes written, reads, writes; 0 is none.
+    pub fn limits(&self, profile: Profile) -> [u64; 4] {
+        match profile {
+            Profile::Sequential => [self.bytes_per_s.0, self.bytes_per_s.1, 0, 0],
+            Profile::Random => [0, 0, self.requests_per_s.0, self.requests_per_s.1],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Class, Profile};
+
+    #[test]
+    fn a_class_has_a_rate_from_end_to_end_and_requests_at_random() {
+        let class = Class::find("hdd").expect("there is one");
+        assert_eq!(class.limits(Profile::Sequential)[2..], [0, 0]);
+        assert_eq!(class.limits(Profile::Random), [0, 0, 120, 120]);
+        assert!(class.words().contains("120/120 requests/s"));
+        assert!(Class::find("tape").expect_err("none").contains("hdd, hdd-2008, sata-ssd"));
+    }
+}
