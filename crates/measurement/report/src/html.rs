@@ -64,6 +64,7 @@ fn body(study: &Study, views: &[View], words: &Words) -> Markup {
         }
         main {
             (answers(&study.answers, words))
+            @for table in &study.overview { (table_of(table)) }
             (summary(&study.summary, words))
             (contents(study, words))
             (findings(&study.findings, views, words))
@@ -371,6 +372,7 @@ mod tests {
             machine: vec![(text(), text())],
             parameters: vec![parameter],
             plots: vec![plot],
+            overview: vec![Table { title: text(), columns: cells(), rows: vec![cells()], note: text() }],
             tables: vec![Table { title: text(), columns: cells(), rows: vec![cells()], note: text() }],
             answers: vec![Answer { text: text(), command: text() }],
             findings: vec![Finding { printed: text(), claim: text(), here: text(), ..Finding::default() }],

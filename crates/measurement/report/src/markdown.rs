@@ -16,6 +16,7 @@ pub fn render_markdown(study: &Study) -> String {
         page.paragraph(&answer.text);
         page.code(&answer.command);
     }
+    study.overview.iter().for_each(|one| table(&mut page, 2, one));
     study.summary.iter().for_each(|text| page.paragraph(text));
     if !study.findings.is_empty() {
         page.heading(2, &words.findings);
@@ -40,11 +41,7 @@ fn contents(page: &mut Page, study: &Study, level: usize, words: &'static Words)
         }
         page.paragraph(&plot.note);
     }
-    for Table { title, columns, rows, note } in &study.tables {
-        page.heading(level, title);
-        page.table(columns, rows);
-        page.paragraph(note);
-    }
+    study.tables.iter().for_each(|one| table(page, level, one));
     for part in &study.parts {
         page.heading(level, &part.title);
         part.summary.iter().for_each(|text| page.paragraph(text));
@@ -68,6 +65,12 @@ fn contents(page: &mut Page, study: &Study, level: usize, words: &'static Words)
         page.heading(level, &words.command);
         page.code(&study.command);
     }
+}
+
+fn table(page: &mut Page, level: usize, Table { title, columns, rows, note }: &Table) {
+    page.heading(level, title);
+    page.table(columns, rows);
+    page.paragraph(note);
 }
 
 /// The data of a plot: a row for each place, a column for each series.

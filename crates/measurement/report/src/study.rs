@@ -15,6 +15,9 @@ pub struct Study {
     /// What the reader came for, before everything else.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answer>,
+    /// The results in a table or two, below the answers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overview: Vec<Table>,
     /// Paragraphs: the question, the results, and what to be careful with.
     pub summary: Vec<String>,
     /// What papers found, and what was found here.

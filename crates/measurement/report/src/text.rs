@@ -46,6 +46,7 @@ pub fn render_text_with(study: &Study, options: &TextOptions) -> String {
         page.verbatim(&answer.command);
         page.gap();
     }
+    study.overview.iter().for_each(|table| table_of(&mut page, table));
     paragraphs(&mut page, &study.summary);
     findings(&mut page, study, words);
     contents(&mut page, study, options, words);

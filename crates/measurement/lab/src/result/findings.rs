@@ -1,7 +1,8 @@
-//! The papers' findings as predicates over what was measured, and the first page's answers: data in
+//! The papers' findings as predicates over what was measured: data in
 //! `findings.toml`, texts in `languages`. Nothing is claimed that was not measured.
 
 use crate::experiment::{Cell, Only, Value, is_in};
+use crate::result::answers::AnswerForm;
 use crate::result::guest;
 use crate::result::journal::{Group, Record};
 use crate::result::language::Texts;
@@ -11,7 +12,7 @@ use crate::result::solve::{Solved, SolvedCell, SolvedFigure, of_cell, times};
 use serde::Deserialize;
 use std::sync::OnceLock;
 use terapage_guest::Told;
-use terapage_report::{Answer, Finding, Language, Verdict};
+use terapage_report::{Finding, Language, Verdict};
 
 /// More places than these are not listed, but the least and the greatest value of all.
 const LISTED: usize = 4;
@@ -19,9 +20,10 @@ const LISTED: usize = 4;
 /// All of `findings.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct All {
+pub struct All {
     finding: Vec<Form>,
-    answer: Vec<AnswerForm>,
+    /// What the first page tells of.
+    pub answer: Vec<AnswerForm>,
 }
 
 /// A finding: what is held against which bounds.
@@ -88,29 +90,8 @@ enum Measure {
     GuestScsi,
 }
 
-/// An answer of the first page.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AnswerForm {
-    id: String,
-    experiment: String,
-    pass: String,
-    #[serde(default)]
-    at: Only,
-    show: Show,
-}
-
-/// What an answer tells of each contender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Show {
-    /// How many times as long it takes as the baseline.
-    Times,
-    /// Its figure.
-    Figures,
-}
-
-fn all() -> &'static All {
+/// The findings, and the answers of the first page.
+pub fn all() -> &'static All {
     static ALL: OnceLock<All> = OnceLock::new();
     ALL.get_or_init(|| {
         toml::from_str(include_str!("../../findings.toml"))
@@ -131,7 +112,10 @@ pub struct Part<'a> {
 
 /// A value and where it was found.
 struct Found {
+    /// What tells it from the other values.
     place: Cell,
+    /// All of its cell.
+    cell: Cell,
     ratio: Ratio,
 }
 
@@ -220,6 +204,7 @@ impl Form {
                 .into_iter()
                 .map(|(m, times)| Found {
                     place: [("calls".to_owned(), m.to_string())].into(),
+                    cell: Cell::new(),
                     // A count: it needs no rounds.
                     ratio: Ratio { center: times, low: times, high: times, pairs: PAIRS_LEAST },
                 })
@@ -229,7 +214,8 @@ impl Form {
         let of = self.side(of);
         let ours = places(parts, &of);
         let value = |ratio: Option<Ratio>, place: &Place<'_>| {
-            Some(Found { place: self.open(&place.cell.cell), ratio: ratio? })
+            let cell = place.cell.cell.clone();
+            Some(Found { place: self.open(&cell), cell, ratio: ratio? })
         };
         if self.measure == Measure::LargestOverSmallest {
             let medians: Vec<f64> =
@@ -239,7 +225,7 @@ impl Form {
             let ratio = Ratio { center: most / least, low: most / least, high: most / least, pairs: runs };
             return match medians.len() {
                 0 | 1 => Vec::new(),
-                _ => vec![Found { place: Cell::new(), ratio }],
+                _ => vec![Found { place: Cell::new(), cell: Cell::new(), ratio }],
             };
         }
         let Some(to) = self.to.as_ref().map(|to| self.side(to)) else {
@@ -323,7 +309,9 @@ impl Form {
     /// The values in words.
     fn values(&self, found: &[Found], what: &str, texts: &Texts) -> String {
         let one = |found: &Found| {
-            let (value, place) = (texts.interval(&found.ratio), texts.cell(&found.place));
+            // One value alone is told with all of its cell: a figure may show others.
+            let place = if found.place.is_empty() { &found.cell } else { &found.place };
+            let (value, place) = (texts.interval(&found.ratio), texts.cell(place));
             match place.is_empty() {
                 true => value,
                 false => texts.say("value-at", &[("value", &value), ("place", &place)]),
@@ -436,66 +424,9 @@ pub fn findings(parts: &[Part<'_>], guests: &[Told], texts: &Texts) -> Vec<Findi
     all().finding.iter().filter(about).map(|form| form.finding(parts, guests, texts)).collect()
 }
 
-/// What the first page says of the lab's own experiments.
-pub fn answers(parts: &[Part<'_>], texts: &Texts) -> Vec<Answer> {
-    let answer = |form: &AnswerForm| {
-        let part = parts.iter().find(|part| part.group.head.name == form.experiment)?;
-        let cell = part.solved.cells.iter().find(|cell| is_in(&form.at, &cell.cell))?;
-        let told = match form.show {
-            Show::Times => told_times(cell, &form.pass, texts),
-            Show::Figures => told_figures(part.solved, cell, &form.pass, texts),
-        };
-        if told.is_empty() {
-            return None;
-        }
-        let place = texts.cell(&cell.cell);
-        let begin = texts.answer(&form.id).replace("{place}", &place);
-        Some(Answer {
-            text: texts.say("answer", &[("begin", &begin), ("parts", &texts.list(&told))]),
-            ..Answer::default()
-        })
-    };
-    all().answer.iter().filter_map(answer).collect()
-}
-
-/// How a contender ended in a cell, in words, if it did not end well.
-fn told_end(cell: &SolvedCell, name: &str, texts: &Texts) -> Option<String> {
-    let (_, end) = cell.ends.iter().find(|(who, _)| who == name)?;
-    Some(texts.say("told-end", &[("name", &texts.contender(name)), ("end", &texts.text(end))]))
-}
-
-/// How many times as long contenders take as the baseline, or how they ended.
-pub fn told_times(cell: &SolvedCell, pass: &str, texts: &Texts) -> Vec<String> {
-    let of = |name: &str| {
-        let figure = cell.figures.iter().find(|figure| figure.contender == name && figure.pass == pass);
-        let times = || {
-            let times = texts.interval(&figure?.times?);
-            Some(texts.say("told-times", &[("name", &texts.contender(name)), ("times", &times)]))
-        };
-        told_end(cell, name, texts).or_else(times)
-    };
-    ["terapage", "far", "mmap", "swap"].into_iter().filter_map(of).collect()
-}
-
-/// What contenders reach, or how they ended.
-fn told_figures(solved: &Solved, cell: &SolvedCell, pass: &str, texts: &Texts) -> Vec<String> {
-    let of = |name: &str| {
-        let figure = cell.figures.iter().find(|figure| figure.contender == name && figure.pass == pass);
-        let reached = || {
-            let spread = &figure?.spread;
-            let value = texts.range(spread.median, spread.min, spread.max);
-            let (name, unit) = (texts.contender(name), texts.text(solved.unit.name()));
-            let values = [("name", name.trim_end()), ("value", &value), ("unit", &unit)];
-            Some(texts.say("told-figure", &values))
-        };
-        told_end(cell, name, texts).or_else(reached)
-    };
-    ["terapage", "far", "fio", "mmap", "swap"].into_iter().filter_map(of).collect()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::{Measure, Part, all, answers, findings};
+pub mod tests {
+    use super::{Measure, Part, all, findings};
     use crate::experiment::{Cell, Experiment};
     use crate::ground::system::Machine;
     use crate::result::journal::tests::record;
@@ -548,7 +479,7 @@ mod tests {
     }
 
     /// A shipped experiment with runs of these times, `rounds` of each.
-    fn measured(name: &str, rounds: u32, pass: &str, seconds: impl Fn(&Cell, &str) -> f64) -> Group {
+    pub fn measured(name: &str, rounds: u32, pass: &str, seconds: impl Fn(&Cell, &str) -> f64) -> Group {
         let (_, experiment) = Experiment::find(name).expect("it is shipped");
         let head = Head::new(name, &experiment, Machine::here(Path::new("/")), Vec::new());
         let mut group = Group { head, runs: Vec::new() };
@@ -638,22 +569,5 @@ mod tests {
         assert_eq!(count, all().finding.len());
         // Its plot is the first of the first part.
         assert_eq!(finding.figures, [0]);
-    }
-
-    #[test]
-    fn answers_name_who_was_measured() {
-        let group = measured("arrays", 6, "triad", |_, contender| match contender {
-            "swap" => 8.0,
-            "terapage" => 1.3,
-            _ => 1.0,
-        });
-        let solved = solve(&group);
-        let parts = [Part { group: &group, solved: &solved, plots: Vec::new() }];
-        let said = answers(&parts, Texts::of(Language::En));
-        assert_eq!(said.len(), 1);
-        assert!(said[0].text.contains("1.30 times as long by Terapage"), "{}", said[0].text);
-        assert!(said[0].text.contains("8.00 times as long by swap"), "{}", said[0].text);
-        let said = answers(&parts, Texts::of(Language::Ja));
-        assert!(said[0].text.contains("1.30 倍"), "{}", said[0].text);
     }
 }

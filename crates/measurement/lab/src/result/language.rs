@@ -197,6 +197,7 @@ pub mod tests {
     fn every_sentence_that_is_asked_for_is_there() {
         let sources = [
             include_str!("study.rs"),
+            include_str!("answers.rs"),
             include_str!("plots.rs"),
             include_str!("tables.rs"),
             include_str!("findings.rs"),

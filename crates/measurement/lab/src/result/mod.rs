@@ -1,5 +1,7 @@
 //! What was measured, and what it means.
 
+pub mod answers;
+pub mod checks;
 pub mod compare;
 pub mod findings;
 pub mod guest;

@@ -9,7 +9,7 @@ use crate::result::pairs::{PAIRS_LEAST, Ratio};
 use crate::result::target::{Held, Target, in_order};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use terapage_figures::{Spread, spread};
+use terapage_figures::{Spread, median, spread};
 
 /// What follows the baseline's name when it runs a second time in a round.
 pub const AGAIN: &str = " again";
@@ -69,6 +69,11 @@ pub struct SolvedFigure {
     pub cpu_share: Option<f64>,
     /// The most anonymous memory, bytes.
     pub resident_peak_bytes: u64,
+    /// How long its pass takes, seconds, the median.
+    pub seconds: f64,
+    /// Whether that is how long it went on, and not a time that was computed of it.
+    #[serde(skip)]
+    pub timed: bool,
     /// Runs.
     pub runs: usize,
 }
@@ -216,6 +221,8 @@ fn solve_cell(experiment: &Experiment, cell: &Cell, runs: &[&Record]) -> SolvedC
                 device_share: mean(shares.collect()),
                 cpu_share: mean(cpu.map(|record| record.run.cpu_seconds / record.run.seconds).collect()),
                 resident_peak_bytes: own.iter().map(|r| r.run.resident_peak_bytes).max().unwrap_or(0),
+                seconds: median(&found.iter().map(|pass| pass.seconds).collect::<Vec<_>>()).unwrap_or(0.0),
+                timed: experiment.unit != Unit::PerIo && found.iter().all(|pass| pass.bytes != 8),
                 runs: found.len(),
                 contender: contender.clone(),
                 pass,

@@ -1,20 +1,19 @@
 //! Results as a study: answers in plain words, findings, plots, tables; drawn by
 //! `terapage_report`.
 
-use crate::experiment::unit::Side;
-use crate::experiment::{Experiment, Kind, PlotForm, atom};
+use crate::experiment::{Experiment, PlotForm, atom};
 use crate::ground::runner::End;
 use crate::ground::steady::Steady;
-use crate::result::findings::{Part, answers, findings, told_times};
+use crate::result::answers::{answers, doubts, overview, short_passes, told_times};
+use crate::result::checks::cross_checks;
+use crate::result::findings::{Part, findings};
 use crate::result::journal::Group;
 use crate::result::language::Texts;
-use crate::result::number::number;
 use crate::result::pairs::PAIRS_LEAST;
 use crate::result::plots::plot;
 use crate::result::solve::{Solved, SolvedCell};
 use crate::result::tables::{figures, published, targets};
 use crate::result::{guest, remarks, steady};
-use std::collections::BTreeMap;
 use terapage_config::Size;
 use terapage_guest::Told;
 use terapage_report::{Answer, Origin, Parameter, Study};
@@ -56,11 +55,13 @@ pub fn study(
         .zip(&drawn)
         .map(|((group, solved), drawn)| Part { group, solved, plots: drawn.titles.clone() })
         .collect();
+    let overview = overview(&parts, texts);
     let mut first = answers(&parts, texts);
     first.extend(parts.iter().filter_map(|part| answer_of_program(part.group, part.solved, texts)));
     let findings = findings(&parts, guests, texts);
     let guest = guests.last().map(|told| guest::study(told, texts)).transpose()?;
     first.extend(guests.last().and_then(|told| answer_of_guest(told, texts)));
+    first.extend(doubts(&parts, texts));
     let mut study = match (drawn.len(), guest) {
         (0, Some(guest)) => guest,
         (1, None) => drawn.remove(0).study,
@@ -78,6 +79,7 @@ pub fn study(
         });
     }
     (study.answers, study.findings, study.language) = (first, findings, texts.language());
+    study.overview.extend(overview);
     Ok(study)
 }
 
@@ -176,7 +178,12 @@ fn summary(group: &Group, solved: &Solved, texts: &Texts) -> Vec<String> {
         all.push(texts.say("noise", &[("baseline", &solved.baseline), ("times", &times)]));
     }
     all.push(settled(solved, texts));
-    all.extend(cross_checks(experiment, solved, texts));
+    for check in cross_checks(experiment, solved) {
+        let values = check.values();
+        let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        all.push(texts.say("cross-check", &values));
+    }
+    all.extend(short_passes(solved, texts));
     if solved.disturbed > 0 {
         let marks: Vec<String> =
             solved.marks.iter().map(|(mark, count)| format!("{} ({count})", texts.text(mark))).collect();
@@ -235,41 +242,6 @@ fn settled(solved: &Solved, texts: &Texts) -> String {
     let [cells, open, pairs] = [solved.cells.len(), open.len(), PAIRS_LEAST].map(|count| count.to_string());
     let values = [("cells", cells.as_str()), ("open", &open), ("pairs", &pairs), ("named", &named)];
     texts.say("not-settled", &values)
-}
-
-/// Where two must agree, how often they do: other tools beside the lab's own work.
-fn cross_checks(experiment: &Experiment, solved: &Solved, texts: &Texts) -> Vec<String> {
-    let mut all: BTreeMap<&str, (f64, Vec<f64>)> = BTreeMap::new();
-    let is_check = |what: &str| {
-        experiment.target.iter().any(|form| {
-            form.side == Side::Within
-                && form.kind == Kind::Ratio
-                && what.starts_with(&format!("{} ", form.of))
-        })
-    };
-    for (_, target) in solved.targets.iter().filter(|(_, target)| target.side == Side::Within) {
-        if let Some(value) = target.value.filter(|_| is_check(&target.what)) {
-            let known = all.entry(&target.what).or_insert((target.target, Vec::new()));
-            known.1.push(value);
-        }
-    }
-    let sentence = |(what, (most, values)): (&str, (f64, Vec<f64>))| {
-        let (low, high) = values.iter().fold((f64::MAX, 0f64), |(a, b), of| (a.min(*of), b.max(*of)));
-        let met = values.iter().filter(|value| (**value - 1.0).abs() <= most).count();
-        let [met, all] = [met, values.len()].map(|count| count.to_string());
-        let percent = format!("{:.0}", most * 100.0);
-        let [low, high] = [low, high].map(number);
-        let values = [
-            ("what", what),
-            ("met", &met),
-            ("all", &all),
-            ("percent", &percent),
-            ("low", &low),
-            ("high", &high),
-        ];
-        texts.say("cross-check", &values)
-    };
-    all.into_iter().map(sentence).collect()
 }
 
 /// How many times as long each contender takes, in some of the cells, if the baseline is a program
@@ -500,7 +472,7 @@ relative = true
         let all = study("All", &groups, &solved, &[], Texts::of(Language::Ja)).expect("a study");
         assert_eq!((all.parts.len(), all.all_plots().len()), (2, 2));
         assert!(!all.machine.is_empty() && all.parts.iter().all(|part| part.machine.is_empty()));
-        assert!(all.findings.len() > 30 && all.answers.len() == 3);
+        assert!(all.findings.len() > 30 && all.answers.len() == 5);
         let text = render_text(&all, 80);
         for part in ["スワップ", "倍", "論文の知見", "terapage run --memory 512M -- true"] {
             assert!(text.contains(part), "{part} is not in\n{text}");

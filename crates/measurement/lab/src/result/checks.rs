@@ -1,0 +1,60 @@
+//! Cross-checks: where another tool and the lab must agree, how often they do.
+
+use crate::experiment::unit::Side;
+use crate::experiment::{Experiment, Kind};
+use crate::result::number::number;
+use crate::result::solve::Solved;
+use std::collections::BTreeMap;
+
+/// How often two agree.
+pub struct Check {
+    what: String,
+    /// Within this share of each other.
+    most: f64,
+    /// The least and the greatest ratio.
+    range: (f64, f64),
+    /// Cells in which they do.
+    pub met: usize,
+    /// Cells.
+    pub all: usize,
+}
+
+impl Check {
+    /// What sentences are filled in with.
+    pub fn values(&self) -> [(&'static str, String); 6] {
+        [
+            ("what", self.what.clone()),
+            ("met", self.met.to_string()),
+            ("all", self.all.to_string()),
+            ("percent", format!("{:.0}", self.most * 100.0)),
+            ("low", number(self.range.0)),
+            ("high", number(self.range.1)),
+        ]
+    }
+}
+
+/// The cross-checks of an experiment.
+pub fn cross_checks(experiment: &Experiment, solved: &Solved) -> Vec<Check> {
+    let mut all: BTreeMap<&str, (f64, Vec<f64>)> = BTreeMap::new();
+    let is_check = |what: &str| {
+        experiment.target.iter().any(|form| {
+            form.side == Side::Within
+                && form.kind == Kind::Ratio
+                && what.starts_with(&format!("{} ", form.of))
+        })
+    };
+    for (_, target) in solved.targets.iter().filter(|(_, target)| target.side == Side::Within) {
+        if let Some(value) = target.value.filter(|_| is_check(&target.what)) {
+            let known = all.entry(&target.what).or_insert((target.target, Vec::new()));
+            known.1.push(value);
+        }
+    }
+    let check = |(what, (most, values)): (&str, (f64, Vec<f64>))| Check {
+        what: what.to_owned(),
+        most,
+        range: values.iter().fold((f64::MAX, 0f64), |(a, b), of| (a.min(*of), b.max(*of))),
+        met: values.iter().filter(|value| (**value - 1.0).abs() <= most).count(),
+        all: values.len(),
+    };
+    all.into_iter().map(check).collect()
+}
