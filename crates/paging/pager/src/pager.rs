@@ -220,6 +220,26 @@ impl Pager {
         self.each(start, len, |member, part| member.mailbox.ask_for(part.at, part.len, Engine::discard))
     }
 
+    /// Drops the bytes of several ranges (from, to) by one request of each pager.
+    ///
+    /// # Errors
+    /// The ranges are not all paged.
+    pub fn discard_all(&self, ranges: &[(usize, usize)]) -> Result<(), Error> {
+        let mut parts: Vec<Vec<Part>> = vec![Vec::new(); self.members.len()];
+        for &(from, to) in ranges {
+            self.parts(from, to - from)?.into_iter().for_each(|part| parts[part.owner].push(part));
+        }
+        let mut all = self.members.iter().zip(parts).filter(|(_, parts)| !parts.is_empty());
+        all.try_for_each(|(member, parts)| {
+            member.mailbox.ask(move |engine| {
+                parts.iter().try_for_each(|part| {
+                    let (first, end) = engine.blocks_of(part.at, part.len)?;
+                    engine.discard(first, end)
+                })
+            })
+        })
+    }
+
     /// Puts all bytes of the range into the program; it is not paged until
     /// [`restore`](Self::restore).
     ///

@@ -24,6 +24,18 @@ use terapage_sys::{PAGE, memory, thread};
 /// The most bytes of freed allocations that are kept, to be given out again with their old bytes.
 const DIRTY_BYTES: usize = 64 << 20;
 
+/// The most ranges that wait to be discarded, so that the pager's thread is asked once for all.
+const WAITING_MOST: usize = 64;
+/// The most bytes of them, and the part of the budget that they may be at most: they have frames.
+const WAITING_BYTES: usize = 4 << 20;
+const WAITING_PART: usize = 64;
+
+/// The most bytes that wait to be discarded.
+fn most_waiting() -> usize {
+    let budget = process::settings().map_or(0, |settings| settings.memory.0 as usize);
+    WAITING_BYTES.min(budget / WAITING_PART)
+}
+
 /// Once this many bytes are in use, the rest of the arena gets huge pages, until it is paged.
 const HUGE_FROM: usize = 8 << 20;
 
@@ -211,7 +223,12 @@ pub fn open(block: usize, least: usize, budget: usize, start_at: usize) -> Resul
 impl Arena {
     /// Takes `len` bytes, and starts the pager if that is due.
     pub fn take(&mut self, len: usize, align: usize, zero: bool) -> Option<usize> {
-        let at = self.ranges.take(len, align, zero)?;
+        let mut at = self.ranges.take(len, align, zero);
+        if at.is_none() && self.ranges.waiting().0 > 0 {
+            self.drop_waiting();
+            at = self.ranges.take(len, align, zero);
+        }
+        let at = at?;
         if !self.huge && self.ranges.used_bytes > HUGE_FROM {
             // A program that grows is likely to be paged, and frames that are neighbours in memory
             // make fewer pieces for the device. Small programs are left as they are.
@@ -365,10 +382,18 @@ impl Arena {
             }
             self.restore(from, to);
             let keep = keep && to - from <= DIRTY_BYTES / 2;
+            if !keep && self.pager.is_some() {
+                self.ranges.put_waiting(from, to);
+                continue;
+            }
             if !keep {
                 self.discard_blocks(from, to);
             }
             self.ranges.put(from, to, !keep);
+        }
+        let (count, bytes) = self.ranges.waiting();
+        if count >= WAITING_MOST || bytes > most_waiting() {
+            self.drop_waiting();
         }
         if self.ranges.dirty_bytes > self.most_dirty() {
             for (from, to) in self.ranges.take_dirty() {
@@ -377,6 +402,15 @@ impl Arena {
             }
         }
         self.count_by_region(at, to);
+    }
+
+    /// Discards all that waits for it, by one request.
+    fn drop_waiting(&mut self) {
+        let waiting: Vec<_> = self.ranges.take_waiting().into_iter().collect();
+        if let Some(pager) = self.pager.as_ref().filter(|_| !waiting.is_empty()) {
+            process::or_fail(pager.discard_all(&waiting));
+        }
+        waiting.into_iter().for_each(|(from, to)| self.ranges.put(from, to, true));
     }
 
     /// The most bytes that stay in memory though nobody uses them. Without a pager they count as
@@ -472,6 +506,9 @@ impl Arena {
         // The rest of a wide range's last block cannot be touched, and the rest of a released block
         // may be anything.
         let is_odd = to < edge && self.is_loose(to);
+        if self.ranges.is_waiting(edge) {
+            self.drop_waiting();
+        }
         let extended = !is_wide(at) && !is_odd && self.ranges.extend(at, len);
         if extended && to < edge {
             // The program may have unmapped the rest before, so it may have old bytes.

@@ -25,6 +25,8 @@ pub struct Ranges {
     clean: BTreeMap<usize, usize>,
     /// Ranges that are not in use and may have old bytes.
     dirty: BTreeMap<usize, usize>,
+    /// Ranges that are not in use, have old bytes, and are to be discarded soon, many at once.
+    waiting: BTreeMap<usize, usize>,
     /// Ranges of the wide part that were given back.
     wide: BTreeMap<usize, usize>,
     /// Bytes in use.
@@ -75,6 +77,7 @@ impl Ranges {
             used: BTreeMap::new(),
             clean: BTreeMap::new(),
             dirty: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             wide: BTreeMap::new(),
             used_bytes: 0,
             block_bytes: 0,
@@ -103,6 +106,8 @@ impl Ranges {
             at = first_fit(&mut self.dirty, whole, align);
             if at.is_some() {
                 self.dirty_bytes -= whole;
+            } else {
+                at = first_fit(&mut self.waiting, whole, align);
             }
         }
         let at = match at.or_else(|| first_fit(&mut self.clean, whole, align)) {
@@ -181,7 +186,7 @@ impl Ranges {
             insert_merged(clean, *fresh, last);
             *fresh = last;
         }
-        for map in [&mut self.clean, &mut self.dirty, &mut self.wide] {
+        for map in [&mut self.clean, &mut self.dirty, &mut self.waiting, &mut self.wide] {
             let touching: Vec<_> =
                 map.range(..last).map(|(&from, &to)| (from, to)).filter(|&(_, end)| end > first).collect();
             for (from, end) in touching {
@@ -301,6 +306,26 @@ impl Ranges {
         }
     }
 
+    /// Notes freed blocks of the first part that the caller discards later, many at once.
+    pub fn put_waiting(&mut self, from: usize, to: usize) {
+        insert_merged(&mut self.waiting, from, to);
+    }
+
+    /// How many ranges wait to be discarded, and their bytes.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.waiting.len(), self.waiting.iter().map(|(from, to)| to - from).sum())
+    }
+
+    /// Whether the block at an address waits to be discarded.
+    pub fn is_waiting(&self, at: usize) -> bool {
+        self.waiting.range(..=at).next_back().is_some_and(|(_, &to)| to > at)
+    }
+
+    /// Takes all ranges that wait, which the caller discards and [`put`](Self::put)s again.
+    pub fn take_waiting(&mut self) -> BTreeMap<usize, usize> {
+        std::mem::take(&mut self.waiting)
+    }
+
     /// Takes all free ranges with old bytes, which the caller discards and [`put`](Self::put)s
     /// again.
     pub fn take_dirty(&mut self) -> BTreeMap<usize, usize> {
@@ -339,7 +364,15 @@ mod tests {
                     }
                     _ => {
                         for (from, to) in freed(&mut ranges, at, at + len) {
-                            ranges.put(from, to, zero);
+                            match place % 3 {
+                                0 => ranges.put_waiting(from, to),
+                                _ => ranges.put(from, to, zero),
+                            }
+                        }
+                        if pages % 8 == 0 {
+                            for (from, to) in ranges.take_waiting() {
+                                ranges.put(from, to, true);
+                            }
                         }
                         used.retain(|used| !(at..at + len).contains(used));
                         None
@@ -387,6 +420,22 @@ mod tests {
         ranges.put(from, to, false);
         assert_ne!(ranges.take(64 * K, 1, true), Some(at));
         assert_eq!(ranges.take(64 * K, 1, false), Some(at));
+    }
+
+    #[test]
+    fn what_waits_to_be_discarded_is_old_and_not_twice_there() {
+        let mut ranges = Ranges::new(0x10_0000, 0x90_0000, 0x90_0000, 16 * K);
+        let at = ranges.take(64 * K, 1, true).unwrap();
+        let [(from, to)] = freed(&mut ranges, at, at + 64 * K)[..] else { panic!() };
+        ranges.put_waiting(from, to);
+        assert_eq!(ranges.waiting(), (1, 64 * K));
+        assert!(ranges.is_waiting(at) && ranges.is_waiting(to - 1) && !ranges.is_waiting(to));
+        assert_ne!(ranges.take(16 * K, 1, true), Some(at));
+        assert_eq!(ranges.take(16 * K, 1, false), Some(at));
+        ranges.take_exactly(at + 32 * K, at + 36 * K);
+        let waiting: Vec<_> = ranges.take_waiting().into_iter().collect();
+        assert_eq!(waiting, [(at + 16 * K, at + 32 * K), (at + 48 * K, at + 64 * K)]);
+        assert_eq!(ranges.waiting(), (0, 0));
     }
 
     #[test]
