@@ -64,6 +64,8 @@ pub struct Lock<T, W: Word = AtomicU32> {
     spins: u32,
     /// Whether signals are blocked while it is taken.
     quiet: bool,
+    /// Whether its holder need not block signals again for other locks.
+    leads: bool,
     /// The signals to restore; only the holder uses this.
     signals: UnsafeCell<Option<Signals>>,
     /// The `pthread_self` of the holder.
@@ -89,6 +91,14 @@ impl<T> Lock<T> {
         lock.quiet = true;
         lock
     }
+
+    /// A quiet lock, of which there is one: other quiet locks that are taken while it is held, and
+    /// what else blocks signals meanwhile, cost no system call. It is given back after them.
+    pub const fn leading(value: T) -> Self {
+        let mut lock = Lock::quiet(value);
+        lock.leads = true;
+        lock
+    }
 }
 
 impl<T, W: Word> Lock<T, W> {
@@ -98,6 +108,7 @@ impl<T, W: Word> Lock<T, W> {
             state,
             spins,
             quiet: false,
+            leads: false,
             signals: UnsafeCell::new(None),
             holder: AtomicUsize::new(0),
             value: UnsafeCell::new(value),
@@ -119,6 +130,9 @@ impl<T, W: Word> Lock<T, W> {
         if signals.is_some() {
             // SAFETY: this thread is the holder.
             unsafe { *self.signals.get() = signals };
+        }
+        if self.leads {
+            thread::begin_quiet(me);
         }
     }
 
@@ -181,6 +195,9 @@ impl<T, W: Word> Lock<T, W> {
     pub fn give(&self) {
         // SAFETY: this thread is still the holder.
         let signals = if self.quiet { unsafe { (*self.signals.get()).take() } } else { None };
+        if self.leads {
+            thread::end_quiet();
+        }
         self.holder.store(0, Relaxed);
         if self.state.swap(0, Release) & SLEEPER != 0 {
             self.state.wake();
@@ -263,6 +280,32 @@ mod tests {
         lock.give();
         assert_eq!(FOUND.take(), [true, true], "taken, and not given back yet");
         assert!(!lock.is_mine(), "it was given back");
+    }
+
+    #[test]
+    fn within_the_leading_lock_signals_are_blocked_once_and_till_its_end() {
+        static OUTER: Lock<()> = Lock::leading(());
+        static INNER: Lock<()> = Lock::quiet(());
+        let blocked = || {
+            // SAFETY: plain data, for which zeros are a value, and which has room for the answer.
+            unsafe {
+                let mut now: libc::sigset_t = std::mem::zeroed();
+                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut now);
+                libc::sigismember(&raw const now, libc::SIGALRM) == 1
+            }
+        };
+        for _ in 0..2 {
+            assert!(!blocked());
+            let outer = OUTER.lock();
+            assert!(blocked());
+            drop(INNER.lock());
+            assert!(blocked(), "the inner lock must not unblock them");
+            drop(outer);
+            assert!(!blocked());
+            let inner = INNER.lock();
+            assert!(blocked(), "alone, the inner lock blocks them");
+            drop(inner);
+        }
     }
 
     #[test]

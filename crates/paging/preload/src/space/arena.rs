@@ -85,7 +85,7 @@ pub struct Arena {
     backed: usize,
 }
 
-pub static ARENA: Lock<Arena> = Lock::quiet(Arena {
+pub static ARENA: Lock<Arena> = Lock::leading(Arena {
     ranges: Ranges::empty(),
     reasons: Reasons::new(PAGE),
     reserving: Insistence::new(),
