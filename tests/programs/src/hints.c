@@ -1,5 +1,6 @@
-/* Places that a program names for its mappings without MAP_FIXED, as compilers at run time, allocators
- * and probes name them: code must be where a jump reaches it, and data beyond the budget are right.
+/* Places that a program names for its mappings without MAP_FIXED, as compilers at run time,
+ * allocators and probes name them: code must be where a jump reaches it, and data beyond the budget
+ * are right.
  *
  * usage: hints MIB     data at a place far away
  */

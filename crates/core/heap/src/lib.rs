@@ -11,11 +11,14 @@
 //! heap an object belongs.
 
 mod growing;
+mod magazine;
 mod sizes;
 mod small;
 mod table;
 
 pub use growing::{Grow, Growing};
+pub use magazine::{MOST as KEPT_MOST, Magazines, Put};
+pub use sizes::{BYTES as SIZES_BYTES, SIZES, SMALL, of as size_of_small};
 pub use small::NotAnObject;
 pub use table::{CHUNK, Table};
 
@@ -134,6 +137,19 @@ impl<M: Memory + Send + Copy> Heap<M> {
         let mut source = Slabs { memory: &self.memory, medium: &mut self.medium };
         let at = self.small.allocate(size, self.heap, self.memory.table(), &mut source);
         at.map_or(std::ptr::null_mut(), |at| at as *mut u8)
+    }
+
+    /// Takes objects of a size that are free in the heap's slabs, up to the length of `to`. Returns
+    /// how many: fewer, if the heap would have to grow.
+    pub fn take_some(&mut self, size: usize, to: &mut [usize]) -> usize {
+        let table = self.memory.table();
+        for (index, object) in to.iter_mut().enumerate() {
+            match self.small.recent(size, table).or_else(|| self.small.at_hand(size, table)) {
+                Some(at) => *object = at,
+                None => return index,
+            }
+        }
+        to.len()
     }
 
     #[inline(never)]

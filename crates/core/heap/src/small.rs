@@ -2,7 +2,7 @@
 
 use crate::sizes::{BYTES, SIZES};
 use crate::table::{CHUNK, EMPTY, FIRST_SIZE, NONE, SLAB, SLABS, Slab, Table};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of the bits of a slab: enough for the smallest cells.
 const BITS: usize = SLAB / 16 / 8;
@@ -145,21 +145,25 @@ impl Small {
         table: &Table,
         source: &mut impl Source,
     ) -> Option<usize> {
-        let number = match self.classes[size].head {
-            0 => self.fresh(size, heap, table, source)?,
-            head => head - 1,
-        };
+        if self.classes[size].head == 0 {
+            self.fresh(size, heap, table, source)?;
+        }
+        self.at_hand(size, table)
+    }
+
+    /// Takes a cell of a size from a slab that has free ones.
+    pub fn at_hand(&mut self, size: usize, table: &Table) -> Option<usize> {
+        let number = self.classes[size].head.checked_sub(1)?;
         let slab = table.slab(number);
         let words = usize::from(CELLS[size]).div_ceil(64);
-        let bits = slab.bits.load(Relaxed);
         let mut word = usize::from(slab.hint.load(Relaxed));
-        // SAFETY: the loop ends within the slab's bits, since a slab in this list has a bit that is
-        // set.
-        let cell = unsafe {
-            while *bits.add(word) == 0 {
-                word = if word + 1 == words { 0 } else { word + 1 };
+        // The loop ends within the slab's bits, since a slab in this list has a bit that is set.
+        let cell = loop {
+            let bits = bits_of(slab, word * 64).load(Relaxed);
+            if bits != 0 {
+                break word * 64 + bits.trailing_zeros() as usize;
             }
-            word * 64 + (*bits.add(word)).trailing_zeros() as usize
+            word = if word + 1 == words { 0 } else { word + 1 };
         };
         slab.hint.store(word as u16, Relaxed);
         self.take(size, number, cell, table);
@@ -170,8 +174,8 @@ impl Small {
     #[inline]
     fn take(&mut self, size: usize, number: u32, cell: usize, table: &Table) {
         let slab = table.slab(number);
-        // SAFETY: a slab of a size has a bit for each of its cells.
-        unsafe { *slab.bits.load(Relaxed).add(cell / 64) &= !(1 << (cell % 64)) };
+        let word = bits_of(slab, cell);
+        word.store(word.load(Relaxed) & !(1 << (cell % 64)), Relaxed);
         let free = slab.free.load(Relaxed) - 1;
         slab.free.store(free, Relaxed);
         if free == 0 {
@@ -195,22 +199,9 @@ impl Small {
         all
     }
 
-    /// The cell that begins at an address, and its size; it may be free.
-    #[inline]
-    fn cell(at: usize, slab: &Slab) -> Option<(usize, usize)> {
-        let size = slab.size().filter(|&size| size < SIZES)?;
-        let cell = cell_at(at % SLAB, size);
-        let begins = cell * usize::from(BYTES[size]) == at % SLAB && cell < usize::from(CELLS[size]);
-        begins.then_some((size, cell))
-    }
-
     /// Whether an object begins at an address that lies in a slab of this heap.
     pub fn is_object(&self, at: usize, table: &Table) -> bool {
-        let slab = table.slab(table.number(at));
-        Self::cell(at, slab).is_some_and(|(_, cell)| {
-            // SAFETY: a slab of a size has a bit for each of its cells.
-            unsafe { *slab.bits.load(Relaxed).add(cell / 64) & 1 << (cell % 64) == 0 }
-        })
+        object_at(at, table).is_some()
     }
 
     /// Frees a cell.
@@ -221,14 +212,13 @@ impl Small {
     pub fn free(&mut self, at: usize, table: &Table, source: &mut impl Source) -> Result<(), NotAnObject> {
         let number = table.number(at);
         let slab = table.slab(number);
-        let (size, cell) = Self::cell(at, slab).ok_or(NotAnObject)?;
-        // SAFETY: a slab of a size has a bit for each of its cells.
-        let word = unsafe { &mut *slab.bits.load(Relaxed).add(cell / 64) };
-        let bit = 1 << (cell % 64);
-        if *word & bit != 0 {
+        let (size, cell) = cell_of(at, slab).ok_or(NotAnObject)?;
+        let (word, bit) = (bits_of(slab, cell), 1 << (cell % 64));
+        let bits = word.load(Relaxed);
+        if bits & bit != 0 {
             return Err(NotAnObject);
         }
-        *word |= bit;
+        word.store(bits | bit, Relaxed);
         let free = slab.free.load(Relaxed) + 1;
         slab.free.store(free, Relaxed);
         let class = &mut self.classes[size];
@@ -351,6 +341,32 @@ fn chunk(heap: u8, table: &Table, source: &mut impl Source) -> Option<u32> {
     }
     table.slab(first).used.store(SLABS as u8, Relaxed);
     Some(first)
+}
+
+/// The word of a slab's bits that has the bit of a cell. Whoever changes it holds the heap's lock;
+/// a thread that has an object there may look at the object's bit.
+#[inline]
+fn bits_of(slab: &Slab, cell: usize) -> &AtomicU64 {
+    // SAFETY: a slab of a size has a bit for each of its cells, and its bits stay as long as there
+    // are objects.
+    unsafe { AtomicU64::from_ptr(slab.bits.load(Relaxed).add(cell / 64)) }
+}
+
+/// The cell that begins at an address, and its size; it may be free.
+#[inline]
+fn cell_of(at: usize, slab: &Slab) -> Option<(usize, usize)> {
+    let size = slab.size().filter(|&size| size < SIZES)?;
+    let cell = cell_at(at % SLAB, size);
+    let begins = cell * usize::from(BYTES[size]) == at % SLAB && cell < usize::from(CELLS[size]);
+    begins.then_some((size, cell))
+}
+
+/// The size of the small object that begins at an address and was not given back to its heap.
+#[inline]
+pub fn object_at(at: usize, table: &Table) -> Option<usize> {
+    let slab = table.slab(table.number(at));
+    let (size, cell) = cell_of(at, slab)?;
+    (bits_of(slab, cell).load(Relaxed) & 1 << (cell % 64) == 0).then_some(size)
 }
 
 /// Takes the next number out of a range.

@@ -110,6 +110,14 @@ impl Table {
         self.slab(self.number(at)).what.load(Relaxed) >= EMPTY
     }
 
+    /// The size of the small object that begins at an address: an index, as
+    /// [`size_of_small`](crate::size_of_small) returns it. `None` if none begins there, or if it
+    /// was given back to its heap. The caller has the object, or the heap's lock.
+    #[inline]
+    pub fn object(&self, at: usize) -> Option<usize> {
+        crate::small::object_at(at, self)
+    }
+
     /// The bytes that an object may use.
     ///
     /// # Safety

@@ -24,7 +24,7 @@ mod doors;
 mod host;
 mod space;
 
-use doors::{advise, brk, direct, heap, locked, maps, remap, rights, shm};
+use doors::{advise, brk, caches, direct, heap, locked, maps, remap, rights, shm};
 use host::{
     beside, callers, exec, exit, fork, job, limits, lock, next, objects, own, process, real, sanitizers,
     summary,

@@ -12,10 +12,10 @@ use crate::arena::{self, ARENA};
 use crate::callers::{self, is_unpaged};
 use crate::lock::Lock;
 use crate::objects::{is_defined, object_of};
-use crate::{limits, next, own, set_errno};
+use crate::{caches, limits, next, own, set_errno};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, Table};
+use terapage_heap::{CHUNK, Heap, Memory, NotAnObject, SIZES_BYTES as BYTES, SMALL, Table, size_of_small};
 use terapage_sys::{PAGE, memory, thread};
 
 /// Requests of at least this many bytes get a range of their own.
@@ -46,7 +46,7 @@ const LARGE_MODE: u8 = 2;
 const ALL: u8 = 3;
 
 /// The table that tells the heap of each object in the arena.
-static TABLE: Table = Table::new();
+pub static TABLE: Table = Table::new();
 
 /// Bytes of the heaps' chunks.
 static HEAP_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -67,8 +67,9 @@ pub struct Figures {
     pub large_bytes: usize,
 }
 
-/// Counts the objects: looks at each heap.
+/// Counts the objects: looks at each heap. What other threads have freed and keep counts as in use.
 pub fn figures() -> Figures {
+    caches::empty();
     Figures {
         heap_bytes: HEAP_BYTES.load(Relaxed),
         object_bytes: ALL_HEAPS.iter().map(|heap| heap.lock().in_use().bytes).sum(),
@@ -133,6 +134,9 @@ pub fn open(mode: terapage_config::Heap) {
         Off => OFF,
     };
     MODE.store(mode, SeqCst);
+    if mode == ALL {
+        caches::open();
+    }
 }
 
 /// Whether the program's `malloc` is this library's, and not one of its own.
@@ -255,7 +259,7 @@ fn header_of(at: usize) -> *mut Header {
     at.wrapping_sub(size_of::<Header>()) as *mut Header
 }
 
-fn not_an_object() -> ! {
+pub fn not_an_object() -> ! {
     crate::process::fail(
         "free() or realloc() of a pointer that malloc() did not return, or that is already free: the program has a bug",
     )
@@ -273,8 +277,7 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
         // As in the C library: rounding up could overflow.
         return or_none(std::ptr::null_mut());
     }
-    // SAFETY: no memory is touched.
-    let thread = unsafe { libc::pthread_self() } as usize;
+    let thread = thread::own_name();
     let (all, internal) = (MODE.load(Relaxed) == ALL, thread::is_internal(thread));
     if internal || !all || size >= LARGE || align > PAGE {
         if internal || MODE.load(Relaxed) == CLOSED {
@@ -292,9 +295,47 @@ fn allocate(size: usize, align: usize, zero: bool) -> *mut u8 {
             });
         }
     }
+    if size <= SMALL
+        && align <= 16
+        && let Some(at) = caches::take(thread, size_of_small(size))
+    {
+        return cleared(at as *mut u8, size, zero);
+    }
     let at = heap_of(thread).lock().allocate(size, align);
     let at = if at.is_null() { reuse(size, align) } else { at };
     cleared(at, size, zero)
+}
+
+/// Takes small objects of a size (its index) from the heap of a thread, which may grow for the
+/// first one. Returns how many.
+pub fn take_some(thread: usize, size: usize, to: &mut [usize]) -> usize {
+    let mut heap = heap_of(thread).lock();
+    let first = heap.allocate(usize::from(BYTES[size]), 1) as usize;
+    let [at, more @ ..] = to else { return 0 };
+    if first == 0 {
+        return 0;
+    }
+    *at = first;
+    1 + heap.take_some(size, more)
+}
+
+/// Gives small objects back to their heaps.
+pub fn give_back(objects: &[usize]) {
+    let mut rest = objects;
+    while let Some(heap) = rest.first().and_then(|&at| TABLE.heap_of(at)) {
+        let mut held = ALL_HEAPS[usize::from(heap)].lock();
+        let mut freed = Ok(());
+        while let Some((&at, others)) = rest.split_first()
+            && freed.is_ok()
+            && TABLE.heap_of(at) == Some(heap)
+        {
+            rest = others;
+            // SAFETY: the object lies in that heap's memory, and the program has freed it.
+            freed = unsafe { held.free(at as *mut u8) };
+        }
+        drop(held);
+        or_stop(freed);
+    }
 }
 
 /// Allocates from what any heap has left, if the program's own limits allow no more. (Heaps keep
@@ -383,6 +424,9 @@ unsafe fn resize(old: *mut u8, size: usize) -> *mut u8 {
             }
         }
     } else if let Some(heap) = TABLE.heap_of(old as usize) {
+        if caches::has(old as usize) {
+            not_an_object();
+        }
         if size < large_from() {
             // SAFETY: the object lies in that heap's memory, and the caller passes one that is not
             // freed.
@@ -538,6 +582,9 @@ family! {
 
     /// Hook of the C library's function.
     fn free(old: *mut u8) -> () {
+        if arena::contains(old as usize) && TABLE.is_small(old as usize) && caches::put(old as usize) {
+            return;
+        }
         // `free` must not change the program's `errno`. SAFETY: `errno` belongs to this thread.
         let errno = unsafe { *libc::__errno_location() };
         // SAFETY: the caller passes an object that is not freed.

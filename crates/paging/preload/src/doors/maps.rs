@@ -61,8 +61,7 @@ fn pages(len: usize, prot: c_int, flags: c_int) -> bool {
 
 /// Whether mappings of this thread are served: those of the pager's threads are not.
 pub fn is_served() -> bool {
-    // SAFETY: no memory is touched.
-    process::settings().is_some() && !thread::is_internal(unsafe { libc::pthread_self() } as usize)
+    process::settings().is_some() && !thread::is_internal(thread::own_name())
 }
 
 /// # Safety

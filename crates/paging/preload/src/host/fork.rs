@@ -8,7 +8,7 @@
 
 use crate::arena::ARENA;
 use crate::lock::Lock;
-use crate::{heap, own, paged, process, real};
+use crate::{caches, heap, own, paged, process, real};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -313,6 +313,7 @@ unsafe extern "C" fn in_child() {
     // SAFETY: the child of a fork has one thread.
     unsafe { own::renew() };
     thread::forget_others();
+    caches::in_child();
     STREAMS.store(0, SeqCst);
     READY.iter().for_each(|place| place.store(0, SeqCst));
     crate::exit::own();
