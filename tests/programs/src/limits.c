@@ -170,9 +170,10 @@ static void limited(char *program, int resource, size_t mib) {
     CHECK(setrlimit(resource, &limit) == 0);
     is_limited(resource, mib * MIB, before.rlim_max);
     goes_on(mib * MIB);
-    holds(mib * MIB);
+    /* Afterwards the heaps keep nearly all that the limit allows, and mappings have what is left. */
     if (resource == RLIMIT_DATA)
         small_moves(mib * MIB);
+    holds(mib * MIB);
     CHECK(pthread_create(&begun, NULL, thread, NULL) == 0 && pthread_join(begun, NULL) == 0);
     children(program, resource, mib * MIB, before.rlim_max);
     lower_for_good(resource, mib * MIB, before.rlim_max);
