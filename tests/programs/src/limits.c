@@ -170,7 +170,7 @@ static void limited(char *program, int resource, size_t mib) {
     CHECK(setrlimit(resource, &limit) == 0);
     is_limited(resource, mib * MIB, before.rlim_max);
     goes_on(mib * MIB);
-    /* Afterwards the heaps keep nearly all that the limit allows, and mappings have what is left. */
+    /* Later the heaps keep nearly all that the limit allows, and mappings have what is left. */
     if (resource == RLIMIT_DATA)
         small_moves(mib * MIB);
     holds(mib * MIB);
