@@ -467,14 +467,32 @@ pub fn pid() -> u64 {
 pub struct Processors(libc::cpu_set_t);
 
 impl Processors {
-    /// The processors that the calling thread may use; `None` if their numbers are too high for the
-    /// set.
-    pub fn of_this_thread() -> Option<Processors> {
-        // SAFETY: zeros are a valid set, which has room for what is written.
+    /// The words of a set, 64 processors each.
+    pub const WORDS: usize = size_of::<libc::cpu_set_t>() / size_of::<u64>();
+
+    /// The processors that a thread may use (0 is the calling thread); `None` if their numbers are
+    /// too high for the set, or there is no such thread.
+    pub fn of(thread: u32) -> Option<Processors> {
+        // SAFETY: zeros are a valid set, which has room for what is written. The bare system call
+        // leaves out the hook of the preload library.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
-            (libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0).then_some(Processors(set))
+            let answer =
+                libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&set), &raw mut set);
+            (answer > 0).then_some(Processors(set))
         }
+    }
+
+    /// The set as words: bit `n % 64` of word `n / 64` stands for processor `n`.
+    pub fn words(&self) -> [u64; Self::WORDS] {
+        // SAFETY: the set is an array of words of this size in all, and any bits are valid.
+        unsafe { std::mem::transmute(self.0) }
+    }
+
+    /// The set with these [words](Self::words).
+    pub fn from_words(words: [u64; Self::WORDS]) -> Processors {
+        // SAFETY: as in `words`.
+        Processors(unsafe { std::mem::transmute::<[u64; Self::WORDS], libc::cpu_set_t>(words) })
     }
 
     /// The numbers of the processors, ascending.
@@ -502,10 +520,15 @@ impl Processors {
         }
     }
 
-    /// Binds the calling thread to these processors, if the kernel allows it.
-    pub fn use_them(&self) {
-        // SAFETY: the set is valid.
-        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };
+    /// Lets a thread (0 is the calling thread) run on these processors only. Whether the kernel
+    /// allows it.
+    pub fn give_to(&self, thread: u32) -> bool {
+        // SAFETY: the set is valid. The bare system call leaves out the hook of the preload
+        // library.
+        let answer = unsafe {
+            libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(&self.0), &raw const self.0)
+        };
+        answer == 0
     }
 }
 
@@ -528,6 +551,14 @@ pub fn processor_of(thread: u32) -> Option<usize> {
     // The name, in brackets, may contain anything; the processor is the 37th field behind it
     // (proc(5)).
     stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()
+}
+
+/// For how long a thread of this process has run, and for how long it was ready to run and waited
+/// for a processor, ns; `None` if the kernel does not count that.
+pub fn ran_and_waited(thread: u32) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    let mut numbers = text.split_whitespace().map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Yields the processor to other threads.

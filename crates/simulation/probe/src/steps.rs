@@ -115,12 +115,12 @@ const STOP: u8 = 1;
 /// Calls `measure` while another thread answers each byte of one pipe through the other. `numbers`:
 /// the processors of this thread and of the other.
 fn with_answerer<T>(numbers: [usize; 2], pipes: &Pipes, measure: impl FnOnce(&Pipes) -> T) -> Option<T> {
-    let all = Processors::of_this_thread()?;
+    let all = Processors::of(0)?;
     let (here, there) = (all.only(numbers[0])?, all.only(numbers[1])?);
-    here.use_them();
+    here.give_to(0);
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            there.use_them();
+            there.give_to(0);
             while get(pipes.there[0]) != STOP {
                 put(pipes.back[1], 0);
             }
@@ -129,7 +129,7 @@ fn with_answerer<T>(numbers: [usize; 2], pipes: &Pipes, measure: impl FnOnce(&Pi
         put(pipes.there[1], STOP);
         result
     });
-    all.use_them();
+    all.give_to(0);
     Some(result)
 }
 
@@ -144,7 +144,7 @@ pub fn switch_ns() -> Result<f64, Error> {
         put(pipes.there[1], 0);
         get(pipes.there[0]);
     });
-    let number = Processors::of_this_thread().and_then(|all| all.numbers().next()).unwrap_or(0);
+    let number = Processors::of(0).and_then(|all| all.numbers().next()).unwrap_or(0);
     let round_ns = with_answerer([number, number], &pipes, |pipes| {
         time_ns(|| {
             put(pipes.there[1], 0);
@@ -162,7 +162,7 @@ pub fn switch_ns() -> Result<f64, Error> {
 pub fn wake_ns() -> Result<Option<f64>, Error> {
     let pipes = Pipes::new()?;
     let numbers: Vec<usize> =
-        Processors::of_this_thread().map(|all| all.numbers().take(2).collect()).unwrap_or_default();
+        Processors::of(0).map(|all| all.numbers().take(2).collect()).unwrap_or_default();
     let &[here, there] = &numbers[..] else { return Ok(None) };
     let put_ns = |pipes: &Pipes| {
         let start = now_ns();
@@ -238,7 +238,7 @@ pub fn interrupt_ns() -> Result<f64, Error> {
 /// turn. `None`: there is one processor only.
 pub fn line_transfer_ns() -> Option<f64> {
     const TURNS: u64 = 4_000;
-    let all = Processors::of_this_thread()?;
+    let all = Processors::of(0)?;
     let numbers: Vec<usize> = all.numbers().take(2).collect();
     let &[here, there] = &numbers[..] else { return None };
     let (here, there) = (all.only(here)?, all.only(there)?);
@@ -246,10 +246,10 @@ pub fn line_transfer_ns() -> Option<f64> {
         let line = AtomicU64::new(0);
         let ns = std::thread::scope(|scope| {
             scope.spawn(|| {
-                there.use_them();
+                there.give_to(0);
                 (0..TURNS).for_each(|turn| take_turn(&line, 2 * turn + 1));
             });
-            here.use_them();
+            here.give_to(0);
             let start = Instant::now();
             (0..TURNS).for_each(|turn| take_turn(&line, 2 * turn));
             start.elapsed().as_nanos() as f64
@@ -257,7 +257,7 @@ pub fn line_transfer_ns() -> Option<f64> {
         ns / (2 * TURNS) as f64
     };
     let ns = tenth((0..ROUNDS).map(round));
-    all.use_them();
+    all.give_to(0);
     Some(ns)
 }
 
@@ -285,7 +285,7 @@ mod tests {
         ] {
             assert!(ns > 0.0 && ns < 1e7, "{name}: {ns}");
         }
-        if Processors::of_this_thread().is_some_and(|all| all.count() > 1) {
+        if Processors::of(0).is_some_and(|all| all.count() > 1) {
             assert!(line_transfer_ns().unwrap() > 0.0);
             assert!(wake_ns().unwrap().is_some());
         }

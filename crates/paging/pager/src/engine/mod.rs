@@ -26,6 +26,7 @@ use crate::frames::maker::Maker;
 use crate::helpers::Helpers;
 use crate::helpers::awake::Awake;
 use crate::helpers::carriers::Carriers;
+use crate::helpers::follow::Follow;
 use crate::io::{self, Event, Io, Poll};
 use crate::trace::{Kind, Recorder};
 use crate::{Mailbox, Options};
@@ -201,6 +202,9 @@ impl Engine {
             self.options.spin_us = 0;
         }
         self.is_crowded = processors <= self.options.pagers;
+        if self.options.pagers == 1 {
+            self.helpers.follow = Follow::where_it_pays();
+        }
         if may_begin_threads {
             self.start_helpers();
         }
@@ -270,11 +274,11 @@ impl Engine {
         }
     }
 
-    /// Starts the timer, if `each_second` or a shared budget needs one.
+    /// Starts the timer, if anything needs one.
     fn begin_ticks(&mut self) {
         let shared = self.frames.lease.is_shared();
-        if self.options.each_second.is_some() || shared {
-            self.ticks.timer = Fd::each(if shared { self.frames.lease.tick_ms() } else { 1000 }).ok();
+        if self.options.each_second.is_some() || shared || self.helpers.follow.wants_ticks() {
+            self.ticks.timer = Fd::each(self.frames.lease.tick_ms()).ok();
             if let Some(timer) = &self.ticks.timer {
                 self.io.poll(Poll::Timer, timer.raw());
             }
@@ -284,6 +288,7 @@ impl Engine {
 
     /// Whether frames are to be given back now.
     fn tick(&mut self) -> bool {
+        self.helpers.follow.tick();
         if self.frames.lease.ends_second() {
             self.tell_second();
         }
@@ -321,6 +326,8 @@ impl Engine {
         let waited_for = self.demands > 0;
         let tries = !self.is_crowded && self.helpers.luck.tries();
         self.helpers.luck.sleeps();
+        // On the processor of the program's thread, to spin while that could run would keep it from it.
+        let tries = tries && !self.helpers.follow.is_there();
         if self.options.spin_us > 0 && (waited_for || tries) {
             let found = self.look_for_work();
             if !waited_for {
@@ -337,6 +344,9 @@ impl Engine {
         let until = now_ns() + self.options.spin_us * 1000;
         loop {
             self.io.enter(0);
+            if self.helpers.follow.is_there() {
+                thread::pause().ok();
+            }
             if self.io.ring().has_done() || self.helpers.carriers.has_done() {
                 return true;
             }
@@ -410,6 +420,7 @@ impl Engine {
 
     /// A thread of the program waits at an address.
     pub fn fault(&mut self, fault: Fault) {
+        self.helpers.follow.fault(fault.thread);
         let Some(block) = self.table.block_at(fault.at) else {
             self.stop(&format!("a fault at {:#x}, which is not paged", fault.at));
         };

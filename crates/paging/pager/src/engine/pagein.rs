@@ -49,6 +49,7 @@ impl Engine {
     /// them if fresh memory is touched in order.
     pub(crate) fn first_touch(&mut self, block: u32) {
         self.helpers.awake.other();
+        self.helpers.follow.other(1);
         Counters::add(&self.counters.first_touches, 1);
         self.record(Kind::FirstTouch, [block]);
         let most = (FRESH_BYTES / self.block).max(1) as u32;
@@ -294,6 +295,7 @@ impl Engine {
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
         self.trials.waste.come(blocks.len());
         self.helpers.awake.other();
+        self.helpers.follow.other(blocks.len());
         if !blocks.is_sorted() {
             blocks.reverse();
         }

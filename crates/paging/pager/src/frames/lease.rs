@@ -111,7 +111,7 @@ impl Lease {
     /// Counts a tick; whether a second is over.
     pub fn ends_second(&mut self) -> bool {
         self.ticks += 1;
-        !self.is_shared() || self.ticks.is_multiple_of(self.ticks_in_second)
+        self.ticks.is_multiple_of(self.ticks_in_second)
     }
 
     /// Notes that `room` more frames can be made. Whether more should be asked for because there

@@ -239,7 +239,7 @@ impl Shared {
             }
             if wanted != at {
                 at = wanted;
-                home.only(at as usize - 1).as_ref().unwrap_or(home).use_them();
+                home.only(at as usize - 1).as_ref().unwrap_or(home).give_to(0);
             }
             for _ in 0..LOOKS {
                 self.wake_if_ordered();
@@ -284,7 +284,7 @@ impl Awake {
     /// Call it while nothing is paged: to start a thread, the C library uses the program's memory,
     /// for which the pager's thread cannot wait.
     pub fn where_it_pays(waker: Waker) -> Awake {
-        let home = Processors::of_this_thread().filter(|home| home.count() > 1);
+        let home = Processors::of(0).filter(|home| home.count() > 1);
         let shared = home.as_ref().and_then(|home| start(home, MOST.min(home.count() - 1), waker));
         Awake { home: home.filter(|_| shared.is_some()), shared, ..Awake::never() }
     }

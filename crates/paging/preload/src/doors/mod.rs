@@ -23,6 +23,7 @@ pub mod mutexes;
 pub mod namespaces;
 pub mod personality;
 pub mod privileges;
+pub mod processors;
 pub mod remap;
 pub mod rights;
 pub mod shm;

@@ -17,7 +17,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terapage_sys::executable::{self, Name, Why};
-use terapage_sys::{PAGE, memory, thread};
+use terapage_sys::{PAGE, binding, memory, thread};
 
 /// The name of the library's file, by which it is found in `LD_PRELOAD`.
 const FILE: &[u8] = b"libterapage_preload.so";
@@ -412,6 +412,7 @@ fn leaving(path: Option<&CStr>, execute: impl FnOnce() -> c_int) -> c_int {
         unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::X_OK) == 0 }
     };
     let leaves = crate::exit::is_owner() && path.is_none_or(may_be) && crate::exit::leave();
+    binding::disinherit();
     let answer = execute();
     if leaves {
         let errno = std::io::Error::last_os_error().raw_os_error();
@@ -611,7 +612,7 @@ pub unsafe extern "C" fn posix_spawn(
         with_library(
             (!path.is_null()).then(|| CStr::from_ptr(path)),
             environment,
-            |environment| real::call!(posix_spawn(pid, path, actions, attributes, arguments, environment) or libc::ENOSYS),
+            |environment| binding::freed(|| real::call!(posix_spawn(pid, path, actions, attributes, arguments, environment) or libc::ENOSYS)),
         )
     }
 }
@@ -633,7 +634,7 @@ pub unsafe extern "C" fn posix_spawnp(
             with_library(
                 path,
                 environment,
-                |environment| real::call!(posix_spawnp(pid, file, actions, attributes, arguments, environment) or libc::ENOSYS),
+                |environment| binding::freed(|| real::call!(posix_spawnp(pid, file, actions, attributes, arguments, environment) or libc::ENOSYS)),
             )
         })
     }
@@ -685,7 +686,7 @@ pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
     unsafe {
         let with_library = command_with_library(command);
         let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
-        real::call!(system(command) or -1)
+        binding::freed(|| real::call!(system(command) or -1))
     }
 }
 
@@ -697,7 +698,7 @@ pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *
     unsafe {
         let with_library = command_with_library(command);
         let command = with_library.as_ref().map_or(command, |command| command.as_ptr());
-        real::call!(popen(command, mode) or null_mut())
+        binding::freed(|| real::call!(popen(command, mode) or null_mut()))
     }
 }
 

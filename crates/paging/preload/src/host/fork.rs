@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use terapage_pager::Forking;
 use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
-use terapage_sys::{PAGE, last, memory};
+use terapage_sys::{PAGE, binding, last, memory};
 
 /// What a fork keeps between its two halves. Only the forking thread, which holds the arena's lock,
 /// uses it.
@@ -83,7 +83,13 @@ pub fn open() {
 pub unsafe extern "C" fn fork() -> libc::pid_t {
     crate::beside::passes_by();
     let signals = thread::block_signals();
-    let child = rehearsed_fork();
+    let child = binding::freed(|| {
+        let child = rehearsed_fork();
+        if child == 0 {
+            binding::forget();
+        }
+        child
+    });
     thread::restore_signals(&signals);
     child
 }

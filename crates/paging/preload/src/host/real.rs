@@ -109,6 +109,17 @@ table! {
     fn dlopen(*const c_char, c_int) -> *mut c_void;
     fn fork() -> pid_t;
     fn pthread_mutex_init(*mut libc::pthread_mutex_t, *const libc::pthread_mutexattr_t) -> c_int;
+    fn pthread_create(
+        *mut libc::pthread_t,
+        *const libc::pthread_attr_t,
+        extern "C" fn(*mut c_void) -> *mut c_void,
+        *mut c_void
+    ) -> c_int;
+    fn thrd_create(*mut c_void, *const c_void, *mut c_void) -> c_int;
+    fn sched_getaffinity(pid_t, size_t, *mut libc::cpu_set_t) -> c_int;
+    fn sched_setaffinity(pid_t, size_t, *const libc::cpu_set_t) -> c_int;
+    fn pthread_getaffinity_np(libc::pthread_t, size_t, *mut libc::cpu_set_t) -> c_int;
+    fn pthread_setaffinity_np(libc::pthread_t, size_t, *const libc::cpu_set_t) -> c_int;
     fn pthread_attr_setstack(*mut libc::pthread_attr_t, *mut c_void, size_t) -> c_int;
 
     fn execvpe(*const c_char, Texts, Texts) -> c_int;
