@@ -1,65 +1,93 @@
-//! A thread of the program that the pager has bound to one processor for a while, so that the
-//! pager's thread can wait on the same processor.
+//! Threads of the program that the pager has bound to one processor for a while, so that its own
+//! thread can wait on the same processor.
 //!
 //! The program must not see the binding. Before it asks for processors or sets them, and before it
 //! begins a thread or a process, which would inherit the binding, that ends: see [`freed`].
-//!
-//! A process has one binding at a time. The pager's thread makes it, while the thread waits for a
-//! page.
 
 use crate::thread::{self, Processors};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The thread that is bound, 0 for none, or `CHANGING`.
-static BOUND: AtomicU32 = AtomicU32::new(0);
-/// A thread is being bound, or given its processors back.
+/// The most threads that are bound at the same time.
+pub const MOST: usize = 4;
+
+/// The number of threads that are bound, or `CHANGING`.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Threads are being bound, or given their processors back.
 const CHANGING: u32 = u32::MAX;
 
-/// The processors that the bound thread had before, and will have again.
-static BEFORE: [AtomicU64; Processors::WORDS] = [const { AtomicU64::new(0) }; Processors::WORDS];
+/// Each thread that is bound, and the processors that it had before and will have again.
+static BOUND: [Bound; MOST] = [const { Bound::new() }; MOST];
 
 /// Threads inside [`freed`]: while there are any, no thread is bound.
 static FREED: AtomicU32 = AtomicU32::new(0);
 
-fn before() -> Processors {
-    Processors::from_words(std::array::from_fn(|index| BEFORE[index].load(SeqCst)))
+struct Bound {
+    thread: AtomicU32,
+    before: [AtomicU64; Processors::WORDS],
 }
 
-/// The thread that is bound.
-pub fn bound() -> Option<u32> {
-    Some(BOUND.load(SeqCst)).filter(|&thread| thread != 0 && thread != CHANGING)
+impl Bound {
+    const fn new() -> Bound {
+        Bound { thread: AtomicU32::new(0), before: [const { AtomicU64::new(0) }; Processors::WORDS] }
+    }
+
+    fn before(&self) -> Processors {
+        Processors::from_words(std::array::from_fn(|index| self.before[index].load(SeqCst)))
+    }
+
+    /// Binds a thread to a processor. Whether it may run there, and the kernel allows it.
+    fn bind(&self, thread: u32, processor: usize) -> bool {
+        let Some(had) = Processors::of(thread) else { return false };
+        had.words().into_iter().zip(&self.before).for_each(|(word, place)| place.store(word, SeqCst));
+        self.thread.store(thread, SeqCst);
+        had.only(processor).is_some_and(|only| only.give_to(thread))
+    }
+
+    fn unbind(&self) {
+        self.before().give_to(self.thread.load(SeqCst));
+    }
 }
 
-/// Binds `thread`, which waits for a page, to the processor on which it ran last. Returns the
-/// processor; `None` if the thread may not be bound now, or another one is.
-pub fn bind(thread: u32) -> Option<usize> {
-    BOUND.compare_exchange(0, CHANGING, SeqCst, SeqCst).ok()?;
-    let bind = || {
-        if FREED.load(SeqCst) != 0 {
-            return None;
+/// How many threads are bound.
+pub fn count() -> usize {
+    match COUNT.load(SeqCst) {
+        CHANGING => 0,
+        count => count as usize,
+    }
+}
+
+/// Binds `threads`, [`MOST`] at most, to one processor: the one on which the first of them ran last.
+/// Returns the processor; `None` if they may not be bound now, or others are.
+pub fn bind(threads: &[u32]) -> Option<usize> {
+    COUNT.compare_exchange(0, CHANGING, SeqCst, SeqCst).ok()?;
+    let processor = if FREED.load(SeqCst) == 0 { thread::processor_of(*threads.first()?) } else { None };
+    let mut count = 0;
+    for (&thread, bound) in threads.iter().zip(&BOUND) {
+        if !processor.is_some_and(|processor| bound.bind(thread, processor)) {
+            break;
         }
-        let had = Processors::of(thread)?;
-        let processor = thread::processor_of(thread)?;
-        had.words().into_iter().zip(&BEFORE).for_each(|(word, place)| place.store(word, SeqCst));
-        had.only(processor)?.give_to(thread).then_some(processor)
-    };
-    let processor = bind();
-    BOUND.store(processor.map_or(0, |_| thread), SeqCst);
-    processor
+        count += 1;
+    }
+    let all = count == threads.len();
+    if !all {
+        BOUND[..count].iter().for_each(Bound::unbind);
+    }
+    COUNT.store(if all { count as u32 } else { 0 }, SeqCst);
+    processor.filter(|_| all)
 }
 
-/// Gives the bound thread, if there is one, its processors back.
+/// Gives the bound threads their processors back.
 pub fn unbind() {
     loop {
-        match BOUND.load(SeqCst) {
+        match COUNT.load(SeqCst) {
             0 => return,
             // It takes a few system calls, which wait for nothing.
             CHANGING => drop(thread::pause()),
-            thread => {
-                if BOUND.compare_exchange(thread, CHANGING, SeqCst, SeqCst).is_ok() {
-                    before().give_to(thread);
-                    BOUND.store(0, SeqCst);
+            count => {
+                if COUNT.compare_exchange(count, CHANGING, SeqCst, SeqCst).is_ok() {
+                    BOUND[..count as usize].iter().for_each(Bound::unbind);
+                    COUNT.store(0, SeqCst);
                 }
             }
         }
@@ -80,10 +108,10 @@ pub fn freed<T>(work: impl FnOnce() -> T) -> T {
 /// Gives the calling thread its processors back if it has inherited a binding: in the child of a
 /// `vfork`, which shares its parent's memory, before it executes a program. Takes no lock.
 pub fn disinherit() {
-    if BOUND.load(SeqCst) == 0 {
+    if COUNT.load(SeqCst) == 0 {
         return;
     }
-    let (had, now) = (before(), Processors::of(0));
+    let (had, now) = (BOUND[0].before(), Processors::of(0));
     if now.is_some_and(|now| now.count() == 1 && had.count() > 1) {
         had.give_to(0);
     }
@@ -93,12 +121,12 @@ pub fn disinherit() {
 pub fn forget() {
     disinherit();
     FREED.store(0, SeqCst);
-    BOUND.store(0, SeqCst);
+    COUNT.store(0, SeqCst);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{bind, bound, disinherit, freed, unbind};
+    use super::{bind, count as bound, disinherit, freed, unbind};
     use crate::thread::{self, Processors};
 
     /// One test, since there is one binding in a process.
@@ -111,19 +139,19 @@ mod tests {
         }
         let count = || Processors::of(0).expect("a set").count();
         let me = thread::id();
-        let processor = bind(me).expect("it may be bound");
-        assert_eq!((bound(), count()), (Some(me), 1));
+        let processor = bind(&[me]).expect("it may be bound");
+        assert_eq!((bound(), count()), (1, 1));
         assert_eq!(Processors::of(0).expect("a set").numbers().next(), Some(processor));
-        assert_eq!(bind(me), None, "one binding at a time");
+        assert_eq!(bind(&[me]), None, "one binding at a time");
         unbind();
-        assert_eq!((bound(), count()), (None, all.count()));
+        assert_eq!((bound(), count()), (0, all.count()));
 
-        bind(me).expect("again");
-        let inside = freed(|| (bound(), count(), bind(me)));
-        assert_eq!(inside, (None, all.count(), None), "free, and not to be bound");
-        assert_eq!((bound(), count()), (None, all.count()), "and free afterwards");
+        bind(&[me]).expect("again");
+        let inside = freed(|| (bound(), count(), bind(&[me])));
+        assert_eq!(inside, (0, all.count(), None), "free, and not to be bound");
+        assert_eq!((bound(), count()), (0, all.count()), "and free afterwards");
 
-        bind(me).expect("again");
+        bind(&[me]).expect("again");
         // A thread that begins outside of `freed` inherits the binding.
         let executing = || {
             let inherited = count();
@@ -133,6 +161,9 @@ mod tests {
         assert_eq!(std::thread::spawn(executing).join().expect("it ends"), (1, all.count()));
         assert_eq!(count(), 1, "the bound thread stays bound");
         std::thread::spawn(|| freed(|| ())).join().expect("it ends");
-        assert_eq!((bound(), count()), (None, all.count()), "any thread can end it");
+        assert_eq!((bound(), count()), (0, all.count()), "any thread can end it");
+
+        assert_eq!(bind(&[me, u32::MAX >> 1]), None, "there is no such thread");
+        assert_eq!((bound(), count()), (0, all.count()), "so none is bound");
     }
 }

@@ -477,8 +477,7 @@ impl Processors {
         // leaves out the hook of the preload library.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
-            let answer =
-                libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&set), &raw mut set);
+            let answer = libc::syscall(libc::SYS_sched_getaffinity, thread, size_of_val(&set), &raw mut set);
             (answer > 0).then_some(Processors(set))
         }
     }

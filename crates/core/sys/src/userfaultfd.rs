@@ -86,20 +86,6 @@ pub struct Userfaultfd {
     features: u64,
 }
 
-/// Wakes threads that wait for a userfaultfd. After that is closed, it wakes nobody: another file
-/// with its number does not know the call, or has no waiters.
-#[derive(Clone, Copy, Debug)]
-pub struct Waker(RawFd);
-
-impl Waker {
-    /// Wakes all threads that wait on the range, if there are any.
-    pub fn wake(self, at: usize, len: usize) {
-        let mut range = range(at, len);
-        // SAFETY: the call takes this structure.
-        unsafe { libc::syscall(libc::SYS_ioctl, self.0, ioctl::UFFDIO_WAKE, &raw mut range) };
-    }
-}
-
 /// The device, if it was to be kept; `None` in it if it cannot be opened.
 static DEVICE: OnceLock<Option<Fd>> = OnceLock::new();
 
@@ -294,11 +280,6 @@ impl Userfaultfd {
     /// Wakes all threads that wait for the range.
     pub fn wake(&self, at: usize, len: usize) -> Result<()> {
         self.ioctl("ioctl(UFFDIO_WAKE)", ioctl::UFFDIO_WAKE, &mut range(at, len))
-    }
-
-    /// A [`Waker`], for other threads.
-    pub fn waker(&self) -> Waker {
-        Waker(self.fd.raw())
     }
 
     /// Write-protects the range; or ends that (`on` false), and wakes the waiters.

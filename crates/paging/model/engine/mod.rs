@@ -90,38 +90,6 @@ pub(crate) mod maker {
     }
 }
 
-/// There are no processors to be kept awake.
-pub(crate) mod awake {
-    pub struct Awake;
-
-    impl Awake {
-        pub fn never() -> Awake {
-            Awake
-        }
-
-        pub fn where_it_pays(_waker: terapage_sys::userfaultfd::Waker) -> Awake {
-            Awake
-        }
-
-        pub fn can_wake(&self) -> bool {
-            false
-        }
-
-        pub fn wake(&mut self, _at: usize, _len: usize) {}
-
-        pub fn settle_late(&mut self) {}
-
-        pub fn settle(&mut self) {}
-
-        pub fn read(&mut self, _now_ns: u64, _thread: u32) {}
-
-        pub fn other(&mut self) {}
-
-        #[allow(dead_code, reason = "a child's part needs a process of its own")]
-        pub fn forget(&mut self) {}
-    }
-}
-
 /// Threads are not bound to processors.
 pub(crate) mod follow {
     pub struct Follow;

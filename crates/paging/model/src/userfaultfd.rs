@@ -75,10 +75,6 @@ pub struct Userfaultfd {
     fd: Fd,
 }
 
-/// A waker that wakes nobody: the pager does that itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Waker;
-
 impl Userfaultfd {
     /// Opens one.
     ///
@@ -123,11 +119,6 @@ impl Userfaultfd {
     /// None; the real one has some.
     pub fn unregister(&self, at: usize, len: usize) -> Result<()> {
         self.wake(at, len)
-    }
-
-    /// A [`Waker`] for other threads, of which there are none here.
-    pub fn waker(&self) -> Waker {
-        Waker
     }
 
     /// Wakes all threads that wait for the range.

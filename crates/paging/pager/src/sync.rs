@@ -2,12 +2,10 @@
 //! futex, and the standard library's locks.
 //!
 //! Under the model checkers the same names have the checkers' types behind them, for the mailbox,
-//! the carriers, bells, the ring of words and what the kernel has reported. The threads that keep
-//! processors awake, make huge pages and write a trace sleep at such bells, but no model has their
-//! other words. Past this module, threads share only counters, which decide nothing, and the start
+//! the carriers, bells, the ring of words and what the kernel has reported. The threads that make
+//! huge pages and write a trace sleep at such bells, but no model has their other words. Past this module, threads share only counters, which decide nothing, and the start
 //! of the pager's thread.
 
-pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU32 as Word, AtomicU64, AtomicUsize};
 pub(crate) use std::sync::{Mutex, MutexGuard as Guard, RwLock};
 pub(crate) use terapage_sys::thread::{wait, wait_ms, wake};

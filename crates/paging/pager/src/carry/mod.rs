@@ -26,15 +26,13 @@ pub(crate) struct Run {
     pub copy: bool,
     /// Whether they were copied.
     pub copied: bool,
-    /// Whether the waiters are woken [elsewhere](crate::helpers::awake).
-    pub quiet: bool,
 }
 
 impl Run {
-    /// Puts the run into the program, and wakes the waiters unless it is `quiet`.
+    /// Puts the run into the program, and wakes the waiters.
     pub fn install(&mut self, mover: &Mover) -> Result<(), Lost> {
         if self.copy {
-            self.copied = mover.copy(self.program, self.place, self.len, !self.quiet)?;
+            self.copied = mover.copy(self.program, self.place, self.len)?;
             return Ok(());
         }
         mover.install(self.program, self.place, self.len)

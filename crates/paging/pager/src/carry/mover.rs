@@ -273,11 +273,11 @@ impl Mover {
         Ok(())
     }
 
-    /// Copies `len` bytes from the pool into the program, and wakes the waiters if `wake`: the
-    /// frames stay in the pool. If the kernel has no memory for a copy, the frames go into the
+    /// Copies `len` bytes from the pool into the program, and wakes the waiters: the frames stay
+    /// in the pool. If the kernel has no memory for a copy, the frames go into the
     /// program, as with [`install`](Self::install). Whether they were copied.
-    pub fn copy(&self, to: usize, place: usize, len: usize, wake: bool) -> std::result::Result<bool, Lost> {
-        let Err(stuck) = self.copy_in(to, place, len, wake && self.wakes()) else {
+    pub fn copy(&self, to: usize, place: usize, len: usize) -> std::result::Result<bool, Lost> {
+        let Err(stuck) = self.copy_in(to, place, len, self.wakes()) else {
             return Ok(true);
         };
         self.install_by_pages(to + stuck.done, place + stuck.done, len - stuck.done, stuck.errno)?;

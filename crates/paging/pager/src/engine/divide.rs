@@ -40,7 +40,6 @@ impl Engine {
             return Ok(false);
         }
         self.settle_all();
-        self.helpers.awake.settle();
         self.end_all_trials();
         while let Some(place) = self.reclaim() {
             self.frames.pool.put_free(place);

@@ -29,7 +29,6 @@ impl Engine {
         }
         self.see_to_removed();
         self.settle_all();
-        self.helpers.awake.settle();
         let last = self.children.last().map(|&(id, _)| id);
         self.mailbox.park();
         // These lists are locals, not the engine's: a fork may copy the engine while this thread is

@@ -24,7 +24,6 @@ use crate::carry::mover::{Lost, Mover};
 use crate::frames::Frames;
 use crate::frames::maker::Maker;
 use crate::helpers::Helpers;
-use crate::helpers::awake::Awake;
 use crate::helpers::carriers::Carriers;
 use crate::helpers::follow::Follow;
 use crate::io::{self, Event, Io, Poll};
@@ -226,7 +225,6 @@ impl Engine {
     /// Serves until the process ends, after [`prepare`](Self::prepare).
     pub fn run(&mut self) {
         loop {
-            self.helpers.awake.settle_late();
             self.take_ends();
             // One end at a time: to check and install a long run takes as long as to read one, and
             // the store must have new work meanwhile.
@@ -304,9 +302,6 @@ impl Engine {
 
     /// Starts the helper threads, which save this thread time.
     fn start_helpers(&mut self) {
-        if self.options.spin_us > 0 && !self.is_crowded {
-            self.helpers.awake = Awake::where_it_pays(self.mover.program.waker());
-        }
         if self.mover.moves() {
             let most = if self.frames.lease.is_shared() { self.options.frames } else { self.frames.limit };
             let pages = most.saturating_sub(self.frames.count) * self.block / HUGE;
@@ -350,7 +345,6 @@ impl Engine {
             if self.io.ring().has_done() || self.helpers.carriers.has_done() {
                 return true;
             }
-            self.helpers.awake.settle_late();
             if now_ns() > until {
                 return false;
             }
@@ -378,7 +372,6 @@ impl Engine {
 
     /// Sleeps until the ring has an event or a carrier has done a load.
     fn rest(&mut self) {
-        self.helpers.awake.settle();
         if self.helpers.carriers.may_sleep() {
             self.io.enter(1);
         }
@@ -431,7 +424,7 @@ impl Engine {
         }
         match state {
             State::Zero => self.first_touch(block),
-            State::Stored => self.hard_fault(block, fault.at, fault.thread),
+            State::Stored => self.hard_fault(block, fault.at),
             State::Soft => self.soft_fault(block),
             State::Watched => self.watched_fault(block),
             State::Reading => {

@@ -48,7 +48,6 @@ impl Engine {
     /// A touch of a block that was never touched, or has become zero: installs zeros, and more of
     /// them if fresh memory is touched in order.
     pub(crate) fn first_touch(&mut self, block: u32) {
-        self.helpers.awake.other();
         self.helpers.follow.other(1);
         Counters::add(&self.counters.first_touches, 1);
         self.record(Kind::FirstTouch, [block]);
@@ -112,7 +111,6 @@ impl Engine {
         self.record(Kind::SoftFault, [block]);
         self.frames.target.touched();
         self.install(&[block]);
-        self.helpers.awake.other();
         self.note_soft_fault(block);
         self.policy.rescue(block);
         self.put_back_company(block);
@@ -157,11 +155,8 @@ impl Engine {
     }
 
     /// A touch of a block whose bytes only the store has.
-    ///
-    /// `thread` is the thread that faulted at `at`, or 0 if unknown.
-    pub(crate) fn hard_fault(&mut self, block: u32, at: usize, thread: u32) {
+    pub(crate) fn hard_fault(&mut self, block: u32, at: usize) {
         let since_ns = self.now();
-        self.helpers.awake.read(since_ns, thread);
         Counters::add(&self.counters.hard_faults, 1);
         Counters::add(&self.table.usage.of(block).hard_faults, 1);
         self.record(Kind::HardFault, [block]);
@@ -294,7 +289,6 @@ impl Engine {
         self.table.get_mut(marker).flags |= MARKER;
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
         self.trials.waste.come(blocks.len());
-        self.helpers.awake.other();
         self.helpers.follow.other(blocks.len());
         if !blocks.is_sorted() {
             blocks.reverse();
@@ -358,9 +352,6 @@ impl Engine {
         let alone = operation.since_ns > 0 && self.io.finished.is_empty() && self.queue.is_empty();
         let mut runs = self.plan(&wanted);
         self.plan_trial(&operation.blocks, &mut runs);
-        if let [run] = &mut *runs {
-            run.quiet = run.copy && alone && self.mover.wakes() && self.helpers.awake.can_wake();
-        }
         let load = LoadIn {
             buffer: operation.buffer.as_ref().map(Buffer::at),
             blocks,
@@ -409,9 +400,6 @@ impl Engine {
             self.try_again(number, operation, &Failure::lasting(Why::Wrong));
             return;
         }
-        for run in load.runs.iter().filter(|run| run.quiet) {
-            self.helpers.awake.wake(run.program, run.len);
-        }
         self.io.put_buffer(&mut operation);
         for (&block, arrival) in operation.blocks.iter().zip(&load.blocks) {
             if arrival.expected.is_none() || arrival.half && load.look {
@@ -421,7 +409,6 @@ impl Engine {
         }
         self.paged_in(&operation, &load.runs);
         self.see_to_trials(&operation.blocks);
-        self.helpers.awake.settle_late();
     }
 
     /// Counts the time in which threads waited, now that these blocks have come.

@@ -15,7 +15,6 @@ impl Engine {
             if let Some(place) = self.place_at_once() {
                 return place;
             }
-            self.helpers.awake.settle();
             if self.leaving() > 0 {
                 self.wait();
             } else if self.page_out(pace::at_once(self.frames.limit), Carry::Here) == 0
@@ -139,15 +138,7 @@ impl Engine {
             let copy = self.frames.may_copy(count);
             self.frames.count += if copy { count } else { 0 };
             let (program, place) = (self.table.address(first), self.frames.pool.address(place));
-            runs.push(Run {
-                program,
-                place,
-                len: count * self.block,
-                blocks: count,
-                copy,
-                copied: false,
-                quiet: false,
-            });
+            runs.push(Run { program, place, len: count * self.block, blocks: count, copy, copied: false });
             rest = &rest[count..];
         }
         runs

@@ -177,7 +177,7 @@ impl Engine {
         let mut is_filled = copied;
         for (first, end) in [(0, page - to), (page - to + PAGE, self.block)] {
             if first < end {
-                let copied = self.mover.copy(to + first, from + first, end - first, true);
+                let copied = self.mover.copy(to + first, from + first, end - first);
                 is_filled &= self.or_stop(copied);
             }
         }

@@ -1,16 +1,17 @@
-//! The pager's thread on the processor of the thread that waits for it.
+//! The pager's thread on the processor of the threads that wait for it.
 //!
-//! A program that faults page by page, in one thread, runs in turns with the pager's thread: one
-//! waits while the other works. On one processor each turn is a switch. On two, each is an interrupt
-//! of the other processor, which has idled until then, and to take a page out of the program also
-//! interrupts the processor that the program runs on, since that has addresses of the process in its
-//! cache. So a miss costs two thirds or less of the time on one processor (docs/measurements.md, "The
-//! price of a miss"), and leaves the other processors to others.
+//! A program that faults page by page runs in turns with the pager's thread: one waits while the
+//! other works. On one processor each turn is a switch. On two, each is an interrupt of the other
+//! processor, which has idled until then, and to take a page out of the program also interrupts the
+//! processors that have addresses of the process in their caches. So a miss costs less time on one
+//! processor, and half of the processor time (docs/measurements.md, "The price of a miss"), and the
+//! other processors are left to others.
 //!
-//! The kernel moves a thread that wakes to an idle processor. So both threads are bound to one,
-//! [for the program's](terapage_sys::binding) in a way that nothing in it can see, and only as long as
-//! - one thread has nearly all faults, and they come one soon after the other;
+//! The kernel moves a thread that wakes to an idle processor. So the threads are bound to one, in a
+//! way that the program [cannot see](terapage_sys::binding), as long as
+//! - few threads have nearly all faults, and these come one soon after the other;
 //! - little is prefetched: a stream is faster if the pager works beside the program;
+//! - several threads of the program do not need more than one processor;
 //! - no other work wants their processor.
 
 use terapage_sys::binding;
@@ -18,59 +19,91 @@ use terapage_sys::thread::{self, Processors};
 
 /// Faults of a window, after which is decided. Chosen, not measured.
 const WINDOW: u32 = 64;
-/// The most faults in a window that other threads have, or that are first touches, and the most
-/// blocks that are prefetched meanwhile. Chosen, not measured.
+/// The most faults in a window that are first touches or other threads', and the most blocks that
+/// are prefetched meanwhile. Chosen, not measured.
 const OTHERS_MAX: u32 = WINDOW / 8;
-/// The same for a binding that exists.
+/// The same while threads are bound.
 const OTHERS_MAX_BOUND: u32 = WINDOW / 4;
 /// In a window that takes longer, ns, the program mostly does something else than to wait.
 const WINDOW_NS_MAX: u64 = WINDOW as u64 * 500_000;
-/// Others want the processor if for this share of a tick, per cent, one of the two threads was ready
-/// and neither ran.
+/// What the pager's thread needs for a fault, ns: about what was measured.
+const FAULT_NS: u64 = 10_000;
+/// Several threads may need this share of one processor, per cent, the pager's among them.
+const LOAD_PERCENT: u64 = 75;
+/// Others want the processor if for this share of a tick, per cent, one of the threads was ready
+/// and none of them ran.
 const CROWDED_PERCENT: u64 = 15;
 /// Ticks without a fault after which the binding ends.
 const IDLE_TICKS: u32 = 2;
-/// Ticks without a binding after one that ended because others wanted the processor: the first
-/// pause, and the longest. Each is twice the one before.
+/// Ticks without a binding after one that did not pay: the first pause, and the longest. Each is
+/// twice the one before.
 const PAUSES: [u32; 2] = [4, 256];
 
-/// What the two threads have run and waited, ns.
+/// For how long threads have run, and were ready and waited for a processor, ns.
 #[derive(Clone, Copy)]
 struct Times {
     at_ns: u64,
-    program: (u64, u64),
-    pager: (u64, u64),
+    ran: u64,
+    waited: u64,
 }
 
 impl Times {
-    fn of(program: u32, pager: u32) -> Option<Times> {
-        Some(Times {
-            at_ns: thread::now_ns(),
-            program: thread::ran_and_waited(program)?,
-            pager: thread::ran_and_waited(pager)?,
-        })
+    /// The sums of all `threads`.
+    fn of(threads: impl Iterator<Item = u32>) -> Option<Times> {
+        let mut times = Times { at_ns: thread::now_ns(), ran: 0, waited: 0 };
+        for thread in threads {
+            let (ran, waited) = thread::ran_and_waited(thread)?;
+            (times.ran, times.waited) = (times.ran + ran, times.waited + waited);
+        }
+        Some(times)
     }
 
-    /// Whether others have used the processor since `before`. What one of the two threads waits
-    /// while the other runs does not count.
-    fn is_crowded_since(&self, before: &Times) -> bool {
+    /// Whether others have used the processor since `before`. One thread of `count` may have run
+    /// while all others waited.
+    fn is_crowded_since(&self, before: &Times, count: usize) -> bool {
         let took_ns = self.at_ns.saturating_sub(before.at_ns);
-        let since = |now: (u64, u64), then: (u64, u64)| (now.0 - then.0.min(now.0), now.1 - then.1.min(now.1));
-        let (program, pager) = (since(self.program, before.program), since(self.pager, before.pager));
-        let others = program.1.saturating_sub(pager.0).max(pager.1.saturating_sub(program.0));
-        others * 100 > took_ns * CROWDED_PERCENT
+        let ran = self.ran.saturating_sub(before.ran);
+        let own = ran * (count as u64 - 1);
+        self.waited.saturating_sub(before.waited).saturating_sub(own) * 100 > took_ns * CROWDED_PERCENT
     }
 }
 
-/// Decides from what faults, and when, whether a thread is to be bound.
+/// The threads that fault: few, or too many to be followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Threads {
+    ids: [u32; binding::MOST],
+    count: usize,
+}
+
+impl Threads {
+    fn get(&self) -> &[u32] {
+        &self.ids[..self.count]
+    }
+
+    /// Adds a thread. Whether it is there now.
+    fn add(&mut self, thread: u32) -> bool {
+        if self.get().contains(&thread) {
+            return true;
+        }
+        let has_room = self.count < self.ids.len();
+        if has_room {
+            self.ids[self.count] = thread;
+            self.count += 1;
+        }
+        has_room
+    }
+}
+
+/// Decides from what faults, and when, whether threads are to be bound.
 #[derive(Default)]
 struct Judge {
-    /// The thread that the window is about.
-    thread: u32,
+    threads: Threads,
     faults: u32,
     others: u32,
     since_ns: u64,
-    /// Ticks until a thread may be bound again.
+    /// The processor time that the threads had used when the window began, ns.
+    used_ns: u64,
+    /// Ticks until threads may be bound again.
     pause: u32,
     /// The last pause.
     paused: u32,
@@ -79,28 +112,52 @@ struct Judge {
 /// What to do at the end of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    Bind(u32),
+    Bind(Threads),
     Unbind,
 }
 
 impl Judge {
-    /// `thread` faults, while `bound` is bound.
-    fn fault(&mut self, thread: u32, bound: Option<u32>, now_ns: impl Fn() -> u64) -> Option<Verdict> {
+    /// `thread` faults, while threads are `bound` or not. `used_ns`: the processor time that
+    /// threads have used.
+    fn fault(
+        &mut self,
+        thread: u32,
+        bound: bool,
+        now_ns: impl Fn() -> u64,
+        used_ns: impl Fn(&[u32]) -> u64,
+    ) -> Option<Verdict> {
         if self.faults == 0 {
-            (self.thread, self.others, self.since_ns) = (bound.unwrap_or(thread), 0, now_ns());
+            (self.others, self.since_ns) = (0, now_ns());
+            if !bound {
+                self.threads = Threads::default();
+            }
+        }
+        let before = self.threads.count;
+        let known = if bound { self.threads.get().contains(&thread) } else { self.threads.add(thread) };
+        if self.faults == 0 || self.threads.count > before {
+            // What a thread used before it was known is not known. It counts from its first fault.
+            let used = used_ns(&self.threads.get()[if self.faults == 0 { 0 } else { before }..]);
+            self.used_ns = if self.faults == 0 { used } else { self.used_ns + used };
         }
         self.faults += 1;
-        self.others += u32::from(thread != self.thread);
-        let ends = self.faults >= WINDOW || self.others > OTHERS_MAX_BOUND;
-        if !ends {
+        self.others += u32::from(!known);
+        if self.faults < WINDOW && self.others <= OTHERS_MAX_BOUND {
             return None;
         }
-        let most = if bound.is_some() { OTHERS_MAX_BOUND } else { OTHERS_MAX };
-        let is_dense = self.others <= most && now_ns().saturating_sub(self.since_ns) <= WINDOW_NS_MAX;
-        self.faults = 0;
+        let faults = std::mem::take(&mut self.faults);
+        let took_ns = now_ns().saturating_sub(self.since_ns);
+        let most = if bound { OTHERS_MAX_BOUND } else { OTHERS_MAX };
+        let mut pays = self.others <= most && took_ns <= WINDOW_NS_MAX;
+        if pays && self.threads.count > 1 {
+            let used_ns = used_ns(self.threads.get()).saturating_sub(self.used_ns);
+            pays = (used_ns + u64::from(faults) * FAULT_NS) * 100 <= took_ns * LOAD_PERCENT;
+            if !pays && bound {
+                self.does_not_pay();
+            }
+        }
         match bound {
-            Some(_) => (!is_dense).then_some(Verdict::Unbind),
-            None => (is_dense && self.pause == 0).then_some(Verdict::Bind(self.thread)),
+            true => (!pays).then_some(Verdict::Unbind),
+            false => (pays && self.pause == 0).then_some(Verdict::Bind(self.threads)),
         }
     }
 
@@ -108,21 +165,22 @@ impl Judge {
         self.others = self.others.saturating_add(count);
     }
 
-    /// Others want the processor.
-    fn crowded(&mut self) {
+    /// Others want the processor, or the threads want more than one.
+    fn does_not_pay(&mut self) {
         self.paused = (self.paused * 2).clamp(PAUSES[0], PAUSES[1]);
         self.pause = self.paused;
     }
 }
 
-/// Binds the pager's thread and one of the program's to one processor, where that pays.
+/// Binds the pager's thread and those of the program's that fault to one processor, where that
+/// pays.
 pub(crate) struct Follow {
     /// The processors of the pager's thread; `None` if it is not to follow anybody.
     home: Option<Processors>,
     me: u32,
     judge: Judge,
-    /// The thread that this pager has bound.
-    bound: Option<u32>,
+    /// Threads are bound.
+    bound: bool,
     /// The times at the last tick.
     times: Option<Times>,
     /// Faults since the last tick, and ticks without any.
@@ -133,7 +191,7 @@ pub(crate) struct Follow {
 impl Follow {
     /// Follows no thread.
     pub fn nobody() -> Follow {
-        Follow { home: None, me: 0, judge: Judge::default(), bound: None, times: None, faults: 0, idle: 0 }
+        Follow { home: None, me: 0, judge: Judge::default(), bound: false, times: None, faults: 0, idle: 0 }
     }
 
     /// Follows the program's threads where that pays, if the calling thread, the pager's, has more
@@ -145,9 +203,9 @@ impl Follow {
         Follow { home, me, ..Follow::nobody() }
     }
 
-    /// Whether the pager's thread is where the program's is. Then it must not spin.
+    /// Whether the pager's thread is where the program's threads are.
     pub fn is_there(&self) -> bool {
-        self.bound.is_some()
+        self.bound
     }
 
     /// Whether [`tick`](Self::tick) is to be called.
@@ -161,32 +219,38 @@ impl Follow {
             return;
         }
         self.faults += 1;
-        if self.bound.is_some() && binding::bound() != self.bound {
-            // The program is about to see the binding, so it has ended.
+        if self.bound && binding::count() == 0 {
+            // The program would have seen the binding, so it has ended.
             self.come_home();
         }
-        match self.judge.fault(thread, self.bound, thread::now_ns) {
-            Some(Verdict::Bind(wanted)) if wanted == thread => self.bind(thread),
+        let used_ns = |threads: &[u32]| threads.iter().filter_map(|&thread| thread::used_by(thread)).sum();
+        match self.judge.fault(thread, self.bound, thread::now_ns, used_ns) {
+            Some(Verdict::Bind(threads)) => self.bind(threads),
             Some(Verdict::Unbind) => self.unbind(),
-            _ => {}
+            None => {}
         }
     }
 
-    /// Events for which nobody waits, or whose work is more than a page's: first touches,
+    /// Events for which no thread waits, or whose work is more than a page's: first touches,
     /// prefetched blocks.
     pub fn other(&mut self, count: usize) {
         self.judge.others(count as u32);
     }
 
-    /// Binds `thread`, which waits for a page, and follows it.
-    fn bind(&mut self, thread: u32) {
+    /// Binds threads, and follows them.
+    fn bind(&mut self, threads: Threads) {
         let Some(home) = &self.home else { return };
-        let Some(processor) = binding::bind(thread) else { return };
+        let Some(processor) = binding::bind(threads.get()) else { return };
         let is_here = home.only(processor).is_some_and(|only| only.give_to(0));
-        (self.bound, self.times, self.idle) = (Some(thread), Times::of(thread, self.me), 0);
+        (self.bound, self.idle) = (true, 0);
+        self.times = self.times();
         if !is_here {
             self.unbind();
         }
+    }
+
+    fn times(&self) -> Option<Times> {
+        Times::of(self.judge.threads.get().iter().copied().chain([self.me]))
     }
 
     fn unbind(&mut self) {
@@ -195,7 +259,7 @@ impl Follow {
     }
 
     fn come_home(&mut self) {
-        self.bound = None;
+        self.bound = false;
         self.judge.faults = 0;
         self.home.as_ref().map(|home| home.give_to(0));
     }
@@ -204,20 +268,23 @@ impl Follow {
     pub fn tick(&mut self) {
         self.judge.pause = self.judge.pause.saturating_sub(1);
         let faults = std::mem::take(&mut self.faults);
-        let Some(thread) = self.bound else { return };
-        self.idle = if faults == 0 { self.idle + 1 } else { 0 };
-        let now = Times::of(thread, self.me);
-        let crowded = match (&now, &self.times) {
-            (Some(now), Some(before)) => now.is_crowded_since(before),
-            _ => true,
-        };
-        self.times = now;
-        if crowded {
-            self.judge.crowded();
+        if !self.bound {
+            return;
         }
-        if crowded || self.idle >= IDLE_TICKS {
+        self.idle = if faults == 0 { self.idle + 1 } else { 0 };
+        let now = self.times();
+        let crowded = match (&now, &self.times) {
+            (Some(now), Some(before)) => now.is_crowded_since(before, self.judge.threads.count + 1),
+            // A thread has ended.
+            _ => false,
+        };
+        if crowded {
+            self.judge.does_not_pay();
+        }
+        if crowded || now.is_none() || self.idle >= IDLE_TICKS {
             self.unbind();
         }
+        self.times = now;
     }
 
     /// In the child of a fork, whose only thread is free.
@@ -229,15 +296,30 @@ impl Follow {
 
 #[cfg(test)]
 mod tests {
-    use super::{Judge, OTHERS_MAX, Times, Verdict, WINDOW, WINDOW_NS_MAX};
+    use super::{Judge, Threads, Times, Verdict, WINDOW, WINDOW_NS_MAX};
+    use terapage_sys::binding;
 
-    /// Lets `faults` of a thread pass, each `each_ns` after the other. What was said last.
-    fn pass(judge: &mut Judge, thread: u32, faults: u32, bound: Option<u32>, each_ns: u64) -> Option<Verdict> {
+    fn threads(ids: &[u32]) -> Threads {
+        let mut threads = Threads::default();
+        ids.iter().for_each(|&id| assert!(threads.add(id)));
+        threads
+    }
+
+    /// Lets faults of threads in turns pass, each `each_ns` after the other, of which the threads
+    /// run `run_ns`. What was said last.
+    fn pass(
+        judge: &mut Judge,
+        ids: &[u32],
+        faults: u32,
+        bound: bool,
+        [each_ns, run_ns]: [u64; 2],
+    ) -> Option<Verdict> {
         let mut now_ns = 1_000_000;
         let mut said = None;
-        for _ in 0..faults {
+        for fault in 0..faults {
             now_ns += each_ns;
-            said = judge.fault(thread, bound, || now_ns).or(said);
+            let used = |_: &[u32]| u64::from(fault) * run_ns;
+            said = judge.fault(ids[fault as usize % ids.len()], bound, || now_ns, used).or(said);
         }
         said
     }
@@ -245,20 +327,29 @@ mod tests {
     #[test]
     fn a_thread_that_faults_alone_and_often_is_bound() {
         let mut judge = Judge::default();
-        assert_eq!(pass(&mut judge, 7, WINDOW - 1, None, 20_000), None);
-        assert_eq!(pass(&mut judge, 7, 1, None, 20_000), Some(Verdict::Bind(7)));
-        assert_eq!(pass(&mut judge, 7, 10 * WINDOW, Some(7), 20_000), None, "it stays bound");
+        assert_eq!(pass(&mut judge, &[7], WINDOW - 1, false, [20_000, 0]), None);
+        assert_eq!(pass(&mut judge, &[7], 1, false, [20_000, 0]), Some(Verdict::Bind(threads(&[7]))));
+        assert_eq!(pass(&mut judge, &[7], 10 * WINDOW, true, [20_000, 19_000]), None, "it stays bound");
     }
 
     #[test]
-    fn two_threads_that_fault_are_not_bound() {
+    fn several_threads_are_bound_if_one_processor_is_enough() {
         let mut judge = Judge::default();
-        for _ in 0..100 {
-            assert_eq!(pass(&mut judge, 7, 1, None, 20_000), None);
-            assert_eq!(pass(&mut judge, 8, 1, None, 20_000), None);
-        }
-        let ends = (0..WINDOW).find_map(|_| pass(&mut judge, 8, 1, Some(7), 20_000));
-        assert_eq!(ends, Some(Verdict::Unbind), "a second thread ends the binding");
+        let bind = Some(Verdict::Bind(threads(&[7, 8])));
+        assert_eq!(pass(&mut judge, &[7, 8], WINDOW, false, [20_000, 2_000]), bind);
+        assert_eq!(pass(&mut judge, &[7, 8], WINDOW * 4, true, [20_000, 2_000]), None);
+        assert_eq!(pass(&mut judge, &[7, 8], WINDOW, true, [20_000, 15_000]), Some(Verdict::Unbind));
+        assert!(judge.pause > 0, "and are not tried again at once");
+        let mut judge = Judge::default();
+        assert_eq!(pass(&mut judge, &[7, 8], WINDOW * 4, false, [20_000, 15_000]), None);
+        let many: Vec<u32> = (1..=binding::MOST as u32 + 4).collect();
+        assert_eq!(pass(&mut judge, &many, WINDOW * 4, false, [20_000, 0]), None, "too many threads");
+    }
+
+    #[test]
+    fn another_thread_ends_the_binding() {
+        let mut judge = Judge { threads: threads(&[7]), ..Judge::default() };
+        assert_eq!(pass(&mut judge, &[7, 8], WINDOW, true, [20_000, 0]), Some(Verdict::Unbind));
     }
 
     #[test]
@@ -266,32 +357,32 @@ mod tests {
         let mut judge = Judge::default();
         for _ in 0..WINDOW * 4 {
             judge.others(1);
-            assert_eq!(pass(&mut judge, 7, 1, None, 20_000), None);
+            assert_eq!(pass(&mut judge, &[7], 1, false, [20_000, 0]), None);
         }
         let mut judge = Judge::default();
-        let slow = WINDOW_NS_MAX / u64::from(WINDOW) + 1_000;
-        assert_eq!(pass(&mut judge, 7, WINDOW * 4, None, slow * 2), None);
-        assert!(OTHERS_MAX < WINDOW);
+        let slow = WINDOW_NS_MAX / u64::from(WINDOW) * 2;
+        assert_eq!(pass(&mut judge, &[7], WINDOW * 4, false, [slow, 0]), None);
     }
 
     #[test]
-    fn after_others_wanted_the_processor_there_is_a_pause() {
+    fn after_a_binding_that_did_not_pay_there_is_a_pause() {
         let mut judge = Judge::default();
-        judge.crowded();
-        assert_eq!(pass(&mut judge, 7, WINDOW * 4, None, 20_000), None);
+        judge.does_not_pay();
+        assert_eq!(pass(&mut judge, &[7], WINDOW * 4, false, [20_000, 0]), None);
         judge.pause = 0;
-        assert_eq!(pass(&mut judge, 7, WINDOW, None, 20_000), Some(Verdict::Bind(7)));
+        let bind = Some(Verdict::Bind(threads(&[7])));
+        assert_eq!(pass(&mut judge, &[7], WINDOW, false, [20_000, 0]), bind);
         let first = judge.paused;
-        judge.crowded();
+        judge.does_not_pay();
         assert_eq!(judge.pause, first * 2);
     }
 
     #[test]
-    fn a_processor_is_crowded_if_neither_thread_runs_while_one_is_ready() {
-        let before = Times { at_ns: 0, program: (0, 0), pager: (0, 0) };
-        let at = |program, pager| Times { at_ns: 1000, program, pager };
-        assert!(!at((500, 400), (500, 100)).is_crowded_since(&before), "they wait for each other");
-        assert!(at((200, 700), (300, 0)).is_crowded_since(&before), "somebody else runs");
-        assert!(at((100, 0), (0, 500)).is_crowded_since(&before), "the pager waits for somebody else");
+    fn a_processor_is_crowded_if_threads_are_ready_and_none_of_them_runs() {
+        let before = Times { at_ns: 0, ran: 0, waited: 0 };
+        let at = |ran, waited| Times { at_ns: 1000, ran, waited };
+        assert!(!at(900, 900).is_crowded_since(&before, 2), "they wait for each other");
+        assert!(at(500, 700).is_crowded_since(&before, 2), "somebody else runs");
+        assert!(!at(900, 1700).is_crowded_since(&before, 3), "two wait while the third runs");
     }
 }

@@ -1,14 +1,11 @@
 //! The threads that save the pager's thread time, and whether that looks for work before it sleeps.
 
-#[cfg(not(terapage_model))]
-pub(crate) mod awake;
 pub(crate) mod carriers;
 #[cfg(not(terapage_model))]
 pub(crate) mod follow;
 #[cfg(terapage_model)]
-pub(crate) use crate::model::{awake, follow};
+pub(crate) use crate::model::follow;
 
-use awake::Awake;
 use carriers::Carriers;
 use follow::Follow;
 use terapage_policy::luck::Luck;
@@ -16,7 +13,6 @@ use terapage_policy::luck::Luck;
 /// The pager's other threads.
 pub(crate) struct Helpers {
     pub carriers: Carriers,
-    pub awake: Awake,
     pub follow: Follow,
     /// Whether the pager's thread looks for work.
     pub luck: Luck,
@@ -25,18 +21,12 @@ pub(crate) struct Helpers {
 impl Helpers {
     /// None yet.
     pub fn none() -> Helpers {
-        Helpers {
-            carriers: Carriers::default(),
-            awake: Awake::never(),
-            follow: Follow::nobody(),
-            luck: Luck::default(),
-        }
+        Helpers { carriers: Carriers::default(), follow: Follow::nobody(), luck: Luck::default() }
     }
 
     /// In the child of a fork, which does not have the threads.
     pub fn forget(&mut self) {
         self.carriers = Carriers::default();
-        self.awake.forget();
         self.follow.forget();
     }
 }

@@ -609,11 +609,11 @@ pub unsafe extern "C" fn posix_spawn(
 ) -> c_int {
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
-        with_library(
-            (!path.is_null()).then(|| CStr::from_ptr(path)),
-            environment,
-            |environment| binding::freed(|| real::call!(posix_spawn(pid, path, actions, attributes, arguments, environment) or libc::ENOSYS)),
-        )
+        with_library((!path.is_null()).then(|| CStr::from_ptr(path)), environment, |environment| {
+            binding::freed(
+                || real::call!(posix_spawn(pid, path, actions, attributes, arguments, environment) or libc::ENOSYS),
+            )
+        })
     }
 }
 
@@ -631,11 +631,11 @@ pub unsafe extern "C" fn posix_spawnp(
     // SAFETY: the caller keeps the hook's contract.
     unsafe {
         found_in_path(file, |path| {
-            with_library(
-                path,
-                environment,
-                |environment| binding::freed(|| real::call!(posix_spawnp(pid, file, actions, attributes, arguments, environment) or libc::ENOSYS)),
-            )
+            with_library(path, environment, |environment| {
+                binding::freed(
+                    || real::call!(posix_spawnp(pid, file, actions, attributes, arguments, environment) or libc::ENOSYS),
+                )
+            })
         })
     }
 }
