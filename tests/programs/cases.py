@@ -650,6 +650,7 @@ CASES = [
     Case("scattered", Scale(32, 48), Scale(128, 192), c_program("scattered.c")["prepare"], scattered),
     Case("divided", Scale(16, 48), Scale(128, 512), c_program("divided.c")["prepare"], divided, per_process=True),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c"), per_process=True),
+    Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),
     Case("namespaces", Scale(8, 16), Scale(64, 320), namespaces_prepare, c_program("namespaces.c")["body"]),
     Case("personality", Scale(8, 16), Scale(64, 320), **c_program("personality.c")),

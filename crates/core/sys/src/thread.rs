@@ -531,19 +531,6 @@ impl Processors {
     }
 }
 
-/// From now on the calling thread runs only if nothing else wants its processor.
-pub fn give_way() {
-    let priority = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameter is valid.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &priority) };
-}
-
-/// The number of the processor that the calling thread runs on.
-pub fn processor() -> Option<usize> {
-    // SAFETY: no memory is touched.
-    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
-}
-
 /// The number of the processor on which a thread of this process runs, or ran last.
 pub fn processor_of(thread: u32) -> Option<usize> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;

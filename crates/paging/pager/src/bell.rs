@@ -10,14 +10,12 @@ use std::sync::atomic::Ordering::SeqCst;
 pub(crate) struct Bell {
     /// Counts rings; the threads sleep on it.
     rings: Word,
-    /// Threads that sleep, or are about to.
-    asleep: Word,
     ended: Word,
 }
 
 impl Bell {
     pub fn new() -> Bell {
-        Bell { rings: Word::new(0), asleep: Word::new(0), ended: Word::new(0) }
+        Bell { rings: Word::new(0), ended: Word::new(0) }
     }
 
     /// How often it has rung. `None` if it has ended: the thread is to end, too.
@@ -28,21 +26,12 @@ impl Bell {
 
     /// Sleeps unless the bell has rung since the thread `heard` it. May return early.
     pub fn wait(&self, heard: u32) {
-        self.asleep.fetch_add(1, SeqCst);
         wait(&self.rings, heard);
-        self.asleep.fetch_sub(1, SeqCst);
     }
 
     /// Like [`wait`](Self::wait), for `ms` milliseconds at most.
     pub fn wait_ms(&self, heard: u32, ms: u64) {
-        self.asleep.fetch_add(1, SeqCst);
         wait_ms(&self.rings, heard, ms);
-        self.asleep.fetch_sub(1, SeqCst);
-    }
-
-    /// The number of threads that sleep, which may change at any moment.
-    pub fn asleep(&self) -> u32 {
-        self.asleep.load(SeqCst)
     }
 
     /// Wakes all threads that sleep, and those that listened before and are about to.
