@@ -93,7 +93,7 @@ class Group:
                 return
             self.waits += 1
             while not self._over and "under_oom 1" in read(self._file("memory.oom_control")):
-                # A limit that is raised wakes those who wait; one that is lowered reclaims for them.
+                # To raise the limit wakes those who wait; to lower it reclaims for them.
                 with self._lock, contextlib.suppress(OSError):
                     write(self._file("memory.limit_in_bytes"), self.limit + STEP)
                 self.set_limit(self.limit)

@@ -1,6 +1,6 @@
-/* A thread that touches scattered pages, which the pager may bind to one processor for a while. The
- * program must not see that: neither by asking for its processors, nor in threads and processes that
- * it begins meanwhile. What was bound is told on standard error.
+/* A thread that touches scattered pages, which the pager may bind to one processor for a while.
+ * The program must not see that: neither by asking for its processors, nor in threads and processes
+ * that it begins meanwhile. What was bound is told on standard error.
  *
  * usage: processors MIB
  */
@@ -48,7 +48,7 @@ static void *begun(void *set) {
     return NULL;
 }
 
-/* Whether what a command has printed, the line of `/proc/self/status`, is the same as at the start. */
+/* The line that a command prints. */
 static void read_line(char *line, size_t size, const char *command) {
     FILE *from = popen(command, "r");
     CHECK(from && fgets(line, (int)size, from));

@@ -57,8 +57,8 @@ pub fn count() -> usize {
     }
 }
 
-/// Binds `threads`, [`MOST`] at most, to one processor: the one on which the first of them ran last.
-/// Returns the processor; `None` if they may not be bound now, or others are.
+/// Binds `threads`, [`MOST`] at most, to one processor: the one on which the first of them ran
+/// last. Returns the processor; `None` if they may not be bound now, or others are.
 pub fn bind(threads: &[u32]) -> Option<usize> {
     COUNT.compare_exchange(0, CHANGING, SeqCst, SeqCst).ok()?;
     let processor = if FREED.load(SeqCst) == 0 { thread::processor_of(*threads.first()?) } else { None };
@@ -153,7 +153,7 @@ mod tests {
 
         bind(&[me]).expect("again");
         // A thread that begins outside of `freed` inherits the binding.
-        let executing = || {
+        let executing = move || {
             let inherited = count();
             disinherit();
             (inherited, count())

@@ -98,10 +98,6 @@ mod sync {
             self.word.fetch_add(more, order)
         }
 
-        pub fn fetch_sub(&self, less: u32, order: Ordering) -> u32 {
-            self.word.fetch_sub(less, order)
-        }
-
         pub fn store(&self, value: u32, order: Ordering) {
             self.word.store(value, order);
         }

@@ -3,8 +3,8 @@
 //!
 //! Under the model checkers the same names have the checkers' types behind them, for the mailbox,
 //! the carriers, bells, the ring of words and what the kernel has reported. The threads that make
-//! huge pages and write a trace sleep at such bells, but no model has their other words. Past this module, threads share only counters, which decide nothing, and the start
-//! of the pager's thread.
+//! huge pages and write a trace sleep at such bells, but no model has their other words. Past this
+//! module, threads share only counters, which decide nothing, and the start of the pager's thread.
 
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU32 as Word, AtomicU64, AtomicUsize};
 pub(crate) use std::sync::{Mutex, MutexGuard as Guard, RwLock};

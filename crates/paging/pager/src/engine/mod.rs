@@ -321,7 +321,7 @@ impl Engine {
         let waited_for = self.demands > 0;
         let tries = !self.is_crowded && self.helpers.luck.tries();
         self.helpers.luck.sleeps();
-        // On the processor of the program's thread, to spin while that could run would keep it from it.
+        // On the processor of the program's thread it would spin in place of that.
         let tries = tries && !self.helpers.follow.is_there();
         if self.options.spin_us > 0 && (waited_for || tries) {
             let found = self.look_for_work();

@@ -318,7 +318,8 @@ mod tests {
         let mut said = None;
         for fault in 0..faults {
             now_ns += each_ns;
-            let used = |_: &[u32]| u64::from(fault) * run_ns;
+            // The threads run alike.
+            let used = |of: &[u32]| u64::from(fault) * run_ns * of.len() as u64 / ids.len() as u64;
             said = judge.fault(ids[fault as usize % ids.len()], bound, || now_ns, used).or(said);
         }
         said

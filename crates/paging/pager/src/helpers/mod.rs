@@ -1,5 +1,5 @@
-//! The threads that save the pager's thread time, on which processor that runs, and whether it looks
-//! for work before it sleeps.
+//! The threads that save the pager's thread time, on which processor that runs, and whether it
+//! looks for work before it sleeps.
 
 pub(crate) mod carriers;
 #[cfg(not(terapage_model))]
