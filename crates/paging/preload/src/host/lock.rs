@@ -282,6 +282,7 @@ mod tests {
         assert!(!lock.is_mine(), "it was given back");
     }
 
+    #[cfg(not(terapage_model))]
     #[test]
     fn within_the_leading_lock_signals_are_blocked_once_and_till_its_end() {
         static OUTER: Lock<()> = Lock::leading(());
