@@ -335,4 +335,30 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn within_the_leading_lock_signals_are_blocked_once_and_till_its_end() {
+        static OUTER: crate::lock::Lock<()> = crate::lock::Lock::leading(());
+        static INNER: crate::lock::Lock<()> = crate::lock::Lock::quiet(());
+        let blocked = || {
+            // SAFETY: plain data, for which zeros are a value, and which has room for the answer.
+            unsafe {
+                let mut now: libc::sigset_t = std::mem::zeroed();
+                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut now);
+                libc::sigismember(&raw const now, libc::SIGALRM) == 1
+            }
+        };
+        for _ in 0..2 {
+            assert!(!blocked());
+            let outer = OUTER.lock();
+            assert!(blocked());
+            drop(INNER.lock());
+            assert!(blocked(), "the inner lock must not unblock them");
+            drop(outer);
+            assert!(!blocked());
+            let inner = INNER.lock();
+            assert!(blocked(), "alone, the inner lock blocks them");
+            drop(inner);
+        }
+    }
 }
