@@ -202,10 +202,6 @@ mod thread {
 
     pub fn restore_signals(_old: &Signals) {}
 
-    pub fn begin_quiet(_me: usize) {}
-
-    pub fn end_quiet() {}
-
     pub fn own_name() -> usize {
         1
     }

@@ -282,7 +282,6 @@ mod tests {
         assert!(!lock.is_mine(), "it was given back");
     }
 
-    #[cfg(not(terapage_model))]
     #[test]
     fn a_lock_of_another_thread_is_not_mine() {
         let other = mark(1 << 20);
