@@ -85,7 +85,8 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("first touches", count(now.first_touches)),
         ("hard faults", count(now.hard_faults)),
         ("soft faults", count(now.soft_faults)),
-        ("hard fault wait", format!("{:.1} s", now.hard_wait_us as f64 / 1e6)),
+        ("requests", count(now.requests)),
+        ("threads waited", waited(now)),
         ("stalled", format!("{:.1} s", now.stalled_us as f64 / 1e6)),
         ("hard fault latency", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
         ("demand page-ins", format!("{} blocks", now.demand_blocks)),
@@ -108,6 +109,25 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         let _ = writeln!(text, "{what:<20}{value}");
     }
     text
+}
+
+/// How long threads waited for memory, for what, and what part of their time that is.
+fn waited(now: &Snapshot) -> String {
+    let seconds = |us: u64| us as f64 / 1e6;
+    let share = now.waited_share().map_or(String::new(), |share| {
+        format!(
+            ", {:.0}% of {:.1} s in which they waited or worked",
+            share * 100.0,
+            seconds(now.waited_us() + now.program_us)
+        )
+    });
+    format!(
+        "{:.1} s{share}: {:.1} s for hard faults, {:.1} s for soft faults and first touches, {:.1} s for requests",
+        seconds(now.waited_us()),
+        seconds(now.hard_wait_us),
+        seconds(now.soft_wait_us),
+        seconds(now.request_wait_us)
+    )
 }
 
 /// The budget, and who shares it.
@@ -160,6 +180,9 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("p50 <256 us"), "{text}");
+        (now.hard_wait_us, now.soft_wait_us, now.program_us) = (2_000_000, 1_000_000, 1_000_000);
+        let wanted = "threads waited      3.0 s, 75% of 4.0 s in which they waited or worked: 2.0 s for hard faults, 1.0 s for soft";
+        assert!(table("sort", &now).contains(wanted), "{}", table("sort", &now));
         let heap = Region { name: "heap".to_owned(), soft_faults: 3, ..Region::default() };
         let value = to_json(&now, &[heap]).unwrap();
         assert_eq!(value["by_region"][0]["soft_faults"], 3);

@@ -15,6 +15,9 @@ const HIGH: i32 = 600;
 pub fn prepare() -> anyhow::Result<String> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     let file = rustix::fs::memfd_create(c"terapage-summary", flags).context("--summary: memfd_create")?;
+    // Each process appends, some of them through a description of their own.
+    let flags = rustix::fs::fcntl_getfl(&file).context("--summary: fcntl")?;
+    rustix::fs::fcntl_setfl(&file, flags | rustix::fs::OFlags::APPEND).context("--summary: fcntl")?;
     let low = file.as_raw_fd();
     let inherited = [HIGH, 64, 16, 3].into_iter().find_map(|least| {
         // SAFETY: no memory is touched.

@@ -45,6 +45,10 @@ impl Sums {
             (&mut all.retries, now.retries),
             (&mut all.forks, now.forks),
             (&mut all.hard_wait_us, now.hard_wait_us),
+            (&mut all.soft_wait_us, now.soft_wait_us),
+            (&mut all.requests, now.requests),
+            (&mut all.request_wait_us, now.request_wait_us),
+            (&mut all.program_us, now.program_us),
             (&mut all.stalled_us, now.stalled_us),
         ] {
             *sum = sum.saturating_add(value);

@@ -42,7 +42,9 @@ Columns:
   LEASE is the part of the budget that the process has now: all of it, if each process has its own
   (--per-process). RESIDENT counts against it; BESIDE is memory that does not: shared, executable,
   stacks. STALL% is the share of the time in which at least one thread waited for a page-in; of
-  several processes it is the mean.
+  several processes it is the mean. WAIT% is the share of the time in which threads waited for
+  memory, of the time in which they did or worked, since the start: page-ins, frames that were
+  still there, and calls for memory.
   HIT% and WASTE% are the shares of prefetched runs that were used and that were not. DIRTY% is the
   share of page-outs that needed a write. P50 and P99 are percentiles of how long hard faults took.
 
@@ -313,6 +315,8 @@ mod tests {
             beside_bytes: 64 << 20,
             hard_faults: 200,
             stalled_us: 1_000_000,
+            hard_wait_us: 3_000_000,
+            program_us: 1_000_000,
             page_in_bytes: 4_000_000,
             prefetched_blocks: 10_000,
             prefetch_used_runs: 90,
@@ -325,17 +329,17 @@ mod tests {
         let rates = Some(Rates { old, seconds: 2.0 });
         let row = Line { pid: 42, name: "simulation".to_owned(), processes: 1, now, rates }.row("42");
         let narrow = frame(std::slice::from_ref(&row), 80, true);
-        let frame = frame(std::slice::from_ref(&row), 134, false);
+        let frame = frame(std::slice::from_ref(&row), 140, false);
         let fields: Vec<_> = row.split_whitespace().collect();
-        let wanted = "42 simulation 4 GiB 3 GiB 64 MiB 100 0 2 0 50 90 10 25 <128 us <128 us";
+        let wanted = "42 simulation 4 GiB 3 GiB 64 MiB 100 0 2 0 50 75 90 10 25 <128 us <128 us";
         assert_eq!(fields.join(" "), wanted, "{frame}");
         let widths: Vec<_> = frame.lines().map(|line| line.chars().count()).collect();
-        assert_eq!(widths, [134, 134], "{frame}");
+        assert_eq!(widths, [140, 140], "{frame}");
         let widths: Vec<_> = narrow.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths, [FOLD; 4], "{narrow}");
         assert_eq!(
-            narrow.split_whitespace().collect::<Vec<_>>()[11..18].join(" "),
-            "STALL% HIT% WASTE% DIRTY% P50 P99 42"
+            narrow.split_whitespace().collect::<Vec<_>>()[11..19].join(" "),
+            "STALL% WAIT% HIT% WASTE% DIRTY% P50 P99 42"
         );
     }
 

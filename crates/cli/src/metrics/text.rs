@@ -105,6 +105,16 @@ const METRICS: &[Metric] = &[
         samples: &[one(|s| s.sums.stalled_us as f64 / 1e6)],
     },
     Metric {
+        name: "terapage_waited_seconds",
+        kind: Kind::Counter,
+        help: "Time that threads waited for memory, all threads together: for hard faults, for soft faults and first touches, for requests.",
+        samples: &[
+            of("for", "hard", |s| s.sums.hard_wait_us as f64 / 1e6),
+            of("for", "soft", |s| s.sums.soft_wait_us as f64 / 1e6),
+            of("for", "request", |s| s.sums.request_wait_us as f64 / 1e6),
+        ],
+    },
+    Metric {
         name: "terapage_page_in_bytes",
         kind: Kind::Counter,
         help: "Bytes read from the store.",

@@ -45,7 +45,7 @@ pub enum Sort {
 /// The heads of the columns.
 pub const HEAD: &str = concat!(
     "    PID NAME            ",
-    "     LEASE   RESIDENT     BESIDE  HARD/s  SOFT/s IN MB/s OUT MB/s STALL%  HIT% WASTE% DIRTY%      P50      P99\n"
+    "     LEASE   RESIDENT     BESIDE  HARD/s  SOFT/s IN MB/s OUT MB/s STALL% WAIT%  HIT% WASTE% DIRTY%      P50      P99\n"
 );
 
 /// Characters of a row before the column of page-ins, where rows are folded that do not fit.
@@ -124,7 +124,7 @@ impl Line {
         let mut row = String::new();
         let _ = writeln!(
             row,
-            "{label:>7} {name:<15} {:>10} {:>10} {:>10} {:>7} {:>7} {:>7} {:>8} {:>6} {:>5} {:>6} {:>6} {:>8} {:>8}",
+            "{label:>7} {name:<15} {:>10} {:>10} {:>10} {:>7} {:>7} {:>7} {:>8} {:>6} {:>5} {:>5} {:>6} {:>6} {:>8} {:>8}",
             Size(now.lease_bytes).to_string(),
             Size(now.resident_bytes).to_string(),
             Size(now.beside_bytes).to_string(),
@@ -133,6 +133,7 @@ impl Line {
             rate(|s| s.page_in_bytes, 1e6),
             rate(|s| s.page_out_bytes, 1e6),
             rate(|s| s.stalled_us, 1e4 * self.processes.max(1) as f64),
+            now.waited_share().map_or("-".to_owned(), |share| format!("{:.0}", share * 100.0)),
             share(now.prefetch_used_runs, judged),
             share(now.prefetch_wasted_runs, judged),
             share(now.dirty_page_outs, left),

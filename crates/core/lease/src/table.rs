@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use terapage_policy::shares::{Bound, Claimant, is_within, next_lease, shares};
 
 /// "TERAJOB" and the layout's version.
-const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"TERAJOB\x02");
 
 /// Processes that can have a slot at the same time.
 pub const SLOTS: usize = 1000;
@@ -17,8 +17,9 @@ pub const JOBS: usize = 32;
 /// Words at the start: the magic; whether it was said that the budget is too small.
 const HEAD: usize = 8;
 const HEAD_SAID: usize = 1;
-/// Words of a job: its budget, 0 if there is none; the number of the job around it, plus 1.
-const JOB: usize = 2;
+/// Words of a job: its budget, 0 if there is none; the number of the job around it, plus 1; the
+/// most that its processes have had in memory together.
+const JOB: usize = 3;
 /// Words of a slot.
 const SLOT: usize = 10;
 
@@ -263,11 +264,27 @@ impl<'a> Table<'a> {
             return None;
         }
         self.reap(locks, own);
+        self.note_peaks(self.get(own.0, Word::Job) as usize);
         let allowed = self.reckon(own, needs);
         // What it still has is not free, until it says that it has less.
         set(Word::Lease, allowed.max(needs.held));
         locks.give(TABLE_BYTE);
         Some(allowed)
+    }
+
+    /// Notes what the processes of a job, and of those around it, have in memory together.
+    fn note_peaks(&self, job: usize) {
+        let (bounds, used) = (self.bounds(), self.used());
+        for outer in (0..bounds.len()).filter(|&outer| is_within(&bounds, job, outer)) {
+            let members = used.iter().filter(|used| is_within(&bounds, used.claimant.job, outer));
+            self.job(outer)[2].fetch_max(members.map(|used| used.claimant.held).sum(), SeqCst);
+        }
+    }
+
+    /// The most bytes that the processes of a job, with the jobs in it, have had in memory
+    /// together, each as it said last.
+    pub fn peak(&self, job: usize) -> u64 {
+        self.job(job)[2].load(SeqCst)
     }
 
     fn reckon(&self, own: Slot, needs: &Needs) -> u64 {
@@ -337,6 +354,7 @@ impl<'a> Table<'a> {
         let is_new = |job: &usize| self.job(*job)[0].load(SeqCst) == 0 && is_unused(job);
         let job = (parent + 1..JOBS).find(is_new)?;
         self.job(job)[1].store(parent as u64 + 1, SeqCst);
+        self.job(job)[2].store(0, SeqCst);
         self.job(job)[0].store(budget, SeqCst);
         Some(job)
     }

@@ -55,6 +55,8 @@ pub struct Waste {
     since: u64,
     /// Windows of waste in a row.
     wasteful: u32,
+    /// Trials from the beginning that found the pages used together, and apart.
+    trials: [u64; 2],
 }
 
 impl Waste {
@@ -114,6 +116,7 @@ impl Waste {
 
     fn count(&mut self, together: bool) {
         *if together { &mut self.together } else { &mut self.apart } += 1;
+        self.trials[usize::from(!together)] += 1;
         if self.together + self.apart < WINDOW {
             return;
         }
@@ -122,6 +125,11 @@ impl Waste {
         let waste = self.apart * 100 >= APART_PERCENT * WINDOW && !streams;
         self.wasteful = if waste { self.wasteful + 1 } else { 0 };
         (self.together, self.apart, self.demands, self.since) = (0, 0, 0, self.came);
+    }
+
+    /// How many trials have found the pages of a block used together, and how many apart.
+    pub fn trials(&self) -> [u64; 2] {
+        self.trials
     }
 
     /// Whether blocks are too large for the program.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const FILE_NAME: &str = "terapage-stats";
 
 /// "TERASTA" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x05");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x06");
 
 /// The most pagers of a process.
 pub const PAGERS_MOST: usize = 8;
@@ -214,6 +214,19 @@ counters! {
     bounced_bytes,
     /// Microseconds that threads waited for hard faults, all threads together.
     hard_wait_us,
+    /// Microseconds that threads waited for soft faults and first touches, all threads together.
+    soft_wait_us,
+    /// Calls for memory that waited for the pager (`munmap`, `madvise`, ...), and its other
+    /// requests.
+    requests,
+    /// Microseconds that threads waited for requests, all threads together.
+    request_wait_us,
+    /// Microseconds of processor time that the program's own threads have used, at the last look.
+    program_us,
+    /// Blocks of which another page was touched soon after the first one: what trials have found.
+    trials_together,
+    /// Blocks of which none was.
+    trials_apart,
     /// Bytes in memory that the budget does not count: private ones, and shared ones.
     beside_bytes,
     /// The most that `beside_bytes` was found to be.
@@ -272,7 +285,8 @@ impl Snapshot {
         sum!(first_touches, hard_faults, soft_faults, demand_blocks, prefetched_blocks);
         sum!(prefetch_used_runs, prefetch_wasted_runs, page_in_bytes, page_out_bytes);
         sum!(clean_page_outs, zero_page_outs, dirty_page_outs, retries, released_bytes);
-        sum!(bounced_bytes, hard_wait_us);
+        sum!(bounced_bytes, hard_wait_us, soft_wait_us, requests, request_wait_us);
+        sum!(trials_together, trials_apart);
         for (sum, more) in self.hard_latency_us.iter_mut().zip(other.hard_latency_us) {
             *sum += more;
         }
@@ -280,6 +294,19 @@ impl Snapshot {
         self.resident_peak_bytes = self.resident_peak_bytes.min(self.budget_bytes.max(self.resident_bytes));
         // Waits for several pagers overlap.
         self.stalled_us = self.stalled_us.max(other.stalled_us);
+    }
+
+    /// Microseconds that threads waited for memory: for hard faults, soft faults and requests.
+    pub fn waited_us(&self) -> u64 {
+        self.hard_wait_us.saturating_add(self.soft_wait_us).saturating_add(self.request_wait_us)
+    }
+
+    /// The share of the threads' time that they waited for memory, 0 to 1: of the time in which
+    /// they waited for memory or worked. Threads that sleep, or wait for anything else, count
+    /// neither way. `None` if it is not known how long they worked.
+    pub fn waited_share(&self) -> Option<f64> {
+        let waited = self.waited_us() as f64;
+        (self.program_us > 0).then(|| waited / (waited + self.program_us as f64))
     }
 
     /// The latency below which a share `p` (0 to 1) of the hard faults stayed, in
@@ -350,6 +377,16 @@ mod tests {
         assert!(Snapshot::from_bytes(&[]).is_none());
         bytes[0] ^= 1;
         assert!(Snapshot::from_bytes(&bytes).is_none());
+    }
+
+    #[test]
+    fn the_share_of_waits_is_never_more_than_all() {
+        assert_eq!(Snapshot::default().waited_share(), None);
+        let mut now =
+            Snapshot { hard_wait_us: 5, soft_wait_us: 3, request_wait_us: 1, ..Snapshot::default() };
+        assert_eq!((now.waited_us(), now.waited_share()), (9, None));
+        now.program_us = 3;
+        assert_eq!(now.waited_share(), Some(0.75));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Threads of the pager: starting them, waiting, signals, clocks, processors.
 
 use crate::{Result, census, check};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Threads of the pager, or that do its work for a while: their allocations must not be paged
 /// memory. Two places are taken for ever. The others are for threads of the program that end, grow
@@ -80,6 +80,8 @@ pub fn ours() -> usize {
 /// Forgets the threads that were counted, in the child of a fork, which does not have them.
 pub fn forget_others() {
     census::mine().store(0, Relaxed);
+    OURS.iter().for_each(|place| place.store(0, Relaxed));
+    USED_BY_ENDED.store(0, Relaxed);
     let me = own_name();
     for slot in &INTERNAL {
         if slot.load(Relaxed) != me {
@@ -169,6 +171,31 @@ unsafe fn create(
     }
 }
 
+/// The ids of this copy's threads, 0 where there is none. More than these are not told apart from
+/// the program's.
+static OURS: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+/// The processor time that those of them used which have ended, ns.
+static USED_BY_ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// Does `work` as one of this copy's threads.
+fn as_one_of_ours(work: impl FnOnce()) {
+    let me = id();
+    let place = OURS.iter().find(|place| place.compare_exchange(0, me, Relaxed, Relaxed).is_ok());
+    work();
+    if let Some(place) = place {
+        // First the sum: a look in between counts the thread twice, and not never.
+        USED_BY_ENDED.fetch_add(used_ns(), Relaxed);
+        place.store(0, Relaxed);
+    }
+}
+
+/// The processor time that the program's own threads have used, ns: all but this copy's.
+pub fn used_by_program_ns() -> u64 {
+    let ours: u64 =
+        OURS.iter().map(|place| place.load(Relaxed)).filter(|&id| id != 0).filter_map(used_by).sum();
+    used_by_all_ns().saturating_sub(ours + USED_BY_ENDED.load(Relaxed))
+}
+
 /// Starts a thread that no signal of the program reaches.
 ///
 /// The standard library's threads allocate by `malloc`, which may be the one that pages; this one
@@ -213,7 +240,7 @@ fn launch(name: &'static std::ffi::CStr, work: impl FnOnce() + Send + 'static) -
         let (name, work) = *unsafe { Box::from_raw(argument.cast::<(&'static std::ffi::CStr, Work)>()) };
         // SAFETY: the name ends in a zero byte.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-        work();
+        as_one_of_ours(work);
         std::ptr::null_mut()
     }
     let internal = Internal::enter();

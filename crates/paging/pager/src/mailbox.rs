@@ -9,7 +9,8 @@ use crate::Error;
 use crate::engine::Engine;
 use crate::sync::{Cell, Guard, Mutex, Word, recover, wait, wake};
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use terapage_sys::fd::Fd;
 use terapage_sys::thread;
 
@@ -50,6 +51,9 @@ pub(crate) struct Mailbox {
     posted: Cell<Option<NonNull<dyn Serve>>>,
     /// The thread whose faults are served while the pager is parked.
     forker: Word,
+    /// How many requests were answered, and how long their askers waited, ns. Nobody waits by these
+    /// words, so they are plain ones for model checkers, too.
+    asked: [AtomicU64; 2],
 }
 
 // SAFETY: `state` decides which thread uses `posted` and what it points to: the pager's while it is
@@ -66,6 +70,7 @@ impl Mailbox {
             state: Word::new(IDLE),
             posted: Cell::new(None),
             forker: Word::new(0),
+            asked: [const { AtomicU64::new(0) }; 2],
         })))
     }
 
@@ -93,6 +98,7 @@ impl Mailbox {
     ) -> Result<T, Error> {
         // A signal handler that asks while the thread it interrupted asks would wait for itself.
         let signals = thread::block_signals();
+        let since_ns = thread::now_ns();
         let mut asked = Box::new(Asked { request: Some(request), answer: None });
         let asking = self.lock();
         let posted: NonNull<dyn Serve> = NonNull::from(&mut *asked);
@@ -102,11 +108,19 @@ impl Mailbox {
         // SAFETY: the asker holds `asking`, and the state is ANSWERED.
         self.posted.with_mut(|cell| unsafe { *cell = None });
         self.state.store(IDLE, SeqCst);
+        let waited_ns = thread::now_ns().saturating_sub(since_ns);
+        self.asked[0].fetch_add(1, Relaxed);
+        self.asked[1].fetch_add(waited_ns, Relaxed);
         drop(asking);
         let answer = asked.answer.take().expect("the request was served");
         drop(asked);
         thread::restore_signals(&signals);
         answer
+    }
+
+    /// The number of requests that were answered, and how long their askers waited, ns.
+    pub fn asked(&self) -> [u64; 2] {
+        [0, 1].map(|at| self.asked[at].load(Relaxed))
     }
 
     /// [`ask`](Self::ask)s for a range of addresses, which must be blocks of one region: `serve`

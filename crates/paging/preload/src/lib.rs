@@ -27,7 +27,7 @@ mod space;
 use doors::{advise, brk, caches, direct, heap, locked, maps, remap, rights, shm};
 use host::{
     beside, callers, exec, exit, fork, job, limits, lock, next, objects, own, process, real, sanitizers,
-    summary,
+    signals, summary,
 };
 use space::{arena, paged, places, ranges, reasons, regions, statics};
 

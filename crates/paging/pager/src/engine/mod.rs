@@ -18,6 +18,7 @@ pub(crate) mod table;
 mod transfers;
 mod trial;
 pub(crate) mod usage;
+mod waits;
 
 use crate::carry::look::hash;
 use crate::carry::mover::{Lost, Mover};
@@ -44,6 +45,7 @@ use terapage_sys::memory::HUGE;
 use terapage_sys::thread::{self, now_ns};
 use terapage_sys::userfaultfd::Fault;
 use trial::Trials;
+use waits::Waits;
 
 /// Operations that the ring takes at the same time. Chosen, not measured.
 const ENTRIES: u32 = 512;
@@ -127,6 +129,8 @@ pub(crate) struct Engine {
     pub demands: usize,
     /// Since when threads wait for reads.
     pub stall: Stall,
+    /// How long threads wait for faults.
+    pub waits: Waits,
     /// Blocks that stay in the program for a while.
     pub held: Held,
     /// The number of forks that are about to begin: while it is not 0, only blocks that must leave
@@ -175,6 +179,7 @@ impl Engine {
             mailbox,
             demands: 0,
             stall: Stall::default(),
+            waits: Waits::default(),
             held: Held::default(),
             holds: 0,
             recorder: None,
@@ -268,6 +273,7 @@ impl Engine {
                 self.io.hand_over();
             } else if !self.faults_ready && !self.mover.heard.has_some() && !gives {
                 self.sleep();
+                self.waits.idle(self.now());
             }
         }
     }
@@ -407,6 +413,7 @@ impl Engine {
                 self.stop(&error.to_string());
             }
             self.mover.take_heard(&mut self.queue);
+            self.waits.heard(self.now());
             self.see_to_removed();
         }
     }
@@ -430,18 +437,23 @@ impl Engine {
             State::Reading => {
                 let first = !self.table.get(block).has(WANTED);
                 self.table.get_mut(block).flags |= WANTED;
+                self.waits.late(block);
                 self.touch_trial(block, fault.at);
                 if first {
                     self.stall.begin(self.now());
                     self.prefetch_after(block, true);
                 }
             }
-            State::Leaving | State::Writing => self.table.get_mut(block).flags |= WANTED,
+            State::Leaving | State::Writing => {
+                self.table.get_mut(block).flags |= WANTED;
+                self.waits.late(block);
+            }
             State::Loose => self.wake_page(fault.at),
             State::Mapped => {
                 // The block came while this fault was on its way; a write protection may remain.
                 if !self.mover.page_present(fault.at) {
                     if self.end_trial(block, true) {
+                        self.soft_wait_ends();
                         return;
                     }
                     if self.mover.heard.is_missed(fault.at) {
@@ -472,6 +484,7 @@ impl Engine {
         counters.books_bytes.store(self.table.usage.books_bytes() as u64, Relaxed);
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries.load(Relaxed), Relaxed);
+        self.count_waits();
         self.condition.tell(self.io.condition());
     }
 

@@ -68,6 +68,7 @@ impl Engine {
         } else {
             self.install_recycled(&run)
         };
+        self.soft_wait_ends();
         let first = if down { block + 1 - count } else { block };
         self.record(Kind::FreshAhead, (first..first + count).filter(|&other| other != block));
         self.ahead.fresh_went(first, count);
@@ -111,6 +112,7 @@ impl Engine {
         self.record(Kind::SoftFault, [block]);
         self.frames.target.touched();
         self.install(&[block]);
+        self.soft_wait_ends();
         self.note_soft_fault(block);
         self.policy.rescue(block);
         self.put_back_company(block);
@@ -144,6 +146,7 @@ impl Engine {
     pub(crate) fn watched_fault(&mut self, block: u32) {
         let marker = self.table.get(block).has(MARKER);
         self.install(&[block]);
+        self.soft_wait_ends();
         if marker {
             self.used_marker(block);
             self.prefetch_after(block, false);
@@ -166,7 +169,7 @@ impl Engine {
         self.demands += 1;
         self.stall.begin(since_ns);
         self.begin_trial(block, at);
-        self.demand(block, place, since_ns);
+        self.demand(block, place, self.waits.began_ns().max(1));
         self.hurry(block);
         self.prefetch_after(block, false);
     }
@@ -443,14 +446,15 @@ impl Engine {
             }
         }
         self.installed(&blocks, runs);
+        self.late_waits_end(&operation.blocks, true);
         if self.table.count(State::Reading) == 0 {
             self.stall = Stall::default();
         }
         if operation.since_ns > 0 {
             self.demands -= 1;
-            let waited_ns = self.now() - operation.since_ns;
-            self.counters.hard_latency.add(waited_ns);
-            Counters::add(&self.counters.hard_wait_us, waited_ns / 1000);
+            let now_ns = self.now();
+            self.counters.hard_latency.add(now_ns.saturating_sub(operation.since_ns));
+            self.hard_wait_ends(operation.since_ns, now_ns);
         }
     }
 }

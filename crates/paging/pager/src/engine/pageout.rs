@@ -177,6 +177,7 @@ impl Engine {
         if wanted {
             // For a page that a direct call has removed, perhaps: it faults again.
             self.mover.program.wake(self.table.address(block), self.block).ok();
+            self.late_waits_end(&[block], false);
         }
     }
 
@@ -191,6 +192,7 @@ impl Engine {
         self.frames.target.touched();
         self.record(Kind::SoftFault, [block]);
         self.install(&[block]);
+        self.late_waits_end(&[block], false);
         self.policy.rescue(block);
         self.note_soft_fault(block);
     }

@@ -183,8 +183,17 @@ fn whole() -> Option<Whole> {
 /// Called by the first pager's thread when it begins, and each second. It waits for nobody.
 pub fn each_second(_: &'static Counters, _books_bytes: u64) {
     let Some(whole) = whole() else { return };
+    note_program_time();
     look();
     crate::summary::watch(whole);
+}
+
+/// Notes how long the program's threads have worked, for those who ask how long they waited beside
+/// that.
+pub fn note_program_time() {
+    if let Some(whole) = whole() {
+        whole.first().program_us.store(thread::used_by_program_ns() / 1000, Relaxed);
+    }
 }
 
 /// Notes that the program maps or unmaps `len` bytes that are not paged.

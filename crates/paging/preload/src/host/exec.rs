@@ -411,7 +411,11 @@ fn leaving(path: Option<&CStr>, execute: impl FnOnce() -> c_int) -> c_int {
         // SAFETY: the path ends in a zero byte.
         unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::X_OK) == 0 }
     };
-    let leaves = crate::exit::is_owner() && path.is_none_or(may_be) && crate::exit::leave();
+    let goes = crate::exit::is_owner() && path.is_none_or(may_be);
+    if goes {
+        crate::summary::executes();
+    }
+    let leaves = goes && crate::exit::leave();
     binding::disinherit();
     let answer = execute();
     if leaves {

@@ -109,9 +109,13 @@ pub fn stay() {
     }
 }
 
-/// Writes the counters and ends the trace.
-fn finish() {
-    if !is_owner() {
+/// The process that has written what it is to write.
+static FINISHED: AtomicU32 = AtomicU32::new(0);
+
+/// Writes the counters and ends the trace, once in a process: a signal may end one that is just
+/// ending.
+pub fn finish() {
+    if !is_owner() || FINISHED.swap(std::process::id(), SeqCst) == std::process::id() {
         return;
     }
     // Files are opened here: a thread that is to be cancelled would end, and not the process.
@@ -122,6 +126,7 @@ fn finish() {
         terapage_sys::thread::say(&format!("terapage: {error}\n"));
     }
     beside::look_last();
+    beside::note_program_time();
     write_stats();
     if let Some(line) = beside::last_line() {
         terapage_sys::thread::say(&line);
@@ -147,6 +152,7 @@ pub fn never_paged() -> terapage_stats::Snapshot {
         pid: std::process::id().into(),
         budget_bytes: process::settings().map_or(0, |settings| settings.memory.0),
         block_bytes: process::block() as u64,
+        program_us: terapage_sys::thread::used_by_program_ns() / 1000,
         ..Default::default()
     };
     (counters.job, counters.job_processes) = crate::job::numbers();

@@ -248,6 +248,12 @@ fn used_ns() -> u64 {
     thread::used_by_all_ns().saturating_sub(thread::used_ns())
 }
 
+/// The most bytes that all processes of the job have had in memory together; `None` if there is no
+/// job.
+pub fn peak() -> Option<u64> {
+    JOB.get().map(|job| job.table.peak(job.handed.job()))
+}
+
 /// The job's number, and how many of its processes have a lease; zeros if there is none.
 pub fn numbers() -> (u64, u64) {
     let of = |job: &Job| (job.handed.file(), job.table.overview(job.handed.job()).processes);

@@ -17,4 +17,5 @@ pub mod own;
 pub mod process;
 pub mod real;
 pub mod sanitizers;
+pub mod signals;
 pub mod summary;

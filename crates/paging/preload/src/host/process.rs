@@ -187,6 +187,7 @@ fn open_arena() {
 
 fn open_end() {
     exit::open();
+    crate::signals::open();
     last::open(|| {
         // As before a fork: room is made under the lock.
         let _arena = arena::ARENA.lock();

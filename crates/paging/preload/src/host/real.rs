@@ -108,6 +108,8 @@ table! {
 
     fn dlopen(*const c_char, c_int) -> *mut c_void;
     fn fork() -> pid_t;
+    fn sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+    fn signal(c_int, libc::sighandler_t) -> libc::sighandler_t;
     fn pthread_mutex_init(*mut libc::pthread_mutex_t, *const libc::pthread_mutexattr_t) -> c_int;
     fn pthread_create(
         *mut libc::pthread_t,

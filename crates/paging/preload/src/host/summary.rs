@@ -1,8 +1,9 @@
 //! The summary of a run (`terapage run --summary`), printed at its end by its first process.
 //!
-//! Each process of the run appends, at its end, a line of numbers to a memory file, which it has
-//! inherited or finds in the first process. The first process adds them up. A process that is
-//! killed, or executes a program without the library, is missing.
+//! Each process of the run appends lines to a memory file, which it has inherited or finds in the
+//! first process: that it begins, that it executes another program, and, at its end, its numbers.
+//! The first process adds them up. A process that is killed, or executes a program without the
+//! library, has no numbers, but is counted.
 
 use crate::arena::ARENA;
 use crate::{beside, exit};
@@ -28,9 +29,6 @@ static ERRORS: AtomicI32 = AtomicI32::new(-1);
 /// When the run began, ns, on the monotonic clock; 0 if no summary is wanted.
 static BEGAN_NS: AtomicU64 = AtomicU64::new(0);
 
-/// How many numbers a line has.
-const NUMBERS: usize = 9;
-
 /// Begins. `asked` is the setting of `terapage run`: the process that has the memory file, the
 /// number there, and when the run began.
 pub fn begin(asked: Option<OsString>) {
@@ -47,6 +45,34 @@ pub fn begin(asked: Option<OsString>) {
     BEGAN_NS.store(began_ns, Relaxed);
     if exit::is_run() {
         keep_errors();
+    }
+    append(BEGINS, "");
+}
+
+/// Whether a summary is wanted.
+pub fn is_asked() -> bool {
+    BEGAN_NS.load(Relaxed) > 0
+}
+
+/// What lines begin with: a process begins, executes another program, or ends with its numbers.
+const BEGINS: &str = "b";
+const EXECUTES: &str = "x";
+const ENDS: &str = "e";
+
+/// Appends a line: what the calling process does, its number, and more.
+fn append(what: &str, more: &str) {
+    // Files are opened here: a thread that is to be cancelled would end with them open.
+    let _internal = thread::Internal::enter();
+    if let Some(mut file) = file() {
+        std::io::Write::write_all(&mut file, format!("{what} {} {more}\n", std::process::id()).as_bytes())
+            .ok();
+    }
+}
+
+/// The process is about to execute another program.
+pub fn executes() {
+    if is_asked() {
+        append(EXECUTES, "");
     }
 }
 
@@ -90,41 +116,156 @@ fn file() -> Option<std::fs::File> {
     std::fs::OpenOptions::new().read(true).append(true).open(format!("/proc/{root}/fd/{number}")).ok()
 }
 
-/// The numbers of a process: whether it was paged; its peaks, of the budget and beside it; bytes in
-/// and out; hard faults, and the wait for them; blocks read on demand and ahead.
-fn numbers(now: &Snapshot) -> [u64; NUMBERS] {
-    [
-        u64::from(now.started_s > 0),
-        now.resident_peak_bytes,
-        now.beside_peak_bytes,
-        now.page_in_bytes,
-        now.page_out_bytes,
-        now.hard_faults,
-        now.hard_wait_us,
-        now.demand_blocks,
-        now.prefetched_blocks,
-    ]
+/// How many numbers a line has.
+const NUMBERS: usize = 18;
+
+/// The numbers of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Numbers {
+    /// 1 if it was paged.
+    paged: u64,
+    resident_peak: u64,
+    beside_peak: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    hard_faults: u64,
+    hard_us: u64,
+    soft_faults: u64,
+    soft_us: u64,
+    requests: u64,
+    request_us: u64,
+    program_us: u64,
+    demand: u64,
+    ahead: u64,
+    used_runs: u64,
+    wasted_runs: u64,
+    together: u64,
+    apart: u64,
+}
+
+impl Numbers {
+    fn of(now: &Snapshot) -> Numbers {
+        Numbers {
+            paged: u64::from(now.started_s > 0),
+            resident_peak: now.resident_peak_bytes,
+            beside_peak: now.beside_peak_bytes,
+            bytes_in: now.page_in_bytes,
+            bytes_out: now.page_out_bytes,
+            hard_faults: now.hard_faults,
+            hard_us: now.hard_wait_us,
+            soft_faults: now.soft_faults.saturating_add(now.first_touches),
+            soft_us: now.soft_wait_us,
+            requests: now.requests,
+            request_us: now.request_wait_us,
+            program_us: now.program_us,
+            demand: now.demand_blocks,
+            ahead: now.prefetched_blocks,
+            used_runs: now.prefetch_used_runs,
+            wasted_runs: now.prefetch_wasted_runs,
+            together: now.trials_together,
+            apart: now.trials_apart,
+        }
+    }
+
+    fn each(&mut self) -> [&mut u64; NUMBERS] {
+        [
+            &mut self.paged,
+            &mut self.resident_peak,
+            &mut self.beside_peak,
+            &mut self.bytes_in,
+            &mut self.bytes_out,
+            &mut self.hard_faults,
+            &mut self.hard_us,
+            &mut self.soft_faults,
+            &mut self.soft_us,
+            &mut self.requests,
+            &mut self.request_us,
+            &mut self.program_us,
+            &mut self.demand,
+            &mut self.ahead,
+            &mut self.used_runs,
+            &mut self.wasted_runs,
+            &mut self.together,
+            &mut self.apart,
+        ]
+    }
+
+    fn add(&mut self, mut other: Numbers) {
+        for (sum, number) in self.each().into_iter().zip(other.each()) {
+            *sum = sum.saturating_add(*number);
+        }
+    }
+
+    fn to_text(mut self) -> String {
+        self.each().map(|number| number.to_string()).join(" ")
+    }
+
+    fn from_words<'a>(words: impl Iterator<Item = &'a str>) -> Option<Numbers> {
+        let words: [&str; NUMBERS] = words.collect::<Vec<_>>().try_into().ok()?;
+        let mut read = Numbers::default();
+        for (number, word) in read.each().into_iter().zip(words) {
+            *number = word.parse().ok()?;
+        }
+        Some(read)
+    }
+
+    /// Of all time in which threads worked or waited for memory, the part in which they waited, per
+    /// cent.
+    fn waited_percent(&self) -> f64 {
+        let waited = (self.hard_us + self.soft_us + self.request_us) as f64;
+        waited * 100.0 / (waited + self.program_us as f64).max(1.0)
+    }
+
+    /// The part of the runs read ahead that was not used, per cent; `None` if there were few.
+    fn wasted_percent(&self) -> Option<u64> {
+        let runs = self.used_runs + self.wasted_runs;
+        (runs >= FEW).then(|| self.wasted_runs * 100 / runs)
+    }
+
+    /// Why smaller blocks may help, in words: touches are scattered. Trials have found that of most
+    /// blocks one page is wanted; without trials, more blocks were read for a thread that waited
+    /// than ahead with any use.
+    fn scattered(&self) -> Option<String> {
+        let trials = self.together + self.apart;
+        if trials >= FEW {
+            let share = self.apart * 100 / trials;
+            return (share >= 60)
+                .then(|| format!("of {share}% of the blocks that were tried only one page was touched"));
+        }
+        let useful = self.ahead * (100 - self.wasted_percent().unwrap_or(0)) / 100;
+        let is_so = self.demand > useful;
+        is_so.then(|| {
+            format!("{} blocks were read because a thread waited, {useful} ahead with use", self.demand)
+        })
+    }
+}
+
+/// So many runs or trials say something. Chosen, not measured.
+const FEW: u64 = 64;
+
+/// What the lines tell.
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    /// The numbers of processes that have ended.
+    ended: Vec<Numbers>,
+    /// Processes that began, and have not ended: whether they last executed a program.
+    others: Vec<(u32, bool)>,
 }
 
 /// Called at the end of the process. `is_root` says that the run began with it.
 pub fn finish(is_root: bool) {
-    let began_ns = BEGAN_NS.load(Relaxed);
-    if began_ns == 0 {
+    if !is_asked() {
         return;
     }
     let snapshot = match &ARENA.lock().pager {
         Some(pager) => pager.snapshot(),
         None => exit::never_paged(),
     };
-    let own = numbers(&snapshot);
-    let file = file();
+    let own = Numbers::of(&snapshot);
     if !is_root {
-        let line = own.map(|number| number.to_string()).join(" ") + "\n";
-        if let Some(mut file) = file {
-            std::io::Write::write_all(&mut file, line.as_bytes()).ok();
-        }
-        return;
+        return append(ENDS, &own.to_text());
     }
+    let file = file();
     let mut text =
         vec![0; file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |found| found.len() as usize)];
     if let Some(file) = &file
@@ -132,62 +273,135 @@ pub fn finish(is_root: bool) {
     {
         text.clear();
     }
-    let mut all = read(&String::from_utf8_lossy(&text));
-    all.push(own);
-    let seconds = thread::now_ns().saturating_sub(began_ns) as f64 / 1e9;
-    let is_shared = crate::job::is_shared();
-    say(&show(&all, seconds, snapshot.budget_bytes, is_shared, snapshot.block_bytes));
+    let mut told = read(&String::from_utf8_lossy(&text), std::process::id());
+    told.ended.push(own);
+    let run = Run {
+        seconds: thread::now_ns().saturating_sub(BEGAN_NS.load(Relaxed)) as f64 / 1e9,
+        budget: snapshot.budget_bytes,
+        block: snapshot.block_bytes,
+        peak_of_all: crate::job::peak(),
+    };
+    say(&show(&told, &run, is_alive));
 }
 
-/// Reads the lines of the processes.
-fn read(text: &str) -> Vec<[u64; NUMBERS]> {
-    let numbers = |line: &str| {
-        let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
-        numbers.try_into().ok()
-    };
-    text.lines().filter_map(numbers).collect()
+/// Reads the lines of the processes but `root`.
+fn read(text: &str, root: u32) -> Told {
+    let mut told = Told::default();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(what), Some(Ok(pid))) = (words.next(), words.next().map(str::parse::<u32>)) else {
+            continue;
+        };
+        if pid == root {
+            continue;
+        }
+        let before = told.others.iter().position(|(other, _)| *other == pid);
+        match (what, before) {
+            (BEGINS, None) => told.others.push((pid, false)),
+            (BEGINS, Some(at)) => told.others[at].1 = false,
+            (EXECUTES, Some(at)) => told.others[at].1 = true,
+            (ENDS, _) => {
+                before.map(|at| told.others.swap_remove(at));
+                told.ended.extend(Numbers::from_words(words));
+            }
+            _ => {}
+        }
+    }
+    told
+}
+
+/// Whether a process runs.
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// What is known of the run as a whole.
+struct Run {
+    seconds: f64,
+    budget: u64,
+    block: u64,
+    /// The most that all processes had together; `None` if each has a budget of its own.
+    peak_of_all: Option<u64>,
 }
 
 /// The summary: a line, and a second one if something would help.
-///
-/// `is_shared`: the budget is that of all processes together.
-fn show(processes: &[[u64; NUMBERS]], seconds: f64, budget: u64, is_shared: bool, block: u64) -> String {
-    let mut sums = [0_u64; NUMBERS];
-    for process in processes {
-        sums.iter_mut().zip(process).for_each(|(sum, number)| *sum += number);
-    }
-    let [paged, resident, beside, bytes_in, bytes_out, faults, wait_us, demand, ahead] = sums;
+fn show(told: &Told, run: &Run, is_alive: impl Fn(u32) -> bool) -> String {
+    let mut all = Numbers::default();
+    told.ended.iter().for_each(|process| all.add(*process));
     let mib = |bytes: u64| bytes >> 20;
-    let waited = wait_us as f64 / 1e6;
-    let share = if seconds > 0.0 { waited * 100.0 / seconds } else { 0.0 };
-    let (many, each) = match processes.len() {
-        1 => ("1 process".to_owned(), ""),
-        count if is_shared => (format!("{count} processes"), " of all (each one's peak, summed)"),
-        count => (format!("{count} processes"), " each, summed"),
+    let most = told.ended.iter().map(|process| process.resident_peak).max().unwrap_or(0);
+    let is_one = told.ended.len() == 1 && told.others.is_empty();
+    let (many, peak, each, at_most) = match run.peak_of_all {
+        _ if is_one => ("1 process".to_owned(), most, "", ""),
+        Some(peak) => {
+            (format!("{} processes", told.ended.len()), peak.max(most), " of all together", "at most ")
+        }
+        None => (format!("{} processes", told.ended.len()), most, " each (the largest)", "at most "),
     };
+    let seconds = |us: u64| us as f64 / 1e6;
+    let share = all.waited_percent();
     let mut text = format!(
-        "terapage: summary: {seconds:.1} s, {many}, {paged} paged; peak {} MiB in the budget of {} MiB{each}, {} MiB beside it; page-in {} MiB, \
-         page-out {} MiB, blocks of {} KiB; {faults} hard faults, threads waited {waited:.1} s for them ({share:.0}% of the time)\n",
-        mib(resident),
-        mib(budget),
-        mib(beside),
-        mib(bytes_in),
-        mib(bytes_out),
-        block >> 10,
+        "terapage: summary: {:.1} s, {many}, {} paged; peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB beside it; page-in {} MiB, \
+         page-out {} MiB, blocks of {} KiB; threads worked {:.1} s and waited {:.1} s for memory ({share:.0}% of both): {:.1} s for {} hard faults, \
+         {:.1} s for {} soft faults and first touches, {:.1} s for {} requests{}\n",
+        run.seconds,
+        all.paged,
+        mib(peak),
+        mib(run.budget),
+        mib(all.beside_peak),
+        mib(all.bytes_in),
+        mib(all.bytes_out),
+        run.block >> 10,
+        seconds(all.program_us),
+        seconds(all.hard_us + all.soft_us + all.request_us),
+        seconds(all.hard_us),
+        all.hard_faults,
+        seconds(all.soft_us),
+        all.soft_faults,
+        seconds(all.request_us),
+        all.requests,
+        not_counted(told, is_alive),
     );
-    if share < 20.0 {
-        return text;
-    }
-    let at_random = demand > 4 * ahead;
-    if at_random && block > 4 << 10 {
-        text += &format!(
-            "terapage: what may help: --block 4K ({demand} blocks were read because a thread waited, {ahead} ahead: reads at random places), \
-             or a larger budget (terapage advise tells how large)\n"
-        );
-    } else {
-        text += "terapage: what may help: a larger budget (terapage advise tells how large)\n";
+    if share >= 20.0 {
+        text += &what_helps(&all, run.block);
     }
     text
+}
+
+/// The processes that are not counted, in words.
+fn not_counted(told: &Told, is_alive: impl Fn(u32) -> bool) -> String {
+    let (alive, gone): (Vec<_>, Vec<_>) = told.others.iter().partition(|(pid, _)| is_alive(*pid));
+    let executed = gone.iter().filter(|(_, executed)| *executed).count();
+    let mut text = String::new();
+    for (count, what) in [
+        (gone.len() - executed, "ended by a signal or without the C library"),
+        (executed, "went on as a program without the library"),
+        (alive.len(), "still running"),
+    ] {
+        if count > 0 {
+            text += &format!("; {count} {what}, not counted");
+        }
+    }
+    text
+}
+
+/// The line of what may help a program that waits much.
+fn what_helps(all: &Numbers, block: u64) -> String {
+    let mut ways = Vec::new();
+    if block > 4 << 10
+        && let Some(why) = all.scattered()
+    {
+        ways.push(format!("--block 4K ({why})"));
+    }
+    if let Some(wasted) = all.wasted_percent()
+        && wasted >= 40
+        && all.ahead * 4 >= all.demand
+    {
+        ways.push(format!("--prefetch off ({wasted}% of the runs that were read ahead were not used)"));
+    }
+    ways.push("a larger budget (terapage advise tells how large)".to_owned());
+    format!("terapage: what may help: {}\n", ways.join(", or "))
 }
 
 /// In a forked child: its waits are counted anew, and whoever reads standard error does not wait
@@ -200,11 +414,15 @@ pub fn in_child() {
         drop(fd::Fd::keep(unsafe { OwnedFd::from_raw_fd(kept) }));
     }
     WINDOW.iter().for_each(|cell| cell.store(0, Relaxed));
+    crate::signals::in_child();
+    if is_asked() {
+        append(BEGINS, "");
+    }
 }
 
-/// The start of the window that is checked for thrashing: its time, ns; the wait until then, us;
-/// the bytes paged in until then.
-static WINDOW: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// The start of the window that is checked for thrashing: its time, ns; the wait, the work of
+/// threads, us, and the bytes paged in until then.
+static WINDOW: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 static HINTED: AtomicBool = AtomicBool::new(false);
 
 /// How long a program is watched before it is told.
@@ -214,59 +432,115 @@ const WINDOW_NS: u64 = 30_000_000_000;
 pub fn watch(whole: Whole) {
     let counters = whole.snapshot();
     let budget = counters.budget_bytes;
-    let now = [thread::now_ns(), counters.hard_wait_us, counters.page_in_bytes];
-    let began = [0, 1, 2].map(|at| WINDOW[at].load(Relaxed));
+    let now = [thread::now_ns(), counters.waited_us(), counters.program_us, counters.page_in_bytes];
+    let began = [0, 1, 2, 3].map(|at| WINDOW[at].load(Relaxed));
     if began[0] > 0 && now[0] - began[0] < WINDOW_NS {
         return;
     }
     WINDOW.iter().zip(now).for_each(|(cell, now)| cell.store(now, Relaxed));
     // SAFETY: no memory is touched.
     let is_terminal = || unsafe { libc::isatty(2) } == 1;
-    if began[0] == 0 || HINTED.load(Relaxed) || !thrashes(began, now, budget) || !is_terminal() {
+    let [_, waited_us, worked_us, bytes] = [0, 1, 2, 3].map(|at| now[at].saturating_sub(began[at]));
+    if began[0] == 0
+        || HINTED.load(Relaxed)
+        || !thrashes(waited_us, worked_us, bytes, budget)
+        || !is_terminal()
+    {
         return;
     }
-    let waited = (now[1] - began[1]) * 100_000 / (now[0] - began[0]).max(1);
     let line = format!(
-        "terapage: process {}: {waited}% of the last 30 s went to waiting for page-ins, {} MiB: more is in use than the budget of {} MiB holds \
-         (raise --memory; terapage advise tells how far)\n",
+        "terapage: process {}: in the last 30 s its threads waited for memory {}% of the time in which they did anything, page-ins {} MiB: more \
+         is in use than the budget of {} MiB holds (raise --memory; terapage advise tells how far)\n",
         std::process::id(),
-        (now[2] - began[2]) >> 20,
+        waited_us * 100 / (waited_us + worked_us).max(1),
+        bytes >> 20,
         budget >> 20
     );
     HINTED.store(beside::say(&line), Relaxed);
 }
 
-/// Whether waits were more than nine tenths of the time, and several times the budget was read.
-fn thrashes(began: [u64; 3], now: [u64; 3], budget: u64) -> bool {
-    let [passed_ns, waited_us, bytes] = [0, 1, 2].map(|at| now[at].saturating_sub(began[at]));
-    waited_us * 1000 > passed_ns / 10 * 9 && bytes > 3 * budget
+/// Whether threads waited for a third of the window and more, and for nine tenths of the time in
+/// which they did anything, and several times the budget was read.
+fn thrashes(waited_us: u64, worked_us: u64, bytes: u64, budget: u64) -> bool {
+    waited_us > WINDOW_NS / 3000 && waited_us > (waited_us + worked_us) / 10 * 9 && bytes > 3 * budget
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn numbers() -> Numbers {
+        Numbers {
+            paged: 1,
+            resident_peak: 5 << 20,
+            beside_peak: 2 << 20,
+            bytes_in: 3 << 20,
+            bytes_out: 4 << 20,
+            hard_faults: 5,
+            hard_us: 1_000_000,
+            soft_faults: 7,
+            soft_us: 700_000,
+            requests: 9,
+            request_us: 300_000,
+            program_us: 2_000_000,
+            demand: 100,
+            ahead: 90,
+            ..Numbers::default()
+        }
+    }
+
+    fn run(peak_of_all: Option<u64>, block: u64) -> Run {
+        Run { seconds: 4.0, budget: 64 << 20, block, peak_of_all }
+    }
+
     #[test]
-    fn processes_add_up() {
-        let text = "1 1048576 2097152 3145728 4194304 5 2000000 100 10\nbroken\n0 0 1048576 0 0 0 0 0 0\n";
-        let all = read(text);
-        assert_eq!(all.len(), 2);
-        let shown = show(&all, 4.0, 64 << 20, false, 16 << 10);
+    fn processes_add_up_and_those_without_numbers_are_counted() {
+        let one = numbers();
+        let text = format!(
+            "b 1 \nb 10 \nb 11 \nbroken\nb 12 \nx 12 \nb 12 \ne 10 {}\nb 13 \nx 13 \nx 99 \ne 11 {}\nb 14 \n",
+            one.to_text(),
+            Numbers::default().to_text()
+        );
+        let told = read(&text, 1);
+        assert_eq!(told.ended, [one, Numbers::default()]);
+        let mut others = told.others.clone();
+        others.sort_unstable();
+        assert_eq!(others, [(12, false), (13, true), (14, false)]);
+        let shown = show(&told, &run(Some(6 << 20), 16 << 10), |pid| pid == 14);
         assert!(shown.starts_with(
-            "terapage: summary: 4.0 s, 2 processes, 1 paged; peak 1 MiB in the budget of 64 MiB each, summed, 3 MiB beside it; page-in 3 MiB, page-out 4 MiB, \
-             blocks of 16 KiB; 5 hard faults, threads waited 2.0 s for them (50% of the time)\n"
+            "terapage: summary: 4.0 s, 2 processes, 1 paged; peak 6 MiB in the budget of 64 MiB of all together, at most 2 MiB beside it; page-in 3 MiB, \
+             page-out 4 MiB, blocks of 16 KiB; threads worked 2.0 s and waited 2.0 s for memory (50% of both): 1.0 s for 5 hard faults, 0.7 s for \
+             7 soft faults and first touches, 0.3 s for 9 requests; 1 ended by a signal or without the C library, not counted; 1 went on as a program \
+             without the library, not counted; 1 still running, not counted\n"
         ), "{shown}");
-        assert!(shown.contains("--block 4K (100 blocks") && shown.lines().count() == 2, "{shown}");
-        let shared = show(&all, 4.0, 64 << 20, true, 4 << 10);
-        assert!(!shared.contains("--block") && shared.contains("of 64 MiB of all (each"), "{shared}");
-        assert_eq!(show(&all, 40.0, 64 << 20, true, 16 << 10).lines().count(), 1);
+        let own = show(&told, &run(None, 16 << 10), |_| true);
+        assert!(own.contains("peak 5 MiB in the budget of 64 MiB each (the largest), at most"), "{own}");
+    }
+
+    #[test]
+    fn what_helps_follows_from_density_and_waste() {
+        let hint = |all: Numbers, block| {
+            let told = Told { ended: vec![all], others: Vec::new() };
+            show(&told, &run(None, block), |_| false).lines().nth(1).unwrap_or("").to_owned()
+        };
+        assert!(hint(numbers(), 16 << 10).contains("--block 4K (100 blocks"), "more on demand than ahead");
+        assert!(!hint(numbers(), 4 << 10).contains("--block"), "they are small already");
+        assert!(!hint(Numbers { ahead: 200, ..numbers() }, 16 << 10).contains("--block"), "it is read ahead");
+        let wasted = Numbers { ahead: 200, used_runs: 43, wasted_runs: 57, ..numbers() };
+        let told = hint(wasted, 16 << 10);
+        assert!(told.contains("--block 4K (100 blocks") && told.contains("--prefetch off (57%"), "{told}");
+        let dense = Numbers { together: 90, apart: 10, ..wasted };
+        assert!(!hint(dense, 16 << 10).contains("--block"), "trials have found the pages used");
+        let sparse = Numbers { together: 10, apart: 90, ahead: 1000, ..numbers() };
+        assert!(hint(sparse, 16 << 10).contains("of 90% of the blocks"));
+        assert_eq!(hint(Numbers { program_us: 20_000_000, ..numbers() }, 16 << 10), "", "it waits little");
     }
 
     #[test]
     fn thrashing_is_waiting_for_much() {
-        let second = 1_000_000_000;
-        assert!(thrashes([0; 3], [30 * second, 28_000_000, 400], 100));
-        assert!(!thrashes([0; 3], [30 * second, 26_000_000, 400], 100));
-        assert!(!thrashes([0; 3], [30 * second, 28_000_000, 300], 100));
+        assert!(thrashes(28_000_000, 2_000_000, 400, 100));
+        assert!(!thrashes(26_000_000, 4_000_000, 400, 100));
+        assert!(!thrashes(28_000_000, 2_000_000, 300, 100));
+        assert!(!thrashes(2_000_000, 0, 400, 100), "it mostly sleeps");
     }
 }
