@@ -311,6 +311,8 @@ pub fn hand_over(settings: Settings) -> anyhow::Result<Settings> {
                 server.shown()
             );
         }
+        // Whether it gets ciphertext follows from its name as it is given, before that is changed.
+        server.encrypt = Some(server.wants_cipher(settings.encrypt.is_none()));
         with_numbers(&mut server).with_context(|| format!("--store: {}", server.shown()))?;
         if let Some(password) = &server.password {
             server.secret = Some(in_memory(password.bytes())?);

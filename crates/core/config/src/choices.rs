@@ -78,9 +78,5 @@ choices! {
         Simple = "simple",
         /// The stores take turns.
         RoundRobin = "round-robin",
-        /// Each store has all blocks.
-        Mirror = "mirror",
-        /// Each block is in the first that takes it when it is written.
-        Tier = "tier",
     }
 }

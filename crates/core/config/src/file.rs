@@ -96,7 +96,7 @@ mod tests {
         let partial = read(
             "memory = '25%'\nstore = ['/a', 'file:/b']\nplacement = 'round-robin'\nencrypt = true\ncompress = 'zstd:3'\nstore-size = '1G'\n\
              block = 65536\npolicy = 'lru'\nprefetch = 'off'\nthreads = 3\nio = 'aio'\nheap = 'large'\nverify = false\n\
-             stats = 's.json'\ntrace = 't'\nverbose = true\nper-process = true\novercommit = false\ndivide = true\n",
+             stats = 's.json'\ntrace = 't'\nverbose = true\nper-process = true\novercommit = false\n",
         )
         .unwrap();
         // For a setting that is added, tests/table.rs does the same.
@@ -105,7 +105,6 @@ mod tests {
             memory: Some(Memory::Percent(25.0)),
             per_process: Some(true),
             overcommit: Some(false),
-            divide: Some(true),
             stores: Some(vec![StoreSpec::File("/a".into()), StoreSpec::File("/b".into())]),
             placement: Some(Placement::RoundRobin),
             encrypt: Some(true),

@@ -2,7 +2,7 @@
 
 use crate::output::takes_output;
 use crate::value::{MEMORY_MIN, unknown};
-use crate::{Error, Memory, Partial, Placement, Settings, Size, StoreSpec, Stores, machine, store};
+use crate::{Error, Memory, Partial, Settings, Size, StoreSpec, Stores, machine, store};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use terapage_policy::{prefetch, replacement};
@@ -13,8 +13,6 @@ pub(crate) struct Context<'a> {
     pub stores: &'a dyn Stores,
     /// Reads the environment.
     pub get: &'a dyn Fn(&str) -> Option<OsString>,
-    /// Whether the setting `encrypt` is given.
-    pub encrypt_is_given: bool,
 }
 
 /// What was given, or the default.
@@ -47,19 +45,16 @@ pub(crate) fn budget(
     }
 }
 
-/// The stores that were given, or the first directory that can be one. Those that want ciphertext
-/// get it.
+/// The stores that were given, or the first directory that can be one.
 pub(crate) fn stores(
     given: Option<Vec<StoreSpec>>,
     _: impl FnOnce() -> Vec<StoreSpec>,
     context: &Context<'_>,
 ) -> Result<Vec<StoreSpec>, Error> {
-    let stores = match given {
-        Some(stores) if !stores.is_empty() => stores,
-        _ => vec![store::default_store(context.stores, &context.get)?],
-    };
-    let wants = |url: &str| context.stores.wants_cipher(url, !context.encrypt_is_given);
-    Ok(stores.into_iter().map(|store| store.encrypted_where(&wants)).collect())
+    match given {
+        Some(stores) if !stores.is_empty() => Ok(stores),
+        _ => Ok(vec![store::default_store(context.stores, &context.get)?]),
+    }
 }
 
 impl Partial {
@@ -84,13 +79,8 @@ impl Partial {
         if let Some(block) = settings.block {
             check_block(settings.memory, block)?;
         }
-        let of_several = matches!(settings.placement, Placement::Mirror | Placement::Tier);
-        if of_several && settings.stores.len() < 2 {
-            let why = format!("{} needs two stores or more (repeat --store)", settings.placement.name());
-            return Err(Error::Value { name: "placement".to_owned(), why });
-        }
         if let Some(size) = settings.store_size {
-            store::check_room(stores, &settings.specs(), size)?;
+            store::check_room(stores, &settings.specs(stores), size)?;
         }
         for (name, file) in [("stats", &mut settings.stats), ("trace", &mut settings.trace)] {
             if let Some(path) = file {
@@ -151,8 +141,8 @@ fn check_ram(settings: &Settings) -> Result<(), Error> {
             "{ram} in memory leave less than a quarter of the budget of {budget} (raise --memory or lower ram:)"
         ));
     }
-    if ram.0 > 0 && settings.stores.len() > 1 && settings.placement != Placement::Tier {
-        return no("one in memory stands before others only with --placement tier".to_owned());
+    if ram.0 > 0 && settings.stores.len() > 1 {
+        return no("one in memory stands before others only as in tier:ram:2G+/mnt/nvme0".to_owned());
     }
     Ok(())
 }
@@ -232,24 +222,20 @@ mod tests {
 
     #[test]
     fn stores_in_memory_are_within_the_budget() {
-        let resolve = |memory: &str, stores: &str, placement: &str| {
+        let resolve = |memory: &str, stores: &str| {
             let mut partial = Partial::default();
-            for (name, text) in [("memory", memory), ("store", stores), ("placement", placement)] {
+            for (name, text) in [("memory", memory), ("store", stores)] {
                 partial.set(name, OsStr::new(text)).unwrap();
             }
             partial.resolve(&AnyStore, |_| None)
         };
-        let settings = resolve("30M", "ram:auto\n/a\ntier:/b+/c", "tier").unwrap();
+        let settings = resolve("30M", "tier:ram:auto+/a+/b").unwrap();
         assert_eq!((settings.ram(), settings.block_bytes()), (Size(10 << 20), 4096));
         let file = |path: &str| StoreSpec::File(path.into());
         let ram = StoreSpec::Ram(Some(Size(10 << 20)));
-        assert_eq!(settings.specs(), [StoreSpec::Tier(vec![ram, file("/a"), file("/b"), file("/c")])]);
-        for (stores, placement, says) in [
-            ("tier:ram:23M+/a", "simple", "less than a quarter"),
-            ("ram:4M\n/a", "simple", "--placement tier"),
-            ("ram:4M", "tier", "two stores"),
-        ] {
-            let error = resolve("30M", stores, placement).unwrap_err().to_string();
+        assert_eq!(settings.specs(&AnyStore), [StoreSpec::Tier(vec![ram, file("/a"), file("/b")])]);
+        for (stores, says) in [("tier:ram:23M+/a", "less than a quarter"), ("ram:4M\n/a", "tier:ram:")] {
+            let error = resolve("30M", stores).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains('\n'), "{error}");
         }
     }

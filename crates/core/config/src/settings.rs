@@ -1,6 +1,6 @@
 //! The settings as they are used: what follows from them, and why they are refused.
 
-use crate::{Partial, Placement, Settings, Size, StoreSpec, Stores, value};
+use crate::{Partial, Settings, Size, StoreSpec, Stores, value};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -55,30 +55,23 @@ const LEAST_OF_PAGER: u64 = 4 << 20;
 const LEAST_BLOCKS_OF_PAGER: u64 = 32;
 
 impl Settings {
-    /// The stores over which blocks are spread: with the placement `mirror` or `tier`, one store of
-    /// all.
-    pub fn specs(&self) -> Vec<StoreSpec> {
-        let dressed = |store: StoreSpec| {
-            let store = store.with_ram(self.auto_ram());
-            let store = if self.encrypt { store.encrypted() } else { store };
-            match self.compress {
-                Some(codec) => store.compressed(codec),
-                None => store,
-            }
-        };
-        self.placed().into_iter().map(dressed).collect()
+    /// The stores over which blocks are spread, with encryption and compression around those that
+    /// have them. `known` tells which servers get only ciphertext.
+    pub fn specs(&self, known: &dyn Stores) -> Vec<StoreSpec> {
+        self.stores.iter().map(|store| self.dressed(store.clone(), known)).collect()
     }
 
-    /// As they are placed.
-    fn placed(&self) -> Vec<StoreSpec> {
-        let tiers = |store: &StoreSpec| match store {
-            StoreSpec::Tier(tiers) => tiers.clone(),
-            other => vec![other.clone()],
+    /// A store with encryption and compression around it, as these settings say.
+    fn dressed(&self, store: StoreSpec, known: &dyn Stores) -> StoreSpec {
+        let wants = |url: &str| known.wants_cipher(url, self.encrypt.is_none());
+        let store = store.with_ram(self.auto_ram());
+        let store = match self.encrypt {
+            Some(true) => store.encrypted(),
+            _ => store.encrypted_where(&wants),
         };
-        match self.placement {
-            Placement::Simple | Placement::RoundRobin => self.stores.clone(),
-            Placement::Mirror => vec![StoreSpec::mirror_of(self.stores.clone())],
-            Placement::Tier => vec![StoreSpec::Tier(self.stores.iter().flat_map(tiers).collect())],
+        match self.compress {
+            Some(codec) => store.compressed(codec),
+            None => store,
         }
     }
 
@@ -91,7 +84,7 @@ impl Settings {
 
     /// Whether blocks may be divided: a size that is given holds for the whole run.
     pub fn divides(&self) -> bool {
-        self.divide && self.block.is_none()
+        self.block.is_none()
     }
 
     /// Bytes of the smallest blocks that there may be: those of blocks that are divided.
@@ -173,7 +166,7 @@ impl Settings {
 mod tests {
     use super::*;
     use crate::store::tests::AnyStore;
-    use crate::{Codec, Heap, Io, SETTINGS};
+    use crate::{Codec, Heap, Io, Placement, SETTINGS};
     use proptest::prelude::*;
     use proptest::sample::select;
     use std::collections::HashMap;
@@ -197,10 +190,6 @@ mod tests {
         ];
         prop_oneof![
             leaf.clone(),
-            leaf.clone().prop_map(StoreSpec::encrypted),
-            (codec(), leaf.clone(), any::<bool>()).prop_map(|(codec, store, encrypt)| {
-                if encrypt { store.encrypted().compressed(codec) } else { store.compressed(codec) }
-            }),
             proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)).prop_map(StoreSpec::Ram),
             proptest::collection::vec(leaf.clone(), 2..4).prop_map(StoreSpec::Tier),
             proptest::collection::vec(leaf, 2..4).prop_map(StoreSpec::Mirror),
@@ -218,7 +207,8 @@ mod tests {
             threads in 1u32..=64,
             (heap, io) in (select(Heap::ALL), select(Io::ALL)),
             pagers in proptest::option::of(1u32..=8),
-            switches in any::<[bool; 6]>(),
+            switches in any::<[bool; 4]>(),
+            encrypt in any::<Option<bool>>(),
             files in (proptest::option::of(path()), proptest::option::of(path())),
             compress in proptest::option::of(codec()),
         ) -> Settings {
@@ -227,8 +217,8 @@ mod tests {
             let settings = Settings {
                 memory: Size(memory), stores, placement, store_size, block, compress,
                 policy: names.0, prefetch: names.1, threads, pagers, io, heap,
-                verify: switches[0], verbose: switches[1], encrypt: switches[2], per_process: switches[3],
-                overcommit: switches[4], divide: switches[5],
+                verify: switches[0], verbose: switches[1], encrypt, per_process: switches[2],
+                overcommit: switches[3],
                 stats: files.0, trace: files.1,
                 ..Settings::from_variables(&AnyStore, |_| None).unwrap()
             };

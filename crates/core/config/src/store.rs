@@ -12,9 +12,9 @@ pub enum StoreSpec {
     File(PathBuf),
     /// A mirror, with the same bytes in each of several stores: `mirror:A+B`.
     Mirror(Vec<StoreSpec>),
-    /// Only ciphertext of what is kept: `encrypt:STORE`.
+    /// Only ciphertext of what is kept: see [`Settings::specs`](crate::Settings::specs).
     Encrypted(Box<StoreSpec>),
-    /// What is kept, compressed: `compress:lz4:STORE`.
+    /// What is kept, compressed: see [`Settings::specs`](crate::Settings::specs).
     Compressed(Codec, Box<StoreSpec>),
     /// Several in order, the fastest first: `tier:A+B`.
     Tier(Vec<StoreSpec>),
@@ -97,8 +97,8 @@ pub trait Stores {
 }
 
 impl StoreSpec {
-    /// Reads `PATH`, `file:PATH`, `mirror:A+B`, `tier:A+B`, `encrypt:STORE`, `compress:STORE`,
-    /// `ram:SIZE` or `KIND://...`. The error says in one line what is wrong.
+    /// Reads `PATH`, `file:PATH`, `mirror:A+B`, `tier:A+B`, `ram:SIZE` or `KIND://...`. The error
+    /// says in one line what is wrong.
     pub fn parse(text: &OsStr) -> Result<StoreSpec, String> {
         let bytes = text.as_bytes();
         let path = match bytes.iter().position(|&b| b == b':') {
@@ -107,13 +107,6 @@ impl StoreSpec {
                 b"mirror" => return mirror(&bytes[at + 1..]),
                 b"tier" => return tier(&bytes[at + 1..]),
                 b"ram" => return ram(&text.to_string_lossy()[at + 1..]),
-                b"encrypt" => {
-                    return inside("encrypt", &bytes[at + 1..]).map(StoreSpec::encrypted);
-                }
-                b"compress" => {
-                    let (codec, rest) = codec(&bytes[at + 1..])?;
-                    return inside("compress", rest).map(|store| store.compressed(codec));
-                }
                 b"far" => return Err("a memory server is named as in valkey://HOST:PORT".to_owned()),
                 scheme => {
                     let shown = text.to_string_lossy();
@@ -137,7 +130,8 @@ impl StoreSpec {
         Ok(StoreSpec::File(OsStr::from_bytes(path).into()))
     }
 
-    /// The text from which [`parse`](Self::parse) reads this store.
+    /// The text from which [`parse`](Self::parse) reads this store, without encryption and
+    /// compression.
     pub fn to_text(&self) -> OsString {
         match self {
             StoreSpec::File(path) => {
@@ -149,8 +143,7 @@ impl StoreSpec {
             StoreSpec::Tier(tiers) => joined("tier:", tiers),
             StoreSpec::Ram(None) => "ram:auto".into(),
             StoreSpec::Ram(Some(size)) => format!("ram:{}", size.0).into(),
-            StoreSpec::Encrypted(inner) => prefixed("encrypt:", inner),
-            StoreSpec::Compressed(codec, inner) => prefixed(&format!("compress:{}:", codec.to_text()), inner),
+            StoreSpec::Encrypted(inner) | StoreSpec::Compressed(_, inner) => inner.to_text(),
             StoreSpec::Url(url) => url.into(),
         }
     }
@@ -244,34 +237,6 @@ impl StoreSpec {
         }
     }
 
-    /// The stores of several as one mirror: what is around each copy is around the whole.
-    pub(crate) fn mirror_of(copies: Vec<StoreSpec>) -> StoreSpec {
-        let (mut encrypt, mut codec) = (false, None);
-        let mut bare = |mut copy: StoreSpec| {
-            loop {
-                copy = match copy {
-                    StoreSpec::Encrypted(inner) => {
-                        encrypt = true;
-                        *inner
-                    }
-                    StoreSpec::Compressed(with, inner) => {
-                        codec.get_or_insert(with);
-                        *inner
-                    }
-                    other => return other,
-                }
-            }
-        };
-        let all = copies.into_iter().map(&mut bare);
-        let all = all.flat_map(|copy| match copy {
-            StoreSpec::Mirror(copies) => copies,
-            other => vec![other],
-        });
-        let mirror = StoreSpec::Mirror(all.collect());
-        let mirror = if encrypt { mirror.encrypted() } else { mirror };
-        codec.map_or(mirror.clone(), |codec| mirror.compressed(codec))
-    }
-
     /// Bytes of memory that it takes; `auto` is what `ram:auto` does.
     pub(crate) fn ram_bytes(&self, auto: Size) -> u64 {
         match self {
@@ -327,36 +292,6 @@ impl StoreSpec {
             StoreSpec::Url(url) => StoreSpec::Url(url),
         })
     }
-}
-
-/// The store in another, as text.
-fn inside(kind: &str, bytes: &[u8]) -> Result<StoreSpec, String> {
-    if bytes.is_empty() {
-        return Err(format!("a store is missing behind the colon, as in {kind}:/mnt/nvme0"));
-    }
-    StoreSpec::parse(OsStr::from_bytes(bytes))
-}
-
-/// The compression that a store's text begins with, if it names one, and the rest.
-fn codec(bytes: &[u8]) -> Result<(Codec, &[u8]), String> {
-    let word = |bytes: &[u8]| bytes.iter().position(|&b| b == b':').unwrap_or(bytes.len());
-    let mut end = word(bytes);
-    if !matches!(&bytes[..end], b"lz4" | b"zstd") {
-        return Ok((Codec::Lz4, bytes));
-    }
-    let rest = bytes.get(end + 1..).unwrap_or_default();
-    let level = word(rest);
-    if &bytes[..end] == b"zstd" && level > 0 && rest[..level].iter().all(u8::is_ascii_digit) {
-        end += 1 + level;
-    }
-    let codec = Codec::parse(&String::from_utf8_lossy(&bytes[..end]))?;
-    Ok((codec, bytes.get(end + 1..).unwrap_or_default()))
-}
-
-fn prefixed(prefix: &str, store: &StoreSpec) -> OsString {
-    let mut text = OsString::from(prefix);
-    text.push(store.to_text());
-    text
 }
 
 /// Joins stores with plus signs; one in a store's own text is written twice.
@@ -557,40 +492,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_store_may_have_another_in_it() {
+    fn tiers_may_begin_in_memory() {
         let parse = |text: &str| StoreSpec::parse(OsStr::new(text));
         let file = |path: &str| StoreSpec::File(path.into());
-        let encrypted = |inner| StoreSpec::Encrypted(Box::new(inner));
-        let mirror = StoreSpec::Mirror(vec![file("/a"), file("/b")]);
-        assert_eq!(parse("encrypt:/a"), Ok(encrypted(file("/a"))));
-        assert_eq!(parse("encrypt:encrypt:/a"), Ok(encrypted(file("/a"))));
-        assert_eq!(parse("encrypt:mirror:/a+/b"), Ok(encrypted(mirror)));
-        let copies = vec![encrypted(file("/a")), file("/b")];
-        assert_eq!(parse("mirror:encrypt:/a+/b"), Ok(StoreSpec::Mirror(copies)));
-        assert!(parse("encrypt:").unwrap_err().contains("a store is missing"));
-        let compressed = |codec, inner| StoreSpec::Compressed(codec, Box::new(inner));
-        assert_eq!(parse("compress:/a"), Ok(compressed(Codec::Lz4, file("/a"))));
-        assert_eq!(parse("compress:lz4:/a"), Ok(compressed(Codec::Lz4, file("/a"))));
-        assert_eq!(parse("compress:zstd:/a:b"), Ok(compressed(Codec::Zstd(1), file("/a:b"))));
-        assert_eq!(parse("compress:zstd:3:/a"), Ok(compressed(Codec::Zstd(3), file("/a"))));
-        let both = compressed(Codec::Lz4, encrypted(file("/a")));
-        assert_eq!(parse("compress:encrypt:/a"), Ok(both.clone()));
-        assert_eq!(parse("encrypt:compress:/a"), Ok(both.clone()), "compressed first");
-        assert_eq!(StoreSpec::parse(&both.to_text()), Ok(both));
-        for text in ["compress:", "compress:lz4", "compress:zstd:0:/a", "compress:zstd:44:/a"] {
-            assert!(!parse(text).unwrap_err().contains('\n'), "{text}");
-        }
         let ram = StoreSpec::Ram(Some(Size(2 << 30)));
         let mirror = StoreSpec::Mirror(vec![file("/a"), file("/b")]);
         assert_eq!(parse("tier:ram:2G+/a"), Ok(StoreSpec::Tier(vec![ram.clone(), file("/a")])));
         assert_eq!(parse("tier:ram:auto+/a"), Ok(StoreSpec::Tier(vec![StoreSpec::Ram(None), file("/a")])));
-        let both = StoreSpec::Tier(vec![ram.clone(), mirror]);
+        let both = StoreSpec::Tier(vec![ram, mirror]);
         assert_eq!(parse("tier:ram:2G+mirror:/a++/b"), Ok(both.clone()));
         assert_eq!(StoreSpec::parse(&both.to_text()), Ok(both));
-        assert_eq!(
-            StoreSpec::Tier(vec![ram.clone(), file("/a")]).encrypted(),
-            StoreSpec::Tier(vec![ram, encrypted(file("/a"))])
-        );
         for text in ["tier:", "tier:/a", "tier:/a+tier:/b", "ram:", "ram:x", "ram:4K", "mirror:/a+ram:1G"] {
             let why = parse(text).unwrap_err();
             assert!(!why.contains('\n'), "{text}: {why}");
@@ -598,22 +509,36 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_around_copies_is_around_their_mirror() {
+    fn encryption_is_around_what_leaves_memory_and_compression_around_encryption() {
+        let file = |path: &str| StoreSpec::File(path.into());
+        let encrypted = |inner| StoreSpec::Encrypted(Box::new(inner));
+        let compressed = |inner| StoreSpec::Compressed(Codec::Lz4, Box::new(inner));
+        assert_eq!(file("/a").encrypted().encrypted(), encrypted(file("/a")));
+        let both = compressed(encrypted(file("/a")));
+        assert_eq!(file("/a").encrypted().compressed(Codec::Lz4), both);
+        assert_eq!(file("/a").compressed(Codec::Lz4).encrypted(), both);
+        let ram = StoreSpec::Ram(Some(Size(2 << 30)));
+        let tier = StoreSpec::Tier(vec![ram.clone(), file("/a")]);
+        let dressed = tier.clone().encrypted().compressed(Codec::Lz4);
+        assert_eq!(dressed, StoreSpec::Tier(vec![ram, both]));
+        assert_eq!(dressed.to_text(), tier.to_text(), "the settings dress it again");
+    }
+
+    #[test]
+    fn servers_that_want_it_get_ciphertext() {
         let parse = |text: &str| StoreSpec::parse(OsStr::new(text)).unwrap();
-        let mirror = StoreSpec::mirror_of(vec![parse("encrypt:/a"), parse("mirror:/b+/c"), parse("/d")]);
-        assert_eq!(mirror, parse("encrypt:mirror:/a+/b+/c+/d"));
         let far = |url: &str| url.starts_with("valkey:");
-        let cases = [
-            ("/a", "/a"),
-            ("valkey://h", "encrypt:valkey://h"),
-            ("valkeys://h", "valkeys://h"),
-            ("mirror:/a+valkey://h", "encrypt:mirror:/a+valkey://h"),
-            ("tier:ram:2G+/a+valkey://h", "tier:ram:2G+/a+encrypt:valkey://h"),
-            ("compress:valkey://h", "compress:encrypt:valkey://h"),
-        ];
-        for (text, wanted) in cases {
-            assert_eq!(parse(text).encrypted_where(&far), parse(wanted), "{text}");
+        let where_far = |text: &str| parse(text).encrypted_where(&far);
+        for text in ["/a", "valkeys://h", "ram:2G"] {
+            assert_eq!(where_far(text), parse(text));
         }
+        for text in ["valkey://h", "mirror:/a+valkey://h"] {
+            assert_eq!(where_far(text), parse(text).encrypted(), "{text}");
+        }
+        let tiers = [parse("ram:2G"), parse("/a"), parse("valkey://h").encrypted()];
+        assert_eq!(where_far("tier:ram:2G+/a+valkey://h"), StoreSpec::Tier(tiers.into()));
+        let compressed = parse("valkey://h").compressed(Codec::Lz4);
+        assert_eq!(compressed.clone().encrypted_where(&far), compressed.encrypted());
     }
 
     #[test]

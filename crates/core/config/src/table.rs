@@ -109,7 +109,7 @@ macro_rules! settings {
                 stores: &dyn Stores,
                 get: &dyn Fn(&str) -> Option<OsString>,
             ) -> Result<Settings, Error> {
-                let context = Context { stores, get, encrypt_is_given: self.encrypt.is_some() };
+                let context = Context { stores, get };
                 Ok(Settings {
                     $($field: resolver!($($resolve)?)(
                         self.$field,
@@ -170,8 +170,9 @@ settings! {
         kind: Kind::List,
         choices: Choices::Path,
         help: "Where the rest lives: a directory, an empty file, a block device, whose content is \
-               lost, a memory server, as in valkey://HOST:6379; mirror:A+B, tier:A+B, ram:SIZE, \
-               encrypt:STORE, compress:STORE; repeat it for several",
+               lost, or a memory server, as in valkey://HOST:6379; mirror:A+B (each has all); \
+               tier:A+B (each block in the first that takes it), also with ram:SIZE, as in \
+               tier:ram:2G+/mnt/nvme0; repeat it for several",
     }
 
     /// How blocks are spread over the stores.
@@ -182,16 +183,18 @@ settings! {
         default: Some("simple"),
         flag: Flag::Value("HOW"),
         choices: Choices::Names(Placement::NAMES),
-        help: "How blocks spread over several stores: simple (fill one, then the next), \
-               round-robin, mirror (each has all), or tier (each block in the first that takes it)",
+        help: "How blocks spread over several --store: simple (fill one, then the next) or \
+               round-robin",
     }
 
-    /// All stores get only ciphertext. If not, those do whose texts say so.
-    encrypt: bool {
+    /// Whether all stores get only ciphertext, or no store but servers whose URLs say so. `None`:
+    /// servers that others may read.
+    encrypt: bool => Option<bool> {
         read: value::boolean,
+        resolve: resolve::as_given,
         name: "encrypt",
         variable: "TERAPAGE_ENCRYPT",
-        default: Some("false"),
+        default: None,
         default_note: Some("as [far.md](far.md#encryption) says"),
         flag: Flag::On,
         kind: Kind::Switch,
@@ -246,19 +249,8 @@ settings! {
         choices: Choices::Names(&[
             "auto", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M",
         ]),
-        help: "Bytes that move at once: a power of two from 4K to 2M, or auto",
-    }
-
-    /// Blocks are divided into pages once the program is found to touch scattered pages.
-    divide: bool {
-        read: value::boolean,
-        name: "divide",
-        variable: "TERAPAGE_DIVIDE",
-        default: Some("yes"),
-        flag: Flag::Value("WHICH"),
-        kind: Kind::Switch,
-        help: "Whether blocks become single pages once the program is found to touch scattered \
-               pages: yes or no. Only with --block auto",
+        help: "Bytes that move at once: a power of two from 4K to 2M, or auto: 16K, and 4K once \
+               the program is found to touch scattered pages",
     }
 
     /// Replacement policy, one of `terapage_policy::replacement::NAMES`.

@@ -194,6 +194,12 @@ impl Written for bool {
     }
 }
 
+impl Written for Option<bool> {
+    fn written(&self) -> Option<OsString> {
+        self.and_then(|on| on.written())
+    }
+}
+
 impl Written for u32 {
     fn written(&self) -> Option<OsString> {
         Some(self.to_string().into())

@@ -16,7 +16,7 @@ use crate::engine::files;
 use crate::engine::table::State;
 use crate::frames::split::Split;
 use crate::stripes::Stripes;
-use crate::{Mailbox, Options, Share, Use};
+use crate::{Mailbox, Options, Share, Tuning, Use};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::fs::File;
@@ -367,14 +367,17 @@ fn run(plan: Plan) {
         share: plan.shared.then_some(if plan.pagers > 1 { &Fickle(2) } else { &Fickle(1) }),
         policy: one_of(plan.policies),
         prefetch: one_of(&["auto", "sequential", "stride", "trend", "off"]),
-        ahead_bytes: 2 * BLOCK,
         soft_per_mille: [100, 300, 600][choose(3)],
         verify: plan.verify,
         threads: 1 + choose(THREADS_MAX),
         spin_us: choose(2) as u64,
-        bounce: Some(choose(2) == 0),
-        long_run: (1 + choose(2)) * BLOCK,
-        bounce_part: 2,
+        tuning: Tuning {
+            ahead_bytes: 2 * BLOCK,
+            bounce: Some(choose(2) == 0),
+            long_run_bytes: (1 + choose(2)) * BLOCK,
+            bounce_part: 2,
+            ..Tuning::PROGRAMS
+        },
         ..Options::default()
     };
     let mut options = vec![options];

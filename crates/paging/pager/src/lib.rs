@@ -43,7 +43,7 @@ pub(crate) use mailbox::Mailbox;
 pub(crate) use member::Member;
 #[cfg(terapage_model)]
 use model::{Pager as Member, trace};
-pub use options::Options;
+pub use options::{Options, Tuning};
 #[cfg(not(terapage_model))]
 pub use pager::{Forking, MakeStore, Pager};
 pub use spans::Spans;

@@ -20,8 +20,6 @@ pub struct Options {
     pub policy: String,
     /// The prefetch policy: a name of `terapage_policy::prefetch`.
     pub prefetch: String,
-    /// The most bytes to read ahead of a stream; never more than a quarter of the budget.
-    pub ahead_bytes: usize,
     /// The least share of the frames that is kept ready (soft, free, or on its way out), per mille.
     pub soft_per_mille: usize,
     /// Whether bytes that are read are checked against their hash.
@@ -32,25 +30,12 @@ pub struct Options {
     /// Pagers, each with a part of the addresses, a thread, a ring, a store and frames of its own;
     /// with a trace there is one.
     pub pagers: usize,
-    /// The least bytes of a stripe, a power of two: addresses that follow each other and have one
-    /// owner among several pagers.
-    pub stripe_bytes: usize,
     /// How stores are read and written; `None`: by io_uring, or otherwise where that is forbidden.
     pub io: Option<IoEngine>,
     /// Whether threads that lose their blocks to each other take turns, with the default policy.
     pub turns: bool,
     /// Microseconds that the pager spins, looking for work, before it sleeps.
     pub spin_us: u64,
-    /// Whether long runs go through bounce buffers. `None`: only if frames are scattered, since
-    /// huge pages were too slow.
-    pub bounce: Option<bool>,
-    /// The least bytes of a run that counts as long.
-    pub long_run: usize,
-    /// Bounce buffers may take one part in this many of the budget.
-    pub bounce_part: usize,
-    /// How long an operation is tried again if its failure may pass, for example because a server
-    /// does not answer: milliseconds.
-    pub patience_ms: u64,
     /// Do not use UFFDIO_MOVE: copy.
     pub copy: bool,
     /// A function that is told what the pagers count, before the first begins; also in the child of
@@ -66,6 +51,41 @@ pub struct Options {
     /// process's number. `docs/trace-format.md` tells what is recorded. A forked child records
     /// nothing.
     pub trace: Option<PathBuf>,
+    /// Sizes and times that only tests change.
+    pub tuning: Tuning,
+}
+
+/// Sizes and times that are the same for all programs. Tests make them small, so that little memory
+/// reaches every path.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// The most bytes to read ahead of a stream; never more than a quarter of the budget.
+    pub ahead_bytes: usize,
+    /// The least bytes of a stripe, a power of two: addresses that follow each other and have one
+    /// owner among several pagers.
+    pub stripe_bytes: usize,
+    /// Whether long runs go through bounce buffers. `None`: only if frames are scattered, since
+    /// huge pages were too slow.
+    pub bounce: Option<bool>,
+    /// The least bytes of a run that counts as long.
+    pub long_run_bytes: usize,
+    /// Bounce buffers may take one part in this many of the budget.
+    pub bounce_part: usize,
+    /// How long an operation is tried again if its failure may pass, for example because a server
+    /// does not answer: milliseconds.
+    pub patience_ms: u64,
+}
+
+impl Tuning {
+    /// What programs have.
+    pub const PROGRAMS: Tuning = Tuning {
+        ahead_bytes: pace::AHEAD_BYTES,
+        stripe_bytes: 4 << 20,
+        bounce: None,
+        long_run_bytes: 128 << 10,
+        bounce_part: 32,
+        patience_ms: 30_000,
+    };
 }
 
 impl Default for Options {
@@ -76,24 +96,19 @@ impl Default for Options {
             frames: 4096,
             policy: "auto".to_owned(),
             prefetch: "auto".to_owned(),
-            ahead_bytes: pace::AHEAD_BYTES,
             soft_per_mille: soft::PER_MILLE,
             verify: true,
             threads: 1,
             pagers: 1,
-            stripe_bytes: 4 << 20,
             io: None,
             turns: true,
             spin_us: pace::SPIN_US,
-            bounce: None,
-            long_run: 128 << 10,
-            bounce_part: 32,
-            patience_ms: 30_000,
             copy: false,
             begins: None,
             each_second: None,
             share: None,
             trace: None,
+            tuning: Tuning::PROGRAMS,
         }
     }
 }

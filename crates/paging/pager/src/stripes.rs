@@ -1,7 +1,7 @@
 //! Which pager of a process owns which addresses.
 //!
 //! A range is cut into stripes, which go to the pagers in turn. A stripe is a sixteenth to a
-//! thirty-second of what lies before it, and 4 MiB at least (`Options::stripe_bytes`).
+//! thirty-second of what lies before it, and 4 MiB at least (`Tuning::stripe_bytes`).
 //! Programs fill a range from its start, so whatever the size of their data is, the upper half of
 //! it lies in sixteen stripes, and the mappings stay few: some 320 for 32 TiB.
 

@@ -1,6 +1,6 @@
 //! Prefetch with few frames.
 
-use terapage_pager::{Error, Options, Pager};
+use terapage_pager::{Error, Options, Pager, Tuning};
 use terapage_store::{FileStore, Store};
 use terapage_sys::memory;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
@@ -74,8 +74,8 @@ fn all_of_a_run_is_read_ahead_though_frames_are_scarce() {
 fn waited_for(pagers: usize, blocks: usize, passes: usize, stripe: usize) -> u64 {
     let len = blocks * BLOCK;
     let start = memory::reserve(len).unwrap() as usize;
-    let options =
-        Options { block: BLOCK, frames: blocks / 2, pagers, stripe_bytes: stripe, ..Options::default() };
+    let tuning = Tuning { stripe_bytes: stripe, ..Tuning::PROGRAMS };
+    let options = Options { block: BLOCK, frames: blocks / 2, pagers, tuning, ..Options::default() };
     let pager = Pager::start(options, Box::new(store)).unwrap();
     pager.add(start, len, 0).unwrap();
     let words = || (0..blocks).map(|block| (start + block * BLOCK) as *mut u64);

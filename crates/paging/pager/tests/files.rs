@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use terapage_pager::{Error, Options, Pager};
+use terapage_pager::{Error, Options, Pager, Tuning};
 use terapage_store::{FileStore, Store};
 use terapage_sys::memory;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
@@ -36,7 +36,7 @@ fn arena_with(blocks: usize, options: Options) -> (Pager, usize) {
     let len = blocks * BLOCK;
     let start = (memory::reserve(len + BLOCK).unwrap() as usize).next_multiple_of(BLOCK);
     // Half of the budget suffices for two bounce buffers.
-    let frames = if options.bounce == Some(true) { (8 << 20) / BLOCK } else { 16 * options.pagers };
+    let frames = if options.tuning.bounce == Some(true) { (8 << 20) / BLOCK } else { 16 * options.pagers };
     let options = Options { block: BLOCK, frames, ..options };
     let pager = Pager::start(options, Box::new(store)).unwrap();
     pager.add(start, len, 0).unwrap();
@@ -68,14 +68,18 @@ fn random_work_and_syncs_leave_in_the_file_what_the_model_says() {
         random_work_and_syncs(Options::default());
         random_work_and_syncs(Options { copy: true, ..Options::default() });
         random_work_and_syncs(Options {
-            bounce: Some(true),
-            long_run: 2 * BLOCK,
-            bounce_part: 2,
+            tuning: Tuning {
+                bounce: Some(true),
+                long_run_bytes: 2 * BLOCK,
+                bounce_part: 2,
+                ..Tuning::PROGRAMS
+            },
             ..Options::default()
         });
         random_work_and_syncs(Options { verify: false, prefetch: "off".to_owned(), ..Options::default() });
         // The file lies in the parts of both.
-        random_work_and_syncs(Options { pagers: 2, stripe_bytes: 4 * BLOCK, ..Options::default() });
+        let tuning = Tuning { stripe_bytes: 4 * BLOCK, ..Tuning::PROGRAMS };
+        random_work_and_syncs(Options { pagers: 2, tuning, ..Options::default() });
     }
 }
 
@@ -87,7 +91,7 @@ fn random_work_and_syncs(options: Options) {
     let (file, mut model) = file(150 * BLOCK + 777, &mut random);
     let bytes = model.len() - offset;
     let len = bytes.next_multiple_of(BLOCK);
-    let bounces = options.bounce == Some(true);
+    let bounces = options.tuning.bounce == Some(true);
     let (pager, start) = arena_with(200, options);
     pager.map_file(start, len, &file, offset as u64, bytes as u64).unwrap();
     // SAFETY: the range is the test's own.

@@ -5,7 +5,7 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
-use terapage_pager::{Options, Pager};
+use terapage_pager::{Options, Pager, Tuning};
 use terapage_stats::Snapshot;
 use terapage_store::{Faults, Faulty, FileStore, Ram, Store};
 use terapage_sys::{PAGE, memory};
@@ -185,8 +185,9 @@ fn every_policy_and_block_size_keeps_every_byte() {
 /// Half of a budget of 8 MiB is two bounce buffers.
 fn bouncing(block: usize) -> Options {
     let frames = (8 << 20) / block;
-    let long_run = 2 * block;
-    Options { block, frames, threads: 2, bounce: Some(true), long_run, bounce_part: 2, ..Options::default() }
+    let tuning =
+        Tuning { bounce: Some(true), long_run_bytes: 2 * block, bounce_part: 2, ..Tuning::PROGRAMS };
+    Options { block, frames, threads: 2, tuning, ..Options::default() }
 }
 
 /// How often the carriers of this process have gone to sleep.
@@ -235,7 +236,8 @@ fn bounce_buffers_keep_every_byte() {
 
 /// Four blocks have one owner: requests and streams cross owners all the time.
 fn several(pagers: usize, block: usize, frames: usize) -> Options {
-    Options { block, frames, pagers, stripe_bytes: 4 * block, ..Options::default() }
+    let tuning = Tuning { stripe_bytes: 4 * block, ..Tuning::PROGRAMS };
+    Options { block, frames, pagers, tuning, ..Options::default() }
 }
 
 #[test]
@@ -416,7 +418,7 @@ fn a_forked_child_sees_memory_as_it_was_and_both_may_write() {
 }
 
 fn forks(options: Options, len: usize) {
-    let bounces = options.bounce == Some(true);
+    let bounces = options.tuning.bounce == Some(true);
     let Arena { pager, base, len } = Arena::new(options, len, None, 0);
     // SAFETY: the range is the test's own.
     let words = unsafe { std::slice::from_raw_parts_mut(base as *mut u64, len / 8) };

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use terapage_pager::{Options, Pager};
+use terapage_pager::{Options, Pager, Tuning};
 use terapage_store::{Ended, Error, Failure, Mirror, Op, Ram, Store, StoreRing, Why};
 use terapage_sys::memory;
 use terapage_sys::ring::Done;
@@ -81,7 +81,8 @@ fn watched(watch: &Arc<Watch>) -> Watched {
 
 /// A pager of a few frames, and words for eight times as many.
 fn paged(patience_ms: u64, make: Box<terapage_pager::MakeStore>) -> (Pager, &'static mut [u64]) {
-    let options = Options { block: BLOCK, frames: 8, patience_ms, ..Options::default() };
+    let tuning = Tuning { patience_ms, ..Tuning::PROGRAMS };
+    let options = Options { block: BLOCK, frames: 8, tuning, ..Options::default() };
     let pager = Pager::start(options, make).unwrap();
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
     pager.add(base, BLOCKS * BLOCK, 0).unwrap();

@@ -158,15 +158,14 @@ impl Shelf {
     ) -> impl Fn() -> Result<Box<dyn Store>, Error> + Send + Sync + use<> {
         let placement = match settings.placement {
             terapage_config::Placement::RoundRobin => Placement::RoundRobin,
-            // A mirror and tiers are one store.
-            _ => Placement::Simple,
+            terapage_config::Placement::Simple => Placement::Simple,
         };
         let terms = Terms {
             block,
             limit: settings.store_size.map(|size| size.0),
             leaves: settings.store_size.is_none(),
         };
-        let specs = settings.specs();
+        let specs = settings.specs(&self);
         let encrypt = specs.iter().any(is_encrypted);
         let compress = settings.compress;
         let for_children: Vec<_> = specs.iter().filter_map(of_child).collect();

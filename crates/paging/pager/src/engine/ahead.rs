@@ -45,7 +45,7 @@ pub(crate) struct Ahead {
 /// The longest run with so many frames, and how far ahead of the program it may be.
 fn reach(options: &Options, frames: usize) -> [u32; 2] {
     let run = pace::prefetched_run(EXTENT / options.block, frames);
-    [run, pace::ahead_blocks(options.ahead_bytes, options.block, frames)]
+    [run, pace::ahead_blocks(options.tuning.ahead_bytes, options.block, frames)]
 }
 
 impl Ahead {

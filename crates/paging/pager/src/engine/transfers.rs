@@ -49,7 +49,7 @@ impl Engine {
         }
         operation.tries += 1;
         let failing_ms = (now_ns - operation.failing_since_ns) / 1_000_000;
-        if failure.passing && failing_ms < self.options.patience_ms {
+        if failure.passing && failing_ms < self.options.tuning.patience_ms {
             let [first, most] = PAUSES_MS;
             let pause_ms = (first << (operation.tries - 1).min(16)).min(most);
             return self.io.begin_later(number, operation, pause_ms * 1_000_000);

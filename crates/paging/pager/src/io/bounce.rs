@@ -4,7 +4,7 @@
 //! much faster than many small ones. To copy a run costs a fraction of the time that large
 //! pieces save. Frames that were cut from huge pages need none of this (`frames/maker.rs`).
 
-use crate::Options;
+use crate::{Options, Tuning};
 use terapage_store::{EXTENT, OpKind};
 use terapage_sys::memory;
 use terapage_sys::ring::Piece;
@@ -39,12 +39,7 @@ impl Buffer {
 /// The bounce buffers of a pager. None exist before they are wanted.
 pub(crate) struct Bounce {
     block: usize,
-    /// Runs of at least this many bytes go through a buffer.
-    long_run: usize,
-    /// The buffers take one part in this many of the budget.
-    part: usize,
-    /// Whether buffers are wanted, if an option says so.
-    wish: Option<bool>,
+    tuning: Tuning,
     wanted: bool,
     begun: bool,
     /// Free buffers by purpose: page-ins, page-outs.
@@ -56,12 +51,9 @@ pub(crate) struct Bounce {
 impl Bounce {
     /// No buffers yet.
     pub fn new(options: &Options) -> Bounce {
-        let Options { block, long_run, bounce_part: part, bounce: wish, .. } = *options;
         Bounce {
-            block,
-            long_run,
-            part,
-            wish,
+            block: options.block,
+            tuning: options.tuning,
             wanted: false,
             begun: false,
             free: Default::default(),
@@ -77,7 +69,7 @@ impl Bounce {
     /// Bytes of all buffers, with those that will be made next if the budget has this many bytes.
     pub fn bytes_in(&self, budget_bytes: usize) -> usize {
         match self.wanted && !self.begun {
-            true => (budget_bytes / self.part / EXTENT).min(MOST) / 2 * 2 * EXTENT,
+            true => (budget_bytes / self.tuning.bounce_part / EXTENT).min(MOST) / 2 * 2 * EXTENT,
             false => self.bytes,
         }
     }
@@ -104,7 +96,7 @@ impl Bounce {
     }
 
     fn is_long(&self, blocks: usize) -> bool {
-        blocks * self.block >= self.long_run
+        blocks * self.block >= self.tuning.long_run_bytes
     }
 
     /// Whether a run of `blocks` blocks should wait for a buffer: there are some, but all are in
@@ -120,7 +112,7 @@ impl Bounce {
             return None;
         }
         if !self.begun {
-            self.wanted = self.wish.unwrap_or(scattered);
+            self.wanted = self.tuning.bounce.unwrap_or(scattered);
         }
         self.free[kind as usize].pop()
     }
