@@ -2,7 +2,11 @@
 
 use crate::forecast::forecast;
 use crate::userfaultfd::{self, Refusal};
-use crate::{container, fix, library, options::Options, print, ring};
+use crate::{
+    container, fix, library,
+    options::{Options, strange_variables},
+    print, ring,
+};
 use clap::{Args, ValueHint};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
@@ -142,6 +146,11 @@ impl Doctor {
             print(&fix::fix(self.dry_run)?)?;
         }
         let mut checks = faults();
+        checks.extend(strange_variables().into_iter().map(|unknown| {
+            let found = format!("no setting is called {}", unknown.name);
+            let fix = unknown.nearest.map_or("unset it".to_owned(), |nearest| format!("write {nearest}"));
+            Check::warning("variable", found, fix)
+        }));
         let settings = Options::with_stores(self.store).settings();
         checks.push(io(settings.as_ref().map_or(Io::Auto, |settings| settings.io)));
         checks.extend([huge_pages(), open_files(), locked_memory()]);

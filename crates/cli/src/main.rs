@@ -29,9 +29,11 @@ mod sums;
 mod top;
 mod userfaultfd;
 
-use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
+use terapage_config::nearest;
 
 /// The exit status of an error that is terapage's own.
 const OWN_ERROR: u8 = 125;
@@ -159,8 +161,21 @@ fn usage(error: &clap::Error) -> ExitCode {
     let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let lines = lines.filter(|line| !line.contains("as a value, use"));
     let message = lines.collect::<Vec<_>>().join(" ").replace("  tip: ", "; ");
-    complain(&format!("{} (see {} --help)", message.trim_start_matches("error: ").trim(), asked()));
+    let near = nearest_command(error).map_or(String::new(), |near| format!("; did you mean '{near}'?"));
+    complain(&format!("{}{near} (see {} --help)", message.trim_start_matches("error: ").trim(), asked()));
     ExitCode::from(OWN_ERROR)
+}
+
+/// The command that was probably meant by one that does not exist, if clap does not name it itself.
+fn nearest_command(error: &clap::Error) -> Option<String> {
+    let unnamed = error.get(ContextKind::SuggestedSubcommand).is_none();
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let mut command = Cli::command();
+    for word in asked().split(' ').skip(1) {
+        command = command.find_subcommand(word)?.clone();
+    }
+    let known: Vec<_> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
+    nearest(word, known.iter().map(String::as_str)).filter(|_| unnamed).map(str::to_owned)
 }
 
 /// The command that was asked for, with the subcommands that it has, as in `terapage lab run`.

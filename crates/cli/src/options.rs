@@ -4,7 +4,9 @@ use anyhow::{Context, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use terapage_config::{Choices, Flag, Kind, Partial, SETTINGS, Setting, Settings};
+use terapage_config::{
+    Choices, Flag, Group, Kind, Partial, SETTINGS, Setting, Settings, UnknownVariable, unknown_variables,
+};
 
 /// What the flags of a command line say about settings. Flags take any text, so that what is wrong
 /// with one is said in the same words wherever it came from: flag, variable or file.
@@ -21,8 +23,10 @@ impl Args for Options {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .value_hint(ValueHint::FilePath)
+            .help_heading(Group::Advanced.heading())
             .help("Read this configuration file instead of the user's and the system's");
-        command.args(SETTINGS.iter().map(flag)).arg(config)
+        let of = |group: Group| shown().filter(move |setting| setting.group == group);
+        command.args(Group::ALL.into_iter().flat_map(of).map(flag)).arg(config)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -30,9 +34,21 @@ impl Args for Options {
     }
 }
 
+/// The settings that have flags.
+fn shown() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().filter(|setting| !setting.hidden)
+}
+
+/// The variables of the environment that look like settings and are none.
+pub fn strange_variables() -> Vec<UnknownVariable> {
+    let names: Vec<_> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    unknown_variables(names.iter().map(String::as_str))
+}
+
 /// The flag of a setting.
 fn flag(setting: &Setting) -> Arg {
     let arg = Arg::new(setting.name).long(setting.long()).help(setting.help());
+    let arg = arg.help_heading(setting.group.heading());
     let arg = match setting.short {
         Some(letter) => arg.short(letter),
         None => arg,
@@ -57,7 +73,7 @@ impl FromArgMatches for Options {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for setting in SETTINGS {
+        for setting in shown() {
             let switched = |text: &str| matches.get_flag(setting.name).then(|| text.into());
             match setting.flag {
                 Flag::Value(_) => {

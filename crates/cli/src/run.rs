@@ -1,8 +1,9 @@
 //! `terapage run`: hands its process over to the program, with the library loaded into it.
 
 use crate::{
-    OWN_ERROR, complain, enforce, far, job, library, options::Options, program, progress, ring, signals,
-    summary, userfaultfd,
+    OWN_ERROR, complain, enforce, far, job, library,
+    options::{Options, strange_variables},
+    program, progress, ring, signals, summary, userfaultfd,
 };
 use anyhow::Context;
 use anyhow::bail;
@@ -11,7 +12,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use terapage_config::{Io, SETTINGS, Settings, Size, memory_bytes};
+use terapage_config::{Group, Io, SETTINGS, Settings, Size, UnknownVariable, memory_bytes};
 use terapage_lease::JOB_VARIABLE;
 use terapage_sys::userfaultfd::{DEVICE_VARIABLE, hand_on};
 
@@ -22,6 +23,7 @@ const NOT_FOUND: u8 = 127;
 #[derive(Args)]
 #[command(
     override_usage = "terapage run [OPTIONS] [--] PROGRAM [ARGS]...",
+    disable_help_flag = true,
     after_help = "\
 Examples:
   terapage run --memory 4G -- ./simulation input.dat
@@ -42,18 +44,21 @@ pub struct Run {
     options: Options,
     /// Limit all memory of the program and its children, by a cgroup: to the budget, 1 % and 64
     /// MiB, or to SIZE. The kernel kills what needs more
-    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = Group::Memory.heading())]
     enforce: Option<String>,
     /// Say at the end, on standard error, what the run has used, and what would help
-    #[arg(long)]
+    #[arg(long, help_heading = Group::Output.heading())]
     summary: bool,
     /// Show on standard error, if that is a terminal, one line while the program runs: memory,
     /// store, speed, the share of the time in which it waits, and how much slower that makes it
-    #[arg(long)]
+    #[arg(long, help_heading = Group::Output.heading())]
     progress: bool,
     /// Refuse, with status 125, a program that would run without being paged
-    #[arg(long)]
+    #[arg(long, help_heading = Group::Paged.heading())]
     require: bool,
+    /// Print help
+    #[arg(short, long, action = clap::ArgAction::Help, help_heading = Group::Advanced.heading())]
+    help: Option<bool>,
     /// The program to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -78,6 +83,10 @@ impl Run {
 
     /// Returns only where the program could not be started.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        for UnknownVariable { name, nearest } in strange_variables() {
+            let meant = nearest.map_or(String::new(), |nearest| format!(" (did you mean {nearest}?)"));
+            complain(&format!("warning: no setting is called {name}{meant}"));
+        }
         let settings = far::hand_over(self.options.settings()?)?;
         if self.progress
             && let Some(status) = progress::watch()?

@@ -114,6 +114,8 @@ fn settings_that_cannot_be_are_refused_in_one_line() {
     assert_error(&place.terapage(&["run", "--memroy"]), 125, "(see terapage run --help)");
     assert_error(&place.terapage(&["lab", "run", "--date", "1G"]), 125, "(see terapage lab run --help)");
     assert_error(&place.terapage(&["rum"]), 125, "(see terapage --help)");
+    assert_error(&place.terapage(&["rn"]), 125, "did you mean 'run'?");
+    assert_error(&place.terapage(&["far", "srve"]), 125, "'serve'");
     let both = place.path().join("both");
     let both = both.to_str().unwrap();
     let output = place.terapage(&["run", "--stats", both, "--trace", both, "--", "true"]);
@@ -125,6 +127,20 @@ fn settings_that_cannot_be_are_refused_in_one_line() {
     assert_error(&place.terapage(&["run", "--config", "/no/file", "--", "true"]), 125, "/no/file");
     let output = place.command(&["run", "--", "true"]).env("TERAPAGE_THREADS", "99").output().unwrap();
     assert_error(&output, 125, "TERAPAGE_THREADS");
+}
+
+#[test]
+fn a_mistyped_variable_is_named() {
+    let place = Place::new();
+    if !can_run(&place) {
+        return;
+    }
+    let output = place.command(&["run", "--", "true"]).env("TERAPAGE_POLCY", "lru").output().unwrap();
+    assert!(output.status.success());
+    let said = "terapage: warning: no setting is called TERAPAGE_POLCY (did you mean TERAPAGE_POLICY?)\n";
+    assert_eq!(text(&output.stderr), said);
+    let output = place.command(&["run", "--", "true"]).env("TERAPAGE_FAULTS", "flip=1").output().unwrap();
+    assert_error(&output, 125, "TERAPAGE_FAULTS");
 }
 
 #[test]
@@ -260,6 +276,10 @@ fn the_doctor_gives_a_verdict_and_fixes() {
     for check in value["checks"].as_array().unwrap() {
         assert_eq!(check["status"] == "ok", check["fix"].is_null(), "{check}");
     }
+    let output = place.command(&["doctor"]).env("TERAPAGE_POLCY", "lru").output().unwrap();
+    let shown = text(&output.stdout);
+    assert!(shown.contains("no setting is called TERAPAGE_POLCY"), "{shown}");
+    assert!(shown.contains("fix: write TERAPAGE_POLICY"), "{shown}");
     let settings =
         value["checks"].as_array().unwrap().iter().find(|check| check["name"] == "settings").unwrap();
     assert_eq!(settings["found"], "store: /no/such/directory does not exist");
@@ -362,7 +382,10 @@ fn every_flag_is_documented() {
     let docs =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md")).unwrap();
     let help = text(&Place::new().terapage(&["run", "--help"]).stdout);
-    let options = help.split("Options:").nth(1).unwrap().split("Examples:").next().unwrap();
+    let groups: Vec<_> = terapage_config::Group::ALL.map(|group| format!("\n{}:\n", group.heading())).into();
+    let at: Vec<_> = groups.iter().map(|heading| help.find(heading.as_str()).expect(heading)).collect();
+    assert!(at.is_sorted() && !help.contains("Options:"), "{help}");
+    let options = help[at[0]..].split("Examples:").next().unwrap();
     let words = options.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     let flags: Vec<_> = words.filter(|word| word.starts_with("--") && *word != "--help").collect();
     assert!(flags.len() > 10, "{flags:?}");
@@ -370,6 +393,10 @@ fn every_flag_is_documented() {
         assert!(docs.contains(&format!("`{flag}`")), "{flag} is not in docs/configuration.md");
     }
     for setting in terapage_config::SETTINGS {
+        if setting.hidden {
+            assert!(!help.contains(&format!("--{} ", setting.name)), "{} has a flag", setting.name);
+            continue;
+        }
         let row = format!("`{}` | `{}` |", setting.variable, setting.name);
         assert!(docs.contains(&row), "{row} is not in docs/configuration.md");
     }

@@ -72,6 +72,16 @@ choices! {
 }
 
 choices! {
+    /// How pages get into a program and out of it.
+    Mechanism {
+        /// They are moved, where the kernel can.
+        Move = "move",
+        /// They are copied.
+        Copy = "copy",
+    }
+}
+
+choices! {
     /// How blocks are spread over several stores.
     Placement {
         /// One store is filled, then the next.

@@ -40,8 +40,8 @@ impl Partial {
         })?;
         let mut partial = Partial::default();
         for (name, value) in &table {
-            let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
-                let known: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+            let Some(setting) = known().find(|setting| setting.name == name) else {
+                let known: Vec<_> = known().map(|setting| setting.name).collect();
                 let key = name.escape_debug().to_string();
                 return Err(Error::UnknownKey { key, file: file.to_owned(), known: known.join(", ") });
             };
@@ -50,6 +50,11 @@ impl Partial {
         }
         Ok(partial)
     }
+}
+
+/// The settings that have a key.
+fn known() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().filter(|setting| !setting.hidden)
 }
 
 fn user_file(get: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod choices;
+mod faults;
 mod file;
 mod machine;
 mod output;
@@ -16,15 +17,18 @@ mod size;
 mod store;
 mod table;
 mod value;
+mod variables;
 
-pub use choices::{Heap, Io, Placement};
+pub use choices::{Heap, Io, Mechanism, Placement};
+pub use faults::Faults;
 pub use machine::memory_bytes;
 pub use output::can_be_written;
 pub use partial::Memory;
 pub use resolve::check_block;
-pub use setting::{Choices, Flag, Kind, Setting, markdown};
+pub use setting::{Choices, Flag, Group, Kind, Setting, markdown};
 pub use settings::Error;
 pub use size::{ParseSizeError, Size};
 pub use store::{Codec, StoreSpec, Stores, default_store};
 pub use table::{Partial, SETTINGS, Settings};
 pub use terapage_policy::{BLOCK as DEFAULT_BLOCK, DIVIDED_BLOCK};
+pub use variables::{UnknownVariable, nearest, unknown_variables};

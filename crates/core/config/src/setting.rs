@@ -28,8 +28,44 @@ pub struct Setting {
     /// Whether the setting is for `terapage run` alone. If not, it is for programs that call the
     /// pager, too.
     pub run_only: bool,
+    /// Whether the setting is for tests, recordings and measurements: it has a variable, and no
+    /// flag, key or row in the documents.
+    pub hidden: bool,
+    /// Where `--help` shows the flag.
+    pub group: Group,
     /// Reads the setting's value from a text.
     pub(crate) set: fn(&mut Partial, &OsStr) -> Result<(), String>,
+}
+
+/// The groups of flags in `--help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// How much memory.
+    Memory,
+    /// Where the rest lives.
+    Stores,
+    /// What is paged.
+    Paged,
+    /// What is told and written.
+    Output,
+    /// What few need.
+    Advanced,
+}
+
+impl Group {
+    /// All groups, in the order of `--help`.
+    pub const ALL: [Group; 5] = [Group::Memory, Group::Stores, Group::Paged, Group::Output, Group::Advanced];
+
+    /// The heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Group::Memory => "Memory",
+            Group::Stores => "Stores",
+            Group::Paged => "What is paged",
+            Group::Output => "Output",
+            Group::Advanced => "Advanced",
+        }
+    }
 }
 
 /// What a flag takes.
@@ -95,7 +131,7 @@ impl Setting {
 /// The table of these settings, as docs/configuration.md has it.
 pub fn markdown(settings: &[Setting]) -> String {
     let mut text = "| flag | variable | TOML key | default |\n| --- | --- | --- | --- |\n".to_owned();
-    for setting in settings {
+    for setting in settings.iter().filter(|setting| !setting.hidden) {
         let short = setting.short.map_or(String::new(), |letter| format!(", `-{letter}`"));
         let default = match (setting.default_note, setting.default) {
             (Some(note), _) => note.to_owned(),

@@ -6,7 +6,7 @@
 use crate::resolve::{self, Context};
 use crate::setting::{Choices, Flag, Kind, Setting};
 use crate::value::{self, Written};
-use crate::{Codec, Error, Heap, Io, Memory, Placement, Size, StoreSpec, Stores};
+use crate::{Codec, Error, Faults, Group, Heap, Io, Mechanism, Memory, Placement, Size, StoreSpec, Stores};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use terapage_policy::{prefetch, replacement};
@@ -23,6 +23,8 @@ const PLAIN: Setting = Setting {
     kind: Kind::Text,
     choices: Choices::Any,
     run_only: false,
+    hidden: false,
+    group: Group::Advanced,
     set: |_, _| Ok(()),
 };
 
@@ -72,7 +74,7 @@ macro_rules! settings {
             $($entry:tt)*
         }
     )*) => {
-        /// All settings, in the order of `--help`.
+        /// All settings, in the order of the documents.
         pub static SETTINGS: &[Setting] = &[$(Setting {
             name: $name,
             variable: $variable,
@@ -139,6 +141,7 @@ settings! {
         name: "memory",
         variable: "TERAPAGE_MEMORY",
         default: Some("50%"),
+        group: Group::Memory,
         flag: Flag::Value("SIZE|PERCENT"),
         short: Some('m'),
         kind: Kind::Number,
@@ -152,6 +155,7 @@ settings! {
         name: "per-process",
         variable: "TERAPAGE_PER_PROCESS",
         default: Some("false"),
+        group: Group::Memory,
         flag: Flag::On,
         kind: Kind::Switch,
         help: "Give each process all of --memory for itself, instead of one budget for all",
@@ -164,6 +168,7 @@ settings! {
         name: "store",
         variable: "TERAPAGE_STORE",
         default: None,
+        group: Group::Stores,
         default_note: Some("see [Store](#store)"),
         flag: Flag::Value("STORE"),
         short: Some('s'),
@@ -181,6 +186,7 @@ settings! {
         name: "placement",
         variable: "TERAPAGE_PLACEMENT",
         default: Some("simple"),
+        group: Group::Stores,
         flag: Flag::Value("HOW"),
         choices: Choices::Names(Placement::NAMES),
         help: "How blocks spread over several --store: simple (fill one, then the next) or \
@@ -195,6 +201,7 @@ settings! {
         name: "encrypt",
         variable: "TERAPAGE_ENCRYPT",
         default: None,
+        group: Group::Stores,
         default_note: Some("as [far.md](far.md#encryption) says"),
         flag: Flag::On,
         kind: Kind::Switch,
@@ -208,6 +215,7 @@ settings! {
         name: "compress",
         variable: "TERAPAGE_COMPRESS",
         default: Some("off"),
+        group: Group::Stores,
         flag: Flag::Value("HOW"),
         help: "Compress what goes to the stores: lz4, zstd or zstd:LEVEL (1 to 9); or off",
     }
@@ -218,6 +226,7 @@ settings! {
         name: "store-size",
         variable: "TERAPAGE_STORE_SIZE",
         default: Some("auto"),
+        group: Group::Stores,
         flag: Flag::Value("SIZE"),
         kind: Kind::Number,
         choices: Choices::Names(&["auto"]),
@@ -231,6 +240,7 @@ settings! {
         name: "overcommit",
         variable: "TERAPAGE_OVERCOMMIT",
         default: Some("yes"),
+        group: Group::Stores,
         flag: Flag::Value("WHICH"),
         kind: Kind::Switch,
         help: "Whether the program may have more memory than the store could hold: yes or no. \
@@ -318,6 +328,7 @@ settings! {
         name: "heap",
         variable: "TERAPAGE_HEAP",
         default: Some("all"),
+        group: Group::Paged,
         flag: Flag::Value("WHICH"),
         choices: Choices::Names(Heap::NAMES),
         help: "Which allocations are paged: all, large (128 KiB and more) or off (only mmap and \
@@ -342,6 +353,7 @@ settings! {
         name: "stats",
         variable: "TERAPAGE_STATS",
         default: None,
+        group: Group::Output,
         flag: Flag::Value("FILE"),
         choices: Choices::File,
         run_only: true,
@@ -355,6 +367,7 @@ settings! {
         name: "trace",
         variable: "TERAPAGE_TRACE",
         default: None,
+        group: Group::Output,
         flag: Flag::Value("FILE"),
         choices: Choices::File,
         run_only: true,
@@ -367,10 +380,82 @@ settings! {
         name: "verbose",
         variable: "TERAPAGE_VERBOSE",
         default: Some("false"),
+        group: Group::Output,
         flag: Flag::On,
         short: Some('v'),
         kind: Kind::Switch,
         run_only: true,
         help: "Report on standard error what happens",
+    }
+
+    /// With the default policy, threads that lose their blocks to each other take turns.
+    turns: bool {
+        read: value::boolean,
+        name: "turns",
+        variable: "TERAPAGE_TURNS",
+        default: Some("on"),
+        hidden: true,
+        kind: Kind::Switch,
+        flag: Flag::Value("WHICH"),
+        help: "For measurements: whether threads that lose their blocks to each other take turns",
+    }
+
+    /// Microseconds that the pager spins before it sleeps; `None`: as the pager has it.
+    spin_us: u64 => Option<u64> {
+        read: value::number,
+        resolve: resolve::as_given,
+        name: "spin-us",
+        variable: "TERAPAGE_SPIN_US",
+        default: None,
+        hidden: true,
+        kind: Kind::Number,
+        help: "For measurements: microseconds that the pager spins before it sleeps",
+    }
+
+    /// The least share of the frames that is kept ready, per mille; `None`: as the pager has it.
+    soft_per_mille: u64 => Option<u64> {
+        read: value::per_mille,
+        resolve: resolve::as_given,
+        name: "soft-per-mille",
+        variable: "TERAPAGE_SOFT_PER_MILLE",
+        default: None,
+        hidden: true,
+        kind: Kind::Number,
+        help: "For recordings: the least share of the frames that is kept ready, per mille",
+    }
+
+    /// Paging starts when more bytes than this are in use: a recording must see a program's first
+    /// touches. `None`: as far as the job lets a process grow without a pager.
+    start_bytes: u64 => Option<u64> {
+        read: value::number,
+        resolve: resolve::as_given,
+        name: "start-bytes",
+        variable: "TERAPAGE_START_BYTES",
+        default: None,
+        hidden: true,
+        kind: Kind::Number,
+        help: "For recordings and tests: the bytes in use at which paging starts",
+    }
+
+    /// How pages get into the program and out of it.
+    mechanism: Mechanism {
+        read: value::name::<Mechanism>,
+        name: "mechanism",
+        variable: "TERAPAGE_MECHANISM",
+        default: Some("move"),
+        hidden: true,
+        choices: Choices::Names(Mechanism::NAMES),
+        help: "For tests: copy pages on kernels that can move them: {choices}",
+    }
+
+    /// What goes wrong in the stores.
+    faults: Faults => Option<Faults> {
+        read: value::faults,
+        resolve: resolve::as_given,
+        name: "faults",
+        variable: "TERAPAGE_FAULTS",
+        default: None,
+        hidden: true,
+        help: "For tests: how often what goes wrong in the stores, as in errors=1000,copy=1",
     }
 }

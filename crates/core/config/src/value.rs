@@ -2,7 +2,7 @@
 //! is wrong with the text.
 
 use crate::choices::Named;
-use crate::{Codec, Memory, Size, StoreSpec, store};
+use crate::{Codec, Faults, Memory, Size, StoreSpec, store};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -112,6 +112,20 @@ pub(crate) fn pagers(text: &OsStr) -> Result<Option<u32>, String> {
     pagers.map(Some).ok_or_else(why)
 }
 
+pub(crate) fn number(text: &OsStr) -> Result<u64, String> {
+    let text = line(text)?;
+    text.trim().parse().map_err(|_| format!("'{text}' is not a whole number"))
+}
+
+pub(crate) fn per_mille(text: &OsStr) -> Result<u64, String> {
+    let share = number(text)?;
+    if share > 1000 { Err(format!("{share} is more than 1000 per mille")) } else { Ok(share) }
+}
+
+pub(crate) fn faults(text: &OsStr) -> Result<Faults, String> {
+    line(text)?.parse()
+}
+
 /// One of the names of `T`.
 pub(crate) fn name<T: Named>(text: &OsStr) -> Result<T, String> {
     let text = line(text)?;
@@ -197,6 +211,18 @@ impl Written for bool {
 impl Written for Option<bool> {
     fn written(&self) -> Option<OsString> {
         self.and_then(|on| on.written())
+    }
+}
+
+impl Written for Option<u64> {
+    fn written(&self) -> Option<OsString> {
+        self.map(|number| number.to_string().into())
+    }
+}
+
+impl Written for Option<Faults> {
+    fn written(&self) -> Option<OsString> {
+        self.map(|faults| faults.to_string().into())
     }
 }
 

@@ -4,7 +4,7 @@ use crate::process::ADDRESS_SPACE_MIN;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use terapage_config::{Partial, SETTINGS, Settings, Size, memory_bytes};
+use terapage_config::{Mechanism, Partial, SETTINGS, Settings, Size, memory_bytes};
 
 /// Options of the process's pager. An option that is `None` is taken from the `TERAPAGE_*`
 /// variables, or else is the default.
@@ -88,8 +88,7 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
         threads: settings.threads as usize,
         pagers: settings.pagers_of_process(std::thread::available_parallelism().map_or(1, usize::from)),
         io: terapage_store::io_engine(settings.io),
-        // For tests: page as on kernels without UFFDIO_MOVE.
-        copy: std::env::var_os("TERAPAGE_MECHANISM").is_some_and(|value| value == "copy"),
+        copy: settings.mechanism == Mechanism::Copy,
         ..terapage_pager::Options::default()
     }
 }

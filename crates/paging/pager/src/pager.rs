@@ -80,7 +80,8 @@ impl Pager {
         let (stats_file, whole) = shared(count)?;
         let begins = options.begins;
         begins.into_iter().for_each(|begins| begins(whole));
-        let (most_bytes, least) = (options.frames * options.block, options.tuning.stripe_bytes.max(options.block));
+        let (most_bytes, least) =
+            (options.frames * options.block, options.tuning.stripe_bytes.max(options.block));
         let mut all = vec![options];
         let mut split = None;
         if count > 1 {

@@ -185,8 +185,7 @@ fn every_policy_and_block_size_keeps_every_byte() {
 /// Half of a budget of 8 MiB is two bounce buffers.
 fn bouncing(block: usize) -> Options {
     let frames = (8 << 20) / block;
-    let tuning =
-        Tuning { bounce: Some(true), long_run_bytes: 2 * block, bounce_part: 2, ..Tuning::PROGRAMS };
+    let tuning = Tuning { bounce: Some(true), long_run_bytes: 2 * block, bounce_part: 2, ..Tuning::PROGRAMS };
     Options { block, frames, threads: 2, tuning, ..Options::default() }
 }
 

@@ -3,45 +3,12 @@
 use crate::random::Random;
 use crate::shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 use std::ops::Range;
+use terapage_config::Faults;
 use terapage_sys::memory;
 use terapage_sys::ring::Done;
 
 /// EIO.
 const EIO: i32 = 5;
-
-/// How often what goes wrong, in operations of a million.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// An operation answers EIO.
-    pub errors: u32,
-    /// An operation transfers less than asked.
-    pub short: u32,
-    /// A read gives other bytes than were written.
-    pub flips: u32,
-    /// Not how often: if it is not 0, this is for the first copy of each mirror alone.
-    pub copy: u32,
-}
-
-impl std::str::FromStr for Faults {
-    type Err = String;
-
-    /// `errors=1000,short=2000,flips=10`
-    fn from_str(text: &str) -> Result<Faults, String> {
-        let mut faults = Faults::default();
-        for part in text.split(',').filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' is not name=number"))?;
-            let value = value.parse().map_err(|_| format!("'{value}' is not a number"))?;
-            match name {
-                "errors" => faults.errors = value,
-                "short" => faults.short = value,
-                "flips" => faults.flips = value,
-                "copy" => faults.copy = value,
-                _ => return Err(format!("'{name}' is none of errors, short, flips, copy")),
-            }
-        }
-        Ok(faults)
-    }
-}
 
 /// A store that goes wrong now and then.
 pub struct Faulty<S> {

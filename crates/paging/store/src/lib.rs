@@ -34,7 +34,7 @@ mod units;
 pub use compressed::Compressed;
 pub use delayed::Delayed;
 pub use encrypted::Encrypted;
-pub use faulty::{Faults, Faulty};
+pub use faulty::Faulty;
 pub use file::FileStore;
 pub use member::takes_direct_io;
 pub use mirror::Mirror;
@@ -43,6 +43,7 @@ pub use packed::{Packed, packed_bytes};
 pub use ram::Ram;
 pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
 pub use striped::{Placement, Striped};
+pub use terapage_config::Faults;
 use terapage_sys::ring::IoEngine;
 pub use tiered::{Tier, Tiered};
 

@@ -19,9 +19,10 @@ mod random;
 mod shelf;
 
 pub use delayed::Delayed;
-pub use faulty::{Faults, Faulty};
+pub use faulty::Faulty;
 pub use mirror::Mirror;
 pub use shelf::{Ended, Error, Failure, Notes, Op, OpKind, Store, StoreRing, Why};
+pub use terapage_config::Faults;
 pub use terapage_model::store::EXTENT;
 
 /// Bytes that stores keep in memory of the budget: none of these does.

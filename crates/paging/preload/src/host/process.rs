@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terapage_config::{DEFAULT_BLOCK, Io, Settings, Size};
+use terapage_config::{DEFAULT_BLOCK, Io, Mechanism, Settings, Size};
 use terapage_pager::{Options, Pager};
 use terapage_store::Shelf;
 use terapage_sys::fd::Room;
@@ -56,8 +56,12 @@ const ORDER: [fn(&Start); 16] = [
     read_settings,
     // Names and passwords of servers: later the process may have lost its rights or directories.
     remember_servers,
-    // Variables of tests, and which process `terapage run` became: `job` and `arena` ask for them.
-    read_hidden,
+    // Which process `terapage run` became: `job` asks for it.
+    |start| {
+        if start.is("TERAPAGE_ROOT", &std::process::id().to_string()) {
+            exit::is_root();
+        }
+    },
     // What executed programs get: no step before this one executes any.
     |start| crate::exec::open(start.settings()),
     // The descriptor that was handed down: before the program can close it.
@@ -151,21 +155,6 @@ fn remember_servers(start: &Start) {
     stores.flat_map(|store| store.urls()).for_each(terapage_far::remember);
 }
 
-fn read_hidden(start: &Start) {
-    let hidden = Hidden {
-        copy: start.is("TERAPAGE_MECHANISM", "copy"),
-        faults: start.number("TERAPAGE_FAULTS"),
-        spin_us: start.number("TERAPAGE_SPIN_US"),
-        soft_per_mille: start.number("TERAPAGE_SOFT_PER_MILLE"),
-        no_turns: start.is("TERAPAGE_TURNS", "off"),
-        start_bytes: start.number("TERAPAGE_START_BYTES"),
-    };
-    HIDDEN.set(hidden).ok();
-    if start.is("TERAPAGE_ROOT", &std::process::id().to_string()) {
-        exit::is_root();
-    }
-}
-
 fn take_device(start: &Start) {
     if let Some(handed) = start.number(DEVICE_VARIABLE) {
         userfaultfd::take(handed);
@@ -213,23 +202,9 @@ fn stand_back() {
     heap::stand_back();
 }
 
-/// Settings for tests and recordings, which only have variables.
-struct Hidden {
-    copy: bool,
-    faults: Option<terapage_store::Faults>,
-    soft_per_mille: Option<usize>,
-    spin_us: Option<u64>,
-    no_turns: bool,
-    /// Paging starts when more bytes than this are in use: a recording must see a program's first
-    /// touches.
-    start_bytes: Option<usize>,
-}
-
-static HIDDEN: OnceLock<Hidden> = OnceLock::new();
-
 /// The bytes in use at which paging starts, if a test or a recording says so.
 pub fn start_bytes() -> Option<usize> {
-    HIDDEN.get().and_then(|hidden| hidden.start_bytes)
+    settings().and_then(|settings| settings.start_bytes).map(|bytes| bytes as usize)
 }
 
 /// Ends the process: it cannot run as asked.
@@ -338,6 +313,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         return None;
     }
     let pagers = pagers();
+    let usual = Options::default();
     let options = Options {
         block,
         frames,
@@ -349,21 +325,18 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         threads: settings.threads as usize,
         io: terapage_store::io_engine(settings.io),
         trace: None,
-        copy: HIDDEN.get().is_some_and(|hidden| hidden.copy),
+        copy: settings.mechanism == Mechanism::Copy,
         begins: Some(crate::beside::is_paged),
         each_second: Some(crate::beside::each_second),
         share: crate::job::share(in_use),
-        turns: !HIDDEN.get().is_some_and(|hidden| hidden.no_turns),
-        soft_per_mille: HIDDEN
-            .get()
-            .and_then(|hidden| hidden.soft_per_mille)
-            .unwrap_or(Options::default().soft_per_mille),
-        spin_us: HIDDEN.get().and_then(|hidden| hidden.spin_us).unwrap_or(Options::default().spin_us),
-        ..Options::default()
+        turns: settings.turns,
+        soft_per_mille: settings.soft_per_mille.map_or(usual.soft_per_mille, |share| share as usize),
+        spin_us: settings.spin_us.unwrap_or(usual.spin_us),
+        ..usual
     };
     let start = |trace| {
-        let faults = HIDDEN.get().and_then(|hidden| hidden.faults);
-        let open = Shelf { faults, ..terapage_far::shelf() }.opener(&of_each(settings, pagers), block);
+        let open = Shelf { faults: settings.faults, ..terapage_far::shelf() }
+            .opener(&of_each(settings, pagers), block);
         let make_store = move || Ok(open()?);
         Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))
     };

@@ -1,0 +1,60 @@
+//! What goes wrong in stores, for tests.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How often what goes wrong, in operations of a million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// An operation answers EIO.
+    pub errors: u32,
+    /// An operation transfers less than asked.
+    pub short: u32,
+    /// A read gives other bytes than were written.
+    pub flips: u32,
+    /// Not how often: if it is not 0, this is for the first copy of each mirror alone.
+    pub copy: u32,
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    /// `errors=1000,short=2000,flips=10`
+    fn from_str(text: &str) -> Result<Faults, String> {
+        let mut faults = Faults::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' is not name=number"))?;
+            let value = value.parse().map_err(|_| format!("'{value}' is not a number"))?;
+            match name {
+                "errors" => faults.errors = value,
+                "short" => faults.short = value,
+                "flips" => faults.flips = value,
+                "copy" => faults.copy = value,
+                _ => return Err(format!("'{name}' is none of errors, short, flips, copy")),
+            }
+        }
+        Ok(faults)
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Faults { errors, short, flips, copy } = self;
+        write!(f, "errors={errors},short={short},flips={flips},copy={copy}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Faults;
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        let faults = Faults { errors: 1, short: 20, flips: 300, copy: 1 };
+        assert_eq!(faults.to_string().parse(), Ok(faults));
+        assert_eq!("flips=7".parse(), Ok(Faults { flips: 7, ..Faults::default() }));
+        for text in ["flips", "flips=x", "flip=1"] {
+            assert!(text.parse::<Faults>().is_err(), "{text}");
+        }
+    }
+}
