@@ -182,7 +182,7 @@ def init(
     - memory: the budget, the most memory that paged data takes; default half of the machine's.
     - store: a directory on a disk, an empty file there, or a block device, whose content is lost.
     - block: the unit that moves, 4K to 2M, a power of two; default 16K.
-    - policy: replacement: auto, lru, fifo, clock, s3fifo, 2q, arc.
+    - policy: replacement, a name that ``terapage run --policy`` takes.
     - prefetch: auto, sequential, stride, trend, off.
     - address_space: the most that can be allocated and mapped at once; default 1T.
 

@@ -318,7 +318,8 @@ fn offered(place: &Place, words: &[&str]) -> Vec<String> {
 #[test]
 fn names_and_programs_are_completed() {
     let place = Place::new();
-    let policies = ["auto", "lru", "fifo", "clock", "s3fifo", "2q", "arc"];
+    let policy = terapage_config::SETTINGS.iter().find(|setting| setting.name == "policy").unwrap();
+    let policies = policy.names();
     assert_eq!(offered(&place, &["terapage", "run", "--policy", ""]), policies);
     assert_eq!(offered(&place, &["terapage", "sim", "policy", "--policy", ""]), policies);
     for (words, name) in [

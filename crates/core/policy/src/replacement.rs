@@ -34,9 +34,6 @@ pub trait Times {
 /// memory. If it is touched in between, it comes back by [`rescue`](Replacement::rescue): so a
 /// policy learns of references. If not, the policy hears that it is [`gone`](Replacement::gone).
 pub trait Replacement: Send {
-    /// The name of the policy, for `--policy`.
-    fn name(&self) -> &'static str;
-
     /// `block` has come into memory, by a page-in or a first touch. It was not in.
     fn insert(&mut self, block: u32);
 
@@ -114,32 +111,68 @@ pub trait Replacement: Send {
     }
 }
 
-/// The names that [`by_name`] knows, the default first.
-pub const NAMES: &[&str] = &["auto", "lru", "fifo", "clock", "s3fifo", "2q", "arc"];
+/// A policy by its name.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// The name, for `--policy`.
+    pub name: &'static str,
+    /// Whether it takes objects with sizes of their own, and a memory of a number of bytes.
+    pub sized: bool,
+    /// Makes it, for this many blocks in memory.
+    pub make: fn(usize) -> Box<dyn Replacement>,
+}
 
-/// The names of policies that take objects with sizes of their own, and a memory of a number of
-/// bytes.
-pub const SIZED: &[&str] = &["lru", "fifo", "clock", "s3fifo", "2q", "arc"];
+/// All policies, the default first. This is the one place where the name of a policy stands.
+pub const POLICIES: &[Known] = &[
+    Known { name: "auto", sized: false, make: |frames| Box::new(Auto::new(frames)) },
+    Known { name: "lru", sized: true, make: |_| Box::<Lru>::default() },
+    Known { name: "fifo", sized: true, make: |_| Box::<Fifo>::default() },
+    Known { name: "clock", sized: true, make: |_| Box::<Clock>::default() },
+    Known { name: "s3fifo", sized: true, make: |frames| Box::new(S3Fifo::new(frames)) },
+    Known { name: "2q", sized: true, make: |frames| Box::new(TwoQ::new(frames)) },
+    Known { name: "arc", sized: true, make: |frames| Box::new(Arc::new(frames)) },
+];
+
+/// The names of all policies, the default first.
+pub const NAMES: &[&str] = &names::<{ POLICIES.len() }>(false);
+
+/// The names of policies that take objects with sizes of their own.
+pub const SIZED: &[&str] = &names::<{ sized() }>(true);
+
+/// How many policies are [sized](Known::sized).
+const fn sized() -> usize {
+    let (mut at, mut count) = (0, 0);
+    while at < POLICIES.len() {
+        count += POLICIES[at].sized as usize;
+        at += 1;
+    }
+    count
+}
+
+/// The names of all policies, or of the sized ones.
+const fn names<const COUNT: usize>(only_sized: bool) -> [&'static str; COUNT] {
+    let mut names = [""; COUNT];
+    let (mut at, mut count) = (0, 0);
+    while at < POLICIES.len() {
+        if POLICIES[at].sized || !only_sized {
+            names[count] = POLICIES[at].name;
+            count += 1;
+        }
+        at += 1;
+    }
+    names
+}
 
 /// The policy called `name` as the pager uses it: the default policy with [turns](crate::turns) of
 /// threads. The others follow their papers.
 pub fn in_turns(name: &str, frames: usize) -> Option<Box<dyn Replacement>> {
-    match name {
-        "auto" => Some(Box::new(InTurns::new(Auto::new(frames), frames))),
-        _ => by_name(name, frames),
+    if name == POLICIES[0].name {
+        return Some(Box::new(InTurns::new(Auto::new(frames), frames)));
     }
+    by_name(name, frames)
 }
 
 /// The policy called `name`, for `frames` blocks in memory.
 pub fn by_name(name: &str, frames: usize) -> Option<Box<dyn Replacement>> {
-    Some(match name {
-        "auto" => Box::new(Auto::new(frames)),
-        "lru" => Box::<Lru>::default(),
-        "fifo" => Box::<Fifo>::default(),
-        "clock" => Box::<Clock>::default(),
-        "s3fifo" => Box::new(S3Fifo::new(frames)),
-        "2q" => Box::new(TwoQ::new(frames)),
-        "arc" => Box::new(Arc::new(frames)),
-        _ => return None,
-    })
+    POLICIES.iter().find(|known| known.name == name).map(|known| (known.make)(frames))
 }

@@ -228,10 +228,6 @@ impl<P: Replacement> InTurns<P> {
 }
 
 impl<P: Replacement> Replacement for InTurns<P> {
-    fn name(&self) -> &'static str {
-        self.policy.name()
-    }
-
     fn insert(&mut self, block: u32) {
         self.policy.insert(block);
     }

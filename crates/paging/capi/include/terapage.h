@@ -48,7 +48,7 @@ struct tera_options {
                               content is lost; default: the first of $TMPDIR, /var/tmp, /tmp and
                               the current directory that is on a disk and can be written */
     size_t block;         /* bytes of a block: 4096 to 2097152, a power of two; default 16384 */
-    const char *policy;   /* replacement: auto, lru, fifo, clock, s3fifo, 2q, arc */
+    const char *policy;   /* replacement: as terapage run --policy takes */
     const char *prefetch; /* auto, sequential, stride, trend, off */
     size_t address_space; /* the most bytes that can be allocated and mapped at once; at least
                               67108864 (64 MiB), default 1 TiB */

@@ -189,8 +189,6 @@ struct Plan {
     pagers: usize,
 }
 
-const POLICIES: &[&str] = &["auto", "fifo", "lru", "clock", "s3fifo", "2q", "arc"];
-
 const PLAN: Plan = Plan {
     shared: false,
     threads: 3,
@@ -199,7 +197,7 @@ const PLAN: Plan = Plan {
     verify: true,
     trouble: 12,
     canary: None,
-    policies: POLICIES,
+    policies: terapage_policy::replacement::NAMES,
     mirrored: false,
     divides: false,
     pagers: 1,

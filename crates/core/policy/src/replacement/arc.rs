@@ -81,10 +81,6 @@ impl Arc {
 }
 
 impl Replacement for Arc {
-    fn name(&self) -> &'static str {
-        "arc"
-    }
-
     fn insert(&mut self, block: u32) {
         let ghost = match self.coming.take() {
             Some((coming, ghost)) if coming == block => ghost,

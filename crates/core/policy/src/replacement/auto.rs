@@ -289,10 +289,6 @@ impl Auto {
 }
 
 impl Replacement for Auto {
-    fn name(&self) -> &'static str {
-        "auto"
-    }
-
     fn insert(&mut self, block: u32) {
         let (extent, bit) = self.place(block);
         self.inserted += 1;

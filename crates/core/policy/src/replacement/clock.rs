@@ -12,10 +12,6 @@ pub struct Clock {
 }
 
 impl Replacement for Clock {
-    fn name(&self) -> &'static str {
-        "clock"
-    }
-
     fn insert(&mut self, block: u32) {
         self.lists.push(1, block);
     }

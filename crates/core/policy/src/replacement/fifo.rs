@@ -11,10 +11,6 @@ pub struct Fifo {
 }
 
 impl Replacement for Fifo {
-    fn name(&self) -> &'static str {
-        "fifo"
-    }
-
     fn insert(&mut self, block: u32) {
         self.lists.push(1, block);
     }

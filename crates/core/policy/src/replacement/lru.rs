@@ -10,10 +10,6 @@ pub struct Lru {
 }
 
 impl Replacement for Lru {
-    fn name(&self) -> &'static str {
-        "lru"
-    }
-
     fn insert(&mut self, block: u32) {
         self.lists.push(1, block);
     }

@@ -67,10 +67,6 @@ impl S3Fifo {
 }
 
 impl Replacement for S3Fifo {
-    fn name(&self) -> &'static str {
-        "s3fifo"
-    }
-
     fn insert(&mut self, block: u32) {
         let returns = self.returning.take() == Some(block) || self.lists.of(block) == GHOST;
         let list = if returns { MAIN } else { SMALL };

@@ -40,10 +40,6 @@ impl TwoQ {
 }
 
 impl Replacement for TwoQ {
-    fn name(&self) -> &'static str {
-        "2q"
-    }
-
     fn insert(&mut self, block: u32) {
         let returns = self.returning.take() == Some(block) || self.lists.of(block) == GHOST;
         let list = if returns { HOT } else { NEW };
