@@ -1,4 +1,4 @@
-//! `terapage sim policy` and `terapage advise` as a user meets them.
+//! `terapage sim cache` and `terapage advise` as a user meets them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -97,33 +97,32 @@ fn a_small_program_gets_advice() {
     let footprint = advice["results"]["advice"]["footprint_bytes"].as_u64().unwrap();
     assert!((24 << 20..28 << 20).contains(&footprint), "{footprint}");
 
-    let output = terapage(
-        home,
-        &["sim", "policy", &trace, "--budget", "50%,80%", "--block", "16K,64K", "--json", "-"],
-    );
+    let output =
+        terapage(home, &["sim", "cache", &trace, "--size", "50%,80%", "--block", "16K,64K", "--json", "-"]);
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let policy = terapage_config::SETTINGS.iter().find(|setting| setting.name == "policy").unwrap();
     for block in results["results"]["blocks"].as_array().unwrap() {
         for row in block["compared"]["rows"].as_array().unwrap() {
             let optimum = row["optimum"].as_f64().unwrap();
             let policies = row["policies"].as_array().unwrap();
             assert!(
-                policies.len() == 7
+                policies.len() == policy.names().len()
                     && policies.iter().all(|one| one["page_ins"].as_f64().unwrap() >= optimum),
                 "{row}"
             );
         }
     }
-    let output = terapage(home, &["sim", "policy", &trace]);
+    let output = terapage(home, &["sim", "cache", &trace]);
     assert!(text(&output.stdout).lines().all(|line| line.chars().count() <= 100), "{}", text(&output.stdout));
-    refused(home, &["sim", "policy", &trace, "--block", "4K"], "--block: blocks of 4096 bytes");
-    refused(home, &["sim", "policy", &trace, "--budget", "many"], "--budget: 'many' is not a size");
+    refused(home, &["sim", "cache", &trace, "--block", "4K"], "--block: blocks of 4096 bytes");
+    refused(home, &["sim", "cache", &trace, "--size", "many"], "--size: 'many' is not a size");
     refused(
         home,
-        &["sim", "policy", &trace, "--policy", "best"],
+        &["sim", "cache", &trace, "--policy", "best"],
         "--policy: 'best' is unknown (one of auto, lru",
     );
-    refused(home, &["sim", "policy", &trace, "--sample", "7"], "--sample: '7' is not a share");
-    refused(home, &["sim", "policy", &trace, "--soft", "100"], "--soft 100");
+    refused(home, &["sim", "cache", &trace, "--sample", "7"], "--sample: '7' is not a share");
+    refused(home, &["sim", "cache", &trace, "--soft", "100"], "--soft 100");
     let mut fails = vec!["advise", "--store", &store, "--"];
     fails.extend(["sh", "-c", "echo no luck >&2; exit 3"]);
     refused(home, &fails, "sh failed (natively, exit status: 3): no luck");
@@ -143,10 +142,10 @@ fn nothing_but(directory: &Path, names: &[&str]) {
 fn what_cannot_be_is_refused_in_one_line() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    refused(home, &["sim", "policy", "/not/there"], "/not/there:");
+    refused(home, &["sim", "cache", "/not/there"], "/not/there:");
     let broken = home.join("broken");
-    std::fs::write(&broken, b"not a trace").unwrap();
-    refused(home, &["sim", "policy", broken.to_str().unwrap()], "broken:");
+    std::fs::write(&broken, b"TERATRC\x01 and no more").unwrap();
+    refused(home, &["sim", "cache", broken.to_str().unwrap()], "broken:");
     refused(home, &["advise"], "required");
     refused(home, &["advise", "--trace", "x"], "--native");
     refused(home, &["advise", "--device", "latency=1us", "--", "true"], "read is missing");

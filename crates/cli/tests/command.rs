@@ -321,7 +321,7 @@ fn names_and_programs_are_completed() {
     let policy = terapage_config::SETTINGS.iter().find(|setting| setting.name == "policy").unwrap();
     let policies = policy.names();
     assert_eq!(offered(&place, &["terapage", "run", "--policy", ""]), policies);
-    assert_eq!(offered(&place, &["terapage", "sim", "policy", "--policy", ""]), policies);
+    assert_eq!(offered(&place, &["terapage", "sim", "cache", "--policy", ""]), policies);
     for (words, name) in [
         (&["run", "--prefetch", ""][..], "stride"),
         (&["run", "--placement", "r"], "round-robin"),

@@ -27,8 +27,8 @@ fn json_and_html_are_written_by_one_rule() {
     let commands: [(&[&str], &[&str]); 5] = [
         (&["sim", "info", &input], &[]),
         (&["sim", "ssd", &input], &[]),
-        (&["sim", "volume", "web_1", "--requests", "1000"], &[]),
-        (&["sim", "paper", "fig6"], &small),
+        (&["sim", "paper", "fukuchi-volumes", "web_1", "--requests", "1000"], &[]),
+        (&["sim", "paper", "fukuchi", "fig6"], &small),
         (&["sim", "stack", "run", "--stack", "nvme", "--rate", "100k", "--time", "1", "--seeds", "1"], &[]),
     ];
     for (command, more) in commands {

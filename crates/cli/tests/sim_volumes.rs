@@ -1,4 +1,4 @@
-//! `terapage sim volume`, `sim paper`, `sim fit` and `sim sweep` as a user meets them.
+//! `terapage sim paper` as a user meets it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,13 +31,13 @@ fn a_volume_is_described_and_written() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("hm_0.tera.zst");
     let trace = trace.to_str().unwrap();
-    let said = done(&["sim", "volume", "hm_0", "--requests", "200000", "-o", trace]);
+    let said = done(&["sim", "paper", "fukuchi-volumes", "hm_0", "--requests", "200000", "-o", trace]);
     assert!(said.contains("Synthetic hm_0") && said.contains("LRU hits, 256 MiB"), "{said}");
     assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
     let said = done(&["sim", "info", trace]);
     assert!(said.contains("200000") || said.contains("200,000"), "{said}");
     assert!(said.contains("synthetic"), "{said}");
-    let said = done(&["sim", "volume", "--requests", "50000", "--json", "-"]);
+    let said = done(&["sim", "paper", "fukuchi-volumes", "--requests", "50000", "--json", "-"]);
     assert!(said.contains("\"Synthetic volumes\""), "{said}");
 }
 
@@ -47,7 +47,7 @@ fn a_figure_is_drawn_beside_what_was_published() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     for figure in ["table2", "fig3", "fig5", "fig6"] {
-        let mut arguments = vec!["sim", "paper", figure, "--html", page.to_str().unwrap()];
+        let mut arguments = vec!["sim", "paper", "fukuchi", figure, "--html", page.to_str().unwrap()];
         arguments.extend(small);
         let said = done(&arguments);
         assert!(said.contains("All requests are synthetic"), "{said}");
@@ -55,10 +55,26 @@ fn a_figure_is_drawn_beside_what_was_published() {
         assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
         assert!(std::fs::read_to_string(&page).unwrap().contains("Fukuchi"));
     }
-    let mut arguments = vec!["sim", "paper", "table2", "--parameters"];
+    let mut arguments = vec!["sim", "paper", "fukuchi", "table2", "--parameters"];
     arguments.extend(small);
     let said = done(&arguments);
     assert!(said.contains("fitted") && said.contains("over-provisioning"), "{said}");
+}
+
+#[test]
+fn papers_are_listed() {
+    let said = done(&["sim", "paper"]);
+    let help = done(&["sim", "paper", "--help"]);
+    let commands = said.lines().filter_map(|line| line.trim().strip_prefix("sim paper "));
+    let names: BTreeSet<&str> = commands.filter_map(|rest| rest.split(' ').next()).collect();
+    assert_eq!(names.len(), 5, "{said}");
+    assert!(names.iter().all(|name| help.contains(&format!("\n  {name} "))), "{help}");
+    for command in said.lines().filter(|line| line.starts_with("  ")) {
+        let words: Vec<&str> = command.split_whitespace().skip(2).take_while(|word| word.len() > 1).collect();
+        let known = done(&["sim", "paper", words[0], "--help"]);
+        let figure = words.get(1).filter(|_| !words[0].contains('-'));
+        assert!(figure.is_none_or(|figure| known.contains(figure)), "{command}");
+    }
 }
 
 /// The settings of the results, in a set, and how many there are.
@@ -75,7 +91,8 @@ fn a_sweep_goes_on_where_it_was_cut() {
     let path = folder.path().join("out.jsonl");
     let arguments = [
         "sim",
-        "sweep",
+        "paper",
+        "fukuchi-sweep",
         "--set",
         "scm=2%,5%",
         "--set",
@@ -112,21 +129,51 @@ fn what_is_wrong_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.jsonl");
     let out = out.to_str().unwrap();
-    refused(&["sim", "volume", "zork"], "there is no volume zork; there are prxy_0, ");
-    refused(&["sim", "volume", "/none.toml"], "/none.toml");
-    refused(&["sim", "volume", "-o", out], "required");
-    refused(&["sim", "paper", "fig4"], "fig3");
-    refused(&["sim", "paper", "fig3", "--trace", "hm_0"], "VOLUME=FILE");
-    refused(&["sim", "paper", "fig3", "--trace", "usr_0=x"], "the paper has no such volume");
-    refused(&["sim", "paper", "fig3", "--trace", "hm_0=/none.csv"], "/none.csv");
-    refused(&["sim", "paper", "fig3", "--set", "read=80"], "a time, as 100ns");
-    refused(&["sim", "sweep", "--set", "scmm=1%", "--volume", "hm_0", "-o", out], "there are nand, page, ");
-    refused(&["sim", "sweep", "--set", "scm=1%", "-o", out], "give --volume NAME or --trace FILE");
-    refused(&["sim", "sweep", "--set", "scm=1%,much", "--volume", "hm_0", "-o", out], "scm=much");
-    refused(&["sim", "sweep", "--set", "scm=1%", "--set", "scm=2%", "--volume", "hm_0", "-o", out], "twice");
-    refused(&["sim", "sweep", "--volume", "proj_3", "--memory", "1M", "-o", out], "--memory is 1 MiB");
+    refused(&["sim", "paper", "fukuchi-volumes", "zork"], "there is no volume zork; there are prxy_0, ");
+    refused(&["sim", "paper", "fukuchi-volumes", "/none.toml"], "/none.toml");
+    refused(&["sim", "paper", "fukuchi-volumes", "-o", out], "required");
+    refused(&["sim", "paper", "fukuchi", "fig4"], "fig3");
+    refused(&["sim", "paper", "fukuchi", "fig3", "--trace", "hm_0"], "VOLUME=FILE");
+    refused(&["sim", "paper", "fukuchi", "fig3", "--trace", "usr_0=x"], "the paper has no such volume");
+    refused(&["sim", "paper", "fukuchi", "fig3", "--trace", "hm_0=/none.csv"], "/none.csv");
+    refused(&["sim", "paper", "fukuchi", "fig3", "--set", "read=80"], "a time, as 100ns");
+    refused(
+        &["sim", "paper", "fukuchi-sweep", "--set", "scmm=1%", "--volume", "hm_0", "-o", out],
+        "there are nand, page, ",
+    );
+    refused(
+        &["sim", "paper", "fukuchi-sweep", "--set", "scm=1%", "-o", out],
+        "give --volume NAME or --trace FILE",
+    );
+    refused(
+        &["sim", "paper", "fukuchi-sweep", "--set", "scm=1%,much", "--volume", "hm_0", "-o", out],
+        "scm=much",
+    );
+    refused(
+        &[
+            "sim",
+            "paper",
+            "fukuchi-sweep",
+            "--set",
+            "scm=1%",
+            "--set",
+            "scm=2%",
+            "--volume",
+            "hm_0",
+            "-o",
+            out,
+        ],
+        "twice",
+    );
+    refused(
+        &["sim", "paper", "fukuchi-sweep", "--volume", "proj_3", "--memory", "1M", "-o", out],
+        "--memory is 1 MiB",
+    );
     assert!(!Path::new(out).exists(), "a sweep that was refused leaves nothing");
     std::fs::write(out, "nonsense\n").unwrap();
-    refused(&["sim", "sweep", "--volume", "hm_0", "-o", out], "line 1 is not a result of a sweep");
-    assert!(done(&["sim", "sweep", "--list"]).contains("over-provisioning"));
+    refused(
+        &["sim", "paper", "fukuchi-sweep", "--volume", "hm_0", "-o", out],
+        "line 1 is not a result of a sweep",
+    );
+    assert!(done(&["sim", "paper", "fukuchi-sweep", "--list"]).contains("over-provisioning"));
 }

@@ -22,4 +22,4 @@ pub mod replay;
 
 pub use costs::Costs;
 pub use device::Device;
-pub use recording::Recording;
+pub use recording::{Recording, is_recording};

@@ -7,7 +7,7 @@ pub use blocks::{Merger, Uses};
 
 use blocks::{Groups, NONE, Tracker};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use terapage_trace::{Event, PageOut, Reader, Record};
 
@@ -51,6 +51,14 @@ pub enum Error {
         /// The recorded one, bytes.
         recorded: u64,
     },
+}
+
+/// Whether a file begins as the traces of `terapage run --trace` do.
+pub fn is_recording(path: &Path) -> bool {
+    let mut head = [0; terapage_trace::MAGIC.len()];
+    // A pipe could not be read again.
+    let read = path.is_file().then(|| File::open(path).and_then(|mut file| file.read_exact(&mut head)));
+    matches!(read, Some(Ok(()))) && head == terapage_trace::MAGIC
 }
 
 /// The largest block that the pager has, bytes.

@@ -55,7 +55,7 @@ pub enum Error {
     /// A request reaches beyond the device.
     #[error(
         "request {number} is for {bytes} bytes at offset {offset}, beyond the device's {capacity} bytes; \
-         make the device larger (--capacity) or let requests wrap (--wrap)"
+         make the device larger (--capacity) or let requests wrap (--set wrap=yes)"
     )]
     Beyond {
         /// The request's number, from 1.

@@ -127,5 +127,5 @@ fn what_cannot_be_is_refused_in_words() {
     let mut small = setup("3d-ct-tlc");
     small.ssd.capacity_bytes = 1 << 28;
     let error = simulate(&small, requests(1, 1_000, 0.5)).expect_err("requests are beyond");
-    assert!(error.to_string().contains("--wrap"), "{error}");
+    assert!(error.to_string().contains("wrap=yes"), "{error}");
 }

@@ -150,8 +150,11 @@ impl Advise {
             None => self.recorded(&terapage, blocks[0], &progress)?,
         };
         let data = subject.recording.uses(0).live_blocks as u64 * subject.recording.block_bytes;
-        let mut budgets =
-            self.budget.iter().map(|text| budget(text, data)).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut budgets = self
+            .budget
+            .iter()
+            .map(|text| budget("--budget", text, data))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         budgets.sort_unstable();
         let question = Question {
             recording: &subject.recording,

@@ -1,5 +1,7 @@
-//! `terapage sim cache`: a trace against a plain cache, by policies and sizes.
+//! `terapage sim cache`: a trace against caches, by policies and sizes. Recorded programs are
+//! replayed by `policy.rs`, all other traces here.
 
+use crate::policy::Replay;
 use crate::progress::Progress;
 use crate::publish::command_line;
 use crate::show::Show;
@@ -7,6 +9,7 @@ use anyhow::{bail, ensure};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use terapage_advise::is_recording;
 use terapage_blocktrace::objects::{self, Columns, DELETED, Listing, ObjectOptions};
 use terapage_blocktrace::{Error, Format, Kind, Options, Problem};
 use terapage_config::Size;
@@ -17,6 +20,12 @@ use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Stu
 
 /// The smallest block, bytes: a sector.
 const BLOCK_MIN: u64 = 512;
+/// Bytes of a block, unless others are asked for.
+const BLOCK: u64 = 4 << 10;
+/// Sizes, if none are given: of the distinct bytes that a trace asks for, and of the most data that
+/// a recorded program had in use at once.
+const SIZES: [&str; 6] = ["0.1%", "0.3%", "1%", "3%", "10%", "30%"];
+const BUDGETS: [&str; 8] = ["20%", "30%", "40%", "50%", "60%", "70%", "80%", "90%"];
 
 /// What a trace's requests are taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -35,22 +44,26 @@ Examples:
   terapage sim cache --policy lru,arc,s3fifo --size 1%,5%,10%,20% --html curves.html trace.vscsi
   terapage sim cache --columns key=2,size=4,op=6 --size 1G cluster52.csv
   terapage sim cache --format u64 --size 10000 keys.bin
+  terapage sim cache --policy auto,lru --size 25%,1G --html app.html app.trace
 
 Block traces are read as blocks, traces of keys as objects: CSV, a key a line, u32 and u64
 (little-endian numbers), oraclegeneral. Objects without sizes are counted: --size 1000 is
 1000 objects. An object keeps the size with which it came in. The policy is told of each
-request, as in its paper, and every object that is missed comes in.")]
+request, as in its paper, and every object that is missed comes in.
+
+A program that terapage run --trace recorded is replayed as the pager sees it, beside Belady's
+optimum. Sizes are then budgets, or percentages of the most data in use at once.")]
 pub struct Cache {
     /// The trace, compressed or not; - is standard input
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     trace: PathBuf,
-    /// Policies; auto, made for a pager whose blocks have neighbours, is used only if named, and
-    /// for blocks
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "lru,fifo,clock,s3fifo,2q,arc")]
+    /// Policies [default: all; auto, made for a pager whose blocks have neighbours, only for
+    /// recorded programs]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     policy: Vec<String>,
     /// Sizes of the cache: bytes (100M), or percentages of the distinct bytes that the trace asks
-    /// for
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.1%,0.3%,1%,3%,10%,30%")]
+    /// for [default: 0.1% to 30%; of recorded programs 20% to 90%]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     size: Vec<String>,
     /// The format: csv, keys, u32, u64, oraclegeneral, or a block trace's format; by default
     /// detected from the first bytes
@@ -63,9 +76,17 @@ pub struct Cache {
     /// Read requests as blocks, or each as an object named by its address and size
     #[arg(long = "as", value_name = "WHAT")]
     taken_as: Option<As>,
-    /// Bytes of a block
-    #[arg(long, value_name = "BYTES", default_value = "4K")]
-    block: Size,
+    /// Bytes of a block [default: 4K; of recorded programs as recorded, and several can be given,
+    /// the recorded one times powers of two]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    block: Vec<String>,
+    /// Of recorded programs: frames that are kept soft, per cent [default: as the pager keeps]
+    #[arg(long, value_name = "PERCENT")]
+    soft: Option<f64>,
+    /// Of recorded programs: the share of the blocks that is simulated, 0.001 to 1 [default: all,
+    /// unless the trace is long]
+    #[arg(long, value_name = "SHARE")]
+    sample: Option<String>,
     /// Read this volume of a block trace only; can be given several times
     #[arg(long = "volume", value_name = "NAME")]
     volumes: Vec<String>,
@@ -121,6 +142,38 @@ impl Cache {
     /// # Errors
     /// The trace's; a policy or size that there is not.
     pub fn run(self) -> anyhow::Result<()> {
+        if is_recording(&self.trace) {
+            return self.replay()?.run();
+        }
+        let recorded = self.soft.is_some() || self.sample.is_some();
+        ensure!(!recorded, "--soft and --sample are for programs that terapage run --trace recorded");
+        let plain = self.with_defaults(SIZED, &SIZES)?;
+        plain.simulated()
+    }
+
+    /// The replay of a recorded program.
+    fn replay(self) -> anyhow::Result<Replay> {
+        let others = self.format.is_some() || self.columns.is_some() || self.unit.is_some();
+        let others = others || self.taken_as.is_some() || !self.volumes.is_empty();
+        ensure!(
+            !others,
+            "--format, --columns, --as, --volume and --unit are for other traces: this one is a recorded program"
+        );
+        let Cache { trace, policy, size, block, soft, sample, show, .. } =
+            self.with_defaults(NAMES, &BUDGETS)?;
+        let sample = sample.unwrap_or_else(|| "auto".to_owned());
+        Ok(Replay { trace, size, policy, block, soft, sample, show })
+    }
+
+    /// With policies and sizes, if none were given. What was given is checked.
+    fn with_defaults(mut self, policies: &[&str], sizes: &[&str]) -> anyhow::Result<Cache> {
+        let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        if self.policy.is_empty() {
+            self.policy = texts(policies);
+        }
+        if self.size.is_empty() {
+            self.size = texts(sizes);
+        }
         for name in &self.policy {
             ensure!(
                 NAMES.contains(&name.as_str()),
@@ -128,10 +181,26 @@ impl Cache {
                 NAMES.join(", ")
             );
         }
-        ensure!(self.block.0 >= BLOCK_MIN, "--block {}: at least {BLOCK_MIN} bytes are a block", self.block);
+        Ok(self)
+    }
+
+    /// Bytes of a block.
+    fn block_bytes(&self) -> anyhow::Result<u64> {
+        let block = match &self.block[..] {
+            [] => BLOCK,
+            [text] => text.parse::<Size>().map_err(|error| anyhow::anyhow!("--block: {error}"))?.0,
+            _ => bail!("--block: several are for recorded programs"),
+        };
+        ensure!(block >= BLOCK_MIN, "--block {}: at least {BLOCK_MIN} bytes are a block", Size(block));
+        Ok(block)
+    }
+
+    /// Simulates a trace that is no recorded program.
+    fn simulated(self) -> anyhow::Result<()> {
+        let block = self.block_bytes()?;
         self.show.check([self.trace.as_path()])?;
         let progress = Progress::endless("reading");
-        let trace = self.read()?;
+        let trace = self.read(block)?;
         if trace.block.is_none()
             && let Some(name) = self.policy.iter().find(|name| !SIZED.contains(&name.as_str()))
         {
@@ -183,7 +252,7 @@ impl Cache {
         Ok(sizes)
     }
 
-    fn read(&self) -> anyhow::Result<Trace> {
+    fn read(&self, block: u64) -> anyhow::Result<Trace> {
         let listing = self.format.as_deref().and_then(|name| name.parse::<Listing>().ok());
         let format = match &self.format {
             Some(name) if listing.is_none() || name == Listing::OracleGeneral.name() => {
@@ -203,7 +272,7 @@ impl Cache {
         if as_objects && (keys || listing.is_some() || objects::has_header(&self.trace)) {
             return self.read_keys(listing.or(self.columns.as_ref().map(|_| Listing::Csv)));
         }
-        match self.read_requests(format) {
+        match self.read_requests(format, block) {
             Ok(Some(trace)) => Ok(trace),
             Ok(None) => self.read_keys(Some(Listing::OracleGeneral)),
             Err(error) if as_objects && format.is_none() && is_unknown(&error) => self.read_keys(None),
@@ -230,7 +299,7 @@ impl Cache {
 
     /// A block trace; `None` if it is libCacheSim's, whose objects need not be addresses, and was
     /// not asked for as blocks.
-    fn read_requests(&self, format: Option<Format>) -> Result<Option<Trace>, Error> {
+    fn read_requests(&self, format: Option<Format>, block: u64) -> Result<Option<Trace>, Error> {
         let options =
             Options { format, volumes: self.volumes.clone(), unit_bytes: self.unit, ..Options::default() };
         let mut reader = terapage_blocktrace::open(&self.trace, &options)?;
@@ -239,7 +308,6 @@ impl Cache {
             return Ok(None);
         }
         let blocks = self.taken_as != Some(As::Objects);
-        let block = self.block.0;
         // A number for each block in the order of addresses: neighbours stay neighbours.
         let mut asked: Vec<((u16, u64), u32)> = Vec::new();
         for request in reader.by_ref() {

@@ -1,354 +1,71 @@
-//! `terapage sim paper`: the figures of the paper on hybrid SSDs with four kinds of NAND.
+//! `terapage sim paper`: figures of papers, simulated again beside what was published.
 
-mod collected;
-mod fig3;
-mod fig5;
-mod fig6;
-mod sensitivity;
-mod settled;
-mod table2;
+mod fukuchi;
+mod sato;
 
-use crate::progress::Progress;
-use crate::publish::command_line;
-use crate::quantity::{signed, traffic};
-use crate::show::Show;
-use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
-use std::path::{Path, PathBuf};
-use terapage_config::Size;
-use terapage_figures::processors;
-use terapage_hybrid::Outcome;
-use terapage_report::{Mark, Origin, Parameter, Study};
-use terapage_ssd::{Profile, Value};
-use terapage_volumes::published::{GAINS, NANDS};
-use terapage_volumes::{Amount, Case, Fitted, Workload, settings, simulate_all};
+use crate::publish::print;
+use clap::{Args, Subcommand};
 
-/// Arguments of `terapage sim paper`.
+/// What there is, for `terapage sim paper` without a name.
+const LIST: &str = "\
+Fukuchi, Sakaki, Matsui, Takeuchi (Chuo University), on SSDs of SCM before four kinds of NAND
+  sim paper fukuchi table2      the gains of 3D CT TLC, with their signs and order
+  sim paper fukuchi fig3        IOPS of four kinds of NAND by volume
+  sim paper fukuchi fig5        one characteristic of 3D CT TLC at a time
+  sim paper fukuchi fig6        the gain against the share of reads that reach the flash
+  sim paper fukuchi-fit         the unknowns of the paper, from the gains that it printed
+  sim paper fukuchi-volumes     synthetic stand-ins for the volumes of its traces
+  sim paper fukuchi-sweep       any of its parameters, all combinations
+
+Sato, Kondo, Kiyota, on Linux's I/O stack: SCSI and NVMe at one storage array
+  sim paper sato fig5           CPU use against IOPS
+  sim paper sato fig6           busy time for an I/O against IOPS
+  sim paper sato fig7           the highest rate at each multiplicity
+  sim paper sato anchors        published results of others, beside the model's
+  sim paper sato mechanisms     the findings with each mechanism switched off in turn
+  sim paper sato predict        the multi-queue stacks, which the report did not measure
+";
+
+/// The arguments of `terapage sim paper`.
 #[derive(Args)]
-#[command(after_help = "Examples:
-  terapage sim paper table2
-  terapage sim paper fig3 --html fig3.html
-  terapage sim paper fig5 --reverse
-  terapage sim paper table2 --trace hm_0=hm_0.csv.gz --trace prxy_0=prxy_0.csv.gz
-  terapage sim paper table2 --unfitted --set over-provisioning=7%
-
-Without --trace requests are synthetic, and shown as such.
-The parameters that --set takes are listed by: terapage sim sweep --list")]
-pub struct Paper {
-    /// What to draw
-    figure: Figure,
-    /// A real trace of a volume
-    #[arg(long, value_name = "VOLUME=FILE")]
-    trace: Vec<String>,
-    /// Bytes that the requests of each synthetic volume read and write; traces are used whole
-    /// [default: 3G, and more for volumes whose gains have not converged]
-    #[arg(long, value_name = "SIZE", value_parser = traffic)]
-    traffic: Option<Size>,
-    /// The seed of synthetic requests
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// table2: simulate synthetic volumes with this many seeds, for means and their spread
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
-    seeds: u64,
-    /// Change a parameter for all kinds of NAND, after the fitted values
-    #[arg(long, value_name = "NAME=VALUE")]
-    set: Vec<String>,
-    /// Fitted values of a file that `terapage sim fit --write` wrote [default: the ones that are
-    /// built in]
-    #[arg(long, value_name = "FILE", conflicts_with = "unfitted")]
-    fitted: Option<PathBuf>,
-    /// Use the profiles as they are, without fitted values
-    #[arg(long)]
-    unfitted: bool,
-    /// table2: leave out how the gains change with seeds, traffic, depth, spare flash and fill
-    #[arg(long)]
-    no_sensitivity: bool,
-    /// fig5: put the characteristics of 2D FG MLC into 3D CT TLC instead
-    #[arg(long)]
-    reverse: bool,
-    #[command(flatten)]
-    show: Show,
+#[command(after_help = "\
+Examples:
+  terapage sim paper
+  terapage sim paper fukuchi table2
+  terapage sim paper sato fig6 --without host-lock")]
+pub struct Papers {
+    #[command(subcommand)]
+    paper: Option<Paper>,
 }
 
-/// A figure or table of the paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Figure {
-    /// IOPS of four kinds of NAND by volume, relative to 2D FG MLC
-    Fig3,
-    /// One characteristic of 3D CT TLC at a time: block size, latency, write unit
-    Fig5,
-    /// The gain of 3D CT TLC against the share of reads among the bytes that reach the flash
-    Fig6,
-    /// The gains of 3D CT TLC, with their signs and order
-    Table2,
+/// The papers, and what belongs to them.
+#[derive(Subcommand)]
+enum Paper {
+    /// Fukuchi, Sakaki, Matsui, Takeuchi: SSDs of SCM before four kinds of NAND
+    Fukuchi(fukuchi::Figures),
+    /// Fit the unknowns of Fukuchi et al. to the gains that they printed
+    FukuchiFit(fukuchi::FitCommand),
+    /// Describe or write synthetic stand-ins for the volumes of Fukuchi et al. (MSR Cambridge)
+    FukuchiVolumes(fukuchi::VolumeCommand),
+    /// Simulate every combination of parameters of Fukuchi et al.; a sweep that was stopped goes on
+    FukuchiSweep(fukuchi::SweepCommand),
+    /// Sato, Kondo, Kiyota: Linux's I/O stack, SCSI and NVMe at one storage array
+    Sato(sato::Sato),
 }
 
-/// The source of values that the user changes.
-const SET: &str = "--set";
-
-/// What all figures need: volumes, fitted values, changes.
-struct Bench {
-    base: Case,
-    fitted: Fitted,
-    changes: Vec<(String, String)>,
-    /// Whether the user has chosen how long runs are.
-    long: bool,
-    workloads: Vec<Workload>,
-}
-
-impl Paper {
-    /// Runs it.
+impl Papers {
+    /// Runs it; without a name it lists what there is.
     ///
     /// # Errors
-    /// If a trace, a setting or a setup is wrong.
+    /// The study fails; the error is one line.
     pub fn run(self) -> anyhow::Result<()> {
-        let traces = self.trace.iter().filter_map(|pair| Some(Path::new(pair.split_once('=')?.1)));
-        self.show.check(traces)?;
-        let bench = self.bench()?;
-        let mut study = match self.figure {
-            Figure::Fig3 => fig3::study(&bench)?,
-            Figure::Fig5 => fig5::study(&bench, self.reverse)?,
-            Figure::Fig6 => fig6::study(&bench)?,
-            Figure::Table2 => table2::study(&bench, self.seeds, !self.no_sensitivity)?,
-        };
-        study.command = command_line();
-        study.summary.extend(bench.chips());
-        study.summary.push(bench.origin_of_requests());
-        study.parameters = bench.parameters();
-        self.show.study(&study)
-    }
-
-    fn bench(&self) -> anyhow::Result<Bench> {
-        let mut base = Case { seed: self.seed, ..Case::default() };
-        if let Some(traffic) = self.traffic {
-            base.traffic_bytes = traffic.0;
+        match self.paper {
+            None => print(LIST),
+            Some(Paper::Fukuchi(figures)) => figures.run(),
+            Some(Paper::FukuchiFit(fit)) => fit.run(),
+            Some(Paper::FukuchiVolumes(volumes)) => volumes.run(),
+            Some(Paper::FukuchiSweep(sweep)) => sweep.run(),
+            Some(Paper::Sato(sato)) => sato.run(),
         }
-        let fitted = match &self.fitted {
-            Some(path) => read_fitted(path)?,
-            None if self.unfitted => Fitted::default(),
-            None => Fitted::built_in(),
-        };
-        let changes =
-            self.set.iter().map(|text| pair(text, "--set", "NAME=VALUE")).collect::<Result<_, _>>()?;
-        let workloads = workloads(&self.trace)?;
-        Ok(Bench { base, fitted, changes, long: self.traffic.is_some(), workloads })
-    }
-}
-
-/// Reads what `terapage sim fit --write` wrote.
-pub fn read_fitted(path: &Path) -> anyhow::Result<Fitted> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("--fitted {}", path.display()))?;
-    Ok(Fitted::parse(&text, &path.display().to_string())?)
-}
-
-/// The two parts of a text that has the form `form`, such as NAME=VALUE.
-pub fn pair(text: &str, option: &str, form: &str) -> anyhow::Result<(String, String)> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
-            Ok((name.to_owned(), value.to_owned()))
-        }
-        _ => bail!("{option} {text}: {form} is expected"),
-    }
-}
-
-/// The paper's seven volumes: a real trace if one is given (VOLUME=FILE), else synthetic.
-fn workloads(traces: &[String]) -> anyhow::Result<Vec<Workload>> {
-    let traces: Vec<(String, String)> =
-        traces.iter().map(|text| pair(text, "--trace", "VOLUME=FILE")).collect::<Result<_, _>>()?;
-    let known = |name: &str| GAINS.iter().any(|gain| gain.volume == name);
-    if let Some((name, _)) = traces.iter().find(|(name, _)| !known(name)) {
-        let names: Vec<&str> = GAINS.iter().map(|gain| gain.volume).collect();
-        bail!("--trace {name}: the paper has no such volume; it has {}", names.join(", "));
-    }
-    let one = |volume: &str| match traces.iter().find(|(name, _)| name == volume) {
-        Some((_, path)) => Ok(Workload::trace(volume, Path::new(path))?),
-        None => Ok(Workload::synthetic(volume)?),
-    };
-    GAINS.iter().map(|gain| one(gain.volume)).collect()
-}
-
-impl Bench {
-    /// The paper's SSD with such chips.
-    fn case(&self, nand: &str) -> anyhow::Result<Case> {
-        let mut case = self.fitted.case(&self.base, nand)?;
-        settings::apply(&mut case, &self.changes)?;
-        Ok(case)
-    }
-
-    /// The same with one parameter more changed.
-    fn case_with(&self, nand: &str, name: &str, value: &str) -> anyhow::Result<Case> {
-        let mut case = self.case(nand)?;
-        settings::apply(&mut case, &[(name.to_owned(), value.to_owned())])?;
-        Ok(case)
-    }
-
-    /// The name of a kind of chips on the page: with values that the fit moved, the chips are not
-    /// the profile's any more.
-    fn chip(&self, nand: &str) -> String {
-        if self.fitted.chips.contains_key(nand) { format!("{nand}-fitted") } else { nand.to_owned() }
-    }
-
-    /// Says which chips are meant.
-    fn chips(&self) -> Option<String> {
-        let values = |(nand, values): (&String, &std::collections::BTreeMap<String, String>)| {
-            let values: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            format!("{} is the profile {nand} with {}", self.chip(nand), values.join(", "))
-        };
-        let all: Vec<String> = self.fitted.chips.iter().map(values).collect();
-        (!all.is_empty())
-            .then(|| format!("Chips: {}. The other figures of all chips: --parameters.", all.join("; ")))
-    }
-
-    /// Outcomes by volume, then by case.
-    fn outcomes(&self, cases: &[Case]) -> anyhow::Result<Vec<Vec<Outcome>>> {
-        let progress = Progress::new("simulating", (cases.len() * self.workloads.len()) as u64);
-        Ok(simulate_all(cases, &self.workloads, processors(), || progress.add(1))?)
-    }
-
-    /// Names of volumes and how their results are marked.
-    fn volumes(&self) -> impl Iterator<Item = (&str, Mark)> {
-        self.workloads.iter().map(|workload| {
-            (workload.name.as_str(), if workload.is_synthetic() { Mark::Synthetic } else { Mark::Simulated })
-        })
-    }
-
-    fn origin_of_requests(&self) -> String {
-        let names = |synthetic: bool| {
-            let of = self.workloads.iter().filter(|workload| workload.is_synthetic() == synthetic);
-            of.map(|workload| workload.name.as_str()).collect::<Vec<_>>().join(", ")
-        };
-        let (synthetic, real) = (names(true), names(false));
-        let fit = if self.fitted.source.is_empty() {
-            ""
-        } else {
-            "Parameters were fitted to Table 2, so its agreement proves nothing \
-            about the model; agreement of what was not fitted may. "
-        };
-        match (synthetic.is_empty(), real.is_empty()) {
-            (false, true) => format!("{fit}All requests are synthetic: generators stand in for the traces."),
-            (true, false) => format!("{fit}All requests are of real traces."),
-            _ => format!("{fit}Synthetic requests: {synthetic}. Real traces: {real}."),
-        }
-    }
-
-    /// Adds those figures of all chips that the fit did not move.
-    fn chip_figures(&self, add: &mut impl FnMut(String, &str, Origin, &str)) {
-        for nand in nands() {
-            let Ok(profile) = Profile::by_name(nand) else { continue };
-            let moved = self.fitted.chips.get(nand);
-            for (name, figure) in &profile.figures {
-                let setting = name.replace('_', "-");
-                if moved.is_some_and(|moved| moved.contains_key(&setting)) {
-                    continue;
-                }
-                let value = match &figure.value {
-                    Value::One(value) => value.to_string(),
-                    Value::Many(values) => {
-                        values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-                    }
-                };
-                let value = format!("{value} {}", figure.unit);
-                add(
-                    format!("{}: {setting}", self.chip(nand)),
-                    value.trim_end(),
-                    figure.origin,
-                    &figure.source,
-                );
-            }
-        }
-    }
-
-    fn parameters(&self) -> Vec<Parameter> {
-        let mut all = Vec::new();
-        let mut add = |name: String, value: &str, origin: Origin, source: &str| {
-            let (value, source) = (value.to_owned(), source.to_owned());
-            let unit = if name.ends_with("bus") { "B/s" } else { "" }.to_owned();
-            all.push(Parameter { name, value, unit, origin, source });
-        };
-        let base = &self.base;
-        let fitted = self.fitted.common.iter().map(|(name, value)| (name.clone(), value));
-        let of_chips = self.fitted.chips.iter().flat_map(|(nand, values)| {
-            values.iter().map(move |(name, value)| (format!("{}: {name}", self.chip(nand)), value))
-        });
-        for (name, value) in fitted.chain(of_chips) {
-            add(name, value, Origin::Fitted, &self.fitted.source);
-        }
-        for (name, value) in &self.changes {
-            add(name.clone(), value, Origin::Chosen, SET);
-        }
-        if let Amount::Share(share) = base.scm
-            && !self.fitted.common.contains_key("scm")
-        {
-            add("scm".to_owned(), &format!("{}%", share * 100.0), Origin::Estimated, "1 to 10 % is usual");
-        }
-        self.chip_figures(&mut add);
-        let assumed = "not in the paper";
-        let over = format!("{}%", base.ssd.over_provisioning * 100.0);
-        add(
-            "over-provisioning".to_owned(),
-            &over,
-            Origin::Estimated,
-            "at most 25 % in an earlier paper of the group",
-        );
-        add("precondition".to_owned(), "sequential", Origin::Estimated, assumed);
-        add("depth".to_owned(), "1", Origin::Estimated, assumed);
-        add("front".to_owned(), "instant", Origin::Estimated, "SSDs are compared, not links");
-        let free = format!("{}%", base.cache.low_water * 100.0);
-        add("low-water".to_owned(), &free, Origin::Published, "the paper's text");
-        let latency = format!("{}ns", base.cache.memory.latency_ns);
-        add("scm-latency".to_owned(), &latency, Origin::Published, "papers on NV-WB: 100 ns for 512 bytes");
-        add("traffic".to_owned(), &Size(base.traffic_bytes).to_string(), Origin::Chosen, "--traffic");
-        add("warm-up".to_owned(), &format!("{}%", base.warm_up * 100.0), Origin::Chosen, "not measured");
-        add("seed".to_owned(), &base.seed.to_string(), Origin::Chosen, "--seed");
-        // A parameter that --set changes has the new value for all chips: only that is shown.
-        let changed = |name: &str| self.changes.iter().any(|(changed, _)| changed == name);
-        all.retain(|one| one.source == SET || !changed(one.name.rsplit(": ").next().unwrap_or_default()));
-        all
-    }
-}
-
-/// A study with a heading of the paper.
-fn headed(title: &str) -> Study {
-    Study { title: format!("{title} (Fukuchi, Sakaki, Matsui, Takeuchi)"), ..Study::default() }
-}
-
-/// The paper's name for a kind of NAND.
-fn title(nand: &str) -> String {
-    nand.to_uppercase().replace('-', " ")
-}
-
-/// The name of results that are marked so.
-fn called(mark: Mark) -> &'static str {
-    if mark == Mark::Synthetic { "synthetic" } else { "real trace" }
-}
-
-/// The four kinds of NAND, 2D FG MLC first.
-fn nands() -> [&'static str; 4] {
-    NANDS
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_that_is_set_stands_on_the_page_once() {
-        let changes = [("depth", "8"), ("program", "700us"), ("channels", "4")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let bench = Bench {
-            base: Case::default(),
-            fitted: Fitted::built_in(),
-            changes: changes.to_vec(),
-            long: false,
-            workloads: Vec::new(),
-        };
-        let all = bench.parameters();
-        for (name, value) in &bench.changes {
-            let named = |one: &&Parameter| one.name.rsplit(": ").next() == Some(name);
-            let found: Vec<&Parameter> = all.iter().filter(named).collect();
-            assert_eq!(found.len(), 1, "{name}: {found:?}");
-            assert_eq!((found[0].value.as_str(), found[0].origin), (value.as_str(), Origin::Chosen));
-        }
-        assert!(all.iter().any(|one| one.name == "3d-ct-tlc-fitted: read" && one.origin == Origin::Fitted));
     }
 }

@@ -1,5 +1,4 @@
-//! `terapage sim policy`: the policies of the pager against Belady's optimum, over a recorded
-//! program.
+//! `terapage sim cache` of a recorded program: the policies of the pager against Belady's optimum.
 
 use crate::progress::Progress;
 use crate::publish;
@@ -26,48 +25,21 @@ const SAMPLE: f64 = 5_000_000.0;
 /// The number of samples that are compared with one another. Chosen, not measured.
 const SAMPLES: u64 = 4;
 
-/// Options of `policy`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  terapage run --memory 200M --prefetch off --trace app.trace -- ./app
-  terapage sim policy app.trace
-  terapage sim policy app.trace --budget 25%,1G --policy auto,lru --html app.html
-
-Budgets are sizes or percentages of the footprint: the most data that the program had in
-use at once. Page-ins are in multiples of the footprint, first touches left out: 0.00 is a
-run that reads nothing back.")]
-pub struct Policy {
-    /// A trace, recorded by terapage run --trace
-    #[arg(value_name = "TRACE", value_hint = clap::ValueHint::FilePath)]
-    trace: PathBuf,
-    /// Budgets: sizes, or percentages of the footprint
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "20%,30%,40%,50%,60%,70%,80%,90%"
-    )]
-    budget: Vec<String>,
-    /// Policies
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "auto,lru,fifo,clock,s3fifo,2q,arc"
-    )]
-    policy: Vec<String>,
-    /// Block sizes, the recorded one times a power of two; by default the recorded one
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    block: Vec<String>,
-    /// Frames that are kept soft, per cent; by default as many as the pager keeps
-    #[arg(long, value_name = "PERCENT")]
-    soft: Option<f64>,
-    /// Simulate this share of the blocks (0.01 to 1), or auto: all, unless the trace is long
-    #[arg(long, value_name = "SHARE", default_value = "auto")]
-    sample: String,
-    #[command(flatten)]
-    show: Show,
+/// A recorded program, against policies.
+#[derive(Debug)]
+pub struct Replay {
+    /// A trace, recorded by terapage run --trace.
+    pub trace: PathBuf,
+    /// Sizes, or percentages of the footprint.
+    pub size: Vec<String>,
+    pub policy: Vec<String>,
+    /// Block sizes, the recorded one times a power of two; none: the recorded one.
+    pub block: Vec<String>,
+    /// Frames that are kept soft, per cent; `None`: as many as the pager keeps.
+    pub soft: Option<f64>,
+    /// The share of the blocks that is simulated, or auto.
+    pub sample: String,
+    pub show: Show,
 }
 
 /// All results.
@@ -111,7 +83,7 @@ struct Block {
     compared: Compared,
 }
 
-impl Policy {
+impl Replay {
     /// Runs it.
     pub fn run(self) -> anyhow::Result<()> {
         let soft_per_mille = self.soft.map(|percent| {
@@ -127,7 +99,7 @@ impl Policy {
         self.show.check([self.trace.as_path()])?;
         let recording = Recording::open(&self.trace)?;
         let sizes = self.blocks(&recording)?;
-        let steps = sizes.len() * self.budget.len() * (self.policy.len() + 2);
+        let steps = sizes.len() * self.size.len() * (self.policy.len() + 2);
         let progress = Progress::new("replaying", steps as u64);
         let mut blocks = Vec::new();
         let mut optimum = 0;
@@ -176,9 +148,11 @@ impl Policy {
         let rate = self.rate(uses.references)?;
         let footprint = uses.live_blocks as u64;
         let frames = self
-            .budget
+            .size
             .iter()
-            .map(|text| budget(text, footprint * size).map(|bytes| ((bytes / size) as usize).max(2)))
+            .map(|text| {
+                budget("--size", text, footprint * size).map(|bytes| ((bytes / size) as usize).max(2))
+            })
             .collect::<anyhow::Result<Vec<_>>>()?;
         // The window in blocks of this size: each of its blocks may lie in a different one.
         let window = recording.window.min(footprint as usize);
@@ -230,16 +204,16 @@ impl Policy {
     }
 }
 
-/// A size, or a percentage of `whole`, in bytes.
-pub fn budget(text: &str, whole: u64) -> anyhow::Result<u64> {
+/// A size, or a percentage of `whole`, in bytes; `flag` gave it.
+pub fn budget(flag: &str, text: &str, whole: u64) -> anyhow::Result<u64> {
     let Some(percent) = text.trim().strip_suffix('%') else {
-        let size: Size = text.parse().map_err(|error| anyhow::anyhow!("--budget: {error}"))?;
-        ensure!(size.0 > 0, "--budget: '{text}' is not a budget (write 40% or 1.5G)");
+        let size: Size = text.parse().map_err(|error| anyhow::anyhow!("{flag}: {error}"))?;
+        ensure!(size.0 > 0, "{flag}: '{text}' is not a size (write 40% or 1.5G)");
         return Ok(size.0);
     };
     match percent.parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 1000.0 => Ok((whole as f64 * percent / 100.0) as u64),
-        _ => bail!("--budget: '{text}' is not a budget (write 40% or 1.5G)"),
+        _ => bail!("{flag}: '{text}' is not a size (write 40% or 1.5G)"),
     }
 }
 

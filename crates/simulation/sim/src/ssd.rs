@@ -2,7 +2,6 @@
 
 mod arguments;
 mod source;
-mod speed;
 mod study;
 
 use std::path::PathBuf;
@@ -16,7 +15,6 @@ use terapage_ssd::Profile;
 use crate::progress::Progress;
 pub use arguments::Ssd;
 use source::Source;
-pub use speed::Speed;
 
 /// One SSD with one trace.
 #[derive(Serialize)]
@@ -38,6 +36,7 @@ impl Ssd {
     /// A profile, a trace or a setup is wrong, or a report cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         self.show.check(self.traces.iter().map(PathBuf::as_path))?;
+        self.check()?;
         let nands = self.profiles()?;
         let sources = self.sources()?;
         let runs = self.runs(&sources, &nands)?;
@@ -115,13 +114,14 @@ mod tests {
     fn run(flags: &str) -> anyhow::Result<(Ssd, Vec<Run>)> {
         let trace = trace();
         let ssd = parse(&trace, flags);
+        ssd.check()?;
         let runs = ssd.runs(&ssd.sources()?, &ssd.profiles()?)?;
         Ok((ssd, runs))
     }
 
     #[test]
     fn all_nands_are_compared_with_the_first() {
-        let (ssd, runs) = run("--nand all --warm-up 10%").expect("it runs");
+        let (ssd, runs) = run("--nand all --set warm-up=10%").expect("it runs");
         let nands: Vec<&str> = runs.iter().map(|run| run.nand.as_str()).collect();
         assert_eq!(nands, arguments::PAPER);
         let study = study::of(&ssd, &runs);
@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn parameters_tell_what_was_chosen() {
-        let (ssd, runs) = run("--scm 5% --channels 8 --cache dram --gc cost-benefit").expect("it runs");
+        let (ssd, runs) =
+            run("--scm 5% --set channels=8 --cache dram --set gc=cost-benefit").expect("it runs");
         let study = study::of(&ssd, &runs);
         let origin = |name: &str| {
             let mut named = study.parameters.iter().filter(|parameter| parameter.name == name);
@@ -151,15 +152,15 @@ mod tests {
     fn each_cache_and_load_runs() {
         for flags in [
             "--cache write-only",
-            "--cache space --high-water 40%",
-            "--cache dram --flush-after 1ms --open",
+            "--cache space --set high-water=40%",
+            "--cache dram --set flush-after=1ms --set open=yes",
             "--cache scm-only",
-            "--cache none --front sata",
+            "--cache none --set front=sata",
             "--scm 0",
-            "--scm 5%nand --policy arc --gc cost-benefit",
-            "--idle-gc 1ms --wear-gap 4 --bad-blocks 2% --erase-failures 0.1% --over-provisioning 15%",
-            "--open --speed 2 --layout as-is --precondition fresh",
-            "--capacity 1G --wrap --layout as-is --requests 1000",
+            "--scm 5%nand --policy arc --set gc=cost-benefit",
+            "--set idle-gc=1ms --set wear-gap=4 --set bad-blocks=2% --set erase-failures=0.1% --set over-provisioning=15%",
+            "--set open=yes --set speed=2 --set layout=as-is --set precondition=fresh",
+            "--capacity 1G --set wrap=yes --set layout=as-is --requests 1000",
         ] {
             let (ssd, runs) = run(flags).unwrap_or_else(|error| panic!("{flags}: {error:#}"));
             assert_eq!(runs.len(), 1);
@@ -172,15 +173,17 @@ mod tests {
     fn what_is_wrong_is_said_in_one_line() {
         for (flags, word) in [
             ("--nand 4d-mlc", "4d-mlc"),
-            ("--line 5000", "--line"),
-            ("--evict 5000", "5000"),
-            ("--low-water 50% --high-water 20%", "water"),
-            ("--capacity 1G --layout as-is", "--wrap"),
-            ("--warm-up 100%", "nothing to measure"),
+            ("--set line=5000", "line="),
+            ("--set evict=5000", "5000"),
+            ("--set low-water=50% --set high-water=20%", "water"),
+            ("--capacity 1G --set layout=as-is", "wrap"),
+            ("--set warm-up=100%", "nothing to measure"),
             ("--depth 0", "depth"),
-            ("--channels 0", "channels"),
-            ("--bad-blocks 50%", "bad_blocks"),
-            ("--idle-gc 1ms --idle-blocks 1", "idle_collection"),
+            ("--set channels=0", "channels"),
+            ("--set bad-blocks=50%", "bad_blocks"),
+            ("--set idle-gc=1ms --set idle-blocks=1", "idle_collection"),
+            ("--set idle-blocks=9", "idle-gc"),
+            ("--set speed=2", "open=yes"),
         ] {
             let error = run(flags).err().map(|error| format!("{error:#}")).unwrap_or_default();
             assert!(error.contains(word) && !error.contains('\n'), "{flags}: {error:?}");

@@ -152,7 +152,7 @@ fn a_missing_trace_and_an_impossible_setup_are_errors() {
 
 /// A program that takes longer costs the volumes that write, and the sign of each published gain is
 /// met by the values that are built in; small, so that it is quick: the whole is
-/// `terapage sim paper table2`.
+/// `terapage sim paper fukuchi table2`.
 #[test]
 fn slow_programs_cost_what_writes() {
     let fitted = Fitted::built_in();

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
-use clap::{Args, FromArgMatches, ValueEnum};
+use anyhow::{Context, bail, ensure};
+use clap::{ArgAction, Args, FromArgMatches, ValueEnum};
 use terapage_config::Size;
 use terapage_hybrid::{CacheKind, CacheOptions, Layout, Load, MemoryTiming, Setup, Storage};
 use terapage_policy::replacement::NAMES;
@@ -11,6 +11,7 @@ use terapage_ssd::{Config, Front, GcPolicy, IdleCollection, Precondition, Profil
 
 use super::source::Source;
 use crate::quantity::{CacheSize, Share, Time};
+use crate::set::{Set, yes};
 use crate::show::Show;
 use crate::trace::ReadArgs;
 
@@ -29,7 +30,7 @@ pub enum CacheArgument {
     NvWb,
     /// SCM; takes writes only
     WriteOnly,
-    /// SCM; takes writes, and copies of reads while much is free (--copy-above)
+    /// SCM; takes writes, and copies of reads while much is free (copy-above)
     Space,
     /// As nv-wb, in DRAM: dirty lines are flushed after a while, and lost if the power fails first
     Dram,
@@ -82,8 +83,8 @@ pub enum PreconditionArgument {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   terapage sim ssd --nand all hm_0.csv.gz
-  terapage sim ssd --nand 3d-ct-tlc --scm 5%nand --scm-latency 1us --depth 1 hm_0.csv.gz
-  terapage sim ssd --cache none --open --speed 2 --front sata trace.csv
+  terapage sim ssd --nand 3d-ct-tlc --scm 5%nand --set scm-latency=1us --depth 1 hm_0.csv.gz
+  terapage sim ssd --cache none --set open=yes --set speed=2 --set front=sata trace.csv
   terapage sim ssd --nand all --requests 2000000 --html report.html prxy_0.csv hm_0.csv
 
 docs/sim-ssd.md says what is simulated, and gives the origin of each default.")]
@@ -103,6 +104,32 @@ pub struct Ssd {
     /// (64M); 0 for none
     #[arg(long, value_name = "SIZE", default_value = "10%")]
     pub scm: CacheSize,
+    /// Which lines leave the cache. auto is made for a pager, and often worse than lru here
+    #[arg(long, value_name = "NAME", default_value = "lru", value_parser = NAMES.to_vec())]
+    pub policy: String,
+    /// Keep this many requests under way
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub depth: u32,
+    /// Bytes of the SSD [default: what the layout needs, at least 1G]
+    #[arg(long, value_name = "BYTES")]
+    pub capacity: Option<Size>,
+    /// Requests of each trace, at most
+    #[arg(long, value_name = "N")]
+    pub requests: Option<u64>,
+    /// Seed of the flash's random state at the start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub(super) set: Set<Model>,
+    #[command(flatten)]
+    pub(super) read: ReadArgs,
+    #[command(flatten)]
+    pub(super) show: Show,
+}
+
+/// The model: its parameters beside the flags.
+#[derive(Args, Clone, Debug)]
+pub struct Model {
     /// Time of the cache for 512 bytes
     #[arg(long, value_name = "TIME", default_value = "100ns")]
     pub scm_latency: Time,
@@ -112,20 +139,17 @@ pub struct Ssd {
     /// Bytes a second to and from the cache; 0 is without limit
     #[arg(long, value_name = "BYTES", default_value = "0")]
     pub scm_bandwidth: Size,
-    /// Which lines leave the cache. auto is made for a pager, and often worse than lru here
-    #[arg(long, value_name = "NAME", default_value = "lru", value_parser = NAMES.to_vec())]
-    pub policy: String,
     /// Bytes of a line of the cache, 512 to 16K
     #[arg(long, value_name = "BYTES", default_value = "4K")]
     pub line: Size,
     /// Bytes of an aligned unit whose dirty lines are evicted together [default: the flash's page]
     #[arg(long, value_name = "BYTES")]
     pub evict: Option<Size>,
-    /// Write dirty sectors alone, without clean neighbours that the cache holds
-    #[arg(long)]
-    pub no_padding: bool,
-    /// Read whole lines if sectors are missing
-    #[arg(long)]
+    /// Whether clean neighbours that the cache holds are written along with dirty sectors
+    #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "yes")]
+    pub pad: bool,
+    /// Whether whole lines are read if sectors are missing
+    #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "no")]
     pub whole_lines: bool,
     /// Evict when this share of the cache, or less, is free
     #[arg(long, value_name = "SHARE", default_value = "20%")]
@@ -139,23 +163,17 @@ pub struct Ssd {
     /// With --cache dram: flush lines that have been dirty for this long
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub flush_after: Time,
-    /// Keep this many requests under way
-    #[arg(long, value_name = "N", default_value_t = 32, conflicts_with = "open")]
-    pub depth: u32,
-    /// Send requests at their time stamps instead
-    #[arg(long)]
+    /// Whether requests are sent at their time stamps, instead of --depth at a time
+    #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "no")]
     pub open: bool,
-    /// With --open: divide time stamps by this
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "open")]
+    /// With open: time stamps are divided by this
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub speed: f64,
     /// Where the volumes of a trace lie on the SSD
     #[arg(long, value_enum, default_value = "packed")]
     pub layout: LayoutArgument,
-    /// Bytes of the SSD [default: what the layout needs, at least 1G]
-    #[arg(long, value_name = "BYTES")]
-    pub capacity: Option<Size>,
-    /// Wrap requests beyond the capacity around to its beginning
-    #[arg(long)]
+    /// Whether requests beyond the capacity go round to its beginning
+    #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "no")]
     pub wrap: bool,
     /// Buses to the flash
     #[arg(long, value_name = "N", default_value_t = 4)]
@@ -172,8 +190,8 @@ pub struct Ssd {
     /// Collect blocks of a die that has been idle for this long
     #[arg(long, value_name = "TIME")]
     pub idle_gc: Option<Time>,
-    /// With --idle-gc: until each die has this many free blocks
-    #[arg(long, value_name = "N", default_value_t = 4, requires = "idle_gc")]
+    /// With idle-gc: until each die has this many free blocks
+    #[arg(long, value_name = "N", default_value_t = 4)]
     pub idle_blocks: u32,
     /// Collect little-worn blocks if others were erased more than N times more often
     #[arg(long, value_name = "N")]
@@ -193,16 +211,6 @@ pub struct Ssd {
     /// Share of the requests that is not measured
     #[arg(long, value_name = "SHARE", default_value = "0%")]
     pub warm_up: Share,
-    /// Requests of each trace, at most
-    #[arg(long, value_name = "N")]
-    pub requests: Option<u64>,
-    /// Seed of the flash's random state at the start
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    #[command(flatten)]
-    pub(super) read: ReadArgs,
-    #[command(flatten)]
-    pub(super) show: Show,
 }
 
 impl Ssd {
@@ -214,7 +222,7 @@ impl Ssd {
     }
 
     pub(super) fn front(&self) -> Front {
-        match self.front {
+        match self.set.front {
             FrontArgument::Sata => Front::sata(),
             FrontArgument::Nvme => Front::nvme(),
         }
@@ -235,18 +243,26 @@ impl Ssd {
     }
 
     pub(super) fn layout(&self) -> Layout {
-        match self.layout {
+        match self.set.layout {
             LayoutArgument::Packed => Layout::Packed,
             LayoutArgument::AsIs => Layout::AsIs,
         }
     }
 
     pub(super) fn line_bytes(&self) -> anyhow::Result<u32> {
-        let Size(bytes) = self.line;
+        let Size(bytes) = self.set.line;
         match u32::try_from(bytes) {
             Ok(bytes) if bytes.is_power_of_two() && (512..=16384).contains(&bytes) => Ok(bytes),
-            _ => bail!("--line {}: a line must be a power of two from 512 to 16K", self.line),
+            _ => bail!("line={}: a line must be a power of two from 512 to 16K", self.set.line),
         }
+    }
+
+    /// Refuses parameters that would have no effect.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        ensure!(self.set.open || self.set.speed == 1.0, "speed: it is of requests by time stamps (open=yes)");
+        let idle = self.set.idle_gc.is_some() || self.set.idle_blocks == Ssd::defaults().set.idle_blocks;
+        ensure!(idle, "idle-blocks: it is of collections by idle dies (idle-gc=TIME)");
+        Ok(())
     }
 
     /// The SSD with `nand` for the trace of `source`.
@@ -256,33 +272,34 @@ impl Ssd {
         Ok(Setup {
             storage: self.storage(&ssd, source)?,
             ssd,
-            load: match self.open {
-                true => Load::Open { speed: self.speed },
+            load: match self.set.open {
+                true => Load::Open { speed: self.set.speed },
                 false => Load::Closed { depth: self.depth },
             },
-            warm_up: (requests as f64 * self.warm_up.0).floor() as u64,
-            wrap: self.wrap,
+            warm_up: (requests as f64 * self.set.warm_up.0).floor() as u64,
+            wrap: self.set.wrap,
         })
     }
 
     fn ssd(&self, nand: &Profile, reach: u64) -> Config {
         let capacity = self.capacity.map_or(reach.max(CAPACITY_MIN), |Size(bytes)| bytes);
         Config {
-            channels: self.channels,
-            dies_per_channel: self.dies,
-            over_provisioning: self.over_provisioning.0,
-            gc: match self.gc {
+            channels: self.set.channels,
+            dies_per_channel: self.set.dies,
+            over_provisioning: self.set.over_provisioning.0,
+            gc: match self.set.gc {
                 GcArgument::Greedy => GcPolicy::Greedy,
                 GcArgument::CostBenefit => GcPolicy::CostBenefit,
             },
             idle_collection: self
+                .set
                 .idle_gc
-                .map(|time| IdleCollection { after_ns: time.ns, free_blocks: self.idle_blocks }),
-            wear_gap: self.wear_gap,
-            bad_blocks: self.bad_blocks.0,
-            erase_failures: self.erase_failures.0,
+                .map(|time| IdleCollection { after_ns: time.ns, free_blocks: self.set.idle_blocks }),
+            wear_gap: self.set.wear_gap,
+            bad_blocks: self.set.bad_blocks.0,
+            erase_failures: self.set.erase_failures.0,
             front: self.front(),
-            preconditioning: match self.precondition {
+            preconditioning: match self.set.precondition {
                 PreconditionArgument::Steady => Precondition::Steady { filled: 1.0 },
                 PreconditionArgument::Sequential => Precondition::Sequential { filled: 1.0 },
                 PreconditionArgument::Fresh => Precondition::None,
@@ -294,9 +311,9 @@ impl Ssd {
 
     fn storage(&self, ssd: &Config, source: &Source) -> anyhow::Result<Storage> {
         let memory = MemoryTiming {
-            latency_ns: self.scm_latency.ns,
-            banks: self.scm_banks,
-            bandwidth: self.scm_bandwidth.0,
+            latency_ns: self.set.scm_latency.ns,
+            banks: self.set.scm_banks,
+            bandwidth: self.set.scm_bandwidth.0,
         };
         let kind = match self.cache {
             CacheArgument::NvWb => CacheKind::NvWb,
@@ -316,20 +333,21 @@ impl Ssd {
             CacheSize::Bytes(bytes) => bytes,
             _ => bytes.max(u64::from(line_bytes)),
         };
-        let evict = self.evict.map_or(u64::from(ssd.nand.page_bytes.max(line_bytes)), |Size(bytes)| bytes);
+        let evict =
+            self.set.evict.map_or(u64::from(ssd.nand.page_bytes.max(line_bytes)), |Size(bytes)| bytes);
         Ok(Storage::Cached(CacheOptions {
             kind,
             bytes,
             line_bytes,
-            evict_bytes: u32::try_from(evict).context("--evict: the unit is too large")?,
-            pad: !self.no_padding,
-            whole_lines: self.whole_lines,
-            low_water: self.low_water.0,
-            high_water: self.high_water.unwrap_or(self.low_water).0,
-            copy_above: self.copy_above.0,
+            evict_bytes: u32::try_from(evict).context("evict: the unit is too large")?,
+            pad: self.set.pad,
+            whole_lines: self.set.whole_lines,
+            low_water: self.set.low_water.0,
+            high_water: self.set.high_water.unwrap_or(self.set.low_water).0,
+            copy_above: self.set.copy_above.0,
             policy: self.policy.clone(),
             memory,
-            flush_after_ns: self.flush_after.ns,
+            flush_after_ns: self.set.flush_after.ns,
         }))
     }
 }

@@ -39,10 +39,10 @@ const SIMULATED_NS: u64 = 60 * MILLISECOND;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  terapage sim stack calibrate --out here.toml
-  terapage sim stack calibrate --directory /nvme/tmp --out nvme.toml --html nvme.html
-  terapage sim stack calibrate --fio d1.json --fio d8.json --fio d32.json --out here.toml
-  terapage sim stack run --stack virtio --machine here.toml --threads 1 --calls 8
+  terapage sim stack calibrate --output here.toml
+  terapage sim stack calibrate --dir /nvme/tmp --output nvme.toml --html nvme.html
+  terapage sim stack calibrate --fio d1.json --fio d8.json --fio d32.json --output here.toml
+  terapage sim stack run --stack virtio --machine here.toml --set threads=1 --set calls=8
 
 It measures the clock, a system call, a switch, a wake-up, an interrupt, a cache line's way between
 two processors, and random direct reads of 8 KiB by libaio and io_uring at depths 1 to 64, in a
@@ -50,7 +50,7 @@ file of its own. Two costs for each interface are fitted to depths 1 and 32; the
 whether the model is right. Takes about 20 s; run it on a machine that does nothing else.")]
 pub struct Calibrate {
     /// Where the file for the reads is made (and removed)
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    #[arg(long = "dir", value_name = "DIR", default_value = "/var/tmp")]
     directory: PathBuf,
     /// Bytes of that file, MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=65536))]
@@ -59,8 +59,8 @@ pub struct Calibrate {
     #[arg(long, value_name = "FILE")]
     fio: Vec<PathBuf>,
     /// Write the machine file here
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     show: Show,
 }
@@ -183,11 +183,11 @@ impl Calibrate {
     pub fn run(self) -> anyhow::Result<()> {
         let inputs: Vec<&Path> = self.fio.iter().map(PathBuf::as_path).collect();
         self.show.check(inputs.iter().copied())?;
-        if let Some(out) = &self.out {
-            publish::check(out, &inputs).context("--out")?;
+        if let Some(out) = &self.output {
+            publish::check(out, &inputs).context("--output")?;
         }
         let (study, file, results) = self.study()?;
-        if let Some(out) = &self.out {
+        if let Some(out) = &self.output {
             publish::write(out, &file.text())?;
         }
         let text = || self.show.text(&study, true);

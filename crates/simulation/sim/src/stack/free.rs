@@ -2,8 +2,9 @@
 
 use super::options::{Options, parameter, parameters};
 use crate::progress::Progress;
+use crate::set::{Set, yes};
 use anyhow::Context;
-use clap::Args;
+use clap::{ArgAction, Args};
 use terapage_report::{Origin, Parameter, Study, Table};
 use terapage_stack::{
     Activity, Arrivals, LockKind, MACHINES, MachineFile, Outcome, Repeated, Setup, Stack, machine,
@@ -13,11 +14,10 @@ use terapage_stack::{
 #[derive(Args)]
 #[command(after_help = "Examples:
   terapage sim stack run --stack scsi --rate 800k
-  terapage sim stack run --stack scsi --cores 10 --threads 20 --volumes 192 --rate 800k
-  terapage sim stack run --stack mq-scsi --hw-queues 1 --rate 600k --json -
-  terapage sim stack run --stack uring --machine polled --threads 1 --calls 4 --volumes 1
-
-  terapage sim stack run --stack virtio --machine here.toml --threads 1 --calls 8
+  terapage sim stack run --stack scsi --set cores=10 --set threads=20 --rate 800k
+  terapage sim stack run --stack mq-scsi --set hw-queues=1 --rate 600k --json -
+  terapage sim stack run --stack uring --machine polled --set threads=1 --set calls=4
+  terapage sim stack run --stack virtio --machine here.toml --set threads=1 --set calls=8
 
 Stacks: scsi, nvme (Linux 3.10), mq-scsi, mq-nvme, uring, mq-deadline, bfq, virtio, virtio-uring.
 Machines: haswell, desktop, polled, or a file that `terapage sim stack calibrate` wrote.")]
@@ -28,53 +28,60 @@ pub struct Run {
     /// The machine to start from: haswell (the report's), desktop, polled, or a machine file.
     #[arg(long, default_value = "haswell")]
     machine: String,
-    /// Cores.
-    #[arg(long)]
-    cores: Option<u32>,
-    /// Logical CPUs of a core.
-    #[arg(long)]
-    smt: Option<u32>,
-    /// Sockets; the cores are spread over them evenly.
-    #[arg(long)]
-    sockets: Option<u32>,
-    /// Hosts (controllers).
-    #[arg(long)]
-    hosts: Option<u32>,
-    /// Hardware queues of a host; 0 for one on each core.
-    #[arg(long)]
-    hw_queues: Option<u32>,
-    /// Spinlocks: ticket, unfair, queued.
-    #[arg(long)]
-    lock: Option<LockKind>,
-    /// The front end's limit, IOPS: 1300k.
-    #[arg(long, value_parser = iops)]
-    front_end: Option<f64>,
-    /// Threads.
-    #[arg(long)]
-    threads: Option<u32>,
-    /// System calls of a thread under way at once.
-    #[arg(long)]
-    calls: Option<u32>,
-    /// I/Os of a system call.
-    #[arg(long, default_value_t = 1)]
-    multiplicity: u32,
-    /// Volumes.
-    #[arg(long)]
-    volumes: Option<u32>,
     /// I/Os per second: 800k, 1.2M [default: as many as possible].
     #[arg(long, value_parser = iops)]
     rate: Option<f64>,
-    /// The chance that an I/O continues the one before it in its call, and merges.
-    #[arg(long, default_value_t = 0.0)]
-    sequential: f64,
-    /// Send each I/O of a call to a volume of its own.
-    #[arg(long)]
-    spread: bool,
-    /// Issue after exponentially distributed pauses, not evenly.
-    #[arg(long)]
-    poisson: bool,
+    #[command(flatten)]
+    set: Set<Own>,
     #[command(flatten)]
     pub options: Options,
+}
+
+/// What differs from the machine and the load that a run begins with.
+#[derive(Args, Clone, Debug)]
+pub struct Own {
+    /// Cores
+    #[arg(long)]
+    cores: Option<u32>,
+    /// Logical CPUs of a core
+    #[arg(long)]
+    smt: Option<u32>,
+    /// Sockets; the cores are spread over them evenly
+    #[arg(long)]
+    sockets: Option<u32>,
+    /// Hosts (controllers)
+    #[arg(long)]
+    hosts: Option<u32>,
+    /// Hardware queues of a host; 0 for one on each core
+    #[arg(long)]
+    hw_queues: Option<u32>,
+    /// Spinlocks: ticket, unfair, queued
+    #[arg(long)]
+    lock: Option<LockKind>,
+    /// The front end's limit, IOPS: 1300k
+    #[arg(long, value_parser = iops)]
+    front_end: Option<f64>,
+    /// Threads
+    #[arg(long)]
+    threads: Option<u32>,
+    /// System calls of a thread under way at once
+    #[arg(long)]
+    calls: Option<u32>,
+    /// I/Os of a system call
+    #[arg(long, default_value_t = 1)]
+    multiplicity: u32,
+    /// Volumes
+    #[arg(long)]
+    volumes: Option<u32>,
+    /// The chance that an I/O continues the one before it in its call, and merges
+    #[arg(long, default_value_t = 0.0)]
+    sequential: f64,
+    /// Whether each I/O of a call goes to a volume of its own
+    #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "no")]
+    spread: bool,
+    /// Whether pauses are exponentially distributed, not even
+    #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "no")]
+    poisson: bool,
 }
 
 /// Reads a rate: 800000, 800k, 1.2M.
@@ -119,14 +126,14 @@ impl Run {
     /// Puts the user's values in the place of the machine's.
     fn choose(&self, parameters: &mut [Parameter]) {
         let counts = [
-            ("cores", self.cores),
-            ("smt", self.smt),
-            ("sockets", self.sockets),
-            ("hosts", self.hosts),
-            ("hw-queues", self.hw_queues),
+            ("cores", self.set.cores),
+            ("smt", self.set.smt),
+            ("sockets", self.set.sockets),
+            ("hosts", self.set.hosts),
+            ("hw-queues", self.set.hw_queues),
         ];
         let counts = counts.into_iter().filter_map(|(name, value)| Some((name, f64::from(value?))));
-        for (name, value) in counts.chain(self.front_end.map(|rate| ("front-end", rate))) {
+        for (name, value) in counts.chain(self.set.front_end.map(|rate| ("front-end", rate))) {
             let name = format!("{} {name}", self.machine);
             for parameter in parameters.iter_mut().filter(|parameter| parameter.name == name) {
                 parameter.value = value.to_string();
@@ -147,7 +154,7 @@ impl Run {
     }
 
     fn setup(&self) -> anyhow::Result<Setup> {
-        let mut setup = self.options.experiment()?.setup(self.stack, self.rate, self.multiplicity);
+        let mut setup = self.options.experiment()?.setup(self.stack, self.rate, self.set.multiplicity);
         match self.machine_file()? {
             None => setup.machine = machine(&self.machine)?,
             Some(file) => {
@@ -160,19 +167,19 @@ impl Run {
         }
         let (machine, load) = (&mut setup.machine, &mut setup.load);
         let set = |slot: &mut u32, value: Option<u32>| *slot = value.unwrap_or(*slot);
-        set(&mut machine.cores, self.cores);
-        set(&mut machine.smt, self.smt);
-        set(&mut machine.sockets, self.sockets);
-        set(&mut machine.hosts, self.hosts);
-        set(&mut machine.hw_queues, self.hw_queues);
-        set(&mut load.threads, self.threads);
-        set(&mut load.calls_in_flight, self.calls);
-        set(&mut load.volumes, self.volumes);
-        machine.lock = self.lock.unwrap_or(machine.lock);
-        machine.front_end_iops = self.front_end.unwrap_or(machine.front_end_iops);
-        load.sequential = self.sequential;
-        load.spread = self.spread;
-        if self.poisson {
+        set(&mut machine.cores, self.set.cores);
+        set(&mut machine.smt, self.set.smt);
+        set(&mut machine.sockets, self.set.sockets);
+        set(&mut machine.hosts, self.set.hosts);
+        set(&mut machine.hw_queues, self.set.hw_queues);
+        set(&mut load.threads, self.set.threads);
+        set(&mut load.calls_in_flight, self.set.calls);
+        set(&mut load.volumes, self.set.volumes);
+        machine.lock = self.set.lock.unwrap_or(machine.lock);
+        machine.front_end_iops = self.set.front_end.unwrap_or(machine.front_end_iops);
+        load.sequential = self.set.sequential;
+        load.spread = self.set.spread;
+        if self.set.poisson {
             load.arrivals = Arrivals::Poisson;
         }
         setup.check()?;
@@ -181,28 +188,29 @@ impl Run {
 
     /// The words that repeat this run, without the shared options.
     fn command(&self) -> String {
-        let mut words = vec![format!("run --stack {} --machine {}", self.stack.name(), self.machine)];
+        let mut words = vec![format!("stack run --stack {} --machine {}", self.stack.name(), self.machine)];
         let counts = [
-            ("cores", self.cores),
-            ("smt", self.smt),
-            ("sockets", self.sockets),
-            ("hosts", self.hosts),
-            ("hw-queues", self.hw_queues),
-            ("threads", self.threads),
-            ("calls", self.calls),
-            ("multiplicity", Some(self.multiplicity)),
-            ("volumes", self.volumes),
+            ("cores", self.set.cores),
+            ("smt", self.set.smt),
+            ("sockets", self.set.sockets),
+            ("hosts", self.set.hosts),
+            ("hw-queues", self.set.hw_queues),
+            ("threads", self.set.threads),
+            ("calls", self.set.calls),
+            ("multiplicity", Some(self.set.multiplicity)),
+            ("volumes", self.set.volumes),
         ];
-        words
-            .extend(counts.iter().filter_map(|(name, value)| value.map(|value| format!("--{name} {value}"))));
-        words.extend(self.lock.map(|lock| format!("--lock {}", lock.name())));
-        words.extend(self.front_end.map(|rate| format!("--front-end {rate}")));
+        words.extend(
+            counts.iter().filter_map(|(name, value)| value.map(|value| format!("--set {name}={value}"))),
+        );
+        words.extend(self.set.lock.map(|lock| format!("--set lock={}", lock.name())));
+        words.extend(self.set.front_end.map(|rate| format!("--set front-end={rate}")));
         words.extend(self.rate.map(|rate| format!("--rate {rate}")));
-        if self.sequential > 0.0 {
-            words.push(format!("--sequential {}", self.sequential));
+        if self.set.sequential > 0.0 {
+            words.push(format!("--set sequential={}", self.set.sequential));
         }
-        let flags = [("--spread", self.spread), ("--poisson", self.poisson)];
-        words.extend(flags.iter().filter(|flag| flag.1).map(|flag| flag.0.to_string()));
+        let flags = [("spread", self.set.spread), ("poisson", self.set.poisson)];
+        words.extend(flags.iter().filter(|flag| flag.1).map(|flag| format!("--set {}=yes", flag.0)));
         words.join(" ")
     }
 }

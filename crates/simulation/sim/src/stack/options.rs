@@ -17,7 +17,7 @@ pub struct Options {
     /// remote-completion, coalescing, call-sharing, front-end.
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     pub without: Vec<Mechanism>,
-    /// Seeds for each point, for the spread of the results [default: 3; for mechanisms 1].
+    /// Seeds for each point, for the spread of the results [default: 3; for mechanisms 1]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: Option<u64>,
     /// The first seed.
@@ -80,7 +80,7 @@ impl Options {
 
     /// A study with this title, and how to make it again.
     pub fn study(&self, title: &str, command: &str) -> Study {
-        let mut words = vec![format!("terapage sim stack {command}")];
+        let mut words = vec![format!("terapage sim {command}")];
         if !self.without.is_empty() {
             let names: Vec<_> = self.without.iter().map(|mechanism| mechanism.name()).collect();
             words.push(format!("--without {}", names.join(",")));

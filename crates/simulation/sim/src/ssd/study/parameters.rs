@@ -81,64 +81,79 @@ impl Flags<'_> {
         self.add(("--scm", "cache's size"), |ssd| ssd.scm, (arguments.scm.to_string(), ""), here);
         self.memory();
         self.add(("--policy", "cache's policy"), |ssd| ssd.policy.clone(), (cache.policy.clone(), ""), here);
-        self.add(("--line", "line"), |ssd| ssd.line, (bytes(cache.line_bytes), ""), here);
-        self.add(("--evict", "eviction unit"), |ssd| ssd.evict, (bytes(cache.evict_bytes), ""), here);
-        self.add(("--no-padding", "padding"), |ssd| ssd.no_padding, (yes(cache.pad), ""), here);
+        self.add(("--set line", "line"), |ssd| ssd.set.line, (bytes(cache.line_bytes), ""), here);
+        self.add(("--set evict", "eviction unit"), |ssd| ssd.set.evict, (bytes(cache.evict_bytes), ""), here);
+        self.add(("--set pad", "padding"), |ssd| ssd.set.pad, (yes(cache.pad), ""), here);
         self.add(
-            ("--whole-lines", "whole lines read"),
-            |ssd| ssd.whole_lines,
+            ("--set whole-lines", "whole lines read"),
+            |ssd| ssd.set.whole_lines,
             (yes(cache.whole_lines), ""),
             here,
         );
         let (low, high) = (percent(cache.low_water), percent(cache.high_water));
-        self.add(("--low-water", "low-water mark"), |ssd| ssd.low_water, (low, "% free"), paper);
-        self.add(("--high-water", "high-water mark"), |ssd| ssd.high_water, (high, "% free"), here);
+        self.add(("--set low-water", "low-water mark"), |ssd| ssd.set.low_water, (low, "% free"), paper);
+        self.add(("--set high-water", "high-water mark"), |ssd| ssd.set.high_water, (high, "% free"), here);
         if cache.kind == CacheKind::Space {
             let above = (percent(cache.copy_above), "% free");
-            self.add(("--copy-above", "reads are copied above"), |ssd| ssd.copy_above, above, here);
+            self.add(("--set copy-above", "reads are copied above"), |ssd| ssd.set.copy_above, above, here);
         }
         if cache.kind == CacheKind::Dram {
             let after = (format!("{}", cache.flush_after_ns as f64 / 1e6), "ms");
-            self.add(("--flush-after", "flushed after"), |ssd| ssd.flush_after, after, here);
+            self.add(("--set flush-after", "flushed after"), |ssd| ssd.set.flush_after, after, here);
         }
     }
 
     fn memory(&mut self) {
         let arguments = self.arguments;
-        let latency = (arguments.scm_latency.ns.to_string(), "ns for 512 bytes");
+        let latency = (arguments.set.scm_latency.ns.to_string(), "ns for 512 bytes");
         let group = (Origin::Published, "papers on NV-WB by the same group: 100 ns for 512 bytes");
-        self.add(("--scm-latency", "cache's latency"), |ssd| ssd.scm_latency, latency, group);
-        let banks = (arguments.scm_banks.to_string(), "");
-        self.add(("--scm-banks", "cache's banks"), |ssd| ssd.scm_banks, banks, (Origin::Estimated, HERE));
-        let bandwidth = match arguments.scm_bandwidth {
+        self.add(("--set scm-latency", "cache's latency"), |ssd| ssd.set.scm_latency, latency, group);
+        let banks = (arguments.set.scm_banks.to_string(), "");
+        self.add(
+            ("--set scm-banks", "cache's banks"),
+            |ssd| ssd.set.scm_banks,
+            banks,
+            (Origin::Estimated, HERE),
+        );
+        let bandwidth = match arguments.set.scm_bandwidth {
             Size(0) => ("no limit".to_owned(), ""),
             Size(bytes) => (format!("{:.0}", bytes as f64 / 1e6), "MB/s"),
         };
         let here = (Origin::Estimated, HERE);
-        self.add(("--scm-bandwidth", "cache's bandwidth"), |ssd| ssd.scm_bandwidth, bandwidth, here);
+        self.add(("--set scm-bandwidth", "cache's bandwidth"), |ssd| ssd.set.scm_bandwidth, bandwidth, here);
     }
 
     /// Features that are off by default.
     fn ageing(&mut self) {
         let arguments = self.arguments;
         let here = (Origin::Estimated, HERE);
-        if let Some(after) = arguments.idle_gc {
+        if let Some(after) = arguments.set.idle_gc {
             let time = (format!("{}", after.ns as f64 / 1e6), "ms");
-            self.add(("--idle-gc", "idle time before a collection"), |ssd| ssd.idle_gc, time, here);
-            let blocks = (arguments.idle_blocks.to_string(), "");
-            self.add(("--idle-blocks", "free blocks of a die after it"), |ssd| ssd.idle_blocks, blocks, here);
+            self.add(("--set idle-gc", "idle time before a collection"), |ssd| ssd.set.idle_gc, time, here);
+            let blocks = (arguments.set.idle_blocks.to_string(), "");
+            self.add(
+                ("--set idle-blocks", "free blocks of a die after it"),
+                |ssd| ssd.set.idle_blocks,
+                blocks,
+                here,
+            );
         }
-        if let Some(gap) = arguments.wear_gap {
+        if let Some(gap) = arguments.set.wear_gap {
             let gap = (gap.to_string(), "erases");
-            self.add(("--wear-gap", "most less least worn block"), |ssd| ssd.wear_gap, gap, here);
+            self.add(("--set wear-gap", "most less least worn block"), |ssd| ssd.set.wear_gap, gap, here);
         }
-        if arguments.bad_blocks.0 > 0.0 {
-            let bad = (format!("{}", arguments.bad_blocks.0 * 100.0), "%");
-            self.add(("--bad-blocks", "bad blocks"), |ssd| ssd.bad_blocks, bad, here);
+        if arguments.set.bad_blocks.0 > 0.0 {
+            let bad = (format!("{}", arguments.set.bad_blocks.0 * 100.0), "%");
+            self.add(("--set bad-blocks", "bad blocks"), |ssd| ssd.set.bad_blocks, bad, here);
         }
-        if arguments.erase_failures.0 > 0.0 {
-            let failures = (format!("{}", arguments.erase_failures.0 * 100.0), "%");
-            self.add(("--erase-failures", "erases that fail"), |ssd| ssd.erase_failures, failures, here);
+        if arguments.set.erase_failures.0 > 0.0 {
+            let failures = (format!("{}", arguments.set.erase_failures.0 * 100.0), "%");
+            self.add(
+                ("--set erase-failures", "erases that fail"),
+                |ssd| ssd.set.erase_failures,
+                failures,
+                here,
+            );
         }
     }
 
@@ -146,28 +161,43 @@ impl Flags<'_> {
         let arguments = self.arguments;
         let here = (Origin::Estimated, HERE);
         let chosen = (Origin::Chosen, HERE);
-        let load = if arguments.open {
-            (format!("by time stamps, {} times as fast", arguments.speed), "")
+        let load = if arguments.set.open {
+            (format!("by time stamps, {} times as fast", arguments.set.speed), "")
         } else {
             (arguments.depth.to_string(), "requests under way")
         };
-        let of_load = |ssd: &Ssd| (ssd.open, ssd.depth, ssd.speed);
-        self.add((if arguments.open { "--open, --speed" } else { "--depth" }, "load"), of_load, load, chosen);
-        self.add(("--layout", "layout"), |ssd| ssd.layout, (named(arguments.layout), ""), here);
+        let of_load = |ssd: &Ssd| (ssd.set.open, ssd.depth, ssd.set.speed);
+        self.add(
+            (if arguments.set.open { "--set open, speed" } else { "--depth" }, "load"),
+            of_load,
+            load,
+            chosen,
+        );
+        self.add(("--set layout", "layout"), |ssd| ssd.set.layout, (named(arguments.set.layout), ""), here);
         let capacity =
             arguments.capacity.map_or_else(|| "what the layout needs".to_owned(), |size| size.to_string());
         self.add(("--capacity", "capacity"), |ssd| ssd.capacity, (capacity, ""), here);
-        let dies = (format!("{} x {}", arguments.channels, arguments.dies), "");
-        self.add(("--channels, --dies", "channels x dies"), |ssd| (ssd.channels, ssd.dies), dies, here);
-        let over = (percent(arguments.over_provisioning.0), "%");
-        self.add(("--over-provisioning", "over-provisioning"), |ssd| ssd.over_provisioning, over, here);
-        self.add(("--gc", "garbage collection"), |ssd| ssd.gc, (named(arguments.gc), ""), here);
+        let dies = (format!("{} x {}", arguments.set.channels, arguments.set.dies), "");
+        self.add(
+            ("--set channels, dies", "channels x dies"),
+            |ssd| (ssd.set.channels, ssd.set.dies),
+            dies,
+            here,
+        );
+        let over = (percent(arguments.set.over_provisioning.0), "%");
+        self.add(
+            ("--set over-provisioning", "over-provisioning"),
+            |ssd| ssd.set.over_provisioning,
+            over,
+            here,
+        );
+        self.add(("--set gc", "garbage collection"), |ssd| ssd.set.gc, (named(arguments.set.gc), ""), here);
         self.ageing();
-        let state = (named(arguments.precondition), "");
-        self.add(("--precondition", "state before"), |ssd| ssd.precondition, state, here);
+        let state = (named(arguments.set.precondition), "");
+        self.add(("--set precondition", "state before"), |ssd| ssd.set.precondition, state, here);
         self.front();
-        let warm_up = (percent(arguments.warm_up.0), "% of the requests");
-        self.add(("--warm-up", "warm-up"), |ssd| ssd.warm_up, warm_up, chosen);
+        let warm_up = (percent(arguments.set.warm_up.0), "% of the requests");
+        self.add(("--set warm-up", "warm-up"), |ssd| ssd.set.warm_up, warm_up, chosen);
         let requests = arguments.requests.map_or_else(|| "all".to_owned(), |requests| requests.to_string());
         self.add(("--requests", "requests of a trace, at most"), |ssd| ssd.requests, (requests, ""), chosen);
         self.add(("--seed", "seed"), |ssd| ssd.seed, (arguments.seed.to_string(), ""), chosen);
@@ -183,7 +213,7 @@ impl Flags<'_> {
             }
         };
         let here = (Origin::Estimated, HERE);
-        self.add(("--front", "front"), |ssd| ssd.front, (front, ""), here);
+        self.add(("--set front", "front"), |ssd| ssd.set.front, (front, ""), here);
         push(&mut self.list, "link", format!("{:.0}", rate as f64 / 1e6), "MB/s", Origin::Estimated, HERE);
         let us = format!("{:.1}", latency_ns as f64 / 1000.0);
         push(&mut self.list, "controller", us, "us a command", Origin::Estimated, HERE);

@@ -1,4 +1,4 @@
-//! `terapage sim volume`: synthetic stand-ins for the MSR Cambridge volumes.
+//! `terapage sim paper fukuchi-volumes`: synthetic stand-ins for the MSR Cambridge volumes.
 
 use crate::progress::Progress;
 use crate::publish::{self, command_line};
@@ -14,13 +14,13 @@ use terapage_volumes::{CacheSize, Generator, Properties, Stream, Volume, measure
 /// The cache whose hit ratio is shown if none is known of the volume.
 const CACHE: CacheSize = CacheSize::Bytes(256 << 20);
 
-/// The arguments of `terapage sim volume`.
+/// The arguments of `terapage sim paper fukuchi-volumes`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  terapage sim volume
-  terapage sim volume hm_0 --parameters
-  terapage sim volume prxy_1 --requests 10000000 --seed 7 -o prxy_1.tera.zst
-  terapage sim volume my-volume.toml
+  terapage sim paper fukuchi-volumes
+  terapage sim paper fukuchi-volumes hm_0 --parameters
+  terapage sim paper fukuchi-volumes prxy_1 --requests 10000000 --seed 7 -o prxy_1.tera.zst
+  terapage sim paper fukuchi-volumes my-volume.toml
 
 A profile of your own is a file like those in crates/simulation/volumes/profiles.")]
 pub struct VolumeCommand {

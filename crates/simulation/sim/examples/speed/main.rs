@@ -1,30 +1,35 @@
-//! `terapage sim speed`: how many requests a second this machine simulates.
+//! Measures how many requests a second the SSD simulators handle on this machine, on one core, in
+//! memory and from a file. Nothing else should run meanwhile. docs/sim-ssd.md says what is
+//! measured.
+//!
+//! ```text
+//! cargo run --release -p terapage-sim --example speed
+//! cargo run --release -p terapage-sim --example speed -- --requests 1000000 --repeat 1 --only flash
+//! ```
 
 mod cases;
+#[allow(dead_code)]
+#[path = "../../src/progress.rs"]
+mod progress;
+#[allow(dead_code)]
+#[path = "../../src/ssd/source.rs"]
+mod source;
 
 use std::fs;
 
-use serde::Serialize;
+use clap::Parser;
 use terapage_figures::processors;
-use terapage_report::{Study, Table};
+use terapage_report::{Study, Table, render_text};
 
 use crate::progress::Progress;
-use crate::show::Show;
 use cases::{Case, Figure, cases};
 
 /// Requests of MSR Cambridge's largest volume, prxy_1.
 const PRXY_1: f64 = 168.6e6;
 
-/// Measure the SSD simulators on this machine: requests simulated a second, on one core, in memory
-/// and from a file.
-#[derive(clap::Args, Clone, Debug)]
-#[command(after_help = "Examples:
-  terapage sim speed
-  terapage sim speed --requests 1000000 --repeat 1 --only flash
-  terapage sim speed --json speed.json
-
-Nothing else should run meanwhile. docs/sim-ssd.md says what is measured.")]
-pub struct Speed {
+/// Measure the SSD simulators on this machine.
+#[derive(clap::Parser, Clone, Debug)]
+struct Speed {
     /// Requests of each run
     #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     requests: u64,
@@ -34,12 +39,9 @@ pub struct Speed {
     /// Only kinds whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    #[command(flatten)]
-    show: Show,
 }
 
 /// One line of the table.
-#[derive(Serialize)]
 struct Row {
     what: String,
     /// Million requests a second: median, least, most.
@@ -50,12 +52,12 @@ struct Row {
     note: String,
 }
 
+fn main() -> anyhow::Result<()> {
+    Speed::parse().run()
+}
+
 impl Speed {
-    /// Runs it.
-    ///
-    /// # Errors
-    /// No run has that name; a temporary file or a report cannot be written.
-    pub fn run(self) -> anyhow::Result<()> {
+    fn run(self) -> anyhow::Result<()> {
         let cases: Vec<Case> = cases().into_iter().filter(|case| case.what.contains(&self.only)).collect();
         if cases.is_empty() {
             anyhow::bail!("--only {}: no run has this in its name", self.only);
@@ -73,7 +75,8 @@ impl Speed {
             rows.push(row(&case, figures?));
         }
         drop(progress);
-        self.show.study(&study(&self, &rows))
+        print!("{}", render_text(&study(&self, &rows), 100));
+        Ok(())
     }
 }
 
@@ -114,10 +117,6 @@ fn study(speed: &Speed, rows: &[Row]) -> Study {
     Study {
         title: "Speed of the SSD simulators".to_owned(),
         summary: vec![text],
-        command: std::iter::once("terapage".to_owned())
-            .chain(std::env::args().skip(1))
-            .collect::<Vec<_>>()
-            .join(" "),
         machine: machine(),
         tables: vec![Table {
             title: "Requests simulated a second".to_owned(),

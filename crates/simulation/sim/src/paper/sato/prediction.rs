@@ -1,55 +1,39 @@
 //! The multi-queue stacks at the load of the report, which it predicted and did not measure.
 
-use super::options::{Options, machine_lines, parameters};
-use super::whisker;
 use crate::progress::Progress;
-use clap::Args;
+use crate::stack::options::{Options, machine_lines, parameters};
+use crate::stack::whisker;
 use terapage_figures::quantile;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
     COMPARED, DOUBT, Draw, Experiment, Outcome, PLAUSIBLE, RATE_IOPS, Repeated, Spread, Stack, draws,
 };
 
-/// The multi-queue stacks at the same load, with the model's uncertainty.
-#[derive(Args)]
-#[command(after_help = "Examples:
-  terapage sim stack predict
-  terapage sim stack predict --draws 400 --json -")]
-pub struct Predict {
-    /// Draws of all values that are not published.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
-    draws: u32,
-    #[command(flatten)]
-    pub options: Options,
-}
-
 /// The rates of the curves, kIOPS, all at multiplicity 1.
 const RATES_KIOPS: [u32; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
 
-impl Predict {
-    /// Simulates it.
-    pub fn study(&self) -> anyhow::Result<Study> {
-        let options = &self.options;
-        let experiment = options.experiment()?;
-        let points = (RATES_KIOPS.len() * COMPARED.len()) as u64;
-        let progress = Progress::new(
-            "simulating",
-            points * options.seeds() + u64::from(self.draws) * COMPARED.len() as u64,
-        );
-        let tick = || progress.add(1);
-        let curves = curves(&experiment, &tick)?;
-        let drawn = draws(&experiment, self.draws, &tick)?;
-        drop(progress);
-        let plausible: Vec<Draw> = drawn.iter().copied().filter(Draw::is_plausible).collect();
-        let command = format!("predict --draws {}", self.draws);
-        let mut study = options.study("Multi-queue SCSI and NVMe at equal load", &command);
-        study.summary = summary(&plausible, drawn.len());
-        study.machine = machine_lines(&experiment);
-        study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;
-        study.plots = vec![plot(&curves)];
-        study.tables = vec![curve_table(&curves), draw_table(&plausible)];
-        Ok(study)
-    }
+/// The multi-queue stacks at the same load, with the model's uncertainty.
+///
+/// # Errors
+/// A setup is impossible, or a file of costs cannot be read.
+pub fn predict(options: &Options, count: u32) -> anyhow::Result<Study> {
+    let experiment = options.experiment()?;
+    let points = (RATES_KIOPS.len() * COMPARED.len()) as u64;
+    let progress =
+        Progress::new("simulating", points * options.seeds() + u64::from(count) * COMPARED.len() as u64);
+    let tick = || progress.add(1);
+    let curves = curves(&experiment, &tick)?;
+    let drawn = draws(&experiment, count, &tick)?;
+    drop(progress);
+    let plausible: Vec<Draw> = drawn.iter().copied().filter(Draw::is_plausible).collect();
+    let command = format!("paper sato predict --draws {count}");
+    let mut study = options.study("Multi-queue SCSI and NVMe at equal load", &command);
+    study.summary = summary(&plausible, drawn.len());
+    study.machine = machine_lines(&experiment);
+    study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;
+    study.plots = vec![plot(&curves)];
+    study.tables = vec![curve_table(&curves), draw_table(&plausible)];
+    Ok(study)
 }
 
 type Curves = Vec<(Stack, Vec<Repeated>)>;

@@ -17,7 +17,7 @@ use terapage_hybrid::{
 };
 use terapage_ssd::{Config, Profile, Ssd};
 
-use super::super::source::Source;
+use crate::source::Source;
 
 /// Lines of 4 KiB that requests by the power law touch.
 const LINES: u64 = 1 << 20;

@@ -1,9 +1,8 @@
 //! Figures 5, 6 and 7 of the report on SCSI and NVMe.
 
-use super::options::{Options, machine_lines, parameters};
-use super::whisker;
 use crate::progress::Progress;
-use clap::Args;
+use crate::stack::options::{Options, machine_lines, parameters};
+use crate::stack::whisker;
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
     Activity, Experiment, Findings, Highest, MULTIPLICITIES, Outcome, Point, Spread, Stack,
@@ -11,37 +10,6 @@ use terapage_stack::{
 
 /// The stacks of the figures.
 const STACKS: [Stack; 2] = [Stack::Scsi, Stack::Nvme];
-
-/// CPU use against IOPS.
-#[derive(Args)]
-#[command(after_help = "Examples:
-  terapage sim stack fig5
-  terapage sim stack fig5 --without smt --json -")]
-pub struct Figure5 {
-    #[command(flatten)]
-    pub options: Options,
-}
-
-/// Busy time for an I/O against IOPS.
-#[derive(Args)]
-#[command(after_help = "Examples:
-  terapage sim stack fig6
-  terapage sim stack fig6 --without host-lock
-  terapage sim stack fig6 --cost host-dispatch=400 --seeds 5")]
-pub struct Figure6 {
-    #[command(flatten)]
-    pub options: Options,
-}
-
-/// The highest rate at each multiplicity.
-#[derive(Args)]
-#[command(after_help = "Examples:
-  terapage sim stack fig7
-  terapage sim stack fig7 --without call-sharing")]
-pub struct Figure7 {
-    #[command(flatten)]
-    pub options: Options,
-}
 
 /// The simulated figures.
 struct Simulated {
@@ -95,27 +63,28 @@ fn with_margin(point: &Point, value: impl Fn(&Outcome) -> f64, digits: usize) ->
     point.repeated.spread(value).shown(1.0, digits)
 }
 
-impl Figure5 {
-    /// Simulates it.
-    pub fn study(&self) -> anyhow::Result<Study> {
-        let experiment = self.options.experiment()?;
-        let simulated = simulate(&experiment)?;
-        let found = Findings::of(&simulated.highest, &simulated.curve);
-        let mut study = study(&self.options, &experiment, "CPU use against IOPS (figure 5)", "fig5")?;
-        study.summary = vec![
-            format!(
-                "The report: SCSI takes about twice the CPU of NVMe at equal IOPS, and NVMe up to 50 % less. The \
+/// CPU use against IOPS.
+///
+/// # Errors
+/// A setup is impossible, or a file of costs cannot be read.
+pub fn fig5(options: &Options) -> anyhow::Result<Study> {
+    let experiment = options.experiment()?;
+    let simulated = simulate(&experiment)?;
+    let found = Findings::of(&simulated.highest, &simulated.curve);
+    let mut study = study(options, &experiment, "CPU use against IOPS (figure 5)", "paper sato fig5")?;
+    study.summary = vec![
+        format!(
+            "The report: SCSI takes about twice the CPU of NVMe at equal IOPS, and NVMe up to 50 % less. The \
                  model: {:.2} times at 200 kIOPS, {:.2} times at 800 kIOPS.",
-                found.ratio_low, found.ratio_high
-            ),
-            "From 1000 kIOPS on each stack takes the least multiplicity that reaches the rate. The report's own \
+            found.ratio_low, found.ratio_high
+        ),
+        "From 1000 kIOPS on each stack takes the least multiplicity that reaches the rate. The report's own \
              points are not public; only what its text says is compared."
-                .into(),
-        ];
-        study.plots = vec![cpu_plot(&simulated), ratio_plot(&simulated)];
-        study.tables = vec![cpu_table(&simulated)];
-        Ok(study)
-    }
+            .into(),
+    ];
+    study.plots = vec![cpu_plot(&simulated), ratio_plot(&simulated)];
+    study.tables = vec![cpu_table(&simulated)];
+    Ok(study)
 }
 
 fn cpu_plot(simulated: &Simulated) -> Plot {
@@ -183,43 +152,44 @@ fn cpu_table(simulated: &Simulated) -> Table {
     }
 }
 
-impl Figure6 {
-    /// Simulates it.
-    pub fn study(&self) -> anyhow::Result<Study> {
-        let experiment = self.options.experiment()?;
-        let simulated = simulate(&experiment)?;
-        let found = Findings::of(&simulated.highest, &simulated.curve);
-        let mut study =
-            study(&self.options, &experiment, "Busy time for an I/O against IOPS (figure 6)", "fig6")?;
-        study.summary = vec![
-            format!(
-                "The report: busy time of SCSI rises with the rate, peaks at 600 to 900 kIOPS, and falls when the \
+/// Busy time for an I/O against IOPS.
+///
+/// # Errors
+/// A setup is impossible, or a file of costs cannot be read.
+pub fn fig6(options: &Options) -> anyhow::Result<Study> {
+    let experiment = options.experiment()?;
+    let simulated = simulate(&experiment)?;
+    let found = Findings::of(&simulated.highest, &simulated.curve);
+    let mut study =
+        study(options, &experiment, "Busy time for an I/O against IOPS (figure 6)", "paper sato fig6")?;
+    study.summary = vec![
+        format!(
+            "The report: busy time of SCSI rises with the rate, peaks at 600 to 900 kIOPS, and falls when the \
                  multiplicity grows from 1000 kIOPS on. The model: {:.2} us at 200 kIOPS, {:.2} us at {} kIOPS, \
                  {:.2} us at {} kIOPS with multiplicity {}.",
-                found.scsi_low_us,
-                found.scsi_peak_us,
-                found.scsi_peak_kiops,
-                found.scsi_last_us,
-                found.scsi_last_kiops,
-                found.scsi_last_multiplicity
-            ),
-            nvme_finding(found.nvme_change),
-        ];
-        let series = STACKS.into_iter().flat_map(|stack| {
-            let user = simulated.series(stack, ", user", |outcome| outcome.us(Activity::User));
-            [simulated.series(stack, "", Outcome::total_us), user]
-        });
-        study.plots = vec![Plot {
-            title: "Busy time for an I/O".into(),
-            kind: PlotKind::Line,
-            x: kiops_axis(),
-            y: Axis { name: "busy time".into(), unit: "us".into(), log: false },
-            series: series.collect(),
-            note: "Of logical CPUs; spinning at locks is busy.".into(),
-        }];
-        study.tables = vec![busy_table(&simulated)];
-        Ok(study)
-    }
+            found.scsi_low_us,
+            found.scsi_peak_us,
+            found.scsi_peak_kiops,
+            found.scsi_last_us,
+            found.scsi_last_kiops,
+            found.scsi_last_multiplicity
+        ),
+        nvme_finding(found.nvme_change),
+    ];
+    let series = STACKS.into_iter().flat_map(|stack| {
+        let user = simulated.series(stack, ", user", |outcome| outcome.us(Activity::User));
+        [simulated.series(stack, "", Outcome::total_us), user]
+    });
+    study.plots = vec![Plot {
+        title: "Busy time for an I/O".into(),
+        kind: PlotKind::Line,
+        x: kiops_axis(),
+        y: Axis { name: "busy time".into(), unit: "us".into(), log: false },
+        series: series.collect(),
+        note: "Of logical CPUs; spinning at locks is busy.".into(),
+    }];
+    study.tables = vec![busy_table(&simulated)];
+    Ok(study)
 }
 
 /// What NVMe's busy time does from 200 to 900 kIOPS, by a factor of `change`, and what is missing
@@ -268,24 +238,25 @@ fn busy_table(simulated: &Simulated) -> Table {
     }
 }
 
-impl Figure7 {
-    /// Simulates it.
-    pub fn study(&self) -> anyhow::Result<Study> {
-        let experiment = self.options.experiment()?;
-        let progress = Progress::new("simulating", 2 * MULTIPLICITIES.len() as u64 * experiment.seeds);
-        let highest = experiment.highest(&STACKS, &|| progress.add(1))?;
-        drop(progress);
-        let found = Findings::of(&highest, &[]);
-        let mut study = study(&self.options, &experiment, "Multiplicity against IOPS (figure 7)", "fig7")?;
-        study.summary = vec![format!(
-            "The report: at multiplicities 2 to 4 NVMe reaches up to about 80 kIOPS more. The model: {:.0} kIOPS \
+/// The highest rate at each multiplicity.
+///
+/// # Errors
+/// A setup is impossible, or a file of costs cannot be read.
+pub fn fig7(options: &Options) -> anyhow::Result<Study> {
+    let experiment = options.experiment()?;
+    let progress = Progress::new("simulating", 2 * MULTIPLICITIES.len() as u64 * experiment.seeds);
+    let highest = experiment.highest(&STACKS, &|| progress.add(1))?;
+    drop(progress);
+    let found = Findings::of(&highest, &[]);
+    let mut study = study(options, &experiment, "Multiplicity against IOPS (figure 7)", "paper sato fig7")?;
+    study.summary = vec![format!(
+        "The report: at multiplicities 2 to 4 NVMe reaches up to about 80 kIOPS more. The model: {:.0} kIOPS \
              more.",
-            found.gap_kiops
-        )];
-        study.plots = vec![highest_plot(&highest), gap_plot(&highest)];
-        study.tables = vec![highest_table(&highest)];
-        Ok(study)
-    }
+        found.gap_kiops
+    )];
+    study.plots = vec![highest_plot(&highest), gap_plot(&highest)];
+    study.tables = vec![highest_table(&highest)];
+    Ok(study)
 }
 
 fn kiops(highest: &[Highest], stack: Stack) -> Vec<(X, f64)> {

@@ -1,6 +1,6 @@
-//! `terapage sim sweep`: every combination of parameters.
+//! `terapage sim paper fukuchi-sweep`: every combination of parameters.
 
-use crate::paper::{pair, read_fitted};
+use super::{pair, read_fitted};
 use crate::progress::Progress;
 use crate::publish::check;
 use anyhow::{Context, bail};
@@ -16,13 +16,13 @@ use terapage_volumes::settings::{self, PARAMETERS};
 use terapage_volumes::sweep::{Point, Row, before, points};
 use terapage_volumes::{Case, Fitted, Workload};
 
-/// The arguments of `terapage sim sweep`.
+/// The arguments of `terapage sim paper fukuchi-sweep`.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  terapage sim sweep --set scm=1%,5% --set nand=2d-fg-mlc,3d-ct-tlc --volume prxy_0 -o out.jsonl
-  terapage sim sweep --set policy=lru,arc --set scm=2% --volume hm_0,proj_0 -o out.jsonl
-  terapage sim sweep --set depth=1,4,16 --trace mine.csv.gz -o out.jsonl
-  terapage sim sweep --list
+  terapage sim paper fukuchi-sweep --set scm=1%,5% --set nand=2d-fg-mlc,3d-ct-tlc --volume prxy_0 -o out.jsonl
+  terapage sim paper fukuchi-sweep --set policy=lru,arc --set scm=2% --volume hm_0,proj_0 -o out.jsonl
+  terapage sim paper fukuchi-sweep --set depth=1,4,16 --trace mine.csv.gz -o out.jsonl
+  terapage sim paper fukuchi-sweep --list
 
 Each line of the output is one result, as JSON. A sweep that was stopped continues if it
 is started again with the same output: results that are there are not simulated again.")]

@@ -1,8 +1,7 @@
 //! Published results of others, beside the model's.
 
-use super::options::{Options, parameters};
 use crate::progress::Progress;
-use clap::Args;
+use crate::stack::options::{Options, parameters};
 use terapage_report::{Axis, Mark, Plot, PlotKind, Series, Study, Table, X};
 use terapage_stack::{
     Anchor, Experiment, GUEST_MULTIPLICITIES, GUEST_PATHS, GUEST_SOURCE, LOCK_THREADS, LockKind, Outcome,
@@ -10,47 +9,37 @@ use terapage_stack::{
 };
 
 /// Published results of others, beside the model's.
-#[derive(Args)]
-#[command(after_help = "Examples:
-  terapage sim stack anchors
-  terapage sim stack anchors --seeds 10 --json -")]
-pub struct Anchors {
-    #[command(flatten)]
-    pub options: Options,
-}
-
-impl Anchors {
-    /// Simulates it.
-    pub fn study(&self) -> anyhow::Result<Study> {
-        let options = &self.options;
-        let experiment = options.experiment()?;
-        let mut anchors = anchors(&experiment.costs);
-        for anchor in &mut anchors {
-            anchor.setup.mechanisms = experiment.mechanisms;
-            anchor.setup.measure_ns = experiment.measure_ns;
-        }
-        let setups: Vec<_> = anchors.iter().map(|anchor| anchor.setup.clone()).collect();
-        let progress =
-            Progress::new("simulating", (setups.len() + 3 * LOCK_THREADS.len()) as u64 * options.seeds());
-        let tick = || progress.add(1);
-        let repeated = repeat(&setups, options.seeds(), options.seed, &tick)?;
-        let scaling = lock_scaling(&experiment.costs, options.seeds(), options.seed, &tick)?;
-        let counted = counted(&experiment, options.seed)?;
-        drop(progress);
-        let mut study = options.study("Published results, and the model", "anchors");
-        study.summary = vec![
-            "Rows marked 'fitted' gave the model a cost; the others test it.".into(),
-            format!(
-                "The bound of the report's machine: 10 cores x 2.6 GHz / 1300 kIOPS = {:.0} cycles for an I/O.",
-                cycles_bound()
-            ),
-            counted_finding(&counted),
-        ];
-        study.parameters = parameters(&experiment.costs, &["desktop", "polled"])?;
-        study.tables = vec![table(&anchors, &repeated), counted_table(&counted), scaling_table(&scaling)];
-        study.plots = vec![scaling_plot(&scaling)];
-        Ok(study)
+///
+/// # Errors
+/// A setup is impossible, or a file of costs cannot be read.
+pub fn anchored(options: &Options) -> anyhow::Result<Study> {
+    let experiment = options.experiment()?;
+    let mut anchors = anchors(&experiment.costs);
+    for anchor in &mut anchors {
+        anchor.setup.mechanisms = experiment.mechanisms;
+        anchor.setup.measure_ns = experiment.measure_ns;
     }
+    let setups: Vec<_> = anchors.iter().map(|anchor| anchor.setup.clone()).collect();
+    let progress =
+        Progress::new("simulating", (setups.len() + 3 * LOCK_THREADS.len()) as u64 * options.seeds());
+    let tick = || progress.add(1);
+    let repeated = repeat(&setups, options.seeds(), options.seed, &tick)?;
+    let scaling = lock_scaling(&experiment.costs, options.seeds(), options.seed, &tick)?;
+    let counted = counted(&experiment, options.seed)?;
+    drop(progress);
+    let mut study = options.study("Published results, and the model", "paper sato anchors");
+    study.summary = vec![
+        "Rows marked 'fitted' gave the model a cost; the others test it.".into(),
+        format!(
+            "The bound of the report's machine: 10 cores x 2.6 GHz / 1300 kIOPS = {:.0} cycles for an I/O.",
+            cycles_bound()
+        ),
+        counted_finding(&counted),
+    ];
+    study.parameters = parameters(&experiment.costs, &["desktop", "polled"])?;
+    study.tables = vec![table(&anchors, &repeated), counted_table(&counted), scaling_table(&scaling)];
+    study.plots = vec![scaling_plot(&scaling)];
+    Ok(study)
 }
 
 fn table(anchors: &[Anchor], repeated: &[Repeated]) -> Table {

@@ -1,56 +1,46 @@
 //! Each mechanism switched off in turn.
 
-use super::options::{Options, machine_lines, parameters};
 use crate::progress::Progress;
+use crate::stack::options::{Options, machine_lines, parameters};
 use anyhow::bail;
-use clap::Args;
 use terapage_report::{Study, Table};
 use terapage_stack::{Experiment, Findings, Mechanism, Mechanisms};
 
 /// The findings with each mechanism switched off in turn.
-#[derive(Args)]
-#[command(after_help = "Examples:
-  terapage sim stack mechanisms
-  terapage sim stack mechanisms --seeds 3 --json -")]
-pub struct Switches {
-    #[command(flatten)]
-    pub options: Options,
-}
-
-impl Switches {
-    /// Simulates it.
-    pub fn study(&self) -> anyhow::Result<Study> {
-        let mut options = self.options.clone();
-        options.seeds.get_or_insert(1);
-        if !options.without.is_empty() {
-            bail!("mechanisms switches each off in turn; leave out --without");
-        }
-        let experiment = options.experiment()?;
-        let cases: Vec<Option<Mechanism>> =
-            std::iter::once(None).chain(Mechanism::ALL.map(Some)).chain([None]).collect();
-        let progress = Progress::new("simulating", experiment.runs() * cases.len() as u64);
-        let last = cases.len() - 1;
-        let mut rows = Vec::new();
-        for (place, &off) in cases.iter().enumerate() {
-            let (name, mechanisms) = match off {
-                Some(mechanism) => (mechanism.name(), Mechanisms::from_iter([mechanism])),
-                None if place == last => ("both locks", Mechanisms::from_iter(BOTH_LOCKS)),
-                None => ("(all on)", Mechanisms::all()),
-            };
-            let found = Experiment { mechanisms, ..experiment.clone() }.findings(&|| progress.add(1))?;
-            rows.push(row(name, &found));
-        }
-        drop(progress);
-        let mut study = options.study("What explains the findings", "mechanisms");
-        study.summary = vec![
+///
+/// # Errors
+/// A setup is impossible, or a file of costs cannot be read.
+pub fn mechanisms(options: &Options) -> anyhow::Result<Study> {
+    let mut options = options.clone();
+    options.seeds.get_or_insert(1);
+    if !options.without.is_empty() {
+        bail!("mechanisms switches each off in turn; leave out --without");
+    }
+    let experiment = options.experiment()?;
+    let cases: Vec<Option<Mechanism>> =
+        std::iter::once(None).chain(Mechanism::ALL.map(Some)).chain([None]).collect();
+    let progress = Progress::new("simulating", experiment.runs() * cases.len() as u64);
+    let last = cases.len() - 1;
+    let mut rows = Vec::new();
+    for (place, &off) in cases.iter().enumerate() {
+        let (name, mechanisms) = match off {
+            Some(mechanism) => (mechanism.name(), Mechanisms::from_iter([mechanism])),
+            None if place == last => ("both locks", Mechanisms::from_iter(BOTH_LOCKS)),
+            None => ("(all on)", Mechanisms::all()),
+        };
+        let found = Experiment { mechanisms, ..experiment.clone() }.findings(&|| progress.add(1))?;
+        rows.push(row(name, &found));
+    }
+    drop(progress);
+    let mut study = options.study("What explains the findings", "paper sato mechanisms");
+    study.summary = vec![
             "One mechanism is off in each row. A finding that differs from the first row depends on that mechanism."
                 .into(),
         ];
-        study.machine = machine_lines(&experiment);
-        study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;
-        study.tables = vec![table(rows)];
-        Ok(study)
-    }
+    study.machine = machine_lines(&experiment);
+    study.parameters = parameters(&experiment.costs, &["haswell", "load"])?;
+    study.tables = vec![table(rows)];
+    Ok(study)
 }
 
 /// The locks of volumes and hosts.

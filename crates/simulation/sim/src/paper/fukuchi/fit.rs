@@ -1,4 +1,4 @@
-//! `terapage sim fit`: the paper's unknowns, from the gains that it printed.
+//! `terapage sim paper fukuchi-fit`: the paper's unknowns, from the gains that it printed.
 
 use crate::progress::Progress;
 use crate::publish::{self, command_line};
@@ -17,12 +17,12 @@ use terapage_volumes::fit::{FREEDOM, Fit, Plan, UNKNOWNS, WHOLE_NUMBERS, fit};
 use terapage_volumes::published::{GAINS, SOURCE};
 use terapage_volumes::{Case, Fitted, Workload};
 
-/// What `terapage sim fit` is given.
+/// What `terapage sim paper fukuchi-fit` is given.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  terapage sim fit
-  terapage sim fit --traffic 2G --seed 3
-  terapage sim fit --write mine.toml && terapage sim paper table2 --fitted mine.toml")]
+  terapage sim paper fukuchi-fit
+  terapage sim paper fukuchi-fit --traffic 2G --seed 3
+  terapage sim paper fukuchi-fit -o mine.toml && terapage sim paper fukuchi table2 --fitted mine.toml")]
 pub struct FitCommand {
     /// Bytes that the requests of each volume read and write, in each simulation
     #[arg(long, value_name = "SIZE", default_value = "3G", value_parser = traffic)]
@@ -30,9 +30,9 @@ pub struct FitCommand {
     /// The seed of the synthetic requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write the result, for `terapage sim paper --fitted`
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    write: Option<PathBuf>,
+    /// Write the result, for `terapage sim paper fukuchi --fitted`
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    output: Option<PathBuf>,
     #[command(flatten)]
     show: Show,
 }
@@ -44,8 +44,8 @@ impl FitCommand {
     /// If a simulation fails or a file cannot be written.
     pub fn run(self) -> anyhow::Result<()> {
         self.show.check(None)?;
-        if let Some(path) = &self.write {
-            publish::check(path, &[]).context("--write")?;
+        if let Some(path) = &self.output {
+            publish::check(path, &[]).context("--output")?;
         }
         let base = Case { traffic_bytes: self.traffic.0, seed: self.seed, ..Case::default() };
         let plan = Plan::new(base, processors());
@@ -54,8 +54,8 @@ impl FitCommand {
         let progress = Progress::new("fitting", plan.simulations());
         let found = fit(&plan, &workloads, || progress.add(1))?;
         drop(progress);
-        if let Some(path) = &self.write {
-            publish::write(path, &self.fitted(&found).text()).context("--write")?;
+        if let Some(path) = &self.output {
+            publish::write(path, &self.fitted(&found).text()).context("--output")?;
         }
         self.show.study(&self.study(&found))
     }
@@ -127,7 +127,7 @@ fn summary(found: &Fit) -> Vec<String> {
              no value. After the fit, each gain is off by at most {worst:.2} percentage points. {open}",
             GAINS.len()
         ),
-        "The gains are of synthetic volumes, and of a model with assumptions of its own (see terapage sim paper table2 \
+        "The gains are of synthetic volumes, and of a model with assumptions of its own (see terapage sim paper fukuchi table2 \
          --parameters): the fitted values are those with which this model gives these gains, not those of the paper's Table 1. \
          The bus stands for everything that makes long transfers faster."
             .to_owned(),

@@ -1,0 +1,118 @@
+//! `terapage sim paper sato`: the report of Sato, Kondo and Kiyota on SCSI and NVMe.
+
+mod anchors;
+mod figures;
+mod mechanisms;
+mod prediction;
+
+use crate::stack::options::Options;
+use anyhow::ensure;
+use clap::{Args, ValueEnum};
+use terapage_report::Study;
+
+/// Draws of `predict`, if none are asked for.
+const DRAWS: u32 = 100;
+
+/// The arguments of `terapage sim paper sato`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  terapage sim paper sato fig6
+  terapage sim paper sato fig7 --without host-lock,smt
+  terapage sim paper sato fig6 --cost host-dispatch=400 --seeds 5
+  terapage sim paper sato mechanisms --html mechanisms.html")]
+pub struct Sato {
+    /// What to simulate
+    figure: Figure,
+    /// predict: draws of all values that are not published [default: 100]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    draws: Option<u32>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// A figure of the report, or a study of its model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    /// CPU use against IOPS, SCSI and NVMe
+    Fig5,
+    /// Busy time for an I/O against IOPS, and what it is spent on
+    Fig6,
+    /// The highest rate at each multiplicity
+    Fig7,
+    /// Published results of others, beside the model's
+    Anchors,
+    /// The findings with each mechanism switched off in turn
+    Mechanisms,
+    /// The multi-queue stacks at the same load, with the model's uncertainty
+    Predict,
+}
+
+impl Sato {
+    /// Runs the study and shows it.
+    ///
+    /// # Errors
+    /// A setup is impossible, or a file cannot be read or written.
+    pub fn run(self) -> anyhow::Result<()> {
+        self.options.show.check(self.options.costs.as_deref())?;
+        self.options.show.study(&self.study()?)
+    }
+
+    fn study(&self) -> anyhow::Result<Study> {
+        let options = &self.options;
+        let has_draws = self.figure == Figure::Predict;
+        ensure!(self.draws.is_none() || has_draws, "--draws: it is for predict alone");
+        match self.figure {
+            Figure::Fig5 => figures::fig5(options),
+            Figure::Fig6 => figures::fig6(options),
+            Figure::Fig7 => figures::fig7(options),
+            Figure::Anchors => anchors::anchored(options),
+            Figure::Mechanisms => mechanisms::mechanisms(options),
+            Figure::Predict => prediction::predict(options, self.draws.unwrap_or(DRAWS)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        sato: Sato,
+    }
+
+    fn study(line: &str) -> anyhow::Result<Study> {
+        Line::try_parse_from(std::iter::once("sato").chain(line.split(' ')))?.sato.study()
+    }
+
+    #[test]
+    fn every_study_is_whole() {
+        for line in ["fig5", "fig6", "fig7", "anchors", "predict --draws 10"] {
+            let study = study(&format!("{line} --time 1 --seeds 1")).unwrap();
+            assert!(
+                !study.title.is_empty() && !study.summary.is_empty() && !study.parameters.is_empty(),
+                "{line}"
+            );
+            let name = line.split(' ').next().unwrap();
+            let command = &study.command;
+            assert!(command.starts_with(&format!("terapage sim paper sato {name}")), "{command}");
+            for table in &study.tables {
+                let whole = table.rows.iter().all(|row| row.len() == table.columns.len());
+                assert!(whole, "{line}: {}", table.title);
+            }
+        }
+    }
+
+    #[test]
+    fn bad_input_is_named() {
+        let refused = |line: &str| study(line).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused("fig5 --without locks").contains("unknown mechanism 'locks'; known are queue-lock"));
+        assert!(refused("fig6 --cost what=1").contains("unknown cost 'what'"));
+        assert!(refused("fig6 --cost what").contains("write NAME=VALUE"));
+        assert!(refused("fig6 --draws 20").contains("predict"));
+        assert!(refused("mechanisms --without smt").contains("leave out --without"));
+    }
+}

@@ -1,0 +1,150 @@
+//! Parameters that are given as `--set NAME=VALUE`: there are many, and a run sets few of them.
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::fmt::Write;
+use std::ops::Deref;
+
+/// The flag.
+const SET: &str = "set";
+
+/// The parameters of a command. `T` has each as a long flag: its name, value, default and help are
+/// those of the parameter.
+#[derive(Clone, Debug)]
+pub struct Set<T>(T);
+
+impl<T> Deref for Set<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// The parameters as the flags of a command of their own.
+fn flags<T: Args>() -> Command {
+    T::augment_args(Command::new(SET).no_binary_name(true).disable_help_flag(true))
+}
+
+/// What `--help` says: a line for each parameter.
+fn list(flags: &Command) -> String {
+    let mut text = "Change a parameter; can be given several times. The parameters:".to_owned();
+    for flag in flags.get_arguments() {
+        let about = flag.get_help().map(ToString::to_string).unwrap_or_default();
+        let _ = write!(text, "\n  {}: {about}", flag.get_id().as_str().replace('_', "-"));
+        let names: Vec<_> = flag.get_possible_values();
+        let names: Vec<_> = names.iter().map(|name| name.get_name()).collect();
+        if !names.is_empty() {
+            let _ = write!(text, ": {}", names.join(", "));
+        }
+        if let [default] = flag.get_default_values() {
+            let _ = write!(text, " [default: {}]", default.display());
+        }
+    }
+    text
+}
+
+/// Reads the parameters from texts such as `line=4K`. The error is one line.
+fn read<T: Args>(texts: &[String]) -> Result<T, String> {
+    let flags = flags::<T>();
+    let known = |name: &str| flags.get_arguments().any(|flag| flag.get_long() == Some(name));
+    for text in texts {
+        let Some((name, _)) = text.split_once('=') else {
+            return Err(format!("--set {text}: NAME=VALUE is expected"));
+        };
+        if !known(name) {
+            let all: Vec<_> = flags.get_arguments().filter_map(Arg::get_long).collect();
+            return Err(format!("--set: there is no parameter {name}; there are {}", all.join(", ")));
+        }
+    }
+    let words = texts.iter().map(|text| format!("--{text}"));
+    let matches = flags.clone().try_get_matches_from(words);
+    matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| {
+        let text = error.to_string();
+        let lines =
+            text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+        let line = lines.collect::<Vec<_>>().join(" ");
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        format!("--set: {}", line.trim_start_matches("error: ").replace("--", ""))
+    })
+}
+
+impl<T: Args> Args for Set<T> {
+    fn augment_args(command: Command) -> Command {
+        let flag = Arg::new(SET).long(SET).value_name("NAME=VALUE").action(ArgAction::Append);
+        let flag = flag.help("Change a parameter; --help lists them").long_help(list(&flags::<T>()));
+        command.arg(flag)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: Args> FromArgMatches for Set<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Set<T>, clap::Error> {
+        let texts: Vec<String> = matches.get_many(SET).into_iter().flatten().cloned().collect();
+        let values = read(&texts).map_err(|why| clap::Error::raw(ErrorKind::InvalidValue, why + "\n"))?;
+        Ok(Set(values))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Set::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Reads a switch.
+pub fn yes(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("write yes or no".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Args, Debug, PartialEq)]
+    struct Some {
+        /// Bytes
+        #[arg(long, default_value_t = 7)]
+        line_bytes: u32,
+        /// A switch
+        #[arg(long, action = ArgAction::Set, value_parser = yes, default_value = "no")]
+        wrap: bool,
+    }
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        set: Set<Some>,
+    }
+
+    #[test]
+    fn parameters_are_read_by_name() {
+        let parse = |line: &str| Line::try_parse_from(line.split(' ')).map(|line| line.set.0);
+        assert_eq!(parse("x").unwrap(), Some { line_bytes: 7, wrap: false });
+        let wanted = Some { line_bytes: 9, wrap: true };
+        assert_eq!(parse("x --set line-bytes=9 --set wrap=yes").unwrap(), wanted);
+        for (line, part) in [
+            ("x --set line", "NAME=VALUE is expected"),
+            ("x --set lines=9", "there is no parameter lines; there are line-bytes, wrap"),
+            ("x --set line-bytes=x", "invalid value 'x'"),
+            ("x --set wrap=maybe", "write yes or no"),
+        ] {
+            let said = parse(line).unwrap_err().to_string();
+            assert!(said.contains(part) && said.trim_end().lines().count() == 1, "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_help_lists_all_of_them() {
+        let text = list(&flags::<Some>());
+        assert!(text.contains("\n  line-bytes: Bytes [default: 7]"), "{text}");
+        assert!(text.contains("\n  wrap: A switch [default: no]"), "{text}");
+    }
+}
