@@ -221,10 +221,10 @@ fn main() {
             command: "terapage run --memory 512M -- ./program".into(),
         }],
         findings: vec![
-            finding("000, Fig 5", "Swap takes 52 to 96 times as long.", Verdict::Differs, "8.0 times", vec![0]),
-            finding("001, Fig 2", "Barriers cost a factor of ten.", Verdict::NoLonger, "The option is gone.", vec![]),
-            finding("003, Table 2", "Seven volumes gain.", Verdict::Holds, "All but one.", vec![1, 2]),
-            finding("004, Fig 7", "Several I/Os in a call pay.", Verdict::NotMeasured, "", vec![]),
+            finding("Midorikawa, Tan 2013, Fig 5", "Swap takes 52 to 96 times as long.", Verdict::Differs, "8.0 times", vec![0]),
+            finding("Martin, Fig 2", "Barriers cost a factor of ten.", Verdict::NoLonger, "The option is gone.", vec![]),
+            finding("Fukuchi et al., Table 2", "Seven volumes gain.", Verdict::Holds, "All but one.", vec![1, 2]),
+            finding("Sato et al., Fig 7", "Several I/Os in a call pay.", Verdict::NotMeasured, "", vec![]),
         ],
         summary: vec![
             "It shows each kind of plot and each mark with invented values, so that the page and the terminal can be checked."

@@ -520,29 +520,29 @@ pub mod tests {
                 _ => 1.0,
             })
         };
-        let (finding, count) = found(&[arrays(80.0, 6)], "000-mmap-beats-swap");
+        let (finding, count) = found(&[arrays(80.0, 6)], "midorikawa-mmap-beats-swap");
         assert_eq!(finding.verdict, Verdict::Holds, "{}", finding.here);
         assert!(finding.here.contains("8.89") && finding.here.contains("1/8"), "{}", finding.here);
         assert!(!finding.here.contains("few rounds") && !finding.figures.is_empty());
         // A report on one experiment has its own findings alone.
         assert!(count < 6);
-        let (finding, _) = found(&[arrays(4.0, 6)], "000-mmap-beats-swap");
+        let (finding, _) = found(&[arrays(4.0, 6)], "midorikawa-mmap-beats-swap");
         assert_eq!(finding.verdict, Verdict::Differs, "{}", finding.here);
-        let (finding, _) = found(&[arrays(80.0, 2)], "000-mmap-beats-swap");
+        let (finding, _) = found(&[arrays(80.0, 2)], "midorikawa-mmap-beats-swap");
         assert!(finding.here.contains("Fewer than"), "{}", finding.here);
-        let (finding, _) = found(&[arrays(80.0, 2)], "002-sort");
+        let (finding, _) = found(&[arrays(80.0, 2)], "teramem-sort");
         assert_eq!(finding.verdict, Verdict::NotMeasured);
         assert!(finding.here.contains("terapage lab run sort") && finding.figures.is_empty());
-        let (finding, _) = found(&[arrays(80.0, 2)], "002-faster-than-disk");
+        let (finding, _) = found(&[arrays(80.0, 2)], "teramem-faster-than-disk");
         assert!(finding.here.contains("terapage lab run scan --far measures it"), "{}", finding.here);
         // A first impression without it does not measure it by being repeated.
         let mut quick = measured("bonnie", 1, "flush, 1/s", |_, _| 1.0);
-        let (finding, _) = found(std::slice::from_ref(&quick), "001-raid");
+        let (finding, _) = found(std::slice::from_ref(&quick), "martin-raid");
         assert!(finding.here.ends_with("bonnie measures it."), "{}", finding.here);
         quick.head.experiment.quick.applied = true;
-        let (finding, _) = found(&[quick], "001-raid");
+        let (finding, _) = found(&[quick], "martin-raid");
         assert!(finding.here.contains("bonnie measures it in full"), "{}", finding.here);
-        let (finding, _) = found(&[], "004-twice");
+        let (finding, _) = found(&[], "sato-twice");
         assert_eq!(finding.verdict, Verdict::NoLonger);
         assert!(finding.here.contains("5.0"), "{}", finding.here);
     }
@@ -555,7 +555,7 @@ pub mod tests {
                 ("swap", _) => 3.0,
                 _ => 1.0,
             });
-        let (finding, _) = found(std::slice::from_ref(&stencil), "000-compute-decides");
+        let (finding, _) = found(std::slice::from_ref(&stencil), "midorikawa-compute-decides");
         assert_eq!(finding.verdict, Verdict::Holds, "{}", finding.here);
         assert!(finding.here.contains("10.0"), "{}", finding.here);
         let poisson = measured("poisson", 6, "poisson", |_, contender| match contender {
@@ -563,7 +563,7 @@ pub mod tests {
             _ => 1.0,
         });
         let groups = [poisson, stencil];
-        let (finding, count) = found(&groups, "000-himeno-worse");
+        let (finding, count) = found(&groups, "midorikawa-himeno-worse");
         assert_eq!(finding.verdict, Verdict::Differs, "{}", finding.here);
         assert!(finding.here.contains("0.50"), "{}", finding.here);
         assert_eq!(count, all().finding.len());

@@ -13,7 +13,7 @@ use terapage_report::{Axis, Mark, Origin, Parameter, Plot, PlotKind, Series, Stu
 const BOOTS_DIFFER: f64 = 0.01;
 
 /// The ratio of an I/O's instructions by virtio-scsi to those by nvme, with 1, 4 and 32 I/Os in a
-/// call. Experiment 004 predicts it.
+/// call. Experiment Sato et al. predicts it.
 pub fn scsi_over_nvme(told: &Told) -> Vec<(usize, f64)> {
     let Ok(cells) = together(&told.boots) else { return Vec::new() };
     [1, 4, 32].into_iter().filter_map(|m| Some((m, ratio(&cells, "virtio-scsi", "nvme", m)?))).collect()
@@ -170,7 +170,12 @@ fn table_of_queues(queues: &[Queued], texts: &Texts) -> Table {
     };
     let rows = queues.chunk_by(|a, b| (&a.path, a.queues) == (&b.path, b.queues)).map(row).collect();
     let note = "Instructions for an I/O. One processor hands I/Os in, by the queue that is its own.";
-    Table { title: texts.text("By queues of the device (004)"), columns, rows, note: texts.text(note) }
+    Table {
+        title: texts.text("By queues of the device (Sato et al.)"),
+        columns,
+        rows,
+        note: texts.text(note),
+    }
 }
 
 fn table_of_arrays(arrays: &[Arrayed], texts: &Texts) -> Table {
@@ -182,7 +187,7 @@ fn table_of_arrays(arrays: &[Arrayed], texts: &Texts) -> Table {
     let note = "Instructions for each, the copies to and from the memory of the devices included. With two \
                 devices gone all bytes were right.";
     Table {
-        title: texts.text("RAID-6 by md, six devices in memory (001)"),
+        title: texts.text("RAID-6 by md, six devices in memory (Martin)"),
         columns: ["operation", "one device", "RAID-6"].map(|name| texts.text(name)).to_vec(),
         rows: arrays.iter().map(row).collect(),
         note: texts.text(note),
@@ -230,14 +235,14 @@ fn table_of_files(files: &[Files], texts: &Texts) -> Table {
     let value = |value: f64| number(value.round());
     let row = |files: &Files| vec![files.system.clone(), value(files.made), value(files.removed)];
     Table {
-        title: texts.text("Files on XFS of version 4 (001)"),
+        title: texts.text("Files on XFS of version 4 (Martin)"),
         columns: ["file system", "making a file", "removing it"].map(|name| texts.text(name)).to_vec(),
         rows: files.iter().map(row).collect(),
         note: texts.text("Instructions for a file, the mean of two boots, with all that is written later."),
     }
 }
 
-/// The questions of experiment 004 and the results, with one I/O a call and with 32.
+/// The questions of experiment Sato et al. and the results, with one I/O a call and with 32.
 fn answer(cells: &[(Counted, f64)], texts: &Texts) -> String {
     let pairs =
         [("a", "virtio-scsi", "nvme"), ("b", "scsi_debug", "null_blk"), ("c", "virtio-scsi", "virtio-blk")];
@@ -327,7 +332,7 @@ fn plots(cells: &[(Counted, f64)], texts: &Texts) -> Vec<Plot> {
     };
     vec![
         plot(
-            "By I/Os of a call, without a scheduler (004 Fig 7)",
+            "By I/Os of a call, without a scheduler (Sato et al. Fig 7)",
             "call",
             series(&|c| c.scheduler == "none", &|c| column(c.multiplicity)),
         ),

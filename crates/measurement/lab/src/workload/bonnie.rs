@@ -1,4 +1,4 @@
-//! Bonnie++ on file systems: runs the program itself, and reads its CSV, format 1.98. After 001,
+//! Bonnie++ on file systems: runs the program itself, and reads its CSV, format 1.98. After Martin,
 //! whose version is not printed and had other defaults.
 
 use crate::workload::{Pass, Said};

@@ -1,6 +1,6 @@
-//! Programs with much to compute, or little, for each page that they touch: after 000, Figures 5 to
-//! 13. All are our own. Each result is the same however many threads took part, so it is compared
-//! between contenders.
+//! Programs with much to compute, or little, for each page that they touch: after Midorikawa, Tan
+//! 2013, Figures 5 to 13. All are our own. Each result is the same however many threads took part,
+//! so it is compared between contenders.
 
 use crate::workload::{Buffer, OwnCounters, Pass};
 use anyhow::ensure;

@@ -4,7 +4,7 @@
 //! whatever became of those before it (open loop). Latency counts from the time when a read was
 //! due, so that a device that stalls is not asked less, and its stall is not forgotten. Each batch
 //! is handed in by one call; the calls are counted, and a load that did not keep `m` fails. fio
-//! does not keep it at a fixed rate. After 004, whose own tool is not published.
+//! does not keep it at a fixed rate. After Sato et al., whose own tool is not published.
 
 use crate::workload::{Pass, Said};
 use anyhow::{Context, bail, ensure};

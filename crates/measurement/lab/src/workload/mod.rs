@@ -546,7 +546,7 @@ fn random(
 /// A read that takes longer was not served by memory, nor by a soft fault.
 const WAITED: Duration = Duration::from_micros(8);
 
-/// After 002, Figure 4: how long single reads wait that find their block elsewhere, with
+/// After Teramem, Figure 4: how long single reads wait that find their block elsewhere, with
 /// percentiles and deviation. Each pass is one of these values.
 fn waits(bytes: u64, seconds: f64, seed: u64, map: Option<PathBuf>) -> anyhow::Result<()> {
     let mut buffer = Buffer::new(bytes, map.as_ref())?;
@@ -600,8 +600,8 @@ fn stride_of(text: &str) -> Result<u64, String> {
     (bytes >= 8 && bytes % 8 == 0).then_some(bytes).ok_or_else(|| "a multiple of 8 bytes is needed".into())
 }
 
-/// After 002, Figure 5: the words that lie `stride` apart, then those one word behind them, until
-/// time is up. What is near in time is far in memory.
+/// After Teramem, Figure 5: the words that lie `stride` apart, then those one word behind them,
+/// until time is up. What is near in time is far in memory.
 fn strided(bytes: u64, stride: u64, seconds: f64, map: Option<PathBuf>) -> anyhow::Result<()> {
     let mut buffer = Buffer::new(bytes, map.as_ref())?;
     // Paging begins with the first large allocation, and the counters with it.

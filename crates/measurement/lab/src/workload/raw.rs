@@ -1,5 +1,6 @@
 //! Ways to read and write a file, each the plain thing: what a program does that has its data in
-//! one. After 000, Figures 1 to 4, whose tool was changed for it and is not published.
+//! one. After Midorikawa, Tan 2013, Figures 1 to 4, whose tool was changed for it and is not
+//! published.
 //!
 //! Every place of the file holds a word that is known from its offset; writes write the same, and
 //! what is read is compared.
