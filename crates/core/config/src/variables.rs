@@ -30,8 +30,10 @@ const OF_TESTS: &[&str] = &[
     "TERAPAGE_RUNS",
     "TERAPAGE_SEED",
     "TERAPAGE_SLURM_CONF",
+    "TERAPAGE_STEPS",
     "TERAPAGE_TEST_SERVER",
     "TERAPAGE_TEST_SERVER_WITHOUT_TLS",
+    "TERAPAGE_TRACES",
 ];
 
 /// A variable that begins as those of settings do, and that nobody reads.
