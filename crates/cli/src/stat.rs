@@ -93,6 +93,7 @@ pub fn table(name: &str, now: &Snapshot) -> String {
         ("prefetched", format!("{} blocks", now.prefetched_blocks)),
         ("prefetch hits", format!("{} runs", now.prefetch_used_runs)),
         ("prefetch waste", format!("{} runs", now.prefetch_wasted_runs)),
+        ("prefetch use", prefetch_use(now)),
         ("page-in", bytes(now.page_in_bytes)),
         ("page-out", bytes(now.page_out_bytes)),
         (
@@ -138,6 +139,13 @@ fn budget(now: &Snapshot) -> String {
         (job, 1) => format!("{budget}, of job {job} (1 process)"),
         (job, count) => format!("{budget}, of job {job} ({count} processes)"),
     }
+}
+
+/// What became of the blocks that were read ahead, and whether more are.
+fn prefetch_use(now: &Snapshot) -> String {
+    let (used, wasted) = (now.prefetch_used_blocks, now.prefetch_wasted_blocks);
+    let state = if now.prefetch_stopped > 0 { "stopped now" } else { "goes on" };
+    format!("about {used} blocks used, {wasted} wasted; stopped {} times, {state}", now.prefetch_stops)
 }
 
 /// What is in memory beside the budget, how much of that is shared, and the most that there was.

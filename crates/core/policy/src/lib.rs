@@ -13,6 +13,7 @@ pub mod objects;
 pub mod pace;
 pub mod prefetch;
 pub mod replacement;
+pub mod returns;
 pub mod shares;
 pub mod soft;
 mod sparse;

@@ -7,6 +7,7 @@ mod sequential;
 mod streams;
 mod stride;
 mod trend;
+mod worth;
 
 pub use auto::Auto;
 pub use sequential::Sequential;
@@ -51,6 +52,15 @@ pub trait Prefetch: Send {
     /// Prefetched blocks that were touched (`used`), or left memory untouched (`wasted`), as far as
     /// the markers tell.
     fn outcome(&mut self, _used: u32, _wasted: u32) {}
+
+    /// A sample of the blocks read ahead, which stands for `blocks` of them, was touched (`used`), or
+    /// left memory untouched.
+    fn sampled(&mut self, _used: bool, _blocks: u32) {}
+
+    /// Whether the policy asks for nothing now, since too little of what it asked for was used.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 
     /// From now on, runs have at most `run` blocks, and reach at most `ahead` blocks: memory has
     /// become larger or smaller.

@@ -193,6 +193,14 @@ counters! {
     prefetch_used_runs,
     /// Prefetched runs whose markers left, or could not be read, before they were touched.
     prefetch_wasted_runs,
+    /// Blocks read ahead that were touched: an estimate by samples.
+    prefetch_used_blocks,
+    /// Blocks read ahead that left before they were touched: an estimate by samples.
+    prefetch_wasted_blocks,
+    /// How often prefetch has stopped because little of what it read was used.
+    prefetch_stops,
+    /// Whether prefetch is stopped (1, or 0).
+    prefetch_stopped,
     /// Bytes read from the store.
     page_in_bytes,
     /// Bytes written to the store.
@@ -284,6 +292,7 @@ impl Snapshot {
         sum!(resident_bytes, resident_peak_bytes, regions, store_bytes, lease_bytes, books_bytes);
         sum!(first_touches, hard_faults, soft_faults, demand_blocks, prefetched_blocks);
         sum!(prefetch_used_runs, prefetch_wasted_runs, page_in_bytes, page_out_bytes);
+        sum!(prefetch_used_blocks, prefetch_wasted_blocks, prefetch_stops, prefetch_stopped);
         sum!(clean_page_outs, zero_page_outs, dirty_page_outs, retries, released_bytes);
         sum!(bounced_bytes, hard_wait_us, soft_wait_us, requests, request_wait_us);
         sum!(trials_together, trials_apart);

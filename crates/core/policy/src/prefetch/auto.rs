@@ -4,17 +4,20 @@
 use super::dense::Dense;
 use super::recent::Recent;
 use super::streams::{Follow, Streams};
+use super::worth::Worth;
 use super::{Ahead, Prefetch};
 
 /// The outcomes of this many blocks are collected before the windows change.
 const JUDGED: u32 = 64;
 
 /// Streams of both kinds. Windows shrink if more than half of the blocks read ahead left memory
-/// untouched, and grow if three quarters were used.
+/// untouched, and grow if three quarters were used. If hardly any were, nothing is asked for until
+/// that would pay ([`Worth`]).
 pub struct Auto {
     streams: Streams,
     recent: Recent,
     dense: Dense,
+    worth: Worth,
     used: u32,
     wasted: u32,
 }
@@ -28,9 +31,15 @@ impl Auto {
             streams,
             recent: Recent::default(),
             dense: Dense::new(run.min(ahead), frames),
+            worth: Worth::new(frames),
             used: 0,
             wasted: 0,
         }
+    }
+
+    fn come(&mut self, blocks: u32) {
+        self.dense.come(blocks);
+        self.worth.come(blocks);
     }
 }
 
@@ -40,6 +49,7 @@ impl Prefetch for Auto {
     }
 
     fn touched(&mut self, block: u32) -> Option<Ahead> {
+        self.worth.touched(block);
         let ahead = match self.streams.follow(block) {
             Follow::Known(_, ahead) => ahead,
             Follow::Unknown => {
@@ -51,7 +61,8 @@ impl Prefetch for Auto {
                 }
             }
         };
-        self.dense.come(1 + ahead.map_or(0, |ahead| ahead.count));
+        let ahead = self.worth.allow(ahead);
+        self.come(1 + ahead.map_or(0, |ahead| ahead.count));
         ahead
     }
 
@@ -64,9 +75,17 @@ impl Prefetch for Auto {
     }
 
     fn more(&mut self) -> Option<Ahead> {
-        let ahead = self.streams.more();
-        self.dense.come(ahead.map_or(0, |ahead| ahead.count));
+        let ahead = self.streams.more().filter(|_| !self.worth.is_stopped());
+        self.come(ahead.map_or(0, |ahead| ahead.count));
         ahead
+    }
+
+    fn sampled(&mut self, used: bool, blocks: u32) {
+        self.worth.sampled(used, blocks);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.worth.is_stopped()
     }
 
     fn outcome(&mut self, used: u32, wasted: u32) {

@@ -2,7 +2,7 @@
 //! touches, and the program's advice.
 
 use crate::options::Options;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use terapage_policy::pace;
 use terapage_policy::prefetch::{self, Prefetch};
@@ -14,6 +14,12 @@ const STREAMS: usize = 8;
 /// The most ranges noted as touched in random order; the oldest is forgotten first. Chosen, not
 /// measured.
 const RANGES: usize = 64;
+
+/// One prefetched run in this many has a sample, which costs a soft fault. Chosen, not measured.
+const SAMPLED_RUNS: u32 = if cfg!(terapage_model) { 2 } else { 4 };
+
+/// The most samples that are remembered: those of blocks that the program drops are forgotten late.
+const SAMPLES: usize = 4096;
 
 #[cfg(not(terapage_model))]
 const _: () = assert!(EXTENT == pace::RUN_BYTES, "the simulator's runs are those of the store");
@@ -40,6 +46,10 @@ pub(crate) struct Ahead {
     clock: u64,
     /// Ranges of blocks that the program says it touches in random order.
     random: Vec<Range<u32>>,
+    /// Blocks that are samples of prefetched runs, and how many blocks each stands for.
+    samples: BTreeMap<u32, u32>,
+    /// Prefetched runs.
+    runs: u32,
 }
 
 /// The longest run with so many frames, and how far ahead of the program it may be.
@@ -61,6 +71,8 @@ impl Ahead {
             fresh: [FreshStream::default(); STREAMS],
             clock: 0,
             random: Vec::new(),
+            samples: BTreeMap::new(),
+            runs: 0,
         })
     }
 
@@ -124,6 +136,28 @@ impl Ahead {
         if self.random.len() > RANGES {
             self.random.remove(0);
         }
+    }
+
+    /// A run is about to be read ahead: the block of it that is a sample, if it has one.
+    pub fn sample(&mut self, run: &[u32]) -> Option<u32> {
+        self.runs = self.runs.wrapping_add(1);
+        if !self.runs.is_multiple_of(SAMPLED_RUNS) || run.is_empty() {
+            return None;
+        }
+        // Any block of the run, by a number without a pattern.
+        let block = run[(self.runs.wrapping_mul(2_654_435_761) >> 8) as usize % run.len()];
+        if self.samples.len() >= SAMPLES {
+            self.samples.clear();
+        }
+        self.samples.insert(block, run.len() as u32 * SAMPLED_RUNS);
+        Some(block)
+    }
+
+    /// A sample was touched (`used`), or has left untouched: how many blocks it stood for.
+    pub fn sampled(&mut self, block: u32, used: bool) -> u64 {
+        let Some(blocks) = self.samples.remove(&block) else { return 0 };
+        self.policy.sampled(used, blocks);
+        u64::from(blocks)
     }
 
     /// Blocks of all postponed runs.

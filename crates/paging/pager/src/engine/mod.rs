@@ -485,6 +485,7 @@ impl Engine {
         counters.store_bytes.store(u64::from(self.io.slots.count()) * self.block as u64, Relaxed);
         counters.retries.store(self.mover.retries.load(Relaxed), Relaxed);
         self.count_waits();
+        counters.prefetch_stopped.store(u64::from(self.ahead.policy.is_stopped()), Relaxed);
         self.condition.tell(self.io.condition());
     }
 

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::files::UNKNOWN;
-use super::table::{MARKER, State, WANTED};
+use super::table::{MARKER, SAMPLE, State, WANTED};
 use super::transfers::Carry;
 use crate::carry::{Arrival, LoadIn, Run, Way};
 use crate::io::bounce::Buffer;
@@ -144,13 +144,16 @@ impl Engine {
 
     /// A touch of a block that was taken out to see whether it is touched.
     pub(crate) fn watched_fault(&mut self, block: u32) {
-        let marker = self.table.get(block).has(MARKER);
+        let (marker, sample) = (self.table.get(block).has(MARKER), self.table.get(block).has(SAMPLE));
         self.install(&[block]);
         self.soft_wait_ends();
+        if sample {
+            self.sampled(block, true);
+        }
         if marker {
             self.used_marker(block);
             self.prefetch_after(block, false);
-        } else {
+        } else if !sample {
             self.record(Kind::SoftFault, [block]);
             self.note_soft_fault(block);
             self.policy.seen(block);
@@ -181,12 +184,37 @@ impl Engine {
         self.read(&[block], &[place], since_ns);
     }
 
+    /// A thread waits for a block that was read: if it was to stay out of the program, that is
+    /// counted. Whether it is the first of a run.
+    fn used_left_out(&mut self, block: u32) -> bool {
+        let entry = self.table.get(block);
+        let (marker, sample) = (entry.has(MARKER), entry.has(SAMPLE));
+        if sample {
+            self.sampled(block, true);
+        }
+        if marker {
+            self.used_marker(block);
+        }
+        marker
+    }
+
     /// The program has reached the first block of a prefetched run.
     fn used_marker(&mut self, block: u32) {
         self.record(Kind::PrefetchMarker, [block]);
         self.ahead.policy.outcome(1, 0);
         self.policy.streamed();
         Counters::add(&self.counters.prefetch_used_runs, 1);
+    }
+
+    /// A sample of what was read ahead was touched, or has left untouched.
+    pub(crate) fn sampled(&mut self, block: u32, used: bool) {
+        let before = self.ahead.policy.is_stopped();
+        let blocks = self.ahead.sampled(block, used);
+        let counters = self.counters;
+        let counter = if used { &counters.prefetch_used_blocks } else { &counters.prefetch_wasted_blocks };
+        Counters::add(counter, blocks);
+        let stops = self.ahead.policy.is_stopped() && !before;
+        Counters::add(&counters.prefetch_stops, u64::from(stops));
     }
 
     /// Prefetches what the policy asks for after a touch.
@@ -290,6 +318,9 @@ impl Engine {
         // seen.
         let Some(&marker) = blocks.first() else { return left };
         self.table.get_mut(marker).flags |= MARKER;
+        if let Some(sample) = self.ahead.sample(&blocks) {
+            self.table.get_mut(sample).flags |= SAMPLE;
+        }
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
         self.trials.waste.come(blocks.len());
         self.helpers.follow.other(blocks.len());
@@ -346,7 +377,7 @@ impl Engine {
         let blocks = operation.blocks.iter().map(arrival).collect();
         let is_left_out = |&block: &u32| {
             let entry = self.table.get(block);
-            entry.has(MARKER) && !entry.has(WANTED)
+            (entry.has(MARKER) || entry.has(SAMPLE)) && !entry.has(WANTED)
         };
         let (left_out, wanted): (Vec<u32>, Vec<u32>) =
             operation.blocks.iter().partition(|block| is_left_out(block));
@@ -427,21 +458,25 @@ impl Engine {
         self.tell_stall(&operation.blocks);
         for &block in &operation.left_out {
             self.policy.insert(block);
-            if self.table.get(block).has(WANTED) {
+            let entry = self.table.get(block);
+            if entry.has(WANTED) {
                 // The program has reached the block since.
-                self.used_marker(block);
+                self.used_left_out(block);
                 self.install(&[block]);
             } else {
+                let marker = entry.has(MARKER);
                 self.table.set_state(block, State::Watched);
+                self.record(Kind::Prefetched, (!marker).then_some(block));
             }
         }
         let is_in = |block: &u32| !operation.left_out.contains(block);
         let blocks: Vec<u32> = operation.blocks.iter().copied().filter(is_in).collect();
         for &block in &blocks {
             self.policy.insert(block);
-            if self.table.get(block).has(MARKER) {
-                self.used_marker(block);
-            } else if operation.since_ns == 0 || !self.table.get(block).has(WANTED) {
+            if self.used_left_out(block) {
+                continue;
+            }
+            if operation.since_ns == 0 || !self.table.get(block).has(WANTED) {
                 self.record(Kind::Prefetched, [block]);
             }
         }

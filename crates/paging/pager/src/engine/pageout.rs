@@ -1,7 +1,7 @@
 //! Page-outs, ahead of need.
 
 use super::Engine;
-use super::table::{MARKER, State, WANTED};
+use super::table::{MARKER, SAMPLE, State, WANTED};
 use super::transfers::Carry;
 use crate::carry::look::Look;
 use crate::carry::mover::Taken;
@@ -200,8 +200,11 @@ impl Engine {
     /// Ends watching a block in the pool that was not touched.
     fn unwatch(&mut self, block: u32) {
         let entry = self.table.get_mut(block);
-        let marker = entry.has(MARKER);
+        let (marker, sample) = (entry.has(MARKER), entry.has(SAMPLE));
         entry.flags = 0;
+        if sample {
+            self.sampled(block, false);
+        }
         if marker {
             self.ahead.policy.outcome(0, 1);
             Counters::add(&self.counters.prefetch_wasted_runs, 1);

@@ -90,6 +90,7 @@ impl Engine {
             self.table.set_state(block, state);
             self.frames.target.gone();
             self.policy.gone(block);
+            self.trials.gone(block);
             return Some(place);
         }
         None

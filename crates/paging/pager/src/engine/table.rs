@@ -40,6 +40,9 @@ pub(crate) const WANTED: u8 = 1;
 /// The block is the first of a prefetched run, and stays out of the program: its first touch tells
 /// how far the program is.
 pub(crate) const MARKER: u8 = 2;
+/// The block is a sample of a prefetched run, and stays out of the program: whether it is touched
+/// tells how much of what is read ahead is used.
+pub(crate) const SAMPLE: u8 = 4;
 
 /// What is known of a block. An entry of zero bytes is a block that was never touched.
 #[repr(C)]

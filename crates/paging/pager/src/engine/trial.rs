@@ -8,7 +8,9 @@
 use super::Engine;
 use super::table::State;
 use crate::carry::Run;
+use crate::carry::look::PARTS;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::waste::Waste;
 use terapage_sys::PAGE;
 
@@ -52,6 +54,13 @@ impl Trials {
         !self.on
     }
 
+    /// A block has left memory.
+    pub fn gone(&mut self, block: u32) {
+        if self.on {
+            self.waste.gone(block);
+        }
+    }
+
     fn is_open(&self, block: u32) -> bool {
         self.under_way.get(&block).is_some_and(|trial| trial.came.is_some())
     }
@@ -68,8 +77,8 @@ impl Engine {
         if self.trials.under_way.remove(&block).is_some() {
             self.trials.waste.found(block, false);
         }
-        if self.trials.waste.hard_fault(block) {
-            let page = at / PAGE * PAGE;
+        let page = at / PAGE * PAGE;
+        if self.trials.waste.hard_fault(block, at % (PARTS * PAGE) / PAGE) {
             let trial = Trial { page, together: false, late: false, came: None };
             self.trials.under_way.insert(block, trial);
         }

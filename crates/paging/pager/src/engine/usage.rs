@@ -16,7 +16,7 @@ use terapage_stats::{RegionCounters, RegionTable};
 /// on threads' turns.
 const BOOKS: usize = size_of::<Entry>() + 12 + 1;
 /// More of them for a block that can be divided.
-const BOOKS_OF_PARTS: usize = size_of::<Parts>();
+const BOOKS_OF_PARTS: usize = size_of::<Parts>() + size_of::<u16>();
 
 /// A part that has a name, and the number of its counters.
 struct Named {
