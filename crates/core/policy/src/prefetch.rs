@@ -53,8 +53,8 @@ pub trait Prefetch: Send {
     /// the markers tell.
     fn outcome(&mut self, _used: u32, _wasted: u32) {}
 
-    /// A sample of the blocks read ahead, which stands for `blocks` of them, was touched (`used`), or
-    /// left memory untouched.
+    /// A sample of the blocks read ahead, which stands for `blocks` of them, was touched (`used`),
+    /// or left memory untouched.
     fn sampled(&mut self, _used: bool, _blocks: u32) {}
 
     /// Whether the policy asks for nothing now, since too little of what it asked for was used.

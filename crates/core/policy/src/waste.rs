@@ -10,8 +10,8 @@
 //!
 //! If nearly all trials of some time find the pages apart, blocks are too large for the program. So
 //! they are if fewer do, but memory of single pages would have had most of what is missed
-//! ([`Returns`]). That is judged once for all of its memory, and on much evidence, since there is no
-//! way back.
+//! ([`Returns`]). That is judged once for all of its memory, and on much evidence, since there is
+//! no way back.
 
 use crate::returns::Returns;
 use std::collections::VecDeque;
@@ -35,8 +35,8 @@ const WINDOW: u32 = 64;
 /// In a window of waste at least this part of the trials finds the pages apart, per cent. Chosen,
 /// not measured.
 const APART_PERCENT: u32 = 75;
-/// Or at least this part does, and with blocks of one page there would be at most so many of the hard
-/// faults, per cent. A read of one page takes 0.5 to 0.85 of the time of a read of four.
+/// Or at least this part does, and with blocks of one page there would be at most so many of the
+/// hard faults, per cent. A read of one page takes 0.5 to 0.85 of the time of a read of four.
 const SOME_APART_PERCENT: u32 = 30;
 const STILL_PERCENT: u32 = 110;
 /// So many windows of waste in a row show that blocks are too large. Chosen, not measured.
@@ -94,8 +94,8 @@ impl Waste {
         self.came += blocks as u64;
     }
 
-    /// A thread waits for a page, 0 to 3, of `block`, which must be read. Whether this is a trial; then it ends by
-    /// [`end`](Self::end) or [`found`](Self::found).
+    /// A thread waits for a page, 0 to 3, of `block`, which must be read. Whether this is a trial;
+    /// then it ends by [`end`](Self::end) or [`found`](Self::found).
     pub fn hard_fault(&mut self, block: u32, page: usize) -> bool {
         self.returns.hard_fault(block, page);
         self.demands += 1;

@@ -15,16 +15,16 @@ const WINDOW: u32 = 32;
 const STOP_PERCENT: u64 = 45;
 const STOP_WINDOWS: u32 = 2;
 /// It goes on after a window in which at least this part of the ghosts would have been used, per
-/// cent. If it stops again before `PROVEN` windows, the ghosts were wrong: then it takes twice as many
-/// such windows in a row the next time, up to `GO_WINDOWS_MAX`. Chosen, not measured.
+/// cent. If it stops again before `PROVEN` windows, the ghosts were wrong: then it takes twice as
+/// many such windows in a row the next time, up to `GO_WINDOWS_MAX`. Chosen, not measured.
 const GO_PERCENT: u64 = 65;
 const PROVEN: u32 = 16;
 const GO_WINDOWS_MAX: u32 = 16;
 
 /// One ghost stands for so many blocks, or for all of a shorter run.
 const GHOST_EACH: u32 = 8;
-/// A ghost has left, untouched, once the blocks that came could have filled one part in this many of
-/// the frames: newcomers have a part of memory.
+/// A ghost has left, untouched, once the blocks that came could have filled one part in this many
+/// of the frames: newcomers have a part of memory.
 const GHOST_PART: u64 = 2;
 /// The most ghosts at a time: each hard fault looks through them.
 const GHOSTS: usize = 128;
