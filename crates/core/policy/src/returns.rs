@@ -17,8 +17,8 @@ const STEPS: usize = 8;
 /// Turnovers after which blocks that come back are told apart no more.
 const TURNOVERS: usize = PAGES - 1;
 
-/// Pages that are used, beside the first, of a block of which more than one is. By hard faults that
-/// were counted with blocks of both sizes: Perl 1.4, OCaml 1.2 (of 1 to 3 there can be).
+/// Pages that are used, beside the first, of a block of which more than one is, of 1 to
+/// 3 that there can be. Reckoned by hand from one window of hard faults each: Perl 1.4, OCaml 1.2.
 const MORE_PAGES: f64 = 1.5;
 
 /// Blocks must have left for so many turnovers: before that, only blocks that left lately can come

@@ -10,7 +10,6 @@ use super::table::State;
 use crate::carry::Run;
 use crate::carry::look::PARTS;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
 use terapage_policy::waste::Waste;
 use terapage_sys::PAGE;
 
