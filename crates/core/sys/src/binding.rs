@@ -45,7 +45,11 @@ impl Bound {
     }
 
     fn unbind(&self) {
-        self.before().give_to(self.thread.load(SeqCst));
+        let thread = self.thread.load(SeqCst);
+        // A thread that has ended may have left its number to another process.
+        if thread::processor_of(thread).is_some() {
+            self.before().give_to(thread);
+        }
     }
 }
 
