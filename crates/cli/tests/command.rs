@@ -332,7 +332,6 @@ fn names_and_programs_are_completed() {
         (&["sim", "ssd", "--nand", ""], "3d-ct-tlc"),
         (&["sim", "convert", "--to", "bl"], "blkparse"),
         (&["sim", "stack", "run", "--machine", ""], "polled"),
-        (&["sim", "stack", "run", "--lock", ""], "queued"),
         (&["run", "-m", "1G", "--", "mkdi"], "mkdir"),
     ] {
         let words = [&["terapage"], words].concat();
