@@ -206,7 +206,9 @@ impl Engine {
             self.options.spin_us = 0;
         }
         self.is_crowded = processors <= self.options.pagers;
-        if self.options.pagers == 1 {
+        // Not in the child of a fork: to look at threads takes memory, and for that this thread
+        // might wait for the thread that forked, which waits for this one.
+        if self.options.pagers == 1 && may_begin_threads {
             self.helpers.follow = Follow::where_it_pays();
         }
         if may_begin_threads {
