@@ -187,6 +187,15 @@ impl Mover {
         }
     }
 
+    /// Reads a fault, which is there, while the pager is parked. Takes no lock: a fork may copy this
+    /// process meanwhile, and in the child a lock that is held would stay so.
+    pub fn hear_fault(&self, faults: &mut Vec<Fault>) -> terapage_sys::Result<()> {
+        let mut changes = Vec::new();
+        self.program.read(1, faults, &mut changes)?;
+        assert!(changes.is_empty(), "the kernel gives faults before changes");
+        Ok(())
+    }
+
     /// The faults that were read, for the pager's thread.
     pub fn take_heard(&self, faults: &mut impl Extend<Fault>) {
         self.heard.some.store(false, SeqCst);

@@ -33,14 +33,13 @@ impl Engine {
         self.mailbox.park();
         // These lists are locals, not the engine's: a fork may copy the engine while this thread is
         // in the middle of a change.
-        let (mut faults, mut others) = (Vec::new(), Vec::new());
+        let (mut faults, mut others) = (Vec::with_capacity(16), Vec::with_capacity(16));
         while self.mailbox.is_parked() {
             let mut come = self.mover.program.wait(&self.mailbox.event);
             // Direct calls that remove pages wait: the books do not change while they are copied.
             // Faults are read before these.
             if self.mover.program.has_faults() {
-                come = come.and_then(|()| self.mover.hear(1));
-                self.mover.take_heard(&mut faults);
+                come = come.and_then(|()| self.mover.hear_fault(&mut faults));
             } else {
                 thread::pause().ok();
             }
