@@ -187,8 +187,8 @@ impl Mover {
         }
     }
 
-    /// Reads a fault, which is there, while the pager is parked. Takes no lock: a fork may copy this
-    /// process meanwhile, and in the child a lock that is held would stay so.
+    /// Reads a fault, which is there, while the pager is parked. Takes no lock: a fork may copy
+    /// this process meanwhile, and in the child a lock that is held would stay so.
     pub fn hear_fault(&self, faults: &mut Vec<Fault>) -> terapage_sys::Result<()> {
         let mut changes = Vec::new();
         self.program.read(1, faults, &mut changes)?;
