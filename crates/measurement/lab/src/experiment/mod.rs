@@ -1,5 +1,5 @@
 //! An experiment as a file: what runs, under which contenders, over which cells, and what its
-//! figures are held against. TOML; docs/lab.md has the keys.
+//! figures are held against. TOML; docs/lab-experiments.md has the keys.
 
 pub mod class;
 pub mod disk;
