@@ -6,6 +6,7 @@ mod advise;
 mod cache;
 mod convert;
 mod far;
+mod given;
 mod info;
 mod names;
 mod paper;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::ops::Deref;
 
 /// The flag.
-const SET: &str = "set";
+pub const SET: &str = "set";
 
 /// The parameters of a command. `T` has each as a long flag: its name, value, default and help are
 /// those of the parameter.

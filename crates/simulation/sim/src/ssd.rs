@@ -3,14 +3,15 @@
 mod arguments;
 mod source;
 mod study;
+mod unused;
 
 use std::path::PathBuf;
 
 use anyhow::Context;
 use serde::Serialize;
 use terapage_figures::try_map;
-use terapage_hybrid::{Outcome, Setup, Survey, simulate};
-use terapage_ssd::Profile;
+use terapage_hybrid::{Outcome, Setup, Storage, Survey, simulate};
+use terapage_ssd::{Profile, Provision};
 
 use crate::progress::Progress;
 pub use arguments::Ssd;
@@ -26,6 +27,8 @@ struct Run {
     skipped: u64,
     nand: String,
     setup: Setup,
+    /// The flash as it was built; `None` if there is none.
+    flash: Option<Provision>,
     outcome: Outcome,
 }
 
@@ -53,13 +56,16 @@ impl Ssd {
     }
 
     fn runs(&self, sources: &[Source], nands: &[Profile]) -> anyhow::Result<Vec<Run>> {
-        let jobs: Vec<(&Source, &Profile)> =
-            sources.iter().flat_map(|source| nands.iter().map(move |nand| (source, nand))).collect();
-        let total = jobs.iter().map(|(source, _)| source.survey.requests).sum();
+        let mut jobs: Vec<(&Source, &Profile, u64)> = Vec::new();
+        for source in sources {
+            let capacity = self.capacity(nands, source)?;
+            jobs.extend(nands.iter().map(|nand| (source, nand, capacity)));
+        }
+        let total = jobs.iter().map(|(source, ..)| source.survey.requests).sum();
         let progress = Progress::new("simulating", total);
         try_map(jobs.len(), |at| {
-            let (source, nand) = jobs[at];
-            let setup = self.setup(nand, source)?;
+            let (source, nand, capacity) = jobs[at];
+            let setup = self.setup(nand, source, capacity)?;
             let requests = progress.over(source.requests()?);
             let outcome =
                 simulate(&setup, requests).with_context(|| format!("{} on {}", source.name, nand.name))?;
@@ -70,6 +76,10 @@ impl Ssd {
                 device_bytes: source.device_bytes(),
                 skipped: source.skipped,
                 nand: nand.name.clone(),
+                flash: match &setup.storage {
+                    Storage::Scm(_) => None,
+                    _ => Some(setup.ssd.provision()?),
+                },
                 setup,
                 outcome,
             })
@@ -149,6 +159,77 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_is_chosen_also_if_it_is_the_default() {
+        let (ssd, runs) = run("--policy lru --set line=4K --set over-provisioning=7%").expect("it runs");
+        let parameters = study::of(&ssd, &runs).parameters;
+        for (name, origin) in [
+            ("cache's policy", Origin::Chosen),
+            ("line", Origin::Chosen),
+            ("over-provisioning", Origin::Chosen),
+            ("padding", Origin::Estimated),
+        ] {
+            let found = parameters.iter().find(|parameter| parameter.name == name);
+            assert_eq!(found.map(|found| found.origin), Some(origin), "{name}");
+        }
+    }
+
+    /// By default all chips have the spare flash that was asked for, and enough blocks.
+    #[test]
+    fn the_flash_is_as_asked_for_and_said() {
+        for asked in ["1%", "7%", "28%"] {
+            let (ssd, runs) = run(&format!("--nand all --set over-provisioning={asked}")).expect("it runs");
+            let study = study::of(&ssd, &runs);
+            for run in &runs {
+                let flash = run.flash.expect("there is flash");
+                assert!(flash.is_within(0.02) && flash.blocks_per_die >= 50, "{flash:?}");
+                assert_eq!(flash.capacity_bytes, runs[0].setup.ssd.capacity_bytes);
+                let rows = &study.tables.last().expect("of the flash").rows;
+                let row = rows.iter().find(|row| row[0] == run.nand).expect("a row for each chip");
+                assert_eq!(row[4], flash.blocks_per_die.to_string());
+                let name = format!("{}: super-blocks a die", run.nand);
+                let told = study.parameters.iter().find(|parameter| parameter.name == name);
+                assert_eq!(told.expect("a parameter for each chip").value, row[4]);
+            }
+            assert!(!study.summary.iter().any(|text| text.contains("has only")), "{:?}", study.summary);
+        }
+        let (ssd, runs) = run("--nand all --capacity 1070M").expect("it runs");
+        let summary = study::of(&ssd, &runs).summary.join("\n");
+        assert!(summary.contains("A die of 3d-fg-tlc has only 3 super-blocks."), "{summary}");
+        assert!(runs.iter().all(|run| run.flash.is_some_and(|flash| flash.is_within(0.1))));
+    }
+
+    #[test]
+    fn options_without_effect_are_named() {
+        for (flags, said) in [
+            (
+                "--cache none --policy arc --set pad=yes",
+                "Without effect: --policy, --set pad (there is no cache).",
+            ),
+            ("--cache none --scm 10%", "Without effect: --scm (there is no cache)."),
+            ("--scm 0 --set scm-banks=1", "Without effect: --set scm-banks (there is no cache)."),
+            ("--set copy-above=1%", "Without effect: --set copy-above (it is of --cache space)."),
+            ("--set flush-after=1s", "Without effect: --set flush-after (it is of --cache dram)."),
+            ("--cache write-only --set whole-lines=yes", "--set whole-lines (reads are not copied)."),
+            ("--set open=yes --depth 4", "Without effect: --depth (requests come at their time stamps)."),
+            (
+                "--set precondition=fresh --seed 3",
+                "Without effect: --seed (nothing in this flash is random).",
+            ),
+            (
+                "--cache scm-only --nand 3d-ct-tlc",
+                "Without effect: --nand (SCM holds everything: there is no flash).",
+            ),
+            ("--set wrap=yes", "Without effect: --set wrap (the SSD holds all that the trace touches)."),
+        ] {
+            let (ssd, runs) = run(flags).expect(flags);
+            let summary = study::of(&ssd, &runs).summary.join("\n");
+            assert!(summary.contains(said), "{flags}: {summary}");
+        }
+        let (ssd, runs) = run("--cache space --set copy-above=1% --seed 2 --depth 4").expect("it runs");
+        assert!(!study::of(&ssd, &runs).summary.join("").contains("Without effect"));
+    }
+
+    #[test]
     fn each_cache_and_load_runs() {
         for flags in [
             "--cache write-only",
@@ -160,7 +241,7 @@ mod tests {
             "--scm 5%nand --policy arc --set gc=cost-benefit",
             "--set idle-gc=1ms --set wear-gap=4 --set bad-blocks=2% --set erase-failures=0.1% --set over-provisioning=15%",
             "--set open=yes --set speed=2 --set layout=as-is --set precondition=fresh",
-            "--capacity 1G --set wrap=yes --set layout=as-is --requests 1000",
+            "--capacity 1070M --set wrap=yes --set layout=as-is --requests 1000",
         ] {
             let (ssd, runs) = run(flags).unwrap_or_else(|error| panic!("{flags}: {error:#}"));
             assert_eq!(runs.len(), 1);
@@ -176,7 +257,9 @@ mod tests {
             ("--set line=5000", "line="),
             ("--set evict=5000", "5000"),
             ("--set low-water=50% --set high-water=20%", "water"),
-            ("--capacity 1G --set layout=as-is", "wrap"),
+            ("--capacity 1070M --set layout=as-is", "wrap"),
+            ("--capacity 1G --nand 3d-fg-tlc --set over-provisioning=15%", "50 % of spare flash, not 15 %"),
+            ("--capacity 1G --nand all", "--capacity 1070M would do"),
             ("--set warm-up=100%", "nothing to measure"),
             ("--depth 0", "depth"),
             ("--set channels=0", "channels"),

@@ -34,6 +34,7 @@ mod map;
 mod precondition;
 mod profile;
 mod program;
+mod provision;
 mod schedule;
 mod ssd;
 #[cfg(test)]
@@ -43,4 +44,5 @@ pub use config::{Acknowledge, Config, ConfigError, Front, GcPolicy, IdleCollecti
 pub use counters::Counters;
 pub use device::{Command, Device, Done, Operation};
 pub use profile::{Figure, Profile, ProfileError, Value};
+pub use provision::{Provision, capacity_within};
 pub use ssd::Ssd;

@@ -7,7 +7,9 @@ use rand::{Rng, SeedableRng};
 use support::{closed_loop, open_loop, plain_chip};
 use terapage_event::SECOND;
 use terapage_ssd::analytic::{Steady, md1_waiting, write_amplification};
-use terapage_ssd::{Acknowledge, Config, Device, Front, GcPolicy, Operation, Precondition, Ssd};
+use terapage_ssd::{
+    Acknowledge, Config, Device, Front, GcPolicy, Operation, Precondition, Profile, Ssd, capacity_within,
+};
 
 const PAGE_SECTORS: u32 = 8;
 
@@ -133,6 +135,30 @@ fn greedy_collection_amplifies_writes_as_published() {
             let finite = Steady::new(256, 1.0 + ssd.over_provisioning()).write_amplification();
             close("  for blocks of 256 pages", *rate, finite, 0.01);
         }
+    }
+}
+
+/// The chips of the paper in a drive as large as `terapage sim ssd` makes it by default: theory is
+/// for many blocks.
+#[test]
+fn drives_with_enough_blocks_amplify_writes_as_published() {
+    for (name, spare) in [("2d-fg-mlc", 0.07), ("2d-fg-mlc", 0.15), ("3d-ct-tlc", 0.07), ("3d-fg-tlc", 0.15)]
+    {
+        let mut config = Config::new(Profile::by_name(name).unwrap(), 0);
+        (config.channels, config.dies_per_channel) = (2, 1);
+        (config.front, config.over_provisioning) = (Front::instant(), spare);
+        let least = config.stripe_bytes() * 50;
+        config.capacity_bytes = capacity_within(&[config.clone()], least, 0.02).unwrap();
+        let page_sectors = config.nand.page_bytes / 512;
+        let mut ssd = Ssd::new(&config).unwrap();
+        let pages = ssd.sectors() / u64::from(page_sectors);
+        let mut random = SmallRng::seed_from_u64(7);
+        let before = ssd.counters();
+        closed_loop(&mut ssd, 32, pages, |_| {
+            (Operation::Write, random.random_range(0..pages) * u64::from(page_sectors), page_sectors)
+        });
+        let measured = ssd.counters().since(&before).write_amplification();
+        close(&format!("{name}, {spare}"), measured, write_amplification(spare), 0.05);
     }
 }
 

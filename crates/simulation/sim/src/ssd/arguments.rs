@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use clap::{ArgAction, Args, FromArgMatches, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use terapage_config::Size;
 use terapage_hybrid::{CacheKind, CacheOptions, Layout, Load, MemoryTiming, Setup, Storage};
 use terapage_policy::replacement::NAMES;
-use terapage_ssd::{Config, Front, GcPolicy, IdleCollection, Precondition, Profile};
+use terapage_ssd::{
+    Config, Front, GcPolicy, IdleCollection, Precondition, Profile, Provision, capacity_within,
+};
 
 use super::source::Source;
+use crate::given::Given;
 use crate::quantity::{CacheSize, Share, Time};
 use crate::set::{Set, yes};
 use crate::show::Show;
@@ -19,9 +22,15 @@ use crate::trace::ReadArgs;
 /// with first.
 pub const PAPER: [&str; 4] = ["2d-fg-mlc", "2d-fg-tlc", "3d-fg-tlc", "3d-ct-tlc"];
 
-/// The least capacity of an SSD that takes its capacity from the trace: a smaller one would have
-/// only a handful of blocks in a die. Chosen, not measured.
+/// The least capacity of an SSD that takes its capacity from the trace. Chosen, not measured.
 const CAPACITY_MIN: u64 = 1 << 30;
+/// The least super-blocks of a die of such an SSD: with a handful of them, write amplification is
+/// that of no real drive. Chosen, not measured.
+pub const BLOCKS_MIN: u64 = 50;
+/// Such an SSD has the spare flash that was asked for, give or take this share of it.
+const NEAR: f64 = 0.02;
+/// An SSD whose spare flash differs by more from what was asked for is refused.
+const TOLERANCE: f64 = 0.1;
 
 /// What is between the host and the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -89,6 +98,8 @@ pub enum PreconditionArgument {
 
 docs/sim-ssd.md says what is simulated, and gives the origin of each default.")]
 pub struct Ssd {
+    #[command(flatten)]
+    pub(super) given: Given,
     /// Block traces, compressed or not; - is standard input, which is kept in memory (24 bytes a
     /// request)
     #[arg(value_name = "TRACE", required = true)]
@@ -110,7 +121,7 @@ pub struct Ssd {
     /// Keep this many requests under way
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub depth: u32,
-    /// Bytes of the SSD [default: what the layout needs, at least 1G]
+    /// Bytes of the SSD [default: what the layout needs, at least 1G and 50 super-blocks a die]
     #[arg(long, value_name = "BYTES")]
     pub capacity: Option<Size>,
     /// Requests of each trace, at most
@@ -214,11 +225,9 @@ pub struct Model {
 }
 
 impl Ssd {
-    /// The defaults of all flags.
-    pub(super) fn defaults() -> Ssd {
-        let command = Ssd::augment_args(clap::Command::new("ssd"));
-        let matches = command.get_matches_from(["ssd", "-"]);
-        Ssd::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    /// Whether flash is all there is.
+    pub(super) fn has_no_cache(&self) -> bool {
+        self.cache == CacheArgument::None || self.scm == CacheSize::Bytes(0)
     }
 
     pub(super) fn front(&self) -> Front {
@@ -260,15 +269,38 @@ impl Ssd {
     /// Refuses parameters that would have no effect.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         ensure!(self.set.open || self.set.speed == 1.0, "speed: it is of requests by time stamps (open=yes)");
-        let idle = self.set.idle_gc.is_some() || self.set.idle_blocks == Ssd::defaults().set.idle_blocks;
+        let idle = self.set.idle_gc.is_some() || !self.given.has("--set idle-blocks");
         ensure!(idle, "idle-blocks: it is of collections by idle dies (idle-gc=TIME)");
         Ok(())
     }
 
-    /// The SSD with `nand` for the trace of `source`.
-    pub(super) fn setup(&self, nand: &Profile, source: &Source) -> anyhow::Result<Setup> {
+    /// The capacity of SSDs with each of `nands` for the trace of `source`. They all have the same,
+    /// so that they can be compared.
+    pub(super) fn capacity(&self, nands: &[Profile], source: &Source) -> anyhow::Result<u64> {
+        let least = source.device_bytes().max(CAPACITY_MIN);
+        if self.cache == CacheArgument::ScmOnly {
+            return Ok(self.capacity.map_or(least, |Size(bytes)| bytes));
+        }
+        let Some(Size(bytes)) = self.capacity else {
+            let drives: Vec<Config> = nands.iter().map(|nand| self.ssd(nand, least)).collect();
+            let blocks = drives.iter().map(|drive| drive.stripe_bytes().saturating_mul(BLOCKS_MIN)).max();
+            let least = least.max(blocks.unwrap_or(0));
+            return Ok(capacity_within(&drives, least, NEAR).unwrap_or(least));
+        };
+        let drives: Vec<Config> = nands.iter().map(|nand| self.ssd(nand, bytes)).collect();
+        for drive in &drives {
+            let built = drive.provision()?;
+            if !built.is_within(TOLERANCE) {
+                bail!("{}", refusal(drive, &built, capacity_within(&drives, bytes, TOLERANCE)));
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The SSD with `nand` and this capacity for the trace of `source`.
+    pub(super) fn setup(&self, nand: &Profile, source: &Source, capacity: u64) -> anyhow::Result<Setup> {
         let requests = source.survey.requests;
-        let ssd = self.ssd(nand, source.device_bytes());
+        let ssd = self.ssd(nand, capacity);
         Ok(Setup {
             storage: self.storage(&ssd, source)?,
             ssd,
@@ -281,8 +313,7 @@ impl Ssd {
         })
     }
 
-    fn ssd(&self, nand: &Profile, reach: u64) -> Config {
-        let capacity = self.capacity.map_or(reach.max(CAPACITY_MIN), |Size(bytes)| bytes);
+    fn ssd(&self, nand: &Profile, capacity: u64) -> Config {
         Config {
             channels: self.set.channels,
             dies_per_channel: self.set.dies,
@@ -328,10 +359,12 @@ impl Ssd {
         if bytes == 0 && self.scm == CacheSize::Bytes(0) {
             return Ok(Storage::Nand);
         }
-        // A share of a small trace can be less than a line; a cache has one.
+        // Whole lines, as reports should say. A share of a small trace can be less than a line; a
+        // cache has one.
+        let line = u64::from(line_bytes);
         let bytes = match self.scm {
-            CacheSize::Bytes(bytes) => bytes,
-            _ => bytes.max(u64::from(line_bytes)),
+            CacheSize::Bytes(bytes) if bytes < line => bytes,
+            _ => (bytes - bytes % line).max(line),
         };
         let evict =
             self.set.evict.map_or(u64::from(ssd.nand.page_bytes.max(line_bytes)), |Size(bytes)| bytes);
@@ -350,4 +383,22 @@ impl Ssd {
             flush_after_ns: self.set.flush_after.ns,
         }))
     }
+}
+
+/// Why a drive is refused: its spare flash is too far from what was asked for.
+fn refusal(drive: &Config, built: &Provision, other: Option<u64>) -> String {
+    let percent = |share: f64| (share * 1e3).round() / 10.0;
+    let remedy = match other {
+        Some(bytes) => format!("--capacity {}M would do", bytes >> 20),
+        None => "give it more over-provisioning".to_owned(),
+    };
+    format!(
+        "--capacity {}: with {} it would have {} % of spare flash, not {} %: a die has whole super-blocks, {} of {}; {remedy}",
+        Size(drive.capacity_bytes),
+        drive.nand.name,
+        percent(built.spare),
+        percent(built.spare_asked),
+        built.blocks_per_die,
+        Size(built.super_block_bytes),
+    )
 }

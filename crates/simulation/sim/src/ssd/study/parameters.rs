@@ -6,16 +6,19 @@ use terapage_hybrid::{CacheKind, CacheOptions, Storage};
 use terapage_report::{Origin, Parameter};
 use terapage_ssd::{Front, Value};
 
+use super::super::arguments::CacheArgument;
 use super::super::{Run, Ssd};
 
 /// The document that explains the defaults.
 const HERE: &str = "docs/sim-ssd.md";
+/// The capacity, if it is not given.
+const CAPACITY: &str = "what the layout needs, and 50 super-blocks a die";
 /// The source of the cache's rules.
 const PAPER: &str = "Fukuchi, Sakaki, Matsui, Takeuchi, figure 2 (NV-WB)";
 
 /// The parameters of all runs, except those that depend on the trace, which stand beside it.
 pub fn of(arguments: &Ssd, runs: &[Run]) -> Vec<Parameter> {
-    let mut flags = Flags { arguments, defaults: Ssd::defaults(), list: Vec::new() };
+    let mut flags = Flags { arguments, list: Vec::new() };
     match &runs[0].setup.storage {
         Storage::Cached(cache) => flags.cache(cache),
         Storage::Scm(_) => flags.memory(),
@@ -29,6 +32,7 @@ pub fn of(arguments: &Ssd, runs: &[Run]) -> Vec<Parameter> {
             if !seen.contains(&run.nand.as_str()) {
                 seen.push(&run.nand);
                 chips(&mut list, run);
+                simulated(&mut list, run);
             }
         }
     }
@@ -52,20 +56,18 @@ fn named(value: impl ValueEnum) -> String {
 /// The values that flags can set.
 struct Flags<'a> {
     arguments: &'a Ssd,
-    defaults: Ssd,
     list: Vec<Parameter>,
 }
 
 impl Flags<'_> {
-    /// A value that `part` takes out of the arguments; `origin` and `source` are the default's.
-    fn add<T: PartialEq>(
+    /// A value that `flag` can set; `origin` and `source` are the default's.
+    fn add(
         &mut self,
         (flag, name): (&str, &str),
-        part: impl Fn(&Ssd) -> T,
         (value, unit): (String, &str),
         (origin, source): (Origin, &str),
     ) {
-        if part(self.arguments) == part(&self.defaults) {
+        if !self.arguments.given.has(flag) {
             push(&mut self.list, name, value, unit, origin, source);
         } else {
             push(&mut self.list, name, value, unit, Origin::Chosen, flag);
@@ -77,29 +79,24 @@ impl Flags<'_> {
         let (paper, here) = ((Origin::Published, PAPER), (Origin::Estimated, HERE));
         let bytes = |bytes: u32| Size(u64::from(bytes)).to_string();
         let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-        self.add(("--cache", "cache"), |ssd| ssd.cache, (named(arguments.cache), ""), paper);
-        self.add(("--scm", "cache's size"), |ssd| ssd.scm, (arguments.scm.to_string(), ""), here);
+        self.add(("--cache", "cache"), (named(arguments.cache), ""), paper);
+        self.add(("--scm", "cache's size"), (arguments.scm.to_string(), ""), here);
         self.memory();
-        self.add(("--policy", "cache's policy"), |ssd| ssd.policy.clone(), (cache.policy.clone(), ""), here);
-        self.add(("--set line", "line"), |ssd| ssd.set.line, (bytes(cache.line_bytes), ""), here);
-        self.add(("--set evict", "eviction unit"), |ssd| ssd.set.evict, (bytes(cache.evict_bytes), ""), here);
-        self.add(("--set pad", "padding"), |ssd| ssd.set.pad, (yes(cache.pad), ""), here);
-        self.add(
-            ("--set whole-lines", "whole lines read"),
-            |ssd| ssd.set.whole_lines,
-            (yes(cache.whole_lines), ""),
-            here,
-        );
+        self.add(("--policy", "cache's policy"), (cache.policy.clone(), ""), here);
+        self.add(("--set line", "line"), (bytes(cache.line_bytes), ""), here);
+        self.add(("--set evict", "eviction unit"), (bytes(cache.evict_bytes), ""), here);
+        self.add(("--set pad", "padding"), (yes(cache.pad), ""), here);
+        self.add(("--set whole-lines", "whole lines read"), (yes(cache.whole_lines), ""), here);
         let (low, high) = (percent(cache.low_water), percent(cache.high_water));
-        self.add(("--set low-water", "low-water mark"), |ssd| ssd.set.low_water, (low, "% free"), paper);
-        self.add(("--set high-water", "high-water mark"), |ssd| ssd.set.high_water, (high, "% free"), here);
+        self.add(("--set low-water", "low-water mark"), (low, "% free"), paper);
+        self.add(("--set high-water", "high-water mark"), (high, "% free"), here);
         if cache.kind == CacheKind::Space {
             let above = (percent(cache.copy_above), "% free");
-            self.add(("--set copy-above", "reads are copied above"), |ssd| ssd.set.copy_above, above, here);
+            self.add(("--set copy-above", "reads are copied above"), above, here);
         }
         if cache.kind == CacheKind::Dram {
             let after = (format!("{}", cache.flush_after_ns as f64 / 1e6), "ms");
-            self.add(("--set flush-after", "flushed after"), |ssd| ssd.set.flush_after, after, here);
+            self.add(("--set flush-after", "flushed after"), after, here);
         }
     }
 
@@ -107,20 +104,15 @@ impl Flags<'_> {
         let arguments = self.arguments;
         let latency = (arguments.set.scm_latency.ns.to_string(), "ns for 512 bytes");
         let group = (Origin::Published, "papers on NV-WB by the same group: 100 ns for 512 bytes");
-        self.add(("--set scm-latency", "cache's latency"), |ssd| ssd.set.scm_latency, latency, group);
+        self.add(("--set scm-latency", "cache's latency"), latency, group);
         let banks = (arguments.set.scm_banks.to_string(), "");
-        self.add(
-            ("--set scm-banks", "cache's banks"),
-            |ssd| ssd.set.scm_banks,
-            banks,
-            (Origin::Estimated, HERE),
-        );
+        self.add(("--set scm-banks", "cache's banks"), banks, (Origin::Estimated, HERE));
         let bandwidth = match arguments.set.scm_bandwidth {
             Size(0) => ("no limit".to_owned(), ""),
             Size(bytes) => (format!("{:.0}", bytes as f64 / 1e6), "MB/s"),
         };
         let here = (Origin::Estimated, HERE);
-        self.add(("--set scm-bandwidth", "cache's bandwidth"), |ssd| ssd.set.scm_bandwidth, bandwidth, here);
+        self.add(("--set scm-bandwidth", "cache's bandwidth"), bandwidth, here);
     }
 
     /// Features that are off by default.
@@ -129,31 +121,21 @@ impl Flags<'_> {
         let here = (Origin::Estimated, HERE);
         if let Some(after) = arguments.set.idle_gc {
             let time = (format!("{}", after.ns as f64 / 1e6), "ms");
-            self.add(("--set idle-gc", "idle time before a collection"), |ssd| ssd.set.idle_gc, time, here);
+            self.add(("--set idle-gc", "idle time before a collection"), time, here);
             let blocks = (arguments.set.idle_blocks.to_string(), "");
-            self.add(
-                ("--set idle-blocks", "free blocks of a die after it"),
-                |ssd| ssd.set.idle_blocks,
-                blocks,
-                here,
-            );
+            self.add(("--set idle-blocks", "free blocks of a die after it"), blocks, here);
         }
         if let Some(gap) = arguments.set.wear_gap {
             let gap = (gap.to_string(), "erases");
-            self.add(("--set wear-gap", "most less least worn block"), |ssd| ssd.set.wear_gap, gap, here);
+            self.add(("--set wear-gap", "most less least worn block"), gap, here);
         }
         if arguments.set.bad_blocks.0 > 0.0 {
             let bad = (format!("{}", arguments.set.bad_blocks.0 * 100.0), "%");
-            self.add(("--set bad-blocks", "bad blocks"), |ssd| ssd.set.bad_blocks, bad, here);
+            self.add(("--set bad-blocks", "bad blocks"), bad, here);
         }
         if arguments.set.erase_failures.0 > 0.0 {
             let failures = (format!("{}", arguments.set.erase_failures.0 * 100.0), "%");
-            self.add(
-                ("--set erase-failures", "erases that fail"),
-                |ssd| ssd.set.erase_failures,
-                failures,
-                here,
-            );
+            self.add(("--set erase-failures", "erases that fail"), failures, here);
         }
     }
 
@@ -166,41 +148,32 @@ impl Flags<'_> {
         } else {
             (arguments.depth.to_string(), "requests under way")
         };
-        let of_load = |ssd: &Ssd| (ssd.set.open, ssd.depth, ssd.set.speed);
-        self.add(
-            (if arguments.set.open { "--set open, speed" } else { "--depth" }, "load"),
-            of_load,
-            load,
-            chosen,
-        );
-        self.add(("--set layout", "layout"), |ssd| ssd.set.layout, (named(arguments.set.layout), ""), here);
-        let capacity =
-            arguments.capacity.map_or_else(|| "what the layout needs".to_owned(), |size| size.to_string());
-        self.add(("--capacity", "capacity"), |ssd| ssd.capacity, (capacity, ""), here);
-        let dies = (format!("{} x {}", arguments.set.channels, arguments.set.dies), "");
-        self.add(
-            ("--set channels, dies", "channels x dies"),
-            |ssd| (ssd.set.channels, ssd.set.dies),
-            dies,
-            here,
-        );
-        let over = (percent(arguments.set.over_provisioning.0), "%");
-        self.add(
-            ("--set over-provisioning", "over-provisioning"),
-            |ssd| ssd.set.over_provisioning,
-            over,
-            here,
-        );
-        self.add(("--set gc", "garbage collection"), |ssd| ssd.set.gc, (named(arguments.set.gc), ""), here);
-        self.ageing();
-        let state = (named(arguments.set.precondition), "");
-        self.add(("--set precondition", "state before"), |ssd| ssd.set.precondition, state, here);
+        self.add((if arguments.set.open { "--set open, speed" } else { "--depth" }, "load"), load, chosen);
+        self.add(("--set layout", "layout"), (named(arguments.set.layout), ""), here);
+        let capacity = arguments.capacity.map_or_else(|| CAPACITY.to_owned(), |size| size.to_string());
+        self.add(("--capacity", "capacity"), (capacity, ""), here);
+        if arguments.cache != CacheArgument::ScmOnly {
+            self.flash();
+        }
         self.front();
         let warm_up = (percent(arguments.set.warm_up.0), "% of the requests");
-        self.add(("--set warm-up", "warm-up"), |ssd| ssd.set.warm_up, warm_up, chosen);
+        self.add(("--set warm-up", "warm-up"), warm_up, chosen);
         let requests = arguments.requests.map_or_else(|| "all".to_owned(), |requests| requests.to_string());
-        self.add(("--requests", "requests of a trace, at most"), |ssd| ssd.requests, (requests, ""), chosen);
-        self.add(("--seed", "seed"), |ssd| ssd.seed, (arguments.seed.to_string(), ""), chosen);
+        self.add(("--requests", "requests of a trace, at most"), (requests, ""), chosen);
+        self.add(("--seed", "seed"), (arguments.seed.to_string(), ""), chosen);
+    }
+
+    fn flash(&mut self) {
+        let arguments = self.arguments;
+        let here = (Origin::Estimated, HERE);
+        let dies = (format!("{} x {}", arguments.set.channels, arguments.set.dies), "");
+        self.add(("--set channels, dies", "channels x dies"), dies, here);
+        let over = (percent(arguments.set.over_provisioning.0), "%");
+        self.add(("--set over-provisioning", "over-provisioning"), over, here);
+        self.add(("--set gc", "garbage collection"), (named(arguments.set.gc), ""), here);
+        self.ageing();
+        let state = (named(arguments.set.precondition), "");
+        self.add(("--set precondition", "state before"), state, here);
     }
 
     fn front(&mut self) {
@@ -213,7 +186,7 @@ impl Flags<'_> {
             }
         };
         let here = (Origin::Estimated, HERE);
-        self.add(("--set front", "front"), |ssd| ssd.set.front, (front, ""), here);
+        self.add(("--set front", "front"), (front, ""), here);
         push(&mut self.list, "link", format!("{:.0}", rate as f64 / 1e6), "MB/s", Origin::Estimated, HERE);
         let us = format!("{:.1}", latency_ns as f64 / 1000.0);
         push(&mut self.list, "controller", us, "us a command", Origin::Estimated, HERE);
@@ -228,5 +201,19 @@ fn chips(list: &mut Vec<Parameter>, run: &Run) {
         };
         let name = format!("{}: {}", run.nand, name.replace('_', " "));
         list.push(Parameter::sourced(name, value, figure));
+    }
+}
+
+/// The flash as it was built for the first trace: a table has that of the others.
+fn simulated(list: &mut Vec<Parameter>, run: &Run) {
+    let Some(flash) = run.flash else { return };
+    let rows = [
+        ("spare flash as simulated", percent(flash.spare), "% of the capacity"),
+        ("super-blocks a die", flash.blocks_per_die.to_string(), "without two in reserve"),
+        ("bad super-blocks a die", flash.bad_per_die.to_string(), ""),
+    ];
+    for (name, value, unit) in rows {
+        let name = format!("{}: {name}", run.nand);
+        push(list, &name, value, unit, Origin::Estimated, "whole super-blocks, of the parameters above");
     }
 }
