@@ -8,10 +8,6 @@ SONAME := libterapage.so.$(firstword $(subst ., ,$(VERSION)))
 MAN := target/man
 COMPLETIONS := target/completions
 
-# Cases that the soak runs again with two and with four pagers in each process.
-BY_PAGERS := sort sqlite numpy redis openmp fork forks workers forked-workers scattered server
-BY_TWO_PAGERS := $(BY_PAGERS) mapping-walk mapping-walk-wide direct-walk object-walk refusals
-
 .PHONY: help setup build demo check test soak guest works-with people-figures install stage wheel deb rpm dist site
 
 help:
@@ -79,8 +75,6 @@ soak: build
 	TERAPAGE_FUZZ_SEED=$$RANDOM TERAPAGE_FUZZ_CASES=200000 $(CARGO_TEST) -p terapage-blocktrace --test fuzz
 	tests/far/run soak
 	tests/programs/run-all soak
-	TERAPAGE_PAGERS=2 tests/programs/run-all ci $(BY_TWO_PAGERS)
-	TERAPAGE_PAGERS=4 tests/programs/run-all ci $(BY_PAGERS)
 	TERAPAGE_IO=aio tests/programs/run-all ci
 	TERAPAGE_IO=threads tests/programs/run-all ci
 	TERAPAGE_IO=aio tests/far/run

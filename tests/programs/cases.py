@@ -49,8 +49,6 @@ class Case:
     shares: bool = False
     # Whether each process has a budget of its own: many processes within one would take minutes.
     per_process: bool = False
-    # Pagers of each process, if the case asks for a number.
-    pagers: int = 0
 
 
 def nothing(_runner, _scale):
@@ -624,8 +622,6 @@ CASES = [
         **compiled("rustc", "collections.rs", "-O", "--edition=2024"),
     ),
     Case("fork", Scale(32, 32), Scale(300, 400), **c_program("fork.c"), per_process=True),
-    Case("fork-pagers", Scale(32, 32), Scale(300, 400), **c_program("fork.c"), per_process=True, pagers=2),
-    Case("owners", Scale(24, 44), Scale(128, 512), **c_program("owners.c"), per_process=True, pagers=2),
     Case("cold-fork", Scale(32, 128), Scale(64, 640), **c_program("cold_fork.c", "-Wno-pointer-arith"), per_process=True),
     Case("workers", Scale(128, 110), Scale(512, 400), **workers("exec", 4), shares=True),
     Case("forked-workers", Scale(128, 110), Scale(512, 400), **workers("fork", 4), shares=True),

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use terapage_stats::{Condition, FILE_NAME, PAGERS_MOST, Region, STRIDE, Snapshot};
+use terapage_stats::{Condition, FILE_NAME, Region, Shared, Snapshot};
 
 /// A paged process, by its open memory file of counters.
 pub struct Paged {
@@ -52,10 +52,9 @@ impl Paged {
         Ok(None)
     }
 
-    /// The memory file, with the counters of all pagers; what it lacks is zeros.
+    /// The memory file of the counters; what it lacks is zeros.
     fn bytes(&self) -> Vec<u8> {
-        let len = self.counters.metadata().map_or(0, |file| file.len() as usize);
-        let mut bytes = vec![0; len.next_multiple_of(STRIDE).min(PAGERS_MOST * STRIDE)];
+        let mut bytes = vec![0; size_of::<Shared>()];
         let mut at = 0;
         while let Ok(read @ 1..) = self.counters.read_at(&mut bytes[at..], at as u64) {
             at += read;

@@ -100,7 +100,6 @@ fn settings_that_cannot_be_are_refused_in_one_line() {
         ("--block", "4M"),
         ("--policy", "best"),
         ("--prefetch", "best"),
-        ("--threads", "0"),
         ("--heap", "-x"),
         ("--placement", "random"),
     ] {
@@ -125,8 +124,8 @@ fn settings_that_cannot_be_are_refused_in_one_line() {
     let mut command = place.command(&["run", "--config", file.to_str().unwrap(), "--", "true"]);
     assert_error(&command.env("TERAPAGE_TRACE", both).output().unwrap(), 125, "is to take the trace, too");
     assert_error(&place.terapage(&["run", "--config", "/no/file", "--", "true"]), 125, "/no/file");
-    let output = place.command(&["run", "--", "true"]).env("TERAPAGE_THREADS", "99").output().unwrap();
-    assert_error(&output, 125, "TERAPAGE_THREADS");
+    let output = place.command(&["run", "--", "true"]).env("TERAPAGE_BLOCK", "99").output().unwrap();
+    assert_error(&output, 125, "TERAPAGE_BLOCK");
 }
 
 #[test]

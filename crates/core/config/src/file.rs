@@ -100,7 +100,7 @@ mod tests {
     fn every_setting_can_stand_in_the_file() {
         let partial = read(
             "memory = '25%'\nstore = ['/a', 'file:/b']\nplacement = 'round-robin'\nencrypt = true\ncompress = 'zstd:3'\nstore-size = '1G'\n\
-             block = 65536\npolicy = 'lru'\nprefetch = 'off'\nthreads = 3\nio = 'aio'\nheap = 'large'\nverify = false\n\
+             block = 65536\npolicy = 'lru'\nprefetch = 'off'\nio = 'aio'\nheap = 'large'\nverify = false\n\
              stats = 's.json'\ntrace = 't'\nverbose = true\nper-process = true\novercommit = false\n",
         )
         .unwrap();
@@ -118,7 +118,6 @@ mod tests {
             block: Some(Some(Size(65536))),
             policy: Some("lru".into()),
             prefetch: Some("off".into()),
-            threads: Some(3),
             io: Some(Io::Aio),
             heap: Some(Heap::Large),
             verify: Some(false),
@@ -137,7 +136,6 @@ mod tests {
         for (text, part) in [
             ("memory = 0", "memory in a.toml: "),
             ("memory = -5", "memory in a.toml: "),
-            ("threads = 'x'", "threads in a.toml: "),
             ("heap = 3", "heap in a.toml: "),
             ("store = [3]", "store in a.toml: "),
             ("verify = 'x'", "verify in a.toml: "),

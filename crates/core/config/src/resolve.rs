@@ -92,7 +92,6 @@ impl Partial {
                 }
             }
         }
-        settings.check_pagers().map_err(|why| Error::Value { name: "pagers".to_owned(), why })?;
         if let Some(path) = settings.stats.as_ref().filter(|path| settings.trace.as_ref() == Some(path)) {
             let why = format!("{} is to take the trace, too (name another file)", path.display());
             return Err(Error::Value { name: "stats".to_owned(), why });
@@ -176,7 +175,7 @@ mod tests {
         let settings = upper.or(lower).resolve(&AnyStore, |_| None).unwrap();
         assert_eq!(settings.memory, Size(2 << 20));
         assert_eq!(settings.block, Some(Size(65536)));
-        assert_eq!((settings.threads, settings.verify, settings.heap), (1, true, Heap::All));
+        assert_eq!((settings.verify, settings.heap), (true, Heap::All));
         assert_eq!(settings.stores.len(), 1);
     }
 

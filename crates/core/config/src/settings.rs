@@ -1,6 +1,6 @@
 //! The settings as they are used: what follows from them, and why they are refused.
 
-use crate::{Partial, Settings, Size, StoreSpec, Stores, value};
+use crate::{Partial, Settings, Size, StoreSpec, Stores};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -47,12 +47,6 @@ pub enum Error {
 
 /// Bytes of a block where compressed memory is a store, unless another size is given.
 const SMALL_BLOCK: usize = 4 << 10;
-
-/// One pager for so many processors: it can keep up with the faults of so many.
-const PROCESSORS_A_PAGER: usize = 4;
-/// The least of the budget for each of several pagers: bytes, and blocks. Chosen, not measured.
-const LEAST_OF_PAGER: u64 = 4 << 20;
-const LEAST_BLOCKS_OF_PAGER: u64 = 32;
 
 impl Settings {
     /// The stores over which blocks are spread, with encryption and compression around those that
@@ -101,53 +95,6 @@ impl Settings {
     /// Bytes of the budget that stores in memory take at most.
     pub fn ram(&self) -> Size {
         Size(self.stores.iter().map(|store| store.ram_bytes(self.auto_ram())).sum())
-    }
-
-    /// Pagers of each process: as many as are asked for; with `auto`, one for each four of
-    /// `processors`, if nothing [forbids](Self::one_pager_because) several, and each gets enough of
-    /// the budget.
-    pub fn pagers_of_process(&self, processors: usize) -> usize {
-        let most = self.pagers.map_or(processors / PROCESSORS_A_PAGER, |pagers| pagers as usize);
-        if self.one_pager_because().is_some() {
-            return 1;
-        }
-        let enough = (self.memory.0 / self.least_of_pager().0) as usize;
-        most.min(value::PAGERS_MAX as usize).min(enough).max(1)
-    }
-
-    /// The least of the budget that makes a pager of its own worth while.
-    fn least_of_pager(&self) -> Size {
-        Size((LEAST_OF_PAGER).max(LEAST_BLOCKS_OF_PAGER * self.block_bytes() as u64))
-    }
-
-    /// Why a process has one pager, whatever is asked for.
-    pub fn one_pager_because(&self) -> Option<&'static str> {
-        if self.trace.is_some() {
-            return Some("--trace records one pager");
-        }
-        if !self.overcommit {
-            return Some("--overcommit no counts the room of one store");
-        }
-        let many = self.stores.iter().all(StoreSpec::is_of_directories);
-        (!many).then_some(
-            "a store that is not in directories (a device, a file, ram:, a server) serves one pager",
-        )
-    }
-
-    /// Why so many pagers as were asked for cannot be had.
-    pub(crate) fn check_pagers(&self) -> Result<(), String> {
-        let Some(asked) = self.pagers.filter(|&asked| asked > 1) else { return Ok(()) };
-        if let Some(why) = self.one_pager_because() {
-            return Err(format!("{asked} pagers cannot be had: {why} (leave --pagers out)"));
-        }
-        let least = Size(u64::from(asked) * self.least_of_pager().0);
-        if self.memory < least {
-            let has = self.memory;
-            return Err(format!(
-                "{asked} pagers need {least}, and there are {has} (raise --memory or lower --pagers)"
-            ));
-        }
-        Ok(())
     }
 
     /// Reads the variables of [`to_variables`](Self::to_variables). A variable that is missing or
@@ -204,9 +151,7 @@ mod tests {
             store_size in proptest::option::of(((1u64 << 20)..1 << 62).prop_map(Size)),
             block in proptest::option::of((12u32..=21).prop_map(|shift| Size(1 << shift))),
             names in ("[^\x00]{1,9}", "[^\x00]{1,9}"),
-            threads in 1u32..=64,
             (heap, io) in (select(Heap::ALL), select(Io::ALL)),
-            pagers in proptest::option::of(1u32..=8),
             switches in any::<[bool; 4]>(),
             encrypt in any::<Option<bool>>(),
             files in (proptest::option::of(path()), proptest::option::of(path())),
@@ -216,7 +161,7 @@ mod tests {
             #[allow(clippy::needless_update)]
             let settings = Settings {
                 memory: Size(memory), stores, placement, store_size, block, compress,
-                policy: names.0, prefetch: names.1, threads, pagers, io, heap,
+                policy: names.0, prefetch: names.1, io, heap,
                 verify: switches[0], verbose: switches[1], encrypt, per_process: switches[2],
                 overcommit: switches[3],
                 stats: files.0, trace: files.1,
@@ -242,37 +187,6 @@ mod tests {
                 prop_assert!(!error.to_string().contains('\n'), "{}", error);
             }
         }
-    }
-
-    fn with(variables: &[(&str, &str)]) -> Settings {
-        let get = |name: &str| variables.iter().find(|has| has.0 == name).map(|has| has.1.into());
-        Settings::from_variables(&AnyStore, get).unwrap()
-    }
-
-    #[test]
-    fn pagers_follow_the_processors_the_store_and_the_budget() {
-        let place = tempfile::tempdir().unwrap();
-        let store = ("TERAPAGE_STORE", place.path().to_str().unwrap());
-        let of = |more: &[(&str, &str)], processors| {
-            with(&[&[store], more].concat()).pagers_of_process(processors)
-        };
-        let (memory, auto) = (("TERAPAGE_MEMORY", "1G"), ("TERAPAGE_PAGERS", "auto"));
-        assert_eq!([1, 2, 7, 8, 16, 64].map(|count| of(&[memory, auto], count)), [1, 1, 1, 2, 4, 8]);
-        assert_eq!(of(&[memory, ("TERAPAGE_PAGERS", "3")], 2), 3);
-        assert_eq!(of(&[("TERAPAGE_MEMORY", "13M"), auto], 64), 3, "4 MiB each");
-        assert_eq!(of(&[memory], 64), 1, "the default");
-        assert_eq!(of(&[memory, auto, ("TERAPAGE_TRACE", "/x")], 64), 1);
-        assert_eq!(of(&[memory, auto, ("TERAPAGE_OVERCOMMIT", "no")], 64), 1);
-        let file = place.path().join("file");
-        std::fs::write(&file, "").unwrap();
-        for store in [file.to_str().unwrap(), "valkey://localhost", "tier:ram:16M+/tmp"] {
-            let settings = with(&[memory, ("TERAPAGE_STORE", store), ("TERAPAGE_PAGERS", "2")]);
-            assert_eq!(settings.pagers_of_process(64), 1, "{store}");
-            let why = settings.check_pagers().unwrap_err();
-            assert!(why.contains("serves one pager") && !why.contains('\n'), "{why}");
-        }
-        let why = with(&[store, ("TERAPAGE_MEMORY", "6M"), ("TERAPAGE_PAGERS", "2")]).check_pagers();
-        assert!(why.unwrap_err().contains("2 pagers need"));
     }
 
     #[test]

@@ -33,20 +33,6 @@ pub enum Codec {
     Zstd(u8),
 }
 
-impl StoreSpec {
-    /// Whether all that is kept lies in directories, where each pager has files of its own.
-    pub fn is_of_directories(&self) -> bool {
-        match self {
-            StoreSpec::File(path) => path.is_dir(),
-            StoreSpec::Mirror(parts) | StoreSpec::Tier(parts) => {
-                parts.iter().all(StoreSpec::is_of_directories)
-            }
-            StoreSpec::Encrypted(inner) | StoreSpec::Compressed(_, inner) => inner.is_of_directories(),
-            StoreSpec::Ram(_) | StoreSpec::Url(_) => false,
-        }
-    }
-}
-
 impl Codec {
     /// The highest level of Zstandard: more takes much memory, and more time than a disk.
     pub const LEVEL_MAX: u8 = 9;

@@ -285,31 +285,6 @@ settings! {
         help: "What is read ahead: {choices}",
     }
 
-    /// Threads of the pager.
-    threads: u32 {
-        read: value::threads,
-        name: "threads",
-        variable: "TERAPAGE_THREADS",
-        default: Some("1"),
-        flag: Flag::Value("N"),
-        kind: Kind::Number,
-        help: "Threads of the pager, 1 to 64: one decides, the others put blocks into the program \
-               and take them out",
-    }
-
-    /// Pagers of each process; `None` is `auto`: see [`Settings::pagers_of_process`].
-    pagers: Option<u32> {
-        read: value::pagers,
-        name: "pagers",
-        variable: "TERAPAGE_PAGERS",
-        default: Some("1"),
-        flag: Flag::Value("N"),
-        kind: Kind::Number,
-        choices: Choices::Names(&["auto"]),
-        help: "Pagers of each process, 1 to 8, each for a part of its memory, if the store is in \
-               directories; or auto: one for each four processors",
-    }
-
     /// How stores are read and written.
     io: Io {
         read: value::name::<Io>,

@@ -11,10 +11,6 @@ pub(crate) const MEMORY_MIN: Size = Size(1 << 20);
 /// The least and the greatest block, bytes.
 const BLOCK_MIN: Size = Size(4 << 10);
 const BLOCK_MAX: Size = Size(2 << 20);
-/// The most threads of the pager.
-const THREADS_MAX: u32 = 64;
-/// The most pagers of a process.
-pub(crate) const PAGERS_MAX: u32 = 8;
 
 /// Reads the default of the setting `name`.
 ///
@@ -94,22 +90,6 @@ pub(crate) fn block(text: &OsStr) -> Result<Option<Size>, String> {
         return Err(format!("'{text}' is not {range} (write 64K or auto)"));
     }
     Ok(Some(size))
-}
-
-pub(crate) fn threads(text: &OsStr) -> Result<u32, String> {
-    let text = line(text)?;
-    let threads = text.trim().parse().ok().filter(|n| (1..=THREADS_MAX).contains(n));
-    threads.ok_or_else(|| format!("'{text}' is not a number from 1 to {THREADS_MAX}"))
-}
-
-pub(crate) fn pagers(text: &OsStr) -> Result<Option<u32>, String> {
-    let text = line(text)?;
-    if text == "auto" {
-        return Ok(None);
-    }
-    let pagers = text.trim().parse().ok().filter(|n| (1..=PAGERS_MAX).contains(n));
-    let why = || format!("'{text}' is not a number from 1 to {PAGERS_MAX} (write 2 or auto)");
-    pagers.map(Some).ok_or_else(why)
 }
 
 pub(crate) fn number(text: &OsStr) -> Result<u64, String> {

@@ -61,10 +61,6 @@ pub trait Prefetch: Send {
     fn is_stopped(&self) -> bool {
         false
     }
-
-    /// From now on, runs have at most `run` blocks, and reach at most `ahead` blocks: memory has
-    /// become larger or smaller.
-    fn resize(&mut self, _run: u32, _ahead: u32) {}
 }
 
 /// No prefetching.

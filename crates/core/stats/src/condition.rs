@@ -28,13 +28,9 @@ impl Condition {
         }
     }
 
-    /// Reads the text of the first pager that has one from the memory file; `None` if none has.
+    /// Reads the text from the memory file; `None` if there is none.
     pub fn from_bytes(file: &[u8]) -> Option<String> {
-        crate::pagers_of(file).find_map(Condition::of_one)
-    }
-
-    fn of_one(bytes: &[u8]) -> Option<String> {
-        let bytes = bytes.get(CONDITION_AT..CONDITION_AT + size_of::<Condition>())?;
+        let bytes = file.get(CONDITION_AT..CONDITION_AT + size_of::<Condition>())?;
         let text = bytes.split(|&byte| byte == 0).next().filter(|text| !text.is_empty())?;
         Some(String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect())
     }

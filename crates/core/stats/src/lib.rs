@@ -16,14 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub const FILE_NAME: &str = "terapage-stats";
 
 /// "TERASTA" and the layout's version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x06");
-
-/// The most pagers of a process.
-pub const PAGERS_MOST: usize = 8;
-
-/// The memory file has a [`Shared`] for each pager, one behind the other, at multiples of this many
-/// bytes.
-pub const STRIDE: usize = 8192;
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TERASTA\x07");
 
 /// Buckets of a [`Latency`]: powers of two of microseconds, from under 1 us to over 0.5 s.
 pub const BUCKETS: usize = 20;
@@ -31,10 +24,10 @@ pub const BUCKETS: usize = 20;
 /// Bytes of the counters at the start of the memory file: [`Counters`] has only 64-bit words.
 pub const BYTES: usize = size_of::<Counters>();
 
-/// What one pager counts. What is true of the whole process is in that of the first pager alone.
+/// The memory file: what the pager of a process counts.
 #[repr(C, align(4096))]
 pub struct Shared {
-    /// The counters of the pager.
+    /// The counters.
     pub counters: Counters,
     unused: [u64; (CONDITION_AT - BYTES) / 8],
     /// What is wrong, in words.
@@ -54,36 +47,15 @@ impl Default for Shared {
     }
 }
 
-const _: () = assert!(size_of::<Shared>() == STRIDE && FILE_BYTES <= STRIDE);
-const _: () = assert!(std::mem::offset_of!(Shared, regions) == REGIONS_AT);
-
-/// What all pagers of a process count.
-#[derive(Clone, Copy)]
-pub struct Whole(pub &'static [Shared]);
-
-impl Whole {
-    /// The counters of the first pager, with those that are of the whole process.
-    pub fn first(&self) -> &'static Counters {
-        &self.0[0].counters
-    }
-
-    /// The present values of all pagers together.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of_all(self.0.iter().map(|shared| &shared.counters))
-    }
-
+impl Shared {
     /// Bytes in memory that the budget counts: frames, buffers and books.
     pub fn counted_bytes(&self) -> u64 {
-        let of = |one: &Counters| one.resident_bytes.load(Relaxed) + one.books_bytes.load(Relaxed);
-        self.0.iter().map(|shared| of(&shared.counters)).sum()
+        self.counters.resident_bytes.load(Relaxed) + self.counters.books_bytes.load(Relaxed)
     }
 }
 
-/// The part of a memory file that is of each pager, the first one first; at least one.
-fn pagers_of(file: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let count = Snapshot::of_one(file).map_or(1, |first| first.pagers as usize);
-    file.chunks(STRIDE).take(count.clamp(1, PAGERS_MOST))
-}
+const _: () = assert!(FILE_BYTES <= size_of::<Shared>());
+const _: () = assert!(std::mem::offset_of!(Shared, regions) == REGIONS_AT);
 
 /// Latencies, counted in buckets: bucket `i` has those under 2^i microseconds.
 #[repr(C)]
@@ -139,11 +111,10 @@ macro_rules! counters {
         Ok(serde_json::to_string(self)? + "\n")
     }
 
-            /// Reads the counters of one pager, which begin here. `None` if there are fewer bytes,
-            /// or if they do not begin with [`MAGIC`]: there are no counters, not yet, or they have
-            /// another layout.
-            fn of_one(bytes: &[u8]) -> Option<Snapshot> {
-                let counters = bytes.get(..BYTES)?;
+            /// Reads a memory file. `None` if it has fewer bytes, or does not begin with [`MAGIC`]:
+            /// there are no counters, not yet, or they have another layout.
+            pub fn from_bytes(file: &[u8]) -> Option<Snapshot> {
+                let counters = file.get(..BYTES)?;
                 let (words, _) = counters.as_chunks::<8>();
                 let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
                 if words.next()? != MAGIC {
@@ -255,8 +226,6 @@ counters! {
     io_engine,
     /// Bytes of bookkeeping for blocks, which count in the budget.
     books_bytes,
-    /// The pagers of the process.
-    pagers,
 }
 
 impl Counters {
@@ -267,44 +236,6 @@ impl Counters {
 }
 
 impl Snapshot {
-    /// Reads a memory file: all pagers of the process together. `None` if it has no counters, not
-    /// yet, or if they have another layout.
-    pub fn from_bytes(file: &[u8]) -> Option<Snapshot> {
-        let mut pagers = pagers_of(file).map(Snapshot::of_one);
-        let mut all = pagers.next()??;
-        pagers.flatten().for_each(|one| all.add(&one));
-        Some(all)
-    }
-
-    /// The present values of all pagers of a process together, the first one first.
-    pub fn of_all<'a>(pagers: impl IntoIterator<Item = &'a Counters>) -> Snapshot {
-        let mut pagers = pagers.into_iter().map(Counters::snapshot);
-        let mut all = pagers.next().unwrap_or_default();
-        pagers.for_each(|one| all.add(&one));
-        all
-    }
-
-    /// Adds the counters of another pager of the same process.
-    fn add(&mut self, other: &Snapshot) {
-        macro_rules! sum {
-            ($($name:ident),*) => {$(self.$name += other.$name;)*};
-        }
-        sum!(resident_bytes, resident_peak_bytes, regions, store_bytes, lease_bytes, books_bytes);
-        sum!(first_touches, hard_faults, soft_faults, demand_blocks, prefetched_blocks);
-        sum!(prefetch_used_runs, prefetch_wasted_runs, page_in_bytes, page_out_bytes);
-        sum!(prefetch_used_blocks, prefetch_wasted_blocks, prefetch_stops, prefetch_stopped);
-        sum!(clean_page_outs, zero_page_outs, dirty_page_outs, retries, released_bytes);
-        sum!(bounced_bytes, hard_wait_us, soft_wait_us, requests, request_wait_us);
-        sum!(trials_together, trials_apart);
-        for (sum, more) in self.hard_latency_us.iter_mut().zip(other.hard_latency_us) {
-            *sum += more;
-        }
-        // Pagers have their peaks at different times, and all together never more than the budget.
-        self.resident_peak_bytes = self.resident_peak_bytes.min(self.budget_bytes.max(self.resident_bytes));
-        // Waits for several pagers overlap.
-        self.stalled_us = self.stalled_us.max(other.stalled_us);
-    }
-
     /// Microseconds that threads waited for memory: for hard faults, soft faults and requests.
     pub fn waited_us(&self) -> u64 {
         self.hard_wait_us.saturating_add(self.soft_wait_us).saturating_add(self.request_wait_us)
@@ -348,25 +279,8 @@ mod tests {
         let snapshot = Snapshot::from_bytes(&bytes).unwrap();
         assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
-        assert_eq!((snapshot.io_engine, snapshot.pagers), (names - 2, names));
+        assert_eq!((snapshot.io_engine, snapshot.books_bytes), (names - 1, names));
         assert_eq!(snapshot.hard_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
-    }
-
-    #[test]
-    fn pagers_are_added_up_and_the_budget_counts_once() {
-        let mut bytes = file();
-        bytes.resize(STRIDE, 0);
-        // The second pager does not know what is true of the whole process.
-        let second = std::iter::once(MAGIC).chain((1..(BYTES / 8) as u64).map(|word| word * 10));
-        bytes.extend(second.flat_map(u64::to_le_bytes));
-        let one = Snapshot::of_one(&bytes).unwrap();
-        let all = Snapshot::from_bytes(&bytes).unwrap();
-        assert_eq!((all.budget_bytes, all.pid, all.pagers), (one.budget_bytes, one.pid, one.pagers));
-        assert_eq!((all.hard_faults, all.regions), (11 * one.hard_faults, 11 * one.regions));
-        assert_eq!(all.hard_latency_us[0], 11 * one.hard_latency_us[0]);
-        assert_eq!(all.stalled_us, 10 * one.stalled_us, "waits overlap");
-        assert_eq!(all.resident_peak_bytes, all.resident_bytes, "a budget of 3 bytes was exceeded");
-        assert!(Snapshot::from_bytes(&bytes[..STRIDE + BYTES - 1]).is_some(), "a file that was cut");
     }
 
     #[test]

@@ -110,30 +110,12 @@ impl RegionCounters {
 impl Region {
     /// Reads the regions of a memory file that are in use or have counts, the largest first.
     pub fn from_bytes(file: &[u8]) -> Vec<Region> {
-        let mut pagers = crate::pagers_of(file).map(Region::of_one);
-        let mut regions = pagers.next().unwrap_or_default();
-        for more in pagers {
-            regions.iter_mut().zip(more).for_each(|(region, more)| region.add(&more));
-        }
+        let words = file.get(REGIONS_AT..FILE_BYTES).unwrap_or_default();
+        let words: Vec<u64> = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let mut regions: Vec<Region> = words.chunks_exact(WORDS).map(Region::from_words).collect();
         regions.retain(|region| region.size_bytes + region.resident_bytes + region.hard_faults > 0);
         regions.sort_by_key(|region| std::cmp::Reverse((region.size_bytes, region.resident_bytes)));
         regions
-    }
-
-    /// The regions of one pager, by number.
-    fn of_one(bytes: &[u8]) -> Vec<Region> {
-        let words = bytes.get(REGIONS_AT..FILE_BYTES).unwrap_or_default();
-        let words: Vec<u64> = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        words.chunks_exact(WORDS).map(Region::from_words).collect()
-    }
-
-    /// Adds what another pager counts for the same region. Name, place and size are the first's.
-    fn add(&mut self, other: &Region) {
-        self.resident_bytes += other.resident_bytes;
-        self.stored_bytes += other.stored_bytes;
-        self.hard_faults += other.hard_faults;
-        self.soft_faults += other.soft_faults;
-        self.page_in_bytes += other.page_in_bytes;
     }
 
     fn from_words(words: &[u64]) -> Region {
@@ -206,24 +188,6 @@ mod tests {
         assert_eq!((&*regions[0].name, regions[0].page_in_bytes), (&*"é".repeat(32), 9));
         assert_eq!((&*regions[1].name, regions[1].soft_faults, regions[1].size_bytes), ("heap", 7, 5));
         assert_eq!(Region::from_bytes(&[0; REGIONS_AT]), [], "a file of a process without them");
-    }
-
-    #[test]
-    fn a_region_of_several_pagers_is_one() {
-        let (first, second) = (RegionCounters::default(), RegionCounters::default());
-        first.set_name("heap");
-        for region in [&first, &second] {
-            region.size_bytes.store(100, Relaxed);
-            region.hard_faults.store(7, Relaxed);
-        }
-        let mut bytes = file(&[&first]);
-        bytes.resize(crate::STRIDE, 0);
-        bytes.extend(file(&[&second]));
-        bytes[..8].copy_from_slice(&crate::MAGIC.to_le_bytes());
-        let pagers = std::mem::offset_of!(crate::Counters, pagers);
-        bytes[pagers..pagers + 8].copy_from_slice(&2_u64.to_le_bytes());
-        let regions = Region::from_bytes(&bytes);
-        assert_eq!((regions.len(), regions[0].size_bytes, regions[0].hard_faults), (1, 100, 14));
     }
 
     #[test]

@@ -55,26 +55,17 @@ impl Room {
     /// # Errors
     /// The hard limit allows no more either, and this process may not raise it.
     pub fn make() -> Result<Room> {
-        Room::of(1)
-    }
-
-    /// Room for the descriptors of so many pagers.
-    ///
-    /// # Errors
-    /// As for [`make`](Self::make).
-    pub fn of(pagers: usize) -> Result<Room> {
-        let needed = NEEDED * pagers as u64;
         let was = open_files(None)?;
         // `open` returns the least free number, so the numbers just below the limit are taken last.
-        let mut last = was.rlim_cur.saturating_sub(needed)..was.rlim_cur;
+        let mut last = was.rlim_cur.saturating_sub(NEEDED)..was.rlim_cur;
         let is_free = |fd: u64| {
             // SAFETY: fcntl with F_GETFD touches no memory.
             RawFd::try_from(fd).is_ok_and(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0)
         };
-        if was.rlim_cur >= RawFd::MAX as u64 || was.rlim_cur >= needed && last.all(is_free) {
+        if was.rlim_cur >= RawFd::MAX as u64 || was.rlim_cur >= NEEDED && last.all(is_free) {
             return Ok(Room { raised: None });
         }
-        let rlim_cur = was.rlim_cur + needed;
+        let rlim_cur = was.rlim_cur + NEEDED;
         let is = libc::rlimit { rlim_cur, rlim_max: was.rlim_max.max(rlim_cur) };
         open_files(Some(&is))?;
         Ok(Room { raised: Some([was, is]) })

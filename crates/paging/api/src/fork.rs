@@ -69,7 +69,7 @@ fn hold(process: &'static Process) -> Held {
     let pages = process.pages.write().unwrap_or_else(PoisonError::into_inner);
     let mut forking = None;
     if let Pages::Own(pager) = &*pages {
-        let _room = Room::of(pager.pagers());
+        let _room = Room::make();
         forking = pager.before_fork().ok();
         touch_own(process, &ranges);
     }
@@ -119,7 +119,7 @@ extern "C" fn in_child() {
     let kept = unsafe { (*KEPT.0.get()).take() };
     let Some((Some(mut held), _starting, _uncancelled)) = kept else { return };
     let Pages::Own(pager) = &mut *held.pages else { return };
-    let _room = Room::of(pager.pagers());
+    let _room = Room::make();
     let begun = held.forking.take().map(|forking| pager.after_fork_in_child(forking));
     match begun {
         Some(Ok(())) => {}

@@ -85,8 +85,6 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
-        threads: settings.threads as usize,
-        pagers: settings.pagers_of_process(std::thread::available_parallelism().map_or(1, usize::from)),
         io: terapage_store::io_engine(settings.io),
         copy: settings.mechanism == Mechanism::Copy,
         ..terapage_pager::Options::default()

@@ -42,7 +42,7 @@ pub(crate) fn host() -> Option<&'static Host> {
     let host = HOST.get().copied().flatten()?;
     let is_known = |counters: &Counters| counters.magic.load(std::sync::atomic::Ordering::SeqCst) == MAGIC;
     // SAFETY: the counters last as long as the process.
-    ((host.begin)() == 0 && unsafe { (host.counters)(0).as_ref() }.is_some_and(is_known)).then_some(host)
+    ((host.begin)() == 0 && unsafe { (host.counters)().as_ref() }.is_some_and(is_known)).then_some(host)
 }
 
 /// The result that an error number of `call` stands for.
@@ -59,14 +59,14 @@ fn system(call: &'static str, errno: c_int) -> terapage_pager::Error {
 }
 
 impl Pages {
-    /// What all pagers have counted.
+    /// What the pager has counted.
     pub fn snapshot(&self) -> Snapshot {
         match self {
             Pages::Own(pager) => pager.snapshot(),
             Pages::Host(host) => {
                 // SAFETY: the counters last as long as the process.
-                let of = |number| unsafe { (host.counters)(number).as_ref() };
-                Snapshot::of_all((0..).map_while(of))
+                let counters = unsafe { (host.counters)().as_ref() };
+                counters.map(Counters::snapshot).unwrap_or_default()
             }
         }
     }

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use terapage_config::{Settings, Size};
 use terapage_pager::{Pager, host::Host};
 use terapage_stats::Snapshot;
 use terapage_sys::fd::Room;
@@ -150,9 +149,7 @@ fn start(options: &Options) -> Result<&'static Process> {
             let for_pager = for_pager(&settings);
             let block = for_pager.block;
             let least = settings.least_block_bytes();
-            let store_size = settings.store_size.map(|size| Size(size.0 / for_pager.pagers as u64));
-            let each = Settings { store_size, ..settings.clone() };
-            let open = terapage_far::shelf().opener(&each, block);
+            let open = terapage_far::shelf().opener(&settings, block);
             let pager = Pager::start(for_pager, Box::new(move || Ok(open()?)))?;
             let most = terapage_pager::BLOCKS_MOST.saturating_mul(least);
             let (start, len) = reserve(options.address_space.unwrap_or(ADDRESS_SPACE).min(most))?;

@@ -14,8 +14,6 @@ use crate::carry::look;
 use crate::engine::Engine;
 use crate::engine::files;
 use crate::engine::table::State;
-use crate::frames::split::Split;
-use crate::stripes::Stripes;
 use crate::{Mailbox, Options, Share, Tuning, Use};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
@@ -160,8 +158,6 @@ const BLOCK: usize = PAGES_A_BLOCK * PAGE;
 const FRAMES: usize = 8;
 /// Frames more that there are at times if the budget is shared.
 const LENT: usize = 6;
-/// Threads of the pager.
-const THREADS_MAX: usize = 3;
 const BLOCKS: usize = 14;
 /// Blocks of a range that is paged with the bytes that it has.
 const HELD: usize = 3;
@@ -185,8 +181,6 @@ struct Plan {
     mirrored: bool,
     /// Blocks can be divided, and are at some time.
     divides: bool,
-    /// Pagers, which share the budget.
-    pagers: usize,
 }
 
 const PLAN: Plan = Plan {
@@ -200,7 +194,6 @@ const PLAN: Plan = Plan {
     policies: terapage_policy::replacement::NAMES,
     mirrored: false,
     divides: false,
-    pagers: 1,
 };
 
 /// The engine, for the thread that forks while it is parked.
@@ -218,30 +211,18 @@ impl Shared {
     }
 }
 
-/// The pagers of a run.
+/// The pager of a run, as its program's threads have it.
 #[derive(Clone, Copy)]
-struct Pagers {
-    all: &'static [(&'static Mailbox, Shared)],
-    stripes: &'static Stripes,
-    mirrored: bool,
+struct Running {
+    mailbox: &'static Mailbox,
+    engine: Shared,
+    /// The number of a disk that has the bytes.
+    disk: usize,
 }
 
-impl Pagers {
-    /// Makes a request of the owner of each part of a range.
-    fn each(&self, at: usize, len: usize, ask: impl Fn(Pager, usize, usize)) {
-        for part in self.stripes.cut(at, len).expect("a range") {
-            ask(Pager { mailbox: self.all[part.owner].0, block: BLOCK }, part.at, part.len);
-        }
-    }
-
-    /// The number of the pager that owns an address.
-    fn owner(&self, at: usize) -> usize {
-        self.stripes.cut(at, 1).expect("a range")[0].owner
-    }
-
-    /// A disk that has the bytes of a pager.
-    fn disk_of(&self, owner: usize) -> usize {
-        if self.mirrored { 2 * owner + 1 } else { owner }
+impl Running {
+    fn pager(&self) -> Pager {
+        Pager { mailbox: self.mailbox, block: BLOCK }
     }
 }
 
@@ -332,27 +313,24 @@ fn store(mirrored: bool) -> Box<dyn Store> {
     Box::new(Mirror::new(vec![Box::new(bad), Box::new(DiskStore::new())], BLOCK).unwrap())
 }
 
-/// A share that changes at any time, for so many pagers.
+/// A share that changes at any time.
 #[derive(Debug)]
-struct Fickle(usize);
+struct Fickle;
 
 impl Share for Fickle {
     fn update(&self, now: &Use) -> usize {
-        let own = self.0 * FRAMES;
-        assert!(now.held <= (own + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
-        (own + choose(LENT + 1)) * BLOCK
+        assert!(now.held <= (FRAMES + LENT) * BLOCK + now.fixed, "{} bytes are held", now.held);
+        (FRAMES + choose(LENT + 1)) * BLOCK
     }
 }
 
 /// One run of a program under the pager.
 fn run(plan: Plan) {
-    // A page that is copied instead of moved is there twice for a moment, one in each thread. One
-    // that a wrong count leaves behind is there for ever.
+    // A page that is copied instead of moved is there twice for a moment. One that a wrong count
+    // leaves behind is there for ever.
     let left_behind = if plan.canary == Some(Canary::CountsTooMany) { 1000 } else { 0 };
-    // Each of several has a least of as many frames, and they take the others in turns.
-    let is_divided = plan.shared || plan.pagers > 1;
-    let frames = FRAMES * plan.pagers + if is_divided { LENT } else { 0 };
-    let pages_max = frames * PAGES_A_BLOCK + THREADS_MAX * plan.pagers + left_behind;
+    let frames = FRAMES + if plan.shared { LENT } else { 0 };
+    let pages_max = frames * PAGES_A_BLOCK + 1 + left_behind;
     let Plan { moves, trouble, canary, mirrored, .. } = plan;
     machine::start(Behaviour { moves, trouble, pages_max, mirrored, canary });
     let disk = shuttle::thread::spawn(ring::disk);
@@ -360,14 +338,12 @@ fn run(plan: Plan) {
     let options = Options {
         block: BLOCK,
         divides: plan.divides,
-        pagers: plan.pagers,
         frames,
-        share: plan.shared.then_some(if plan.pagers > 1 { &Fickle(2) } else { &Fickle(1) }),
+        share: plan.shared.then_some(&Fickle),
         policy: one_of(plan.policies),
         prefetch: one_of(&["auto", "sequential", "stride", "trend", "off"]),
         soft_per_mille: [100, 300, 600][choose(3)],
         verify: plan.verify,
-        threads: 1 + choose(THREADS_MAX),
         spin_us: choose(2) as u64,
         tuning: Tuning {
             ahead_bytes: 2 * BLOCK,
@@ -378,38 +354,20 @@ fn run(plan: Plan) {
         },
         ..Options::default()
     };
-    let mut options = vec![options];
-    if plan.pagers > 1 {
-        let first = options.remove(0);
-        let (_, slices) = Split::new(first.share, frames * BLOCK, BLOCK, plan.pagers);
-        options.extend(slices.into_iter().map(|slice| Options { share: Some(slice), ..first.clone() }));
-    }
     let counters = COUNTERS.with(|shared| *shared);
-    let begin = |options: Options| {
-        let mailbox = Mailbox::new().unwrap();
-        let engine = Engine::new(options, store(mirrored), counters, mailbox).unwrap();
-        (mailbox, Shared(Box::into_raw(Box::new(engine))))
-    };
-    let all: &'static [_] = options.into_iter().map(begin).collect::<Vec<_>>().leak();
-    let serve = |&(_, engine): &(&Mailbox, Shared)| {
-        shuttle::thread::spawn(move || {
-            // SAFETY: only this thread uses the engine, apart from a fork, which parks it.
-            ring::until_the_end(|| unsafe {
-                (*engine.get()).prepare();
-                (*engine.get()).run();
-            });
-        })
-    };
-    let running: Vec<_> = all.iter().map(serve).collect();
-    // One pager has one range.
-    let stripe = if plan.pagers > 1 { 2 * BLOCK } else { 1 << 20 };
-    let stripes: &'static Stripes = Box::leak(Box::new(Stripes::new(plan.pagers, stripe)));
-    let pagers = Pagers { all, stripes, mirrored };
+    let mailbox = Mailbox::new().unwrap();
+    let engine = Engine::new(options, store(mirrored), counters, mailbox).unwrap();
+    let engine = Shared(Box::into_raw(Box::new(engine)));
+    let serving = shuttle::thread::spawn(move || {
+        // SAFETY: only this thread uses the engine, apart from a fork, which parks it.
+        ring::until_the_end(|| unsafe {
+            (*engine.get()).prepare();
+            (*engine.get()).run();
+        });
+    });
+    let running = Running { mailbox, engine, disk: usize::from(mirrored) };
     let base = memory::reserve(BLOCKS * BLOCK).unwrap() as usize;
-    for part in stripes.add(base, BLOCKS * BLOCK) {
-        all[part.owner].0.ask(move |engine| engine.add(part.at, part.len, 0, &[])).unwrap();
-    }
-    let mailbox = all[all.len() - 1].0;
+    mailbox.ask(move |engine| engine.add(base, BLOCKS * BLOCK, 0, &[])).unwrap();
     // A second range, which holds something already: blocks after the first one's.
     let held = HELD * BLOCK;
     let more = memory::reserve(held).unwrap() as usize;
@@ -419,7 +377,7 @@ fn run(plan: Plan) {
     let threads: Vec<_> = (0..plan.threads)
         .map(|number| {
             let file = file.clone();
-            shuttle::thread::spawn(move || work(base, number, plan, pagers, &file))
+            shuttle::thread::spawn(move || work(base, number, plan, running, &file))
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -428,13 +386,11 @@ fn run(plan: Plan) {
     }
     file.unmap();
     machine::end();
-    running.into_iter().for_each(|pager| pager.join().unwrap());
+    serving.join().unwrap();
     disk.join().unwrap();
-    for (_, engine) in all {
-        // SAFETY: its thread has ended.
-        let engine = unsafe { Box::from_raw(engine.get()) };
-        assert_eq!(engine.holds, 0, "a fork that is over still holds blocks in the program");
-    }
+    // SAFETY: its thread has ended.
+    let engine = unsafe { Box::from_raw(engine.get()) };
+    assert_eq!(engine.holds, 0, "a fork that is over still holds blocks in the program");
 }
 
 /// A file that is mapped at a range.
@@ -499,7 +455,7 @@ impl DataFile {
 
 /// A thread of the program. All threads use all blocks, but each discards only a block of its own,
 /// and only the first syncs the file.
-fn work(base: usize, number: usize, plan: Plan, pagers: Pagers, file: &DataFile) {
+fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFile) {
     let own = base + number * BLOCK;
     let shared = plan.threads;
     let word = |len| choose(len / program::WORD) * program::WORD;
@@ -524,24 +480,26 @@ fn work(base: usize, number: usize, plan: Plan, pagers: Pagers, file: &DataFile)
         };
         match choose(if plan.divides { 22 } else { 21 }) {
             0 => {
-                let discard =
-                    |pager: Pager, at, len| pager.mailbox.ask_for(at, len, Engine::discard).unwrap();
-                program::discard(own, BLOCK, || pagers.each(own, BLOCK, discard));
+                let discard = || running.mailbox.ask_for(own, BLOCK, Engine::discard).unwrap();
+                program::discard(own, BLOCK, discard);
             }
             1 => {
-                let first = choose(BLOCKS - 2);
-                let need = |pager: Pager, at, len| pager.mailbox.ask_for(at, len, Engine::will_need).unwrap();
-                pagers.each(base + first * BLOCK, 2 * BLOCK, need);
+                let first = base + choose(BLOCKS - 2) * BLOCK;
+                running.mailbox.ask_for(first, 2 * BLOCK, Engine::will_need).unwrap();
             }
-            2 if child.is_none() => child = Some(Child::fork(base, pagers)),
+            2 if child.is_none() => child = Some(Child::fork(base, running)),
             3 => program::pin(at, [2, 40, 200][choose(3)]),
             4 => {
                 let (first, random) = (base + choose(BLOCKS - 4) * BLOCK, choose(2) == 0);
-                pagers.each(first, 4 * BLOCK, |pager, at, len| pager.set_random(at, len, random).unwrap());
+                let set = move |engine: &mut Engine, first, end| {
+                    engine.ahead.set_random(first, end, random);
+                    Ok(())
+                };
+                running.mailbox.ask_for(first, 4 * BLOCK, set).unwrap();
             }
             5 => {
                 let first = base + choose(BLOCKS - 2) * BLOCK;
-                pagers.each(first, 2 * BLOCK, |pager, at, len| pager.done_with(at, len).unwrap());
+                running.mailbox.ask_for(first, 2 * BLOCK, Engine::done_with).unwrap();
             }
             6 if number == 0 => file.sync(),
             // If pages are copied, the call is not reported.
@@ -554,8 +512,7 @@ fn work(base: usize, number: usize, plan: Plan, pagers: Pagers, file: &DataFile)
             6..10 => program::read(at),
             10 => program::write_zeros(at),
             21 => {
-                let (mailbox, _) = pagers.all[choose(pagers.all.len())];
-                let divided = mailbox.ask(Engine::divide).unwrap();
+                let divided = running.mailbox.ask(Engine::divide).unwrap();
                 DIVIDED.with(|count| count.set(count.get() + usize::from(divided)));
             }
             _ => program::write(at),
@@ -569,49 +526,47 @@ fn work(base: usize, number: usize, plan: Plan, pagers: Pagers, file: &DataFile)
 /// The child of a fork: the bytes that it must find in its parent's store, and the pipe that says
 /// that it lives.
 struct Child {
-    /// The number of a disk that has the bytes, the slot there, and the bytes.
-    stored: Vec<(usize, u32, Vec<u8>)>,
-    holds: Vec<Fd>,
+    /// The number of a disk that has the bytes.
+    disk: usize,
+    /// Slots there, and their bytes.
+    stored: Vec<(u32, Vec<u8>)>,
+    hold: Fd,
 }
 
 /// Checks that nothing is under way, and that each frame belongs to a block or is free.
 fn assert_settled(engine: &Engine) {
-    assert_eq!(engine.io.transfers.count(), [0; 3], "something is on its way");
+    assert_eq!(engine.io.transfers.count(), [0; 2], "something is on its way");
     engine.table.assert_counts();
     let held = [State::Mapped, State::Soft, State::Watched].map(|state| engine.table.count(state));
     engine.frames.assert_agree(held.iter().sum(), 0);
 }
 
 impl Child {
-    /// Forks, while the pagers' threads are parked, as `Pager::before_fork` does.
-    fn fork(base: usize, pagers: Pagers) -> Child {
+    /// Forks, while the pager's thread is parked, as `Pager::before_fork` does.
+    fn fork(base: usize, running: Running) -> Child {
+        let Running { mailbox, disk, .. } = running;
         if choose(2) == 0 {
-            pagers.all.iter().for_each(|(mailbox, _)| mailbox.ask(Engine::fork_is_near).unwrap());
+            mailbox.ask(Engine::fork_is_near).unwrap();
         }
-        let asking: Vec<_> = pagers.all.iter().map(|(mailbox, _)| mailbox.lock()).collect();
-        pagers.all.iter().zip(&asking).for_each(|((mailbox, _), asking)| mailbox.stop_pager(asking));
+        let asking = mailbox.lock();
+        mailbox.stop_pager(&asking);
         // SAFETY: its thread is parked until `unpark`.
-        let engine = |owner: usize| unsafe { &mut *pagers.all[owner].1.get() };
-        let all = 0..pagers.all.len();
-        let freeze = |owner| {
-            assert_settled(engine(owner));
-            engine(owner).freeze().unwrap()
-        };
-        let holds = all.clone().map(freeze).collect();
+        let engine = || unsafe { &mut *running.engine.get() };
+        assert_settled(engine());
+        let hold = engine().freeze().unwrap();
         // As the C library does during a fork.
         for _ in 0..choose(4) {
             let at = base + choose(BLOCKS) * BLOCK;
             if !program::is_discarding(at) {
                 program::read_forking(at);
-                all.clone().for_each(|owner| assert_settled(engine(owner)));
+                assert_settled(engine());
             }
         }
         let stored = (base..base + BLOCKS * BLOCK)
             .step_by(PAGE)
             .filter(|&at| !program::is_discarding(at))
             .filter_map(|at| {
-                let owner = pagers.owner(at);
-                let engine = engine(owner);
+                let engine = engine();
                 let (size, block) = (engine.block, engine.table.block_at(at).expect("a block"));
                 let begins = (at - base).is_multiple_of(size);
                 // The child inherits the note that these are zeros.
@@ -620,25 +575,25 @@ impl Child {
                     return None;
                 }
                 let slot = engine.table.get(block).slot().expect("a stored block has a slot");
-                let (disk, bytes) = (pagers.disk_of(owner), program::truth(at, size));
+                let bytes = program::truth(at, size);
                 assert_eq!(
                     Disk::slot(disk, size, slot),
                     bytes,
                     "block {block} is clean, but not in the store"
                 );
-                Some((disk, slot, bytes))
+                Some((slot, bytes))
             })
             .collect();
         machine::share_pages();
-        pagers.all.iter().for_each(|(mailbox, _)| mailbox.unpark());
+        mailbox.unpark();
         drop(asking);
-        Child { stored, holds }
+        Child { disk, stored, hold }
     }
 
     /// Checks that the child still reads the old bytes.
     fn look(&self) {
-        for (disk, slot, bytes) in &self.stored {
-            let found = Disk::slot(*disk, bytes.len(), *slot);
+        for (slot, bytes) in &self.stored {
+            let found = Disk::slot(self.disk, bytes.len(), *slot);
             assert_eq!(found, *bytes, "slot {slot} has changed under a child");
         }
     }
@@ -646,7 +601,7 @@ impl Child {
     /// The child ends.
     fn end(self) {
         self.look();
-        self.holds.into_iter().for_each(Fd::close);
+        self.hold.close();
     }
 }
 
@@ -714,15 +669,6 @@ fn blocks_that_are_divided_too() {
 fn a_budget_that_is_shared_too() {
     explore(Plan { shared: true, ..PLAN }, 600);
     assert_met();
-}
-
-/// Two pagers, each with stripes of two blocks, divide a budget that also changes.
-#[test]
-fn several_pagers_too() {
-    explore(Plan { pagers: 2, ..PLAN }, 400);
-    assert_met();
-    explore(Plan { pagers: 2, shared: true, ..PLAN }, 200);
-    explore(Plan { pagers: 2, divides: true, ..PLAN }, 200);
 }
 
 #[test]

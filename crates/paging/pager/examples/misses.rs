@@ -1,11 +1,11 @@
-//! What a miss costs with several pagers: random reads of paged memory, with a store that does
-//! nothing, so that the pagers are what is measured.
+//! What a miss costs: random reads of paged memory, with a store that does nothing, so that the
+//! pager is what is measured.
 //!
 //! `cargo run --release -p terapage-pager --example misses [SECONDS]`
 //!
 //! The data are 1 GiB behind a budget of 64 MiB, in blocks of 4 KiB, without prefetch and without
 //! hashes: the store reads nothing, so the bytes are not looked at. Each run has a process of its
-//! own. Runs of 1, 2 and 4 pagers take turns, with 1, 2 and 4 threads.
+//! own. Runs with 1, 2 and 4 threads take turns.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -19,6 +19,7 @@ const BLOCK: usize = 4 << 10;
 const DATA: usize = 1 << 30;
 const FRAMES: usize = (64 << 20) / BLOCK;
 const ROUNDS: usize = 3;
+const THREADS: [usize; 3] = [1, 2, 4];
 
 /// A store that does nothing.
 struct Null;
@@ -55,13 +56,12 @@ fn used_s() -> f64 {
 }
 
 /// Misses a second, and microseconds of processor time for each.
-fn measure(pagers: usize, threads: usize, seconds: f64) -> (f64, f64) {
+fn measure(threads: usize, seconds: f64) -> (f64, f64) {
     let options = Options {
         block: BLOCK,
         frames: FRAMES,
         prefetch: "off".to_owned(),
         verify: false,
-        pagers,
         ..Options::default()
     };
     let pager = Pager::start(options, Box::new(|| Ok(Box::new(Null)))).expect("a pager");
@@ -89,32 +89,29 @@ fn measure(pagers: usize, threads: usize, seconds: f64) -> (f64, f64) {
 
 fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [_, pagers, threads, seconds] = &arguments[..] {
-        let number = |text: &String| text.parse().expect("a number");
-        let (rate, cost) = measure(number(pagers), number(threads), seconds.parse().expect("seconds"));
+    if let [_, threads, seconds] = &arguments[..] {
+        let (rate, cost) = measure(threads.parse().expect("a number"), seconds.parse().expect("seconds"));
         println!("{rate} {cost}");
         return Ok(());
     }
     let seconds = arguments.get(1).cloned().unwrap_or_else(|| "1".to_owned());
-    for threads in [1, 2, 4] {
-        let mut all = [const { Vec::new() }; 3];
-        for _ in 0..ROUNDS {
-            for (index, pagers) in [1, 2, 4].into_iter().enumerate() {
-                let numbers = [pagers.to_string(), threads.to_string(), seconds.clone()];
-                let output = std::process::Command::new(std::env::current_exe()?).args(numbers).output()?;
-                let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                let found: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-                let [rate, cost] = found[..] else { panic!("a run failed: {output:?}") };
-                all[index].push((rate, cost));
-            }
+    let mut all = [const { Vec::new() }; THREADS.len()];
+    for _ in 0..ROUNDS {
+        for (threads, runs) in THREADS.into_iter().zip(&mut all) {
+            let numbers = [threads.to_string(), seconds.clone()];
+            let output = std::process::Command::new(std::env::current_exe()?).args(numbers).output()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let found: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            let [rate, cost] = found[..] else { panic!("a run failed: {output:?}") };
+            runs.push((rate, cost));
         }
-        for (pagers, mut runs) in [1, 2, 4].into_iter().zip(all) {
-            runs.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let [(least, _), (rate, cost), (most, _)] = runs[..] else { unreachable!("three rounds") };
-            println!(
-                "{threads} threads, {pagers} pagers: {rate:.0} misses/s ({least:.0} to {most:.0}), {cost:.1} us of processor time each"
-            );
-        }
+    }
+    for (threads, mut runs) in THREADS.into_iter().zip(all) {
+        runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let [(least, _), (rate, cost), (most, _)] = runs[..] else { unreachable!("three rounds") };
+        println!(
+            "{threads} threads: {rate:.0} misses/s ({least:.0} to {most:.0}), {cost:.1} us of processor time each"
+        );
     }
     Ok(())
 }

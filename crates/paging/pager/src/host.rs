@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_int};
 use terapage_stats::Counters;
 
 /// The name of the function that returns the table, or a null pointer if the process is not paged.
-pub const NAME: &CStr = c"terapage_host_2";
+pub const NAME: &CStr = c"terapage_host_3";
 
 /// Advice by number, for [`Host::advise`]: as in `terapage.h`.
 pub mod advice {
@@ -50,7 +50,7 @@ pub struct Host {
     /// made durable, the error number is negative.
     pub sync_file:
         extern "C" fn(at: usize, len: usize, fd: c_int, offset: u64, bytes: u64, written: &mut u64) -> c_int,
-    /// The counters of a pager, by its number, which last as long as the process; their `magic`
-    /// says which layout they have. A null pointer if there are fewer pagers.
-    pub counters: extern "C" fn(usize) -> *const Counters,
+    /// The pager's counters, which last as long as the process; their `magic` says which layout
+    /// they have. A null pointer if there is no pager.
+    pub counters: extern "C" fn() -> *const Counters,
 }

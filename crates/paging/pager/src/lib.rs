@@ -1,8 +1,7 @@
 //! The pager: memory larger than its frames, in user space.
 //!
-//! A [`Pager`] has a thread, or several that divide the addresses among them, which resolve the
-//! faults of its regions, read and write the store, and serve requests. `docs/pager.md` tells how.
-//! Begin to read in `engine/mod.rs`.
+//! A [`Pager`] has a thread, which resolves the faults of its regions, reads and writes the store,
+//! and serves requests. `docs/pager.md` tells how. Begin to read in `engine/mod.rs`.
 
 #![cfg_attr(terapage_model, allow(dead_code, reason = "the model's tests use a part of it"))]
 
@@ -15,13 +14,12 @@ mod bell;
 mod carry;
 mod engine;
 mod error;
+#[cfg(not(terapage_model))]
+mod follow;
 mod frames;
-mod helpers;
 pub mod host;
 mod io;
 mod mailbox;
-#[cfg(not(terapage_model))]
-mod member;
 #[cfg(terapage_model)]
 #[path = "../../model/engine/mod.rs"]
 mod model;
@@ -29,7 +27,6 @@ mod options;
 #[cfg(not(terapage_model))]
 mod pager;
 mod spans;
-mod stripes;
 #[cfg(not(terapage_model))]
 mod sync;
 #[cfg(not(terapage_model))]
@@ -39,10 +36,8 @@ pub use engine::files::FDATASYNC;
 pub use error::Error;
 pub use frames::lease::{Share, Use};
 pub(crate) use mailbox::Mailbox;
-#[cfg(not(terapage_model))]
-pub(crate) use member::Member;
 #[cfg(terapage_model)]
-use model::{Pager as Member, trace};
+use model::{Pager, follow, trace};
 pub use options::{Options, Tuning};
 #[cfg(not(terapage_model))]
 pub use pager::{Forking, MakeStore, Pager};

@@ -3,7 +3,7 @@
 use crate::frames::lease::Share;
 use std::path::PathBuf;
 use terapage_policy::{pace, soft};
-use terapage_stats::{Counters, Whole};
+use terapage_stats::{Counters, Shared};
 use terapage_sys::ring::IoEngine;
 
 /// Options of a pager.
@@ -24,12 +24,6 @@ pub struct Options {
     pub soft_per_mille: usize,
     /// Whether bytes that are read are checked against their hash.
     pub verify: bool,
-    /// Threads of the pager: one decides, the others (carriers) put blocks into the program and
-    /// take them out.
-    pub threads: usize,
-    /// Pagers, each with a part of the addresses, a thread, a ring, a store and frames of its own;
-    /// with a trace there is one.
-    pub pagers: usize,
     /// How stores are read and written; `None`: by io_uring, or otherwise where that is forbidden.
     pub io: Option<IoEngine>,
     /// Whether threads that lose their blocks to each other take turns, with the default policy.
@@ -38,9 +32,9 @@ pub struct Options {
     pub spin_us: u64,
     /// Do not use UFFDIO_MOVE: copy.
     pub copy: bool,
-    /// A function that is told what the pagers count, before the first begins; also in the child of
-    /// a fork. It must not wait for the program.
-    pub begins: Option<fn(Whole)>,
+    /// A function that is called with the counters before the pager begins; also in the child of a
+    /// fork. It must not wait for the program.
+    pub begins: Option<fn(&'static Shared)>,
     /// A function that the pager's thread calls when it begins, and each second, with the counters
     /// and the bytes of bookkeeping that count in the budget. It must not wait for the program.
     pub each_second: Option<fn(&'static Counters, u64)>,
@@ -61,9 +55,6 @@ pub struct Options {
 pub struct Tuning {
     /// The most bytes to read ahead of a stream; never more than a quarter of the budget.
     pub ahead_bytes: usize,
-    /// The least bytes of a stripe, a power of two: addresses that follow each other and have one
-    /// owner among several pagers.
-    pub stripe_bytes: usize,
     /// Whether long runs go through bounce buffers. `None`: only if frames are scattered, since
     /// huge pages were too slow.
     pub bounce: Option<bool>,
@@ -80,7 +71,6 @@ impl Tuning {
     /// What programs have.
     pub const PROGRAMS: Tuning = Tuning {
         ahead_bytes: pace::AHEAD_BYTES,
-        stripe_bytes: 4 << 20,
         bounce: None,
         long_run_bytes: 128 << 10,
         bounce_part: 32,
@@ -98,8 +88,6 @@ impl Default for Options {
             prefetch: "auto".to_owned(),
             soft_per_mille: soft::PER_MILLE,
             verify: true,
-            threads: 1,
-            pagers: 1,
             io: None,
             turns: true,
             spin_us: pace::SPIN_US,

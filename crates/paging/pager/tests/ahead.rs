@@ -1,6 +1,6 @@
 //! Prefetch with few frames.
 
-use terapage_pager::{Error, Options, Pager, Tuning};
+use terapage_pager::{Error, Options, Pager};
 use terapage_store::{FileStore, Store};
 use terapage_sys::memory;
 use terapage_sys::userfaultfd::{Kind, Userfaultfd};
@@ -67,43 +67,4 @@ fn all_of_a_run_is_read_ahead_though_frames_are_scarce() {
     }
     let few = |(alone, all): (u64, u64)| alone * 10 < all;
     assert!((0..TRIES).any(|_| few(read_one_by_one())));
-}
-
-/// One thread reads all blocks in order, pass after pass. Returns how many blocks were read because
-/// it waited for them.
-fn waited_for(pagers: usize, blocks: usize, passes: usize, stripe: usize) -> u64 {
-    let len = blocks * BLOCK;
-    let start = memory::reserve(len).unwrap() as usize;
-    let tuning = Tuning { stripe_bytes: stripe, ..Tuning::PROGRAMS };
-    let options = Options { block: BLOCK, frames: blocks / 2, pagers, tuning, ..Options::default() };
-    let pager = Pager::start(options, Box::new(store)).unwrap();
-    pager.add(start, len, 0).unwrap();
-    let words = || (0..blocks).map(|block| (start + block * BLOCK) as *mut u64);
-    // SAFETY: the blocks are paged memory of the test's.
-    words().enumerate().for_each(|(block, at)| unsafe { at.write_volatile(block as u64 + 1) });
-    for _ in 0..passes {
-        // SAFETY: as above.
-        words()
-            .enumerate()
-            .for_each(|(block, at)| unsafe { assert_eq!(at.read_volatile(), block as u64 + 1) });
-    }
-    let stats = pager.snapshot();
-    eprintln!("{pagers} pagers: {} of {} blocks one by one", stats.demand_blocks, stats.prefetched_blocks);
-    stats.demand_blocks
-}
-
-/// A pager whose stripe ends reads ahead in its next one: a stream does not wait at each edge.
-#[test]
-fn a_stream_goes_on_in_the_next_stripe_of_each_pager() {
-    if !can_page() {
-        return;
-    }
-    // 64 stripes: 32 of 64 blocks, and 16 each of 128 and of 256.
-    let (blocks, stripe, passes) = (8192, 64 * BLOCK, 4);
-    let edges = passes as u64 * 64;
-    let more = || {
-        let alone = waited_for(1, blocks, passes, stripe);
-        waited_for(2, blocks, passes, stripe).saturating_sub(alone)
-    };
-    assert!((0..TRIES).any(|_| more() < edges / 2));
 }

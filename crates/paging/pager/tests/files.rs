@@ -36,7 +36,7 @@ fn arena_with(blocks: usize, options: Options) -> (Pager, usize) {
     let len = blocks * BLOCK;
     let start = (memory::reserve(len + BLOCK).unwrap() as usize).next_multiple_of(BLOCK);
     // Half of the budget suffices for two bounce buffers.
-    let frames = if options.tuning.bounce == Some(true) { (8 << 20) / BLOCK } else { 16 * options.pagers };
+    let frames = if options.tuning.bounce == Some(true) { (8 << 20) / BLOCK } else { 16 };
     let options = Options { block: BLOCK, frames, ..options };
     let pager = Pager::start(options, Box::new(store)).unwrap();
     pager.add(start, len, 0).unwrap();
@@ -77,9 +77,6 @@ fn random_work_and_syncs_leave_in_the_file_what_the_model_says() {
             ..Options::default()
         });
         random_work_and_syncs(Options { verify: false, prefetch: "off".to_owned(), ..Options::default() });
-        // The file lies in the parts of both.
-        let tuning = Tuning { stripe_bytes: 4 * BLOCK, ..Tuning::PROGRAMS };
-        random_work_and_syncs(Options { pagers: 2, tuning, ..Options::default() });
     }
 }
 

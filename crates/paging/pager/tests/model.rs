@@ -174,7 +174,6 @@ fn every_policy_and_block_size_keeps_every_byte() {
                 frames,
                 policy: (*policy).to_owned(),
                 prefetch: prefetch.to_owned(),
-                threads: 1 + at % 3,
                 ..Options::default()
             };
             run(options, frames * 4, 3, steps(400), None, seed);
@@ -186,34 +185,7 @@ fn every_policy_and_block_size_keeps_every_byte() {
 fn bouncing(block: usize) -> Options {
     let frames = (8 << 20) / block;
     let tuning = Tuning { bounce: Some(true), long_run_bytes: 2 * block, bounce_part: 2, ..Tuning::PROGRAMS };
-    Options { block, frames, threads: 2, tuning, ..Options::default() }
-}
-
-/// How often the carriers of this process have gone to sleep.
-fn sleeps_of_carriers() -> u64 {
-    let mut sleeps = 0;
-    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
-        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
-        let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        if line("Name:") == Some("terapage-carry") {
-            sleeps +=
-                line("voluntary_ctxt_switches:").and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
-        }
-    }
-    sleeps
-}
-
-#[test]
-fn carriers_carry_and_keep_every_byte() {
-    if !can_page() {
-        return;
-    }
-    let before = sleeps_of_carriers();
-    let options = Options { block: 16 << 10, frames: 64, threads: 3, ..Options::default() };
-    run(options, 256, 4, steps(1500), Some(FAULTS), seed());
-    // One that never gets a load sleeps once.
-    let slept = sleeps_of_carriers() - before;
-    assert!(slept > 100, "the carriers have slept {slept} times");
+    Options { block, frames, tuning, ..Options::default() }
 }
 
 #[test]
@@ -230,83 +202,6 @@ fn bounce_buffers_keep_every_byte() {
         let frames = options.frames;
         let stats = run(options, frames * 4, 3, steps(400), faults, seed);
         assert!(stats.bounced_bytes > 0, "{stats:?}");
-    }
-}
-
-/// Four blocks have one owner: requests and streams cross owners all the time.
-fn several(pagers: usize, block: usize, frames: usize) -> Options {
-    let tuning = Tuning { stripe_bytes: 4 * block, ..Tuning::PROGRAMS };
-    Options { block, frames, pagers, tuning, ..Options::default() }
-}
-
-#[test]
-fn several_pagers_keep_every_byte() {
-    if !can_page() {
-        return;
-    }
-    let seed = seed();
-    for (at, (pagers, block, frames)) in
-        [(2, 4 << 10, 64), (4, 4 << 10, 128), (2, 16 << 10, 256), (4, 64 << 10, 128), (8, 4 << 10, 512)]
-            .into_iter()
-            .enumerate()
-    {
-        let copy = at == 1;
-        let prefetch = terapage_policy::prefetch::NAMES[at % terapage_policy::prefetch::NAMES.len()];
-        let options = Options {
-            copy,
-            prefetch: prefetch.to_owned(),
-            threads: 1 + at % 2,
-            ..several(pagers, block, frames)
-        };
-        run(options, frames * 4, 3, steps(600), (at == 2).then_some(FAULTS), seed);
-    }
-}
-
-#[test]
-fn several_pagers_have_one_budget_which_follows_use() {
-    if !can_page() {
-        return;
-    }
-    let block = 16 << 10;
-    let Arena { pager, base, len } = Arena::new(several(2, block, 1024), 64 << 20, None, 0);
-    // The stripes of one pager alone: it gets the other's part, too.
-    let mut random = StdRng::seed_from_u64(seed());
-    let touch = |random: &mut StdRng, at: usize| {
-        // SAFETY: the range is the test's own.
-        unsafe { ((base + at) as *mut u64).write_volatile(random.random()) };
-    };
-    let most = (1024 * block) as u64;
-    let resident = || {
-        pager
-            .whole()
-            .0
-            .iter()
-            .map(|one| one.counters.resident_bytes.load(std::sync::atomic::Ordering::Relaxed))
-    };
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    let parts =
-        |owner: usize| (0..len).step_by(block).filter(move |&at| pager_of(base, base + at, block) == owner);
-    while resident().next().unwrap() < most * 3 / 4 {
-        parts(0).for_each(|at| touch(&mut random, at));
-        assert!(resident().sum::<u64>() <= most + most / 50);
-        assert!(
-            std::time::Instant::now() < until,
-            "the first pager has {} of {most}",
-            resident().next().unwrap()
-        );
-    }
-    memory::advise(base, len, libc::MADV_DONTFORK);
-}
-
-/// The owner of an address among two pagers, by the rule that `stripes.rs` states.
-fn pager_of(base: usize, at: usize, block: usize) -> usize {
-    let (mut number, mut from) = (0, 0);
-    loop {
-        let size = if from < 64 * block { 4 * block } else { (1 << from.ilog2()) / 16 };
-        if at - base < from + size {
-            return number % 2;
-        }
-        (number, from) = (number + 1, from + size);
     }
 }
 
@@ -329,10 +224,9 @@ fn blocks_that_are_divided_keep_every_byte() {
         return;
     }
     let seed = seed();
-    for (copy, faults, threads) in [(false, None, 1), (false, Some(FAULTS), 2), (true, Some(FAULTS), 1)] {
+    for (copy, faults) in [(false, None), (false, Some(FAULTS)), (true, Some(FAULTS))] {
         for frames in [8, 64] {
-            let options =
-                Options { block: 16 << 10, divides: true, frames, copy, threads, ..Options::default() };
+            let options = Options { block: 16 << 10, divides: true, frames, copy, ..Options::default() };
             let stats = run(options, frames * 4, 3, steps(800), faults, seed);
             assert_eq!(stats.block_bytes, PAGE as u64, "{stats:?}");
         }
@@ -372,7 +266,7 @@ fn a_failing_store_never_gives_wrong_bytes() {
         return;
     }
     let seed = seed();
-    let options = Options { block: 4 << 10, frames: 16, threads: 2, ..Options::default() };
+    let options = Options { block: 4 << 10, frames: 16, ..Options::default() };
     run(options, 96, 2, steps(1500), Some(FAULTS), seed);
 }
 
@@ -412,8 +306,6 @@ fn a_forked_child_sees_memory_as_it_was_and_both_may_write() {
     }
     forks(Options { block: 4 << 10, frames: 16, ..Options::default() }, 128 * 4096);
     forks(bouncing(64 << 10), 24 << 20);
-    forks(several(2, 4 << 10, 64), 512 * 4096);
-    forks(several(4, 16 << 10, 256), 16 << 20);
 }
 
 fn forks(options: Options, len: usize) {

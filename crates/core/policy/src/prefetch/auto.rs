@@ -70,10 +70,6 @@ impl Prefetch for Auto {
         self.streams.late();
     }
 
-    fn resize(&mut self, run: u32, ahead: u32) {
-        self.streams.resize(run, ahead);
-    }
-
     fn more(&mut self) -> Option<Ahead> {
         let ahead = self.streams.more().filter(|_| !self.worth.is_stopped());
         self.come(ahead.map_or(0, |ahead| ahead.count));

@@ -35,10 +35,6 @@ impl Prefetch for Sequential {
         self.streams.late();
     }
 
-    fn resize(&mut self, run: u32, ahead: u32) {
-        self.streams.resize(run, ahead);
-    }
-
     fn more(&mut self) -> Option<Ahead> {
         self.streams.more()
     }

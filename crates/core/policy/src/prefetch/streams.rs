@@ -85,18 +85,6 @@ impl Streams {
         Streams { run_max, ahead_max, run: run_max, clock: 0, streams, current: None, late: false }
     }
 
-    /// From now on, runs have at most `run` blocks, and reach at most `ahead` blocks.
-    pub fn resize(&mut self, run: u32, ahead: u32) {
-        let before = std::mem::replace(&mut self.ahead_max, ahead.max(1));
-        let (longest, most) = (self.run == self.run_max, run.clamp(1, self.ahead_max.div_ceil(2)));
-        self.run_max = most;
-        self.run = if longest { most } else { self.run.min(most) };
-        for stream in self.streams.iter_mut().filter(|_| self.ahead_max < before) {
-            stream.window = stream.window.min(self.run);
-            stream.reach = stream.reach.min(i64::from(self.ahead_max));
-        }
-    }
-
     /// The block that is touched next was asked for, but has not come.
     pub fn late(&mut self) {
         self.late = true;

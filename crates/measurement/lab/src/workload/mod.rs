@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, io, ptr, slice, thread};
 use terapage_figures::SplitMix;
-use terapage_stats::{Counters, FILE_NAME, MAGIC, PAGERS_MOST, STRIDE};
+use terapage_stats::{Counters, FILE_NAME, MAGIC};
 
 /// A workload and its options.
 #[derive(Debug, clap::Subcommand)]
@@ -325,15 +325,9 @@ impl OwnCounters {
         Some(u64::from_ne_bytes(bytes))
     }
 
-    /// A counter of all pagers together.
-    fn sum(&self, offset: usize) -> Option<u64> {
-        let pagers = self.read(offset_of!(Counters, pagers))?.clamp(1, PAGERS_MOST as u64) as usize;
-        (0..pagers).map(|pager| self.read(pager * STRIDE + offset)).sum()
-    }
-
     /// Bytes read from and written to the store so far.
     pub fn in_and_out(&self) -> (Option<u64>, Option<u64>) {
-        (self.sum(offset_of!(Counters, page_in_bytes)), self.sum(offset_of!(Counters, page_out_bytes)))
+        (self.read(offset_of!(Counters, page_in_bytes)), self.read(offset_of!(Counters, page_out_bytes)))
     }
 }
 

@@ -1,8 +1,5 @@
-//! A load: the work on the bytes of blocks that go into the program or out of it. It needs nothing
-//! of the engine's state.
-//!
-//! A load contains all that its work needs, so any thread can carry it. Its blocks are Reading or
-//! Leaving, and nobody else uses their frames, until the pager's thread has handled the result.
+//! Loads: the work on the bytes of blocks that go into the program or out of it. It needs nothing
+//! of the engine's state. While a load is carried, nobody else uses the frames of its blocks.
 
 pub(crate) mod heard;
 pub(crate) mod look;
@@ -10,7 +7,6 @@ pub(crate) mod mover;
 
 use look::{Look, hash};
 use mover::{Lost, Mover, Taken};
-use std::sync::Arc;
 use terapage_sys::memory;
 
 /// Blocks that lie together in the pool and go together into the program.
@@ -79,7 +75,8 @@ pub(crate) struct LoadIn {
 }
 
 impl LoadIn {
-    fn carry(&mut self, mover: &Mover, block: usize) -> Result<(), Lost> {
+    /// Does the work. An error says how the program's bytes were lost.
+    pub fn carry(&mut self, mover: &Mover, block: usize) -> Result<(), Lost> {
         for (index, arrival) in self.blocks.iter_mut().enumerate() {
             // SAFETY: the place is filled, and only this load uses it and the buffer.
             let bytes = unsafe { memory::bytes(arrival.place, block) };
@@ -109,24 +106,14 @@ pub(crate) struct Departure {
     pub look: Option<Look>,
 }
 
-/// Blocks that are to leave the program, in runs: neighbours in the program and in the pool.
-#[derive(Debug)]
-pub(crate) struct LoadOut {
-    pub blocks: Vec<Departure>,
-}
-
-impl LoadOut {
-    fn carry(&mut self, mover: &Mover, block: usize) -> Result<(), Lost> {
-        let neighbours = |one: &Departure, next: &Departure| {
-            next.place == one.place + block
-                && next.program == one.program.map(|at| at + block)
-                && one.program.is_some()
-        };
-        for run in self.blocks.chunk_by_mut(neighbours) {
-            take(mover, block, run)?;
-        }
-        Ok(())
-    }
+/// Takes blocks out of the program, in runs: neighbours in the program and in the pool.
+pub(crate) fn out(mover: &Mover, block: usize, blocks: &mut [Departure]) -> Result<(), Lost> {
+    let neighbours = |one: &Departure, next: &Departure| {
+        next.place == one.place + block
+            && next.program == one.program.map(|at| at + block)
+            && one.program.is_some()
+    };
+    blocks.chunk_by_mut(neighbours).try_for_each(|run| take(mover, block, run))
 }
 
 /// Takes neighbours out of the program, and looks at the bytes of those that left.
@@ -147,38 +134,4 @@ fn take(mover: &Mover, block: usize, run: &mut [Departure]) -> Result<(), Lost> 
         departure.look = Some(Look::at(unsafe { memory::bytes(departure.place, block) }));
     }
     Ok(())
-}
-
-/// The direction of a load.
-#[derive(Debug)]
-pub(crate) enum Way {
-    In(LoadIn),
-    Out(LoadOut),
-}
-
-/// Blocks on their way into the program or out of it.
-pub(crate) struct Load {
-    mover: Arc<Mover>,
-    /// Bytes of a block.
-    block: usize,
-    /// The number of the load's transfer.
-    pub transfer: usize,
-    pub way: Way,
-    /// How the program's bytes were lost, if they were.
-    pub lost: Option<Lost>,
-}
-
-impl Load {
-    pub fn new(mover: &Arc<Mover>, block: usize, transfer: usize, way: Way) -> Load {
-        Load { mover: mover.clone(), block, transfer, way, lost: None }
-    }
-
-    /// Does the work.
-    pub fn carry(&mut self) {
-        let done = match &mut self.way {
-            Way::In(load) => load.carry(&self.mover, self.block),
-            Way::Out(load) => load.carry(&self.mover, self.block),
-        };
-        self.lost = done.err();
-    }
 }

@@ -2,8 +2,7 @@
 
 use super::Engine;
 use super::table::State;
-use super::transfers::Carry;
-use crate::{Error, Member};
+use crate::Error;
 use terapage_policy::pace::WRITING_RUNS;
 use terapage_store::EXTENT;
 
@@ -17,26 +16,11 @@ impl Engine {
             for &block in &blocks {
                 self.policy.remove(block);
             }
-            self.page_out_these(&blocks, Carry::Anywhere);
-            while self.leaving() > WRITING_RUNS * batch as usize {
+            self.page_out_these(&blocks);
+            while self.table.count(State::Writing) > WRITING_RUNS * batch as usize {
                 self.wait();
             }
         }
         Ok(())
-    }
-}
-
-impl Member {
-    /// See `Pager::set_random`.
-    pub(crate) fn set_random(&self, start: usize, len: usize, random: bool) -> Result<(), Error> {
-        self.mailbox.ask_for(start, len, move |engine, first, end| {
-            engine.ahead.set_random(first, end, random);
-            Ok(())
-        })
-    }
-
-    /// See `Pager::done_with`.
-    pub(crate) fn done_with(&self, start: usize, len: usize) -> Result<(), Error> {
-        self.mailbox.ask_for(start, len, Engine::done_with)
     }
 }

@@ -52,18 +52,12 @@ pub(crate) struct Ahead {
     runs: u32,
 }
 
-/// The longest run with so many frames, and how far ahead of the program it may be.
-fn reach(options: &Options, frames: usize) -> [u32; 2] {
-    let run = pace::prefetched_run(EXTENT / options.block, frames);
-    [run, pace::ahead_blocks(options.tuning.ahead_bytes, options.block, frames)]
-}
-
 impl Ahead {
     /// Prefetch by the policy of `options`; `None` if there is no such policy.
     pub fn new(options: &Options) -> Option<Ahead> {
-        // One of several pagers has its part, more or less: see `resize`.
-        let frames = options.frames / options.pagers.max(1);
-        let [run, ahead] = reach(options, frames);
+        let (block, frames) = (options.block, options.frames);
+        let run = pace::prefetched_run(EXTENT / block, frames);
+        let ahead = pace::ahead_blocks(options.tuning.ahead_bytes, block, frames);
         let policy = prefetch::by_name(&options.prefetch, frames, run, ahead)?;
         Some(Ahead {
             policy,
@@ -74,12 +68,6 @@ impl Ahead {
             samples: BTreeMap::new(),
             runs: 0,
         })
-    }
-
-    /// Reads ahead as far as suits so many frames, from now on.
-    pub fn resize(&mut self, options: &Options, frames: usize) {
-        let [run, ahead] = reach(options, frames);
-        self.policy.resize(run, ahead);
     }
 
     /// The same, after each block of `old` has become `more`: what the program has said of the

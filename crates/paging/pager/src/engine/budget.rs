@@ -60,9 +60,8 @@ impl Engine {
         if !self.frames.lease.is_shared() || self.frames.lease.excess() > 0 {
             return;
         }
-        // Before the last huge page. Pagers of one process ask for less at a time.
-        let part = if self.options.pagers > 1 { 32 } else { 8 };
-        let least = self.frames.of_huge_page().min(self.frames.limit / part).max(1);
+        // Before the last huge page.
+        let least = self.frames.of_huge_page().min(self.frames.limit / 8).max(1);
         let room = self.frames.room(spare);
         if self.frames.lease.is_lacking(room, least) {
             self.ask_share(false);
@@ -149,10 +148,6 @@ impl Engine {
         if limit != self.frames.limit {
             self.policy.resize(budget);
             self.frames.limit = limit;
-            if self.options.pagers > 1 {
-                // Its frames may be a small part of the most that it can have.
-                self.ahead.resize(&self.options, limit);
-            }
             self.trials.waste.resize(limit);
             self.frames.target.resize(limit, self.block, self.options.soft_per_mille);
             if let Err(error) = self.shrink() {

@@ -12,7 +12,7 @@
 use super::Engine;
 use super::table::State;
 use crate::carry::look;
-use crate::{Error, Member, StoreError};
+use crate::{Error, Pager, StoreError};
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use terapage_store::{EXTENT, Ended, Notes, Op, OpKind, Store, StoreRing};
@@ -290,9 +290,14 @@ impl Engine {
     }
 }
 
-impl Member {
-    /// See `Pager::map_file`.
-    pub(crate) fn map_file(
+impl Pager {
+    /// Maps `bytes` bytes of a file, from `offset` on, at a paged range; zeros follow. The file is
+    /// read as the blocks are touched. If it was opened with O_DIRECT, `offset` must be a multiple
+    /// of the page size.
+    ///
+    /// # Errors
+    /// The range is not all paged; too many files are mapped.
+    pub fn map_file(
         &self,
         start: usize,
         len: usize,
@@ -304,13 +309,24 @@ impl Member {
         self.mailbox.ask_for(start, len, move |engine, first, end| engine.map_file(first, end, part))
     }
 
-    /// See `Pager::unmap_file`.
-    pub(crate) fn unmap_file(&self, start: usize, len: usize) -> Result<(), Error> {
+    /// Unmaps a range: it reads as zeros from now on. What was not synced is lost.
+    ///
+    /// # Errors
+    /// No file is mapped there.
+    pub fn unmap_file(&self, start: usize, len: usize) -> Result<(), Error> {
         self.mailbox.ask_for(start, len, Engine::unmap_file)
     }
 
-    /// See `Pager::sync_file`.
-    pub(crate) fn sync_file(
+    /// Writes what the program has changed in a mapped range back to its file, within `bytes` bytes
+    /// of the file from `offset` on, and waits until it is durable. Returns the bytes written.
+    ///
+    /// Call it for one file in one thread at a time. What other threads write to the range
+    /// meanwhile reaches the file now or at the next sync.
+    ///
+    /// # Errors
+    /// The file cannot be written or made durable: the next sync tries again what is missing. Or no
+    /// file is mapped there.
+    pub fn sync_file(
         &self,
         start: usize,
         len: usize,

@@ -125,7 +125,7 @@ impl Engine {
         for region in self.table.regions() {
             self.register_paged(region)?;
         }
-        self.helpers.forget();
+        self.follow.forget();
         self.frames.maker.forget();
         // The trace file and the thread that writes it belong to the parent.
         self.recorder = None;

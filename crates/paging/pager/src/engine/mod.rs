@@ -22,11 +22,10 @@ mod waits;
 
 use crate::carry::look::hash;
 use crate::carry::mover::{Lost, Mover};
+use crate::follow::Follow;
 use crate::frames::Frames;
+use crate::frames::lease::TICK_MS;
 use crate::frames::maker::Maker;
-use crate::helpers::Helpers;
-use crate::helpers::carriers::Carriers;
-use crate::helpers::follow::Follow;
 use crate::io::{self, Event, Io, Poll};
 use crate::trace::{Kind, Recorder};
 use crate::{Mailbox, Options};
@@ -37,6 +36,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use table::{State, Table, WANTED};
+use terapage_policy::luck::Luck;
 use terapage_policy::replacement::{self, Replacement};
 use terapage_stats::{Condition, Counters, Shared};
 use terapage_store::{Store, packed_bytes};
@@ -99,12 +99,13 @@ pub(crate) struct Engine {
     pub block: usize,
     /// Blocks were divided.
     pub is_divided: bool,
-    /// There are no more processors than pagers.
-    is_crowded: bool,
     pub frames: Frames,
     pub table: Table,
     pub mover: Arc<Mover>,
-    pub helpers: Helpers,
+    /// On which processor the pager's thread runs.
+    pub follow: Follow,
+    /// Whether the pager's thread looks for work before it sleeps.
+    pub luck: Luck,
     /// The hash of a block of zeros.
     pub zero_hash: u128,
     pub policy: Box<dyn Replacement>,
@@ -157,11 +158,11 @@ impl Engine {
         let mut engine = Engine {
             block,
             is_divided: false,
-            is_crowded: false,
             frames,
             table: Table::new(block, divides, &shared.regions),
             mover,
-            helpers: Helpers::none(),
+            follow: Follow::nobody(),
+            luck: Luck::default(),
             zero_hash: hash(&vec![0; block]),
             policy,
             ahead,
@@ -192,7 +193,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Called when the thread begins: opens its descriptors, and starts its helper threads.
+    /// Called when the thread begins: opens its descriptors, and starts the thread that makes
+    /// frames.
     pub fn prepare(&mut self) {
         // The child of a fork has paged memory already. To begin a thread, the C library may need
         // it, and this thread cannot wait for itself.
@@ -205,20 +207,14 @@ impl Engine {
             // With one processor, spinning would keep the program from working.
             self.options.spin_us = 0;
         }
-        self.is_crowded = processors <= self.options.pagers;
         // Not in the child of a fork: to look at threads takes memory, and for that this thread
         // might wait for the thread that forked, which waits for this one.
-        if self.options.pagers == 1 && may_begin_threads {
-            self.helpers.follow = Follow::where_it_pays();
-        }
         if may_begin_threads {
-            self.start_helpers();
+            self.follow = Follow::where_it_pays();
+            self.start_maker();
         }
         self.io.poll(Poll::Faults, self.mover.program.raw());
         self.io.poll(Poll::Requests, self.mailbox.event.raw());
-        if let Some(event) = self.helpers.carriers.event() {
-            self.io.poll(Poll::Carried, event.raw());
-        }
         self.begin_ticks();
         for (id, fd) in &self.children {
             self.io.poll(Poll::Child(*id), fd.raw());
@@ -236,7 +232,6 @@ impl Engine {
             // One end at a time: to check and install a long run takes as long as to read one, and
             // the store must have new work meanwhile.
             self.handle_end();
-            self.take_carried();
             self.take_faults();
             while let Some(fault) = self.queue.pop_front() {
                 self.fault(fault);
@@ -283,8 +278,8 @@ impl Engine {
     /// Starts the timer, if anything needs one.
     fn begin_ticks(&mut self) {
         let shared = self.frames.lease.is_shared();
-        if self.options.each_second.is_some() || shared || self.helpers.follow.wants_ticks() {
-            self.ticks.timer = Fd::each(self.frames.lease.tick_ms()).ok();
+        if self.options.each_second.is_some() || shared || self.follow.wants_ticks() {
+            self.ticks.timer = Fd::each(TICK_MS).ok();
             if let Some(timer) = &self.ticks.timer {
                 self.io.poll(Poll::Timer, timer.raw());
             }
@@ -294,7 +289,7 @@ impl Engine {
 
     /// Whether frames are to be given back now.
     fn tick(&mut self) -> bool {
-        self.helpers.follow.tick();
+        self.follow.tick();
         if self.frames.lease.ends_second() {
             self.tell_second();
         }
@@ -308,16 +303,14 @@ impl Engine {
         }
     }
 
-    /// Starts the helper threads, which save this thread time.
-    fn start_helpers(&mut self) {
+    /// Starts the thread that makes frames ahead.
+    fn start_maker(&mut self) {
         if self.mover.moves() {
             let most = if self.frames.lease.is_shared() { self.options.frames } else { self.frames.limit };
             let pages = most.saturating_sub(self.frames.count) * self.block / HUGE;
             self.frames.maker =
                 Maker::start(pages, self.options.spin_us > 0).unwrap_or_else(|_| Maker::none());
         }
-        let carriers = Carriers::start(self.options.threads.saturating_sub(1));
-        self.helpers.carriers = carriers.unwrap_or_else(|error| self.stop(&error.to_string()));
     }
 
     /// Waits until something happens: first spins for a moment, then sleeps.
@@ -327,30 +320,30 @@ impl Engine {
     /// spins only as long as that mostly finds work.
     fn sleep(&mut self) {
         let waited_for = self.demands > 0;
-        let tries = !self.is_crowded && self.helpers.luck.tries();
-        self.helpers.luck.sleeps();
+        let tries = self.luck.tries();
+        self.luck.sleeps();
         // On the processor of the program's thread it would spin in place of that.
-        let tries = tries && !self.helpers.follow.is_there();
+        let tries = tries && !self.follow.is_there();
         if self.options.spin_us > 0 && (waited_for || tries) {
             let found = self.look_for_work();
             if !waited_for {
-                self.helpers.luck.looked(found);
+                self.luck.looked(found);
             }
             if found {
                 return;
             }
         }
-        self.rest();
+        self.io.enter(1);
     }
 
     fn look_for_work(&mut self) -> bool {
         let until = now_ns() + self.options.spin_us * 1000;
         loop {
             self.io.enter(0);
-            if self.helpers.follow.is_there() {
+            if self.follow.is_there() {
                 thread::pause().ok();
             }
-            if self.io.ring().has_done() || self.helpers.carriers.has_done() {
+            if self.io.ring().has_done() {
                 return true;
             }
             if now_ns() > until {
@@ -368,22 +361,13 @@ impl Engine {
         result.unwrap_or_else(|lost| self.stop(&lost.to_string()))
     }
 
-    /// Waits until an operation or a load ends, and handles that.
+    /// Waits until an operation ends, and handles that.
     pub fn wait(&mut self) {
-        if self.io.finished.is_empty() && !self.take_carried() {
-            self.rest();
+        if self.io.finished.is_empty() {
+            self.io.enter(1);
             self.take_ends();
         }
         self.handle_end();
-        self.take_carried();
-    }
-
-    /// Sleeps until the ring has an event or a carrier has done a load.
-    fn rest(&mut self) {
-        if self.helpers.carriers.may_sleep() {
-            self.io.enter(1);
-        }
-        self.helpers.carriers.woke();
     }
 
     /// Handles the end of one operation, if one has ended.
@@ -399,7 +383,6 @@ impl Engine {
             match event {
                 Event::Faults => self.faults_ready = true,
                 Event::Requests => self.requests_ready = true,
-                Event::Carried => self.helpers.carriers.event().into_iter().for_each(Fd::clear),
                 Event::Tick => {
                     self.ticks.timer.iter().for_each(Fd::clear);
                     self.ticks.passed = true;
@@ -422,7 +405,7 @@ impl Engine {
 
     /// A thread of the program waits at an address.
     pub fn fault(&mut self, fault: Fault) {
-        self.helpers.follow.fault(fault.thread);
+        self.follow.fault(fault.thread);
         let Some(block) = self.table.block_at(fault.at) else {
             self.stop(&format!("a fault at {:#x}, which is not paged", fault.at));
         };
@@ -446,7 +429,7 @@ impl Engine {
                     self.prefetch_after(block, true);
                 }
             }
-            State::Leaving | State::Writing => {
+            State::Writing => {
                 self.table.get_mut(block).flags |= WANTED;
                 self.waits.late(block);
             }
@@ -498,12 +481,11 @@ impl Engine {
     /// They do not agree.
     fn assert_books_agree(&self) {
         let count = |state| self.table.count(state);
-        let (leaving, reading, writing) =
-            (count(State::Leaving), count(State::Reading), count(State::Writing));
+        let (reading, writing) = (count(State::Reading), count(State::Writing));
         let on_their_way = self.io.transfers.count();
-        assert_eq!(on_their_way, [leaving, reading, writing], "blocks on their way are miscounted");
+        assert_eq!(on_their_way, [reading, writing], "blocks on their way are miscounted");
         let settled = count(State::Mapped) + count(State::Soft) + count(State::Watched);
-        let used = settled + leaving + reading + writing + self.trials.frames();
+        let used = settled + reading + writing + self.trials.frames();
         self.frames.assert_agree(used, reading);
         if cfg!(terapage_model) {
             self.table.assert_counts();

@@ -3,8 +3,7 @@
 use super::Engine;
 use super::files::UNKNOWN;
 use super::table::{MARKER, SAMPLE, State, WANTED};
-use super::transfers::Carry;
-use crate::carry::{Arrival, LoadIn, Run, Way};
+use crate::carry::{Arrival, LoadIn, Run};
 use crate::io::bounce::Buffer;
 use crate::io::transfers::Operation;
 use crate::trace::Kind;
@@ -48,7 +47,7 @@ impl Engine {
     /// A touch of a block that was never touched, or has become zero: installs zeros, and more of
     /// them if fresh memory is touched in order.
     pub(crate) fn first_touch(&mut self, block: u32) {
-        self.helpers.follow.other(1);
+        self.follow.other(1);
         Counters::add(&self.counters.first_touches, 1);
         self.record(Kind::FirstTouch, [block]);
         let most = (FRESH_BYTES / self.block).max(1) as u32;
@@ -235,23 +234,12 @@ impl Engine {
         }
     }
 
-    /// Prefetches blocks, in the program's direction.
-    fn read_ahead(&mut self, mut ahead: prefetch::Ahead) {
-        // A stream runs on from one range of addresses to the next: with several pagers each has
-        // many, and sees a stream through all of them as one stream through its own.
-        while let Some(rest) = self.read_ahead_within(ahead) {
-            ahead = rest;
-        }
-    }
-
-    /// Prefetches as far as the range of addresses goes. Returns the rest, if there is any.
-    fn read_ahead_within(&mut self, ahead: prefetch::Ahead) -> Option<prefetch::Ahead> {
+    /// Prefetches blocks, in the program's direction, as far as the range of addresses goes.
+    fn read_ahead(&mut self, ahead: prefetch::Ahead) {
         let wanted = |index: u32| ahead.first.checked_add_signed(ahead.step.checked_mul(index as i32)?);
-        let region = self.table.block_range_of(ahead.first)?;
+        let Some(region) = self.table.block_range_of(ahead.first) else { return };
         let inside = |block: &u32| region.contains(block);
         let mut blocks: Vec<u32> = (0..ahead.count).map_while(wanted).take_while(inside).collect();
-        let read = blocks.len() as u32;
-        let whole = blocks.len() <= self.longest_run();
         blocks.truncate(self.longest_run());
         let postponed = self.ahead.postponed_blocks();
         if self.has_room_for(blocks.len()) || postponed + blocks.len() > self.most_read() {
@@ -261,9 +249,6 @@ impl Engine {
             // rest.
             self.ahead.postponed.push_back(blocks);
         }
-        let goes_on = whole && read < ahead.count && self.options.pagers > 1;
-        let next = wanted(read).filter(|_| goes_on)?;
-        Some(prefetch::Ahead { first: next, count: ahead.count - read, ..ahead })
     }
 
     /// The most blocks that may be prefetched at the same time.
@@ -323,7 +308,7 @@ impl Engine {
         }
         Counters::add(&self.counters.prefetched_blocks, blocks.len() as u64);
         self.trials.waste.come(blocks.len());
-        self.helpers.follow.other(blocks.len());
+        self.follow.other(blocks.len());
         if !blocks.is_sorted() {
             blocks.reverse();
         }
@@ -364,7 +349,7 @@ impl Engine {
         }
     }
 
-    /// Lets blocks that have been read be checked and put into the program.
+    /// Checks blocks that have been read, and puts them into the program.
     pub(crate) fn arrived(&mut self, number: usize, mut operation: Operation) {
         let of_a_file = self.is_file(operation.origin);
         let arrival = |&block: &u32| {
@@ -381,12 +366,9 @@ impl Engine {
         };
         let (left_out, wanted): (Vec<u32>, Vec<u32>) =
             operation.blocks.iter().partition(|block| is_left_out(block));
-        // To hand over one block takes about as long as to carry it, so it pays only if something
-        // else waits.
-        let alone = operation.since_ns > 0 && self.io.finished.is_empty() && self.queue.is_empty();
         let mut runs = self.plan(&wanted);
         self.plan_trial(&operation.blocks, &mut runs);
-        let load = LoadIn {
+        let mut load = LoadIn {
             buffer: operation.buffer.as_ref().map(Buffer::at),
             blocks,
             look: of_a_file || self.options.verify,
@@ -395,8 +377,9 @@ impl Engine {
             good: false,
         };
         operation.left_out = left_out;
-        self.io.transfers.put(number, operation);
-        self.carry(number, Way::In(load), if alone { Carry::Here } else { Carry::Anywhere });
+        let carried = load.carry(&self.mover, self.block);
+        self.or_stop(carried);
+        self.checked(number, operation, &load);
     }
 
     /// Gives up a failed read of blocks that were not all touched. Those for which one waits
@@ -425,7 +408,7 @@ impl Engine {
     }
 
     /// Handles blocks that were read and checked; if they are right, they are in the program.
-    pub(crate) fn checked(&mut self, number: usize, mut operation: Operation, load: &LoadIn) {
+    fn checked(&mut self, number: usize, mut operation: Operation, load: &LoadIn) {
         if load.verify {
             self.io.judge(number, &operation, load.good);
         }

@@ -2,11 +2,10 @@
 
 use super::Engine;
 use super::table::{MARKER, SAMPLE, State, WANTED};
-use super::transfers::Carry;
 use crate::carry::look::Look;
 use crate::carry::mover::Taken;
-use crate::carry::{Departure, LoadOut, Way};
-use crate::io::transfers::{Operation, Transfer};
+use crate::carry::{self, Departure};
+use crate::io::transfers::Operation;
 use crate::trace::Kind;
 use terapage_policy::pace::{self, Need};
 use terapage_stats::Counters;
@@ -18,18 +17,13 @@ impl Engine {
         self.frames.unused() + self.table.count(State::Soft)
     }
 
-    /// Blocks on their way out of the program.
-    pub(crate) fn leaving(&self) -> usize {
-        self.table.count(State::Leaving) + self.table.count(State::Writing)
-    }
-
     /// The need of frames.
     fn need(&self) -> Need {
         Need {
             target: self.frames.target.now(),
             besides: self.ahead.next_postponed() + self.frames.lease.excess_now(self.block),
             ready: self.ready(),
-            on_their_way: self.leaving(),
+            on_their_way: self.table.count(State::Writing),
             run: EXTENT / self.block,
         }
     }
@@ -44,7 +38,7 @@ impl Engine {
     pub(crate) fn balance(&mut self) {
         while self.is_short() {
             let is_waited_for = self.demands > 0 && self.table.count(State::Writing) == 0;
-            if self.page_out(self.need().next(is_waited_for), Carry::Anywhere) == 0 {
+            if self.page_out(self.need().next(is_waited_for)) == 0 {
                 return;
             }
             self.io.enter(0);
@@ -57,7 +51,7 @@ impl Engine {
 
     /// Takes up to `count` victims out of the program, and begins to write the dirty ones. Returns
     /// how many have left or are leaving.
-    pub(crate) fn page_out(&mut self, count: usize, who: Carry) -> usize {
+    pub(crate) fn page_out(&mut self, count: usize) -> usize {
         let before = self.policy.len();
         let now_ns = if self.held.is_empty() { 0 } else { self.now() };
         let (mut victims, mut held) = (Vec::new(), Vec::new());
@@ -67,7 +61,7 @@ impl Engine {
         }
         held.into_iter().for_each(|block| self.policy.rescue(block));
         victims.sort_unstable();
-        self.page_out_these(&victims, who);
+        self.page_out_these(&victims);
         let after = self.policy.len();
         self.watch();
         before.saturating_sub(after)
@@ -102,8 +96,8 @@ impl Engine {
     }
 
     /// Takes blocks (mapped or watched, ascending) out of the program that the policy has chosen to
-    /// leave.
-    pub(crate) fn page_out_these(&mut self, victims: &[u32], who: Carry) {
+    /// leave, and begins to write those whose bytes the store does not have.
+    pub(crate) fn page_out_these(&mut self, victims: &[u32]) {
         if victims.is_empty() {
             return;
         }
@@ -138,26 +132,21 @@ impl Engine {
             }
             rest = &rest[places.len()..];
         }
-        for &block in victims {
-            self.table.set_state(block, State::Leaving);
-        }
-        let number = self.io.transfers.add(Transfer::Leaving(victims.to_vec()));
-        self.carry(number, Way::Out(LoadOut { blocks: departures }), who);
+        let carried = carry::out(&self.mover, self.block, &mut departures);
+        self.or_stop(carried);
+        self.taken_out(victims, &departures);
     }
 
     /// Handles blocks that were taken out of the program, or could not be taken because something
-    /// else holds them. Begins to write those whose bytes the store does not have.
-    pub(crate) fn taken_out(&mut self, blocks: &[u32], load: &LoadOut) {
+    /// else holds them.
+    fn taken_out(&mut self, blocks: &[u32], departures: &[Departure]) {
         let mut dirty = Vec::with_capacity(blocks.len());
-        for (&block, departure) in blocks.iter().zip(&load.blocks) {
-            let wanted = self.table.get(block).has(WANTED);
+        for (&block, departure) in blocks.iter().zip(departures) {
             match departure.look {
                 None => {
                     self.stays(block);
                     self.hold(block);
                 }
-                // The noted hash stays that of the store's bytes.
-                Some(_) if wanted => self.take_back(block),
                 // A block that is zero, or whose bytes the store has, needs no write.
                 Some(look) if self.is_clean(block, look) => self.make_soft(block),
                 Some(_) => dirty.push(block),
@@ -168,17 +157,9 @@ impl Engine {
 
     /// Puts a block back that could not be taken out of the program.
     fn stays(&mut self, block: u32) {
-        let entry = self.table.get_mut(block);
-        self.frames.pool.put_hollow(entry.place);
-        let wanted = entry.has(WANTED);
-        entry.flags = 0;
+        self.frames.pool.put_hollow(self.table.get(block).place);
         self.table.set_state(block, State::Mapped);
         self.policy.rescue(block);
-        if wanted {
-            // For a page that a direct call has removed, perhaps: it faults again.
-            self.mover.program.wake(self.table.address(block), self.block).ok();
-            self.late_waits_end(&[block], false);
-        }
     }
 
     /// Holds a block: it stays in the program for a while.

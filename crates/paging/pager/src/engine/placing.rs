@@ -2,7 +2,6 @@
 
 use super::Engine;
 use super::table::State;
-use super::transfers::Carry;
 use crate::carry::Run;
 use terapage_policy::pace;
 use terapage_sys::thread;
@@ -15,9 +14,9 @@ impl Engine {
             if let Some(place) = self.place_at_once() {
                 return place;
             }
-            if self.leaving() > 0 {
+            if self.table.count(State::Writing) > 0 {
                 self.wait();
-            } else if self.page_out(pace::at_once(self.frames.limit), Carry::Here) == 0
+            } else if self.page_out(pace::at_once(self.frames.limit)) == 0
                 && self.table.count(State::Writing) == 0
                 && self.table.count(State::Soft) == 0
                 && self.frames.pool.free_len() == 0

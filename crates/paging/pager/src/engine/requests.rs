@@ -208,7 +208,7 @@ impl Engine {
                     self.policy.remove(block);
                     self.drop_slot(block);
                 }
-                State::Zero | State::Loose | State::Reading | State::Leaving | State::Writing => {}
+                State::Zero | State::Loose | State::Reading | State::Writing => {}
             }
             self.table.get_mut(block).flags = 0;
             self.table.set_state(block, State::Zero);
@@ -279,7 +279,7 @@ impl Engine {
                 }
                 State::Watched => self.install(&[block]),
                 // The block left again, to make room for another one of the range.
-                State::Reading | State::Leaving | State::Writing => self.settle(block, block + 1),
+                State::Reading | State::Writing => self.settle(block, block + 1),
                 State::Mapped | State::Zero | State::Loose => return,
             }
         }
@@ -328,14 +328,9 @@ impl Engine {
 
     /// Counts blocks anew that were counted for `before`.
     fn count_again(&mut self, mut first: u32, end: u32, before: &RegionCounters) {
-        while first < end {
-            // A pager of several has its part of a region in many ranges of addresses.
-            let here = self.table.end_of(first).min(end);
-            while let Some(block) = self.table.next_touched(first, here) {
-                self.table.usage.moved(block, self.table.state(block), before);
-                first = block + 1;
-            }
-            first = here;
+        while let Some(block) = self.table.next_touched(first, end) {
+            self.table.usage.moved(block, self.table.state(block), before);
+            first = block + 1;
         }
     }
 

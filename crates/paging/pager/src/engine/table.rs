@@ -20,8 +20,6 @@ pub(crate) enum State {
     /// Its frame is in the pool only to see whether it is touched. Its bytes may be newer than the
     /// store's.
     Watched,
-    /// Its frame is on its way from the program to the pool, and its bytes are being looked at.
-    Leaving,
     /// Its frame is in the pool and being written to the store.
     Writing,
     /// It is being read from the store into a frame in the pool.

@@ -1,9 +1,7 @@
-//! The ends of transfers: blocks that were read or written, or taken out of the program, and
-//! operations that failed.
+//! The ends of operations: blocks that were read or written, and operations that failed.
 
 use super::Engine;
 use super::table::{State, WANTED};
-use crate::carry::{Load, Way};
 use crate::io::bounce::Buffer;
 use crate::io::transfers::Operation;
 use terapage_stats::Counters;
@@ -16,20 +14,11 @@ const TRIES: u32 = 4;
 /// pause is twice the one before. Chosen, not measured.
 const PAUSES_MS: [u64; 2] = [10, 1000];
 
-/// Which thread may carry a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carry {
-    /// The pager's thread, at once.
-    Here,
-    /// A carrier, if one is free.
-    Anywhere,
-}
-
 impl Engine {
     /// Handles the end of a store's operation.
     pub(crate) fn ended(&mut self, end: Ended) {
         let number = end.id as usize;
-        let mut operation = self.io.transfers.take_operation(number);
+        let mut operation = self.io.transfers.take(number);
         match (end.result, operation.kind) {
             (Err(failure), _) => self.try_again(number, operation, &failure),
             (Ok(()), OpKind::Read) => self.arrived(number, operation),
@@ -65,42 +54,6 @@ impl Engine {
         self.forgo(operation);
     }
 
-    /// Lets a load be carried, by this thread or a carrier, and handles the result now or later.
-    pub(crate) fn carry(&mut self, number: usize, way: Way, who: Carry) {
-        let load = Box::new(Load::new(&self.mover, self.block, number, way));
-        let here = if who == Carry::Anywhere { self.helpers.carriers.post(load) } else { Some(load) };
-        if let Some(mut load) = here {
-            load.carry();
-            self.carried(*load);
-        }
-    }
-
-    /// Handles the loads that carriers have done. Whether there were any.
-    pub(crate) fn take_carried(&mut self) -> bool {
-        let mut some = false;
-        while let Some(load) = self.helpers.carriers.take() {
-            self.carried(*load);
-            some = true;
-        }
-        some
-    }
-
-    fn carried(&mut self, load: Load) {
-        if let Some(lost) = load.lost {
-            self.stop(&lost.to_string());
-        }
-        match load.way {
-            Way::In(way) => {
-                let operation = self.io.transfers.take_operation(load.transfer);
-                self.checked(load.transfer, operation, &way);
-            }
-            Way::Out(way) => {
-                let blocks = self.io.transfers.take_leaving(load.transfer);
-                self.taken_out(&blocks, &way);
-            }
-        }
-    }
-
     fn give_up(&self, operation: &Operation, failure: &Failure, failing_ms: u64) -> ! {
         let store = self.io.name(operation.origin);
         let doing = match operation.kind {
@@ -114,13 +67,13 @@ impl Engine {
         self.stop(&format!("{doing} store {store} failed {how_long}: {}", failure.why))
     }
 
-    /// Whether any block from `first` to `end` is in a transfer.
+    /// Whether any block from `first` to `end` is being read or written.
     pub(crate) fn is_on_its_way(&self, first: u32, end: u32) -> bool {
         let is_in = |block: &u32| (first..end).contains(block);
-        self.io.transfers.blocks().any(|blocks| blocks.iter().any(is_in))
+        self.io.transfers.all().any(|operation| operation.blocks.iter().any(is_in))
     }
 
-    /// Waits until no block from `first` to `end` is in a transfer or on trial.
+    /// Waits until no block from `first` to `end` is being read, written or on trial.
     pub(crate) fn settle(&mut self, first: u32, end: u32) {
         while self.is_on_its_way(first, end) {
             self.wait();
@@ -128,9 +81,9 @@ impl Engine {
         self.end_trials(first, end);
     }
 
-    /// Waits until no transfer and no trial is under way.
+    /// Waits until no operation and no trial is under way.
     pub(crate) fn settle_all(&mut self) {
-        while self.table.count(State::Reading) + self.leaving() > 0 {
+        while self.table.count(State::Reading) + self.table.count(State::Writing) > 0 {
             self.wait();
         }
         self.end_trials(0, u32::MAX);

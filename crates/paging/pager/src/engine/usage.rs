@@ -40,9 +40,7 @@ pub(crate) struct Usage {
 /// Whether a block in this state has a frame, and whether only the store has it.
 fn kind(state: State) -> (bool, bool) {
     match state {
-        State::Mapped | State::Soft | State::Watched | State::Leaving | State::Writing | State::Reading => {
-            (true, false)
-        }
+        State::Mapped | State::Soft | State::Watched | State::Writing | State::Reading => (true, false),
         State::Stored => (false, true),
         State::Zero | State::Loose => (false, false),
     }

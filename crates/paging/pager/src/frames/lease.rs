@@ -13,8 +13,8 @@ use terapage_sys::thread::now_ns;
 
 /// Looks at the share in a second. Chosen, not measured.
 const TICKS: u32 = 4;
-/// The same, if pagers of one process share its budget: what one holds, another may need at once.
-const TICKS_OF_PAGERS: u32 = 40;
+/// The time between two looks, ms.
+pub(crate) const TICK_MS: u64 = 1000 / TICKS as u64;
 
 /// The minimum of frames. Chosen, not measured.
 pub(crate) const FRAMES_MIN: usize = 8;
@@ -26,8 +26,8 @@ pub(crate) const STEP_BYTES: usize = 8 << 20;
 /// Where a pager's budget comes from, if it shares one with other processes. Its functions are
 /// called by the pager's thread, and wait for nobody.
 pub trait Share: Debug + Sync {
-    /// Called four times a second (40 times, where a process has several pagers), and when frames
-    /// are lacking: the bytes that this pager may have now.
+    /// Called four times a second, and when frames are lacking: the bytes that this pager may have
+    /// now.
     fn update(&self, use_: &Use) -> usize;
 }
 
@@ -68,7 +68,6 @@ impl Use {
 /// The engine's part of a shared budget. All in frames.
 pub(crate) struct Lease {
     share: Option<&'static dyn Share>,
-    ticks_in_second: u32,
     /// The frames that there may be now, books included: the whole budget, if it is not shared.
     pub frames: usize,
     /// The frames that there are to be: fewer than `frames` while frames are given back.
@@ -82,15 +81,8 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// `frames` is the budget of this process, or the most that it can have of a shared one.
-    /// `pagers` share the budget of the process.
-    pub fn new(share: Option<&'static dyn Share>, frames: usize, pagers: usize) -> Lease {
-        let ticks_in_second = if pagers > 1 { TICKS_OF_PAGERS } else { TICKS };
-        Lease { share, ticks_in_second, frames, goal: frames, short: false, refused: false, ticks: 0 }
-    }
-
-    /// The time between two looks at the share, ms.
-    pub fn tick_ms(&self) -> u64 {
-        1000 / u64::from(self.ticks_in_second)
+    pub fn new(share: Option<&'static dyn Share>, frames: usize) -> Lease {
+        Lease { share, frames, goal: frames, short: false, refused: false, ticks: 0 }
     }
 
     /// Whether the budget is shared.
@@ -111,7 +103,7 @@ impl Lease {
     /// Counts a tick; whether a second is over.
     pub fn ends_second(&mut self) -> bool {
         self.ticks += 1;
-        self.ticks.is_multiple_of(self.ticks_in_second)
+        self.ticks.is_multiple_of(TICKS)
     }
 
     /// Notes that `room` more frames can be made. Whether more should be asked for because there

@@ -4,7 +4,6 @@ pub(crate) mod lease;
 #[cfg(not(terapage_model))]
 pub(crate) mod maker;
 pub(crate) mod pool;
-pub(crate) mod split;
 #[cfg(terapage_model)]
 pub(crate) use crate::model::maker;
 
@@ -80,7 +79,7 @@ impl Frames {
             target: SoftFrames::new(limit, block, options.soft_per_mille),
             pool: Pool::new(limit, block)?,
             maker: Maker::none(),
-            lease: Lease::new(options.share, limit, options.pagers),
+            lease: Lease::new(options.share, limit),
             block,
         })
     }

@@ -15,18 +15,17 @@ use std::collections::VecDeque;
 use terapage_store::{EXTENT, Ended, Op, Store, StoreRing};
 use terapage_sys::ring::{Done, IoEngine, Piece, Ring};
 use terapage_sys::thread;
-use transfers::{Operation, Transfer, Transfers};
+use transfers::{Operation, Transfers};
 
 /// The topics of events: the upper byte of a tag. Below it is a number: a child's, a transfer's, or
 /// a store's in the next byte, followed by the store's own token.
 const FAULTS: u64 = 1 << TOPIC_SHIFT;
 const REQUESTS: u64 = 2 << TOPIC_SHIFT;
-const CARRIED: u64 = 3 << TOPIC_SHIFT;
-const CHILDREN: u64 = 4 << TOPIC_SHIFT;
+const CHILDREN: u64 = 3 << TOPIC_SHIFT;
 /// A pause before an operation is tried again has ended.
-const PAUSES: u64 = 5 << TOPIC_SHIFT;
-const STORES: u64 = 6 << TOPIC_SHIFT;
-const TIMER: u64 = 7 << TOPIC_SHIFT;
+const PAUSES: u64 = 4 << TOPIC_SHIFT;
+const STORES: u64 = 5 << TOPIC_SHIFT;
+const TIMER: u64 = 6 << TOPIC_SHIFT;
 const TOPIC_SHIFT: u32 = 56;
 const NUMBER: u64 = (1 << TOPIC_SHIFT) - 1;
 /// Bits of a store's own token.
@@ -42,8 +41,6 @@ pub(crate) enum Event {
     Faults,
     /// A request may have been posted.
     Requests,
-    /// A carrier has done a load.
-    Carried,
     /// The timer's period has passed.
     Tick,
     /// Every process that came of a fork has ended.
@@ -55,7 +52,6 @@ pub(crate) enum Event {
 pub(crate) enum Poll {
     Faults,
     Requests,
-    Carried,
     Timer,
     /// A child of a fork, by its number.
     Child(u32),
@@ -66,7 +62,7 @@ pub(crate) struct Io {
     block: usize,
     ring: Option<Ring>,
     /// Descriptors that are polled all the time, by topic.
-    polled: [i32; 8],
+    polled: [i32; 7],
     /// The stores by origin: those inherited at forks, mapped files, and this process's own.
     stores: Vec<Box<dyn Store>>,
     own: u8,
@@ -97,7 +93,7 @@ impl Io {
         Io {
             block,
             ring: None,
-            polled: [-1; 8],
+            polled: [-1; 7],
             stores: vec![store],
             own: 0,
             free_origins: Vec::new(),
@@ -162,7 +158,6 @@ impl Io {
         let tag = match what {
             Poll::Faults => FAULTS,
             Poll::Requests => REQUESTS,
-            Poll::Carried => CARRIED,
             Poll::Timer => TIMER,
             Poll::Child(id) => CHILDREN | u64::from(id),
         };
@@ -185,7 +180,7 @@ impl Io {
                     continue;
                 }
                 PAUSES => {
-                    let operation = self.transfers.take_operation(number as usize);
+                    let operation = self.transfers.take(number as usize);
                     self.begin_again(number as usize, operation);
                     continue;
                 }
@@ -197,7 +192,6 @@ impl Io {
                 ),
                 FAULTS => (Event::Faults, Poll::Faults),
                 REQUESTS => (Event::Requests, Poll::Requests),
-                CARRIED => (Event::Carried, Poll::Carried),
                 TIMER => (Event::Tick, Poll::Timer),
                 _ => unreachable!("an end of nobody's: {done:?}"),
             };
@@ -225,7 +219,7 @@ impl Io {
 
     /// Begins an operation.
     pub fn begin(&mut self, operation: Operation) {
-        let number = self.transfers.add(Transfer::Operation(operation));
+        let number = self.transfers.add(operation);
         self.begin_noted(number);
     }
 
@@ -243,7 +237,7 @@ impl Io {
     }
 
     fn begin_noted(&mut self, number: usize) {
-        let operation = self.transfers.operation(number).expect("noted just now");
+        let operation = self.transfers.get(number).expect("noted just now");
         let (kind, slot, origin) = (operation.kind, operation.slot, operation.origin);
         let urgent = operation.since_ns > 0;
         // The array is allocated apart from the transfer and stays where it is.
@@ -274,7 +268,7 @@ impl Io {
     /// The ended operation that is to be handled next: first those for which a thread waits.
     pub fn next_end(&mut self) -> Option<Ended> {
         let waited_for = |end: &Ended| {
-            let operation = self.transfers.operation(end.id as usize);
+            let operation = self.transfers.get(end.id as usize);
             operation.is_some_and(|operation| operation.since_ns > 0)
         };
         let index = self.finished.iter().position(waited_for).unwrap_or(0);

@@ -1,17 +1,8 @@
-//! Transfers under way, by number: blocks that leave the program, and operations of stores.
+//! Operations of stores that are under way, by number.
 
 use super::bounce::Buffer;
 use terapage_store::OpKind;
 use terapage_sys::ring::Piece;
-
-/// A transfer of blocks between the program and a store.
-pub(crate) enum Transfer {
-    /// The blocks are being taken out of the program.
-    Leaving(Vec<u32>),
-    /// A store reads or writes the blocks; or they have been read, and are being put into the
-    /// program.
-    Operation(Operation),
-}
 
 /// An operation: blocks in neighbouring slots, and the memory into which they are read or from
 /// which they are written.
@@ -57,74 +48,49 @@ impl Operation {
     }
 }
 
-/// All transfers under way, by number.
+/// All operations under way, by number.
 #[derive(Default)]
-pub(crate) struct Transfers(Vec<Option<Transfer>>);
+pub(crate) struct Transfers(Vec<Option<Operation>>);
 
 impl Transfers {
-    /// Adds a transfer. Returns its number.
-    pub fn add(&mut self, transfer: Transfer) -> usize {
+    /// Adds an operation. Returns its number.
+    pub fn add(&mut self, operation: Operation) -> usize {
         let free = self.0.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
             self.0.push(None);
             self.0.len() - 1
         });
-        self.0[number] = Some(transfer);
+        self.0[number] = Some(operation);
         number
     }
 
     /// Puts an operation back under its number.
     pub fn put(&mut self, number: usize, operation: Operation) -> &Operation {
-        assert!(self.0[number].is_none(), "transfer {number} is another's");
-        match self.0[number].insert(Transfer::Operation(operation)) {
-            Transfer::Operation(operation) => operation,
-            Transfer::Leaving(_) => unreachable!("put just now"),
-        }
+        assert!(self.0[number].is_none(), "operation {number} is another's");
+        self.0[number].insert(operation)
     }
 
-    /// The operation with this number, if it is one.
-    pub fn operation(&self, number: usize) -> Option<&Operation> {
-        match self.0[number].as_ref()? {
-            Transfer::Operation(operation) => Some(operation),
-            Transfer::Leaving(_) => None,
-        }
+    /// The operation with this number, if there is one.
+    pub fn get(&self, number: usize) -> Option<&Operation> {
+        self.0[number].as_ref()
     }
 
     /// Takes the operation with this number, which is free from now on unless the operation is
     /// [put](Self::put) back.
-    pub fn take_operation(&mut self, number: usize) -> Operation {
-        match self.0[number].take() {
-            Some(Transfer::Operation(operation)) => operation,
-            _ => panic!("transfer {number} is no operation"),
-        }
+    pub fn take(&mut self, number: usize) -> Operation {
+        self.0[number].take().unwrap_or_else(|| panic!("there is no operation {number}"))
     }
 
-    /// Takes the blocks that are leaving under this number.
-    pub fn take_leaving(&mut self, number: usize) -> Vec<u32> {
-        match self.0[number].take() {
-            Some(Transfer::Leaving(blocks)) => blocks,
-            _ => panic!("transfer {number} is not of blocks that leave"),
-        }
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Operation> {
+        self.0.iter().flatten()
     }
 
-    /// The blocks of each transfer.
-    pub fn blocks(&self) -> impl Iterator<Item = &[u32]> {
-        self.0.iter().flatten().map(|transfer| match transfer {
-            Transfer::Leaving(blocks) => blocks.as_slice(),
-            Transfer::Operation(operation) => &operation.blocks,
-        })
-    }
-
-    /// The number of blocks that are leaving, being read, and being written.
-    pub fn count(&self) -> [usize; 3] {
-        let mut counts = [0; 3];
-        for transfer in self.0.iter().flatten() {
-            match transfer {
-                Transfer::Leaving(blocks) => counts[0] += blocks.len(),
-                Transfer::Operation(operation) => {
-                    counts[1 + operation.kind as usize] += operation.blocks.len();
-                }
-            }
+    /// The number of blocks that are being read, and being written.
+    pub fn count(&self) -> [usize; 2] {
+        let mut counts = [0; 2];
+        for operation in self.all() {
+            counts[operation.kind as usize] += operation.blocks.len();
         }
         counts
     }

@@ -12,7 +12,7 @@ use crate::{exit, job, places, process};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use terapage_config::Heap;
-use terapage_stats::{Counters, Whole};
+use terapage_stats::{Counters, Shared};
 use terapage_sys::fd::Fd;
 use terapage_sys::file::Early;
 use terapage_sys::thread;
@@ -117,8 +117,8 @@ static LOOKED_MS: AtomicU64 = AtomicU64::new(0);
 /// Whether much was ever mapped or unmapped.
 static HAS_MUCH: AtomicBool = AtomicBool::new(false);
 
-/// What the pagers count, once there are any.
-static COUNTED: AtomicPtr<Whole> = AtomicPtr::new(std::ptr::null_mut());
+/// What the pager counts, once there is one.
+static COUNTED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The address at which `brk` began.
 static BRK: AtomicU64 = AtomicU64::new(0);
@@ -152,10 +152,9 @@ pub fn begin() {
     LOOKED_MS.store(now_ms(), Relaxed);
 }
 
-/// Notes that there are pagers, or will be at once, and what they count.
-pub fn is_paged(whole: Whole) {
-    // It is never freed: another thread may be looking.
-    COUNTED.store(Box::into_raw(Box::new(whole)), Relaxed);
+/// Notes that there is a pager, or will be at once, and what it counts.
+pub fn is_paged(shared: &'static Shared) {
+    COUNTED.store(std::ptr::from_ref(shared).cast_mut(), Relaxed);
 }
 
 /// There is no pager after all.
@@ -164,10 +163,10 @@ pub fn forget() {
 }
 
 /// Called in the child of a fork, by its only thread.
-pub fn in_child(whole: Option<Whole>) {
+pub fn in_child(shared: Option<&'static Shared>) {
     ROOM.taken.store(false, Relaxed);
     forget();
-    whole.into_iter().for_each(is_paged);
+    shared.into_iter().for_each(is_paged);
     BEGAN_WITH.store(NOW.get().total(), Relaxed);
     MOST.set(NOW.get());
     MOST_SHARED.store(NOW.get().shared, Relaxed);
@@ -175,24 +174,25 @@ pub fn in_child(whole: Option<Whole>) {
     MOVED.store(0, Relaxed);
 }
 
-fn whole() -> Option<Whole> {
+/// What the pager counts, if there is one.
+fn shared() -> Option<&'static Shared> {
     // SAFETY: the pointer is null, or what it points to lasts as long as the process.
-    unsafe { COUNTED.load(Relaxed).as_ref() }.copied()
+    unsafe { COUNTED.load(Relaxed).as_ref() }
 }
 
-/// Called by the first pager's thread when it begins, and each second. It waits for nobody.
+/// Called by the pager's thread when it begins, and each second. It waits for nobody.
 pub fn each_second(_: &'static Counters, _books_bytes: u64) {
-    let Some(whole) = whole() else { return };
+    let Some(shared) = shared() else { return };
     note_program_time();
     look();
-    crate::summary::watch(whole);
+    crate::summary::watch(&shared.counters);
 }
 
 /// Notes how long the program's threads have worked, for those who ask how long they waited beside
 /// that.
 pub fn note_program_time() {
-    if let Some(whole) = whole() {
-        whole.first().program_us.store(thread::used_by_program_ns() / 1000, Relaxed);
+    if let Some(shared) = shared() {
+        shared.counters.program_us.store(thread::used_by_program_ns() / 1000, Relaxed);
     }
 }
 
@@ -243,7 +243,7 @@ pub fn look() {
     if let Some((found, all)) = parse(&bytes[..len], counted) {
         note(found);
         // A pager counts what stores keep in memory in its own share.
-        let packed = if whole().is_none() { terapage_store::packed_bytes() as u64 } else { 0 };
+        let packed = if shared().is_none() { terapage_store::packed_bytes() as u64 } else { 0 };
         job::claim(found.private, packed);
         if all > budget + budget / 100 + PROMISED {
             BROKEN.store(true, Relaxed);
@@ -266,8 +266,8 @@ pub fn look() {
 
 /// Bytes in memory that count for the budget, or would count if there were a pager.
 fn counted() -> u64 {
-    match whole() {
-        Some(whole) => whole.counted_bytes(),
+    match shared() {
+        Some(shared) => shared.counted_bytes(),
         None => {
             let arena = ARENA.lock();
             // The free parts of blocks count, too: before there is a pager, they stay in memory.
@@ -307,7 +307,7 @@ fn note(found: Beside) {
         MOST.set(found);
     }
     MOST_SHARED.fetch_max(found.shared, Relaxed);
-    if let Some(counters) = whole().map(|whole| whole.first()) {
+    if let Some(counters) = shared().map(|shared| &shared.counters) {
         let most = MOST.get().total();
         for (counter, value) in [
             (&counters.beside_bytes, found.total()),
@@ -381,7 +381,7 @@ fn kinds(what: &Beside) -> String {
 /// that of this thread, since the first thread may have ended and tells nothing then.)
 fn read_status(bytes: &mut [u8]) -> usize {
     const NAME: &std::ffi::CStr = c"/proc/thread-self/status";
-    if whole().is_none() {
+    if shared().is_none() {
         return Early::open(NAME).map_or(0, |file| file.read_at(bytes, 0));
     }
     let me = std::process::id();

@@ -133,7 +133,6 @@ extern "C" fn sync_file(
     }
 }
 
-extern "C" fn counters(number: usize) -> *const Counters {
-    let shared = pager().and_then(|pager| pager.whole().0.get(number));
-    shared.map_or(std::ptr::null(), |shared| std::ptr::from_ref(&shared.counters))
+extern "C" fn counters() -> *const Counters {
+    pager().map_or(std::ptr::null(), |pager| std::ptr::from_ref(pager.counters()))
 }

@@ -12,7 +12,7 @@ use crate::{caches, heap, own, paged, process, real};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use terapage_pager::Forking;
+use terapage_pager::{Forking, Pager};
 use terapage_sys::fd::{Fd, Room};
 use terapage_sys::thread::{self, Signals};
 use terapage_sys::{PAGE, binding, last, memory};
@@ -104,10 +104,9 @@ fn rehearsed_fork() -> libc::pid_t {
     let place = READY.iter().find(|place| place.compare_exchange(0, me, SeqCst, SeqCst).is_ok());
     let mut had_room = false;
     if let Some(place) = place {
-        let pagers = hold();
-        if pagers > 0 {
-            // As many threads as the child and its pagers.
-            had_room = rehearse(1 + pagers as u32);
+        if hold() {
+            // As many threads as the child and its pager.
+            had_room = rehearse(2);
             if !had_room {
                 place.store(0, SeqCst);
                 let_go();
@@ -133,9 +132,9 @@ fn refuse(errno: c_int) -> libc::pid_t {
     -1
 }
 
-/// Mappings that each pager of a child makes, with some to spare.
+/// Mappings that the pager of a child makes, with some to spare.
 const MAPPINGS: usize = 20;
-/// Descriptors that each of them opens before the parent's are closed: its pipe, and some more.
+/// Descriptors that it opens before the parent's are closed: its pipe, and some more.
 const PIPES: usize = 4;
 
 /// The error for which a fork must be refused, because the pager, or the child's, would lack
@@ -150,11 +149,11 @@ fn lacks() -> Option<c_int> {
     if !pager.may_fork() {
         return Some(libc::EAGAIN);
     }
-    if !memory::has_room_for_mappings(MAPPINGS * pager.pagers()) {
+    if !memory::has_room_for_mappings(MAPPINGS) {
         return Some(libc::ENOMEM);
     }
-    let pipes = || -> Vec<_> { (0..PIPES * pager.pagers()).map(|_| Fd::pipe()).collect() };
-    let is_short = Room::of(pager.pagers()).is_err() && pipes().iter().any(Result::is_err);
+    let pipes = || -> Vec<_> { (0..PIPES).map(|_| Fd::pipe()).collect() };
+    let is_short = Room::make().is_err() && pipes().iter().any(Result::is_err);
     is_short.then_some(libc::EAGAIN)
 }
 
@@ -166,8 +165,7 @@ fn is_ready() -> bool {
 unsafe extern "C" fn before() {
     let signals = thread::block_signals();
     let is_ready = is_ready();
-    let pagers = if is_ready { 1 } else { hold() };
-    if pagers > 0 {
+    if is_ready || hold() {
         // This lock is taken first and given back last. The C library takes it, too, once the pager
         // is parked, and another thread that held it then might wait for a page. (A thread may take
         // it several times.) SAFETY: the lock is given back in the parent, and the C library makes
@@ -177,7 +175,7 @@ unsafe extern "C" fn before() {
         if !is_ready {
             // If a thread cannot begin here, it cannot begin in the child either, and the child
             // says so.
-            rehearse(pagers as u32);
+            rehearse(1);
         }
     }
     let heaps = heap::take_all();
@@ -185,7 +183,7 @@ unsafe extern "C" fn before() {
     // SAFETY: the lock was taken just now.
     let arena = unsafe { ARENA.value() };
     let pager = arena.pager.as_ref().map(|pager| {
-        let _room = Room::of(pager.pagers());
+        let _room = Room::make();
         process::or_fail(pager.before_fork())
     });
     let is_paged = pager.is_some();
@@ -199,20 +197,20 @@ unsafe extern "C" fn before() {
     }
 }
 
-/// From now on no block leaves the program that need not, until the fork. Returns the number of
-/// pagers.
-fn hold() -> usize {
+/// From now on no block leaves the program that need not, until the fork. Whether there is a
+/// pager.
+fn hold() -> bool {
     let arena = ARENA.lock();
-    let Some(pager) = &arena.pager else { return 0 };
+    let Some(pager) = &arena.pager else { return false };
     process::or_fail(pager.hold());
-    pager.pagers()
+    true
 }
 
 /// There is no fork after all: the pager may take blocks out again.
 fn let_go() {
     let arena = ARENA.lock();
     if let Some(pager) = &arena.pager {
-        let _room = Room::of(pager.pagers());
+        let _room = Room::make();
         pager.after_fork_in_parent(process::or_fail(pager.before_fork()));
     }
 }
@@ -330,12 +328,12 @@ unsafe extern "C" fn in_child() {
     crate::job::in_child();
     arena.begin_child();
     if let (Some(pager), Some(forking)) = (&mut arena.pager, forking) {
-        let _room = Room::of(pager.pagers());
+        let _room = Room::make();
         process::or_fail(pager.after_fork_in_child(forking));
         arena.set_forkable(false);
         arena.count_in_use();
     }
-    crate::beside::in_child(arena.pager.as_ref().map(|pager| pager.whole()));
+    crate::beside::in_child(arena.pager.as_ref().map(Pager::shared));
     crate::summary::in_child();
     drop(internal);
     last::is_first();

@@ -274,22 +274,6 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
-/// Pagers of this process. Within a limit on addresses there is one: each has a pool of its own.
-pub fn pagers() -> usize {
-    static PAGERS: OnceLock<usize> = OnceLock::new();
-    *PAGERS.get_or_init(|| {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let pagers = settings().map_or(1, |settings| settings.pagers_of_process(processors));
-        if pagers > 1 && crate::limits::of_kernel().is_some() { 1 } else { pagers }
-    })
-}
-
-/// The settings of the store of each pager: together they take no more than one would.
-fn of_each(settings: &Settings, pagers: usize) -> Settings {
-    let store_size = settings.store_size.map(|size| Size(size.0 / pagers as u64));
-    Settings { store_size, ..settings.clone() }
-}
-
 /// Starts the pager, as the settings say. `None` if this process lacks the rights, which is said
 /// once.
 ///
@@ -312,17 +296,14 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         go_unpaged(&why);
         return None;
     }
-    let pagers = pagers();
     let usual = Options::default();
     let options = Options {
         block,
         frames,
         divides: settings.divides(),
-        pagers,
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,
-        threads: settings.threads as usize,
         io: terapage_store::io_engine(settings.io),
         trace: None,
         copy: settings.mechanism == Mechanism::Copy,
@@ -335,8 +316,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
         ..usual
     };
     let start = |trace| {
-        let open = Shelf { faults: settings.faults, ..terapage_far::shelf() }
-            .opener(&of_each(settings, pagers), block);
+        let open = Shelf { faults: settings.faults, ..terapage_far::shelf() }.opener(settings, block);
         let make_store = move || Ok(open()?);
         Pager::start(Options { trace, ..options.clone() }, Box::new(make_store))
     };
@@ -365,10 +345,9 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     };
     if settings.verbose {
         thread::say(&format!(
-            "terapage: paging within {} in blocks of {}{}\n",
+            "terapage: paging within {} in blocks of {}\n",
             settings.memory,
-            Size(block as u64),
-            if pagers > 1 { format!(", by {pagers} pagers") } else { String::new() }
+            Size(block as u64)
         ));
     }
     Some(pager)

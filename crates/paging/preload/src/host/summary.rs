@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
-use terapage_stats::{Snapshot, Whole};
+use terapage_stats::{Counters, Snapshot};
 use terapage_sys::{fd, thread};
 
 /// The name of the memory file, as `/proc/PID/fd` shows it.
@@ -429,8 +429,8 @@ static HINTED: AtomicBool = AtomicBool::new(false);
 const WINDOW_NS: u64 = 30_000_000_000;
 
 /// Says once, on a terminal, that the program mostly waits.
-pub fn watch(whole: Whole) {
-    let counters = whole.snapshot();
+pub fn watch(counters: &Counters) {
+    let counters = counters.snapshot();
     let budget = counters.budget_bytes;
     let now = [thread::now_ns(), counters.waited_us(), counters.program_us, counters.page_in_bytes];
     let began = [0, 1, 2, 3].map(|at| WINDOW[at].load(Relaxed));

@@ -331,7 +331,7 @@ impl Arena {
         self.start_at = usize::MAX;
         let _internal = thread::Internal::enter();
         // If no room can be made, the call that opens something says which limit it met.
-        let room = Room::of(process::pagers());
+        let room = Room::make();
         let pager = process::start_pager(self.in_use());
         drop(room);
         let Some(pager) = pager else { return };
