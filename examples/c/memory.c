@@ -232,7 +232,7 @@ int main(int argc, char **argv)
     CHECK(holds(words, count, 5));
     CHECK(tera_stats(&stats) == 0);
     CHECK(stats.budget_bytes == 8 * MIB && stats.block_bytes == BLOCK);
-    CHECK(stats.resident_peak_bytes <= 8 * MIB && stats.hard_faults > 0);
+    CHECK(stats.resident_peak_bytes <= 8 * MIB && stats.major_faults > 0);
 
     CHECK(tera_advise(words, 24 * MIB, TERA_RANDOM) == 0 && holds(words, count, 5));
     set_the_budget(words, count);

@@ -40,8 +40,8 @@ _COUNTERS = (
     "resident_peak_bytes",
     "store_bytes",
     "first_touches",
-    "hard_faults",
-    "soft_faults",
+    "major_faults",
+    "minor_faults",
     "page_in_bytes",
     "page_out_bytes",
 )
@@ -67,9 +67,9 @@ class Stats:
     """In use in the store."""
     first_touches: int
     """Touches of blocks that were never touched before."""
-    hard_faults: int
+    major_faults: int
     """Touches of blocks that had to be read."""
-    soft_faults: int
+    minor_faults: int
     """Touches of blocks that had left the program, and were still in memory."""
     page_in_bytes: int
     """Read from the store and from mapped files."""

@@ -51,9 +51,9 @@ def line(stats: _library.Stats) -> str:
 
 def spent(before: _library.Stats, after: _library.Stats) -> str:
     """What a cell has cost."""
-    names = ("hard_faults", "page_in_bytes", "page_out_bytes")
+    names = ("major_faults", "page_in_bytes", "page_out_bytes")
     faults, read, written = (getattr(after, name) - getattr(before, name) for name in names)
-    return f"{line(after)}; the cell: {faults} hard faults, read {human(read)}, written {human(written)}"
+    return f"{line(after)}; the cell: {faults} major faults, read {human(read)}, written {human(written)}"
 
 
 class _Bar:

@@ -37,4 +37,4 @@ def test_the_magic_runs_a_cell_in_paged_memory(python):
         """
     )
     lines = done.stderr.splitlines()
-    assert "hard faults" in lines[0] and "20.0 MiB" in lines[0] and "runs already" in lines[1], done.stderr
+    assert "major faults" in lines[0] and "20.0 MiB" in lines[0] and "runs already" in lines[1], done.stderr

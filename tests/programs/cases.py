@@ -271,14 +271,14 @@ def scattered(runner, scale):
     runner.run([runner.shared("scattered"), str(scale.amount)], env={"TERAPAGE_BLOCK": "64K"})
 
 
-def divided(runner, scale):
+def split(runner, scale):
     """Pages at random places: the blocks of the process end as pages."""
-    runner.run([runner.shared("divided"), str(scale.amount), str(scale.amount * 150)])
+    runner.run([runner.shared("split"), str(scale.amount), str(scale.amount * 150)])
     if runner.paging is not None:
         # A counter that children have, too: the first file is the program's own.
         with open(runner.path(f"stats{runner.paging.runs}.json"), encoding="utf-8") as file:
             block = json.load(file)["block_bytes"]
-        check(block == 4096, f"blocks of {block} bytes at the end, not divided")
+        check(block == 4096, f"blocks of {block} bytes at the end, not split")
 
 
 def server_prepare(runner, scale):
@@ -644,7 +644,7 @@ CASES = [
     Case("object-walk", Scale(8, 400), Scale(8, 6000), **c_program("object_walk.c", "-fno-builtin")),
     Case("reservations", Scale(16, 32), Scale(128, 512), **c_program("reservations.c")),
     Case("scattered", Scale(32, 48), Scale(128, 192), c_program("scattered.c")["prepare"], scattered),
-    Case("divided", Scale(16, 48), Scale(128, 512), c_program("divided.c")["prepare"], divided, per_process=True),
+    Case("split", Scale(16, 48), Scale(128, 512), c_program("split.c")["prepare"], split, per_process=True),
     Case("handlers", Scale(32, 64), Scale(256, 512), **c_program("handlers.c"), per_process=True),
     Case("processors", Scale(16, 32), Scale(64, 256), **c_program("processors.c")),
     Case("mutexes", Scale(8, 16), Scale(64, 160), **c_program("mutexes.c")),

@@ -35,7 +35,7 @@ pub fn table(regions: Vec<Region>, width: usize) -> String {
         line + "\n"
     };
     let mut text =
-        "\n".to_owned() + &line("REGION", ["SIZE", "RESIDENT", "STORED", "HARD", "SOFT", "PAGE-IN"]);
+        "\n".to_owned() + &line("REGION", ["SIZE", "RESIDENT", "STORED", "MAJOR", "MINOR", "PAGE-IN"]);
     for region in Region::largest(regions, MOST) {
         let bytes = |n: u64| Size(n).to_string();
         text += &line(
@@ -45,8 +45,8 @@ pub fn table(regions: Vec<Region>, width: usize) -> String {
                 &if region.size_bytes == 0 { "-".to_owned() } else { bytes(region.size_bytes) },
                 &bytes(region.resident_bytes),
                 &bytes(region.stored_bytes),
-                &region.hard_faults.to_string(),
-                &region.soft_faults.to_string(),
+                &region.major_faults.to_string(),
+                &region.minor_faults.to_string(),
                 &bytes(region.page_in_bytes),
             ],
         );
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn lines_stand_under_their_heads() {
         let region = |name: &str, size_bytes| Region { name: name.into(), size_bytes, ..Region::default() };
-        let heap = Region { hard_faults: 123, page_in_bytes: 1 << 20, ..region("heap", 5 << 30) };
+        let heap = Region { major_faults: 123, page_in_bytes: 1 << 20, ..region("heap", 5 << 30) };
         let all = vec![heap, region("static arrays of libm.so.6", 3 << 20), region("other", 0)];
         let narrow = table(all.clone(), 80);
         assert!(

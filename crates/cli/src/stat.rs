@@ -14,7 +14,7 @@ use terapage_sys::ring::IoEngine;
 #[command(after_help = "\
 Examples:
   terapage stat 4711
-  terapage stat 4711 --json | jq .hard_faults
+  terapage stat 4711 --json | jq .major_faults
   terapage stat 4711 --json | jq -r '.by_region[] | [.name, .resident_bytes] | @tsv'
 
 Exit status:
@@ -59,8 +59,8 @@ impl Stat {
 /// The counters by name, with the percentiles of the latency, microseconds, and all regions.
 fn to_json(snapshot: &Snapshot, regions: &[Region]) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(snapshot)?;
-    for (name, p) in [("hard_latency_p50_us", 0.5), ("hard_latency_p99_us", 0.99)] {
-        value[name] = json!(snapshot.hard_latency_percentile_us(p));
+    for (name, p) in [("major_latency_p50_us", 0.5), ("major_latency_p99_us", 0.99)] {
+        value[name] = json!(snapshot.major_latency_percentile_us(p));
     }
     value["by_region"] = serde_json::to_value(regions)?;
     Ok(value)
@@ -70,25 +70,25 @@ fn to_json(snapshot: &Snapshot, regions: &[Region]) -> anyhow::Result<Value> {
 pub fn table(name: &str, now: &Snapshot) -> String {
     let bytes = |n: u64| Size(n).to_string();
     let count = |n: u64| n.to_string();
-    let percentile = |p| latency(now.hard_latency_percentile_us(p));
+    let percentile = |p| latency(now.major_latency_percentile_us(p));
     let mut text = String::new();
     for (what, value) in [
         ("process", format!("{} ({name})", now.pid)),
         ("budget", budget(now)),
         ("lease", bytes(now.lease_bytes)),
         ("resident", format!("{} (at most {})", bytes(now.resident_bytes), bytes(now.resident_peak_bytes))),
-        ("beside the budget", beside(now)),
+        ("untracked memory", untracked(now)),
         ("paged", if now.region_bytes == 0 { "-".to_owned() } else { bytes(now.region_bytes) }),
         ("no longer paged", bytes(now.released_bytes)),
         ("store", bytes(now.store_bytes)),
         ("block", bytes(now.block_bytes)),
         ("first touches", count(now.first_touches)),
-        ("hard faults", count(now.hard_faults)),
-        ("soft faults", count(now.soft_faults)),
+        ("major faults", count(now.major_faults)),
+        ("minor faults", count(now.minor_faults)),
         ("requests", count(now.requests)),
         ("threads waited", waited(now)),
         ("stalled", format!("{:.1} s", now.stalled_us as f64 / 1e6)),
-        ("hard fault latency", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
+        ("major fault latency", format!("p50 {}, p99 {}", percentile(0.5), percentile(0.99))),
         ("demand page-ins", format!("{} blocks", now.demand_blocks)),
         ("prefetched", format!("{} blocks", now.prefetched_blocks)),
         ("prefetch hits", format!("{} runs", now.prefetch_used_runs)),
@@ -123,10 +123,10 @@ fn waited(now: &Snapshot) -> String {
         )
     });
     format!(
-        "{:.1} s{share}: {:.1} s for hard faults, {:.1} s for soft faults and first touches, {:.1} s for requests",
+        "{:.1} s{share}: {:.1} s for major faults, {:.1} s for minor faults and first touches, {:.1} s for requests",
         seconds(now.waited_us()),
-        seconds(now.hard_wait_us),
-        seconds(now.soft_wait_us),
+        seconds(now.major_wait_us),
+        seconds(now.minor_wait_us),
         seconds(now.request_wait_us)
     )
 }
@@ -148,9 +148,9 @@ fn prefetch_use(now: &Snapshot) -> String {
     format!("about {used} blocks used, {wasted} wasted; stopped {} times, {state}", now.prefetch_stops)
 }
 
-/// What is in memory beside the budget, how much of that is shared, and the most that there was.
-fn beside(now: &Snapshot) -> String {
-    let [all, shared, most] = [now.beside_bytes, now.shared_bytes, now.beside_peak_bytes].map(Size);
+/// Untracked memory: how much it is, how much of that is shared, and the most that there was.
+fn untracked(now: &Snapshot) -> String {
+    let [all, shared, most] = [now.untracked_bytes, now.shared_bytes, now.untracked_peak_bytes].map(Size);
     format!("{all}, of which {shared} shared (at most {most})")
 }
 
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn the_table_and_json_hold_the_counters() {
-        let mut now = Snapshot { pid: 7, budget_bytes: 4 << 30, hard_faults: 12345, ..Snapshot::default() };
+        let mut now = Snapshot { pid: 7, budget_bytes: 4 << 30, major_faults: 12345, ..Snapshot::default() };
         assert!(table("sort", &now).contains("4 GiB, of this process"));
         (now.job, now.job_processes) = (12, 3);
-        now.hard_latency_us[8] = 10;
+        now.major_latency_us[8] = 10;
         let text = table("sort", &now);
         assert!(
             text.contains("7 (sort)")
@@ -188,18 +188,18 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("p50 <256 us"), "{text}");
-        (now.hard_wait_us, now.soft_wait_us, now.program_us) = (2_000_000, 1_000_000, 1_000_000);
-        let wanted = "threads waited      3.0 s, 75% of 4.0 s in which they waited or worked: 2.0 s for hard faults, 1.0 s for soft";
+        (now.major_wait_us, now.minor_wait_us, now.program_us) = (2_000_000, 1_000_000, 1_000_000);
+        let wanted = "threads waited      3.0 s, 75% of 4.0 s in which they waited or worked: 2.0 s for major faults, 1.0 s for soft";
         assert!(table("sort", &now).contains(wanted), "{}", table("sort", &now));
-        let heap = Region { name: "heap".to_owned(), soft_faults: 3, ..Region::default() };
+        let heap = Region { name: "heap".to_owned(), minor_faults: 3, ..Region::default() };
         let value = to_json(&now, &[heap]).unwrap();
-        assert_eq!(value["by_region"][0]["soft_faults"], 3);
-        assert_eq!(value["hard_faults"], 12345);
-        assert_eq!(value["hard_latency_p99_us"], 256);
+        assert_eq!(value["by_region"][0]["minor_faults"], 3);
+        assert_eq!(value["major_faults"], 12345);
+        assert_eq!(value["major_latency_p99_us"], 256);
         let docs = include_str!("../../../docs/configuration.md");
         for field in value.as_object().unwrap().keys() {
             assert!(docs.contains(&format!("| `{field}` |")), "{field} is not in docs/configuration.md");
         }
-        assert!(to_json(&Snapshot::default(), &[]).unwrap()["hard_latency_p50_us"].is_null());
+        assert!(to_json(&Snapshot::default(), &[]).unwrap()["major_latency_p50_us"].is_null());
     }
 }

@@ -19,7 +19,7 @@ impl Sums {
         all.budget_bytes += now.budget_bytes;
         all.lease_bytes += now.lease_bytes;
         all.resident_bytes += now.resident_bytes;
-        all.beside_bytes += now.beside_bytes;
+        all.untracked_bytes += now.untracked_bytes;
         all.region_bytes += now.region_bytes;
         all.store_bytes += now.store_bytes;
         all.started_s = if self.processes == 1 { now.started_s } else { all.started_s.min(now.started_s) };
@@ -31,8 +31,8 @@ impl Sums {
         let all = &mut self.sums;
         for (sum, value) in [
             (&mut all.first_touches, now.first_touches),
-            (&mut all.hard_faults, now.hard_faults),
-            (&mut all.soft_faults, now.soft_faults),
+            (&mut all.major_faults, now.major_faults),
+            (&mut all.minor_faults, now.minor_faults),
             (&mut all.demand_blocks, now.demand_blocks),
             (&mut all.prefetched_blocks, now.prefetched_blocks),
             (&mut all.prefetch_used_runs, now.prefetch_used_runs),
@@ -47,8 +47,8 @@ impl Sums {
             (&mut all.dirty_page_outs, now.dirty_page_outs),
             (&mut all.retries, now.retries),
             (&mut all.forks, now.forks),
-            (&mut all.hard_wait_us, now.hard_wait_us),
-            (&mut all.soft_wait_us, now.soft_wait_us),
+            (&mut all.major_wait_us, now.major_wait_us),
+            (&mut all.minor_wait_us, now.minor_wait_us),
             (&mut all.requests, now.requests),
             (&mut all.request_wait_us, now.request_wait_us),
             (&mut all.program_us, now.program_us),
@@ -57,7 +57,7 @@ impl Sums {
             *sum = sum.saturating_add(value);
         }
         for bucket in 0..BUCKETS {
-            all.hard_latency_us[bucket] += now.hard_latency_us[bucket];
+            all.major_latency_us[bucket] += now.major_latency_us[bucket];
         }
     }
 }

@@ -35,18 +35,18 @@ Examples:
 
 Keys:
   q quits. p, j, c, r show processes, jobs, cgroups, regions. Capitals sort: N by number, M by
-  resident memory, B by what is beside the budget, H by hard faults, I and O by page-ins and
-  page-outs, S by stalled time.
+  resident memory, U by untracked memory, F by major faults, I and O by page-ins and page-outs, S by
+  stalled time.
 
 Columns:
   LEASE is the part of the budget that the process has now: all of it, if each process has its own
-  (--per-process). RESIDENT counts against it; BESIDE is memory that does not: shared, executable,
-  stacks. STALL% is the share of the time in which at least one thread waited for a page-in; of
+  (--per-process). RESIDENT counts against it; UNTRACKED is memory that does not: shared,
+  executable, stacks. STALL% is the share of the time in which at least one thread waited for a page-in; of
   several processes it is the mean. WAIT% is the share of the time in which threads waited for
   memory, of the time in which they did or worked, since the start: page-ins, frames that were
   still there, and calls for memory.
   HIT% and WASTE% are the shares of prefetched runs that were used and that were not. DIRTY% is the
-  share of page-outs that needed a write. P50 and P99 are percentiles of how long hard faults took.
+  share of page-outs that needed a write. P50 and P99 are percentiles of how long major faults took.
 
 Exit status:
   0, even if the process has ended; 1 if it is not paged, or ends before the frame of --once.")]
@@ -269,8 +269,8 @@ fn asked_by(code: KeyCode) -> Option<Ask> {
         KeyCode::Char('r') => Ask::By(By::Region),
         KeyCode::Char('N') => Ask::Sort(Sort::Pid),
         KeyCode::Char('M') => Ask::Sort(Sort::Resident),
-        KeyCode::Char('B') => Ask::Sort(Sort::Beside),
-        KeyCode::Char('H') => Ask::Sort(Sort::Hard),
+        KeyCode::Char('U') => Ask::Sort(Sort::Untracked),
+        KeyCode::Char('F') => Ask::Sort(Sort::Major),
         KeyCode::Char('I') => Ask::Sort(Sort::In),
         KeyCode::Char('O') => Ask::Sort(Sort::Out),
         KeyCode::Char('S') => Ask::Sort(Sort::Stall),
@@ -312,10 +312,10 @@ mod tests {
         assert_eq!(jobs([&old, &old].into_iter()), "job 7: 8 GiB of 8 GiB leased, by 2 paged\n");
         let mut now = Snapshot {
             resident_bytes: 3 << 30,
-            beside_bytes: 64 << 20,
-            hard_faults: 200,
+            untracked_bytes: 64 << 20,
+            major_faults: 200,
             stalled_us: 1_000_000,
-            hard_wait_us: 3_000_000,
+            major_wait_us: 3_000_000,
             program_us: 1_000_000,
             page_in_bytes: 4_000_000,
             prefetched_blocks: 10_000,
@@ -325,7 +325,7 @@ mod tests {
             clean_page_outs: 3,
             ..old
         };
-        now.hard_latency_us[7] = 1;
+        now.major_latency_us[7] = 1;
         let rates = Some(Rates { old, seconds: 2.0 });
         let row = Line { pid: 42, name: "simulation".to_owned(), processes: 1, now, rates }.row("42");
         let narrow = frame(std::slice::from_ref(&row), 80, true);

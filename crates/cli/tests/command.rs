@@ -257,7 +257,7 @@ fn counters_of_a_paged_process_are_shown() {
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["budget_bytes"], 3);
     let output = place.terapage(&["stat", &me]);
-    assert!(output.status.success() && text(&output.stdout).contains("hard faults"));
+    assert!(output.status.success() && text(&output.stdout).contains("major faults"));
     let output = place.terapage(&["top", "--once"]);
     assert!(text(&output.stdout).lines().any(|line| line.split_whitespace().next() == Some(&me)));
 }

@@ -72,7 +72,7 @@ mod tests {
 
     fn look(processes: &[(u32, u64)]) -> BTreeMap<(u32, u64), (Labels, Snapshot)> {
         let one = |&(pid, faults): &(u32, u64)| {
-            let now = Snapshot { hard_faults: faults, resident_bytes: 10, ..Snapshot::default() };
+            let now = Snapshot { major_faults: faults, resident_bytes: 10, ..Snapshot::default() };
             ((pid, 0), (vec![("comm", "x".to_owned())], now))
         };
         processes.iter().map(one).collect()
@@ -83,7 +83,7 @@ mod tests {
         let mut collector = Collector::new(By::Comm);
         let of = |all: BTreeMap<Labels, Sums>| {
             let sums = all[&vec![("comm", "x".to_owned())]];
-            (sums.processes, sums.sums.hard_faults, sums.sums.resident_bytes)
+            (sums.processes, sums.sums.major_faults, sums.sums.resident_bytes)
         };
         assert_eq!(of(collector.take(look(&[(1, 5), (2, 7)]))), (2, 12, 20));
         assert_eq!(of(collector.take(look(&[(2, 8)]))), (1, 13, 10));

@@ -71,10 +71,10 @@ const METRICS: &[Metric] = &[
         samples: &[one(|s| s.sums.resident_bytes as f64)],
     },
     Metric {
-        name: "terapage_beside_bytes",
+        name: "terapage_untracked_bytes",
         kind: Kind::Gauge,
         help: "Bytes in memory that the budget does not count.",
-        samples: &[one(|s| s.sums.beside_bytes as f64)],
+        samples: &[one(|s| s.sums.untracked_bytes as f64)],
     },
     Metric {
         name: "terapage_paged_bytes",
@@ -91,11 +91,11 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_faults",
         kind: Kind::Counter,
-        help: "Touches of blocks that were not in the program: never touched before (first), with their frame still in memory (soft), or read from the store (hard).",
+        help: "Touches of blocks that were not in the program: never touched before (first), with their frame still in memory (minor), or read from the store (major).",
         samples: &[
             of("kind", "first", |s| s.sums.first_touches as f64),
-            of("kind", "soft", |s| s.sums.soft_faults as f64),
-            of("kind", "hard", |s| s.sums.hard_faults as f64),
+            of("kind", "minor", |s| s.sums.minor_faults as f64),
+            of("kind", "major", |s| s.sums.major_faults as f64),
         ],
     },
     Metric {
@@ -107,10 +107,10 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "terapage_waited_seconds",
         kind: Kind::Counter,
-        help: "Time that threads waited for memory, all threads together: for hard faults, for soft faults and first touches, for requests.",
+        help: "Time that threads waited for memory, all threads together: for major faults, for minor faults and first touches, for requests.",
         samples: &[
-            of("for", "hard", |s| s.sums.hard_wait_us as f64 / 1e6),
-            of("for", "soft", |s| s.sums.soft_wait_us as f64 / 1e6),
+            of("for", "major", |s| s.sums.major_wait_us as f64 / 1e6),
+            of("for", "minor", |s| s.sums.minor_wait_us as f64 / 1e6),
             of("for", "request", |s| s.sums.request_wait_us as f64 / 1e6),
         ],
     },
@@ -197,14 +197,14 @@ pub fn page(all: &BTreeMap<Labels, Sums>, format: Format) -> String {
     text
 }
 
-/// How long hard faults took: bucket `i` of the counters has those under 2^i microseconds, and the
+/// How long major faults took: bucket `i` of the counters has those under 2^i microseconds, and the
 /// last bucket has no end.
 fn histogram(text: &mut String, all: &BTreeMap<Labels, Sums>) {
-    let name = "terapage_hard_fault_seconds";
-    let _ = writeln!(text, "# HELP {name} How long hard faults took.\n# TYPE {name} histogram");
+    let name = "terapage_major_fault_seconds";
+    let _ = writeln!(text, "# HELP {name} How long major faults took.\n# TYPE {name} histogram");
     for (labels, sums) in all {
         let mut count = 0;
-        for (bucket, faults) in sums.sums.hard_latency_us.iter().enumerate() {
+        for (bucket, faults) in sums.sums.major_latency_us.iter().enumerate() {
             count += faults;
             let end = match bucket {
                 _ if bucket == BUCKETS - 1 => "+Inf".to_owned(),
@@ -213,7 +213,7 @@ fn histogram(text: &mut String, all: &BTreeMap<Labels, Sums>) {
             let _ = writeln!(text, "{name}_bucket{} {count}", shown(labels, Some(("le", &end))));
         }
         let labels = shown(labels, None);
-        let _ = writeln!(text, "{name}_sum{labels} {}", sums.sums.hard_wait_us as f64 / 1e6);
+        let _ = writeln!(text, "{name}_sum{labels} {}", sums.sums.major_wait_us as f64 / 1e6);
         let _ = writeln!(text, "{name}_count{labels} {count}");
     }
 }
@@ -232,9 +232,9 @@ mod tests {
     use terapage_stats::Snapshot;
 
     fn some() -> BTreeMap<Labels, Sums> {
-        let mut sums = Snapshot { hard_faults: 3, stalled_us: 1_500_000, ..Snapshot::default() };
-        sums.hard_latency_us[8] = 2;
-        sums.hard_latency_us[BUCKETS - 1] = 1;
+        let mut sums = Snapshot { major_faults: 3, stalled_us: 1_500_000, ..Snapshot::default() };
+        sums.major_latency_us[8] = 2;
+        sums.major_latency_us[BUCKETS - 1] = 1;
         let labels = vec![("comm", "a \"b\"\\".to_owned())];
         BTreeMap::from([(labels, Sums { processes: 1, sums })])
     }
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn both_formats_name_counters_as_they_should() {
         let (plain, open) = (page(&some(), Format::Text), page(&some(), Format::Open));
-        let sample = "terapage_faults_total{comm=\"a \\\"b\\\"\\\\\",kind=\"hard\"} 3\n";
+        let sample = "terapage_faults_total{comm=\"a \\\"b\\\"\\\\\",kind=\"major\"} 3\n";
         assert!(plain.contains(sample) && open.contains(sample), "{plain}");
         assert!(plain.contains("# TYPE terapage_faults_total counter\n"));
         assert!(open.contains("# TYPE terapage_faults counter\n") && open.ends_with("# EOF\n"));

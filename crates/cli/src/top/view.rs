@@ -30,10 +30,10 @@ pub enum Sort {
     Pid,
     /// Memory within the budget.
     Resident,
-    /// Memory beside the budget.
-    Beside,
-    /// Hard faults.
-    Hard,
+    /// Untracked memory: beside the budget.
+    Untracked,
+    /// Major faults.
+    Major,
     /// Page-ins.
     In,
     /// Page-outs.
@@ -45,7 +45,7 @@ pub enum Sort {
 /// The heads of the columns.
 pub const HEAD: &str = concat!(
     "    PID NAME            ",
-    "     LEASE   RESIDENT     BESIDE  HARD/s  SOFT/s IN MB/s OUT MB/s STALL% WAIT%  HIT% WASTE% DIRTY%      P50      P99\n"
+    "     LEASE   RESIDENT  UNTRACKED MAJOR/s MINOR/s IN MB/s OUT MB/s STALL% WAIT%  HIT% WASTE% DIRTY%      P50      P99\n"
 );
 
 /// Characters of a row before the column of page-ins, where rows are folded that do not fit.
@@ -83,8 +83,8 @@ impl Line {
         match sort {
             Sort::Pid => -f64::from(self.pid),
             Sort::Resident => self.now.resident_bytes as f64,
-            Sort::Beside => self.now.beside_bytes as f64,
-            Sort::Hard => rate(|s| s.hard_faults),
+            Sort::Untracked => self.now.untracked_bytes as f64,
+            Sort::Major => rate(|s| s.major_faults),
             Sort::In => rate(|s| s.page_in_bytes),
             Sort::Out => rate(|s| s.page_out_bytes),
             Sort::Stall => rate(|s| s.stalled_us),
@@ -119,7 +119,7 @@ impl Line {
         };
         let left = now.clean_page_outs.saturating_add(now.zero_page_outs).saturating_add(now.dirty_page_outs);
         let judged = now.prefetch_used_runs.saturating_add(now.prefetch_wasted_runs);
-        let percentile = |p| latency(now.hard_latency_percentile_us(p));
+        let percentile = |p| latency(now.major_latency_percentile_us(p));
         let name: String = self.name.chars().take(15).collect();
         let mut row = String::new();
         let _ = writeln!(
@@ -127,9 +127,9 @@ impl Line {
             "{label:>7} {name:<15} {:>10} {:>10} {:>10} {:>7} {:>7} {:>7} {:>8} {:>6} {:>5} {:>5} {:>6} {:>6} {:>8} {:>8}",
             Size(now.lease_bytes).to_string(),
             Size(now.resident_bytes).to_string(),
-            Size(now.beside_bytes).to_string(),
-            rate(|s| s.hard_faults, 1.0),
-            rate(|s| s.soft_faults, 1.0),
+            Size(now.untracked_bytes).to_string(),
+            rate(|s| s.major_faults, 1.0),
+            rate(|s| s.minor_faults, 1.0),
             rate(|s| s.page_in_bytes, 1e6),
             rate(|s| s.page_out_bytes, 1e6),
             rate(|s| s.stalled_us, 1e4 * self.processes.max(1) as f64),
@@ -253,8 +253,8 @@ pub fn regions(all: &[Paged]) -> Vec<Region> {
         sum.size_bytes += region.size_bytes;
         sum.resident_bytes += region.resident_bytes;
         sum.stored_bytes += region.stored_bytes;
-        sum.hard_faults += region.hard_faults;
-        sum.soft_faults += region.soft_faults;
+        sum.major_faults += region.major_faults;
+        sum.minor_faults += region.minor_faults;
         sum.page_in_bytes += region.page_in_bytes;
     }
     let mut all: Vec<_> = sums.into_values().collect();
@@ -266,9 +266,9 @@ pub fn regions(all: &[Paged]) -> Vec<Region> {
 mod tests {
     use super::*;
 
-    fn line(pid: u32, name: &str, resident_bytes: u64, hard_faults: u64) -> Line {
+    fn line(pid: u32, name: &str, resident_bytes: u64, major_faults: u64) -> Line {
         let old = Snapshot { lease_bytes: 1 << 30, ..Snapshot::default() };
-        let now = Snapshot { resident_bytes, hard_faults, ..old };
+        let now = Snapshot { resident_bytes, major_faults, ..old };
         Line { pid, name: name.to_owned(), processes: 1, now, rates: Some(Rates { old, seconds: 2.0 }) }
     }
 
@@ -282,7 +282,7 @@ mod tests {
         let by_memory = rows(lines.clone(), By::Process, Sort::Resident);
         assert_eq!(by_memory.iter().map(|row| words(row)[0]).collect::<Vec<_>>(), ["2", "1", "TOTAL"]);
         assert_eq!(words(&by_memory[2])[1..7], ["2", "processes", "2", "GiB", "12", "MiB"]);
-        let by_faults = rows(lines.clone(), By::Process, Sort::Hard);
+        let by_faults = rows(lines.clone(), By::Process, Sort::Major);
         assert_eq!(by_faults.iter().map(|row| words(row)[0]).collect::<Vec<_>>(), ["1", "2", "TOTAL"]);
         assert_eq!(rows(lines[..1].to_vec(), By::Process, Sort::Pid).len(), 1, "one needs no sum");
     }

@@ -30,5 +30,5 @@ pub use settings::Error;
 pub use size::{ParseSizeError, Size};
 pub use store::{Codec, StoreSpec, Stores, default_store};
 pub use table::{Partial, SETTINGS, Settings};
-pub use terapage_policy::{BLOCK as DEFAULT_BLOCK, DIVIDED_BLOCK};
+pub use terapage_policy::{BLOCK as DEFAULT_BLOCK, SPLIT_BLOCK};
 pub use variables::{UnknownVariable, nearest, unknown_variables};

@@ -76,15 +76,15 @@ impl Settings {
         self.block.map_or(default, |size| size.0 as usize)
     }
 
-    /// Whether blocks may be divided: a size that is given holds for the whole run.
-    pub fn divides(&self) -> bool {
+    /// Whether blocks may be split: a size that is given holds for the whole run.
+    pub fn splits(&self) -> bool {
         self.block.is_none()
     }
 
-    /// Bytes of the smallest blocks that there may be: those of blocks that are divided.
+    /// Bytes of the smallest blocks that there may be: those of blocks that are split.
     pub fn least_block_bytes(&self) -> usize {
         let block = self.block_bytes();
-        if self.divides() { block.min(crate::DIVIDED_BLOCK) } else { block }
+        if self.splits() { block.min(crate::SPLIT_BLOCK) } else { block }
     }
 
     /// What `ram:auto` takes at most: a third of the budget.

@@ -26,9 +26,9 @@ pub struct Done {
     pub ran_ns: u64,
     /// Blocks that came in.
     pub came: u64,
-    /// Soft faults.
+    /// Minor faults.
     pub soft: u64,
-    /// The wait for hard faults, us.
+    /// The wait for major faults, us.
     pub waited_us: u64,
     /// First touches.
     pub first: u64,

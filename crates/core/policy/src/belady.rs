@@ -13,12 +13,12 @@ use crate::soft::SoftFrames;
 /// What a run over references cost, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Blocks read again after they had left memory: hard faults that need the store.
+    /// Blocks read again after they had left memory: major faults that need the store.
     pub page_ins: u64,
     /// Blocks touched for the first time. Every policy has the same number.
     pub first_touches: u64,
     /// Touches of a block that had left the address space, but not memory: soft or watched.
-    pub soft_faults: u64,
+    pub minor_faults: u64,
 }
 
 /// What a program does to a block, for a simulator.
@@ -177,7 +177,7 @@ pub fn simulate_soft(
         match places.of(block) {
             HERE => continue,
             SOFT => {
-                cost.soft_faults += 1;
+                cost.minor_faults += 1;
                 soft.touched();
                 soften(policy, &mut places);
                 places.push(HERE, block);
@@ -190,7 +190,7 @@ pub fn simulate_soft(
                 }
             }
             WATCHED => {
-                cost.soft_faults += 1;
+                cost.minor_faults += 1;
                 places.push(HERE, block);
                 policy.seen(block);
             }

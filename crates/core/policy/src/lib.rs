@@ -24,8 +24,8 @@ pub mod waste;
 /// with neighbours moved together, and small enough for random touches.
 pub const BLOCK: usize = 16 << 10;
 
-/// Bytes of a block that was divided ([`waste`]): a page.
-pub const DIVIDED_BLOCK: usize = 4 << 10;
+/// Bytes of a block that was split ([`waste`]): a page.
+pub const SPLIT_BLOCK: usize = 4 << 10;
 
 #[cfg(test)]
 mod testing {

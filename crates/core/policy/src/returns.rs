@@ -1,10 +1,10 @@
 //! Returns: how soon blocks come back after they have left, and for which of their pages.
 //!
-//! Both are seen at each hard fault, and tell what blocks of one page would save. Memory would hold
-//! only pages that were used, those of more blocks: a page of a block that comes back soon after it
-//! left would still be there, if it was used the last time. It was if a block mostly comes back for
-//! the same page. If it comes back for any page alike, the last time tells little. In return, each
-//! of several pages that are used together needs a fault of its own.
+//! Both are seen at each major fault, and tell what blocks of one page would save. Memory would
+//! hold only pages that were used, those of more blocks: a page of a block that comes back soon
+//! after it left would still be there, if it was used the last time. It was if a block mostly comes
+//! back for the same page. If it comes back for any page alike, the last time tells little. In
+//! return, each of several pages that are used together needs a fault of its own.
 
 use crate::sparse::Sparse;
 
@@ -18,7 +18,7 @@ const STEPS: usize = 8;
 const TURNOVERS: usize = PAGES - 1;
 
 /// Pages that are used, beside the first, of a block of which more than one is, of 1 to
-/// 3 that there can be. Reckoned by hand from one window of hard faults each: Perl 1.4, OCaml 1.2.
+/// 3 that there can be. Reckoned by hand from one window of major faults each: Perl 1.4, OCaml 1.2.
 const MORE_PAGES: f64 = 1.5;
 
 /// Blocks must have left for so many turnovers: before that, only blocks that left lately can come
@@ -39,7 +39,7 @@ pub struct Returns {
     notes: Sparse<u16>,
     /// Blocks that left.
     left: u64,
-    /// Of the hard faults since the last judgement: those of blocks that had left so many steps
+    /// Of the major faults since the last judgement: those of blocks that had left so many steps
     /// before, and, as the last, longer before.
     ages: [u32; STEPS * TURNOVERS + 1],
     /// Those that were of the page for which the block came before.
@@ -71,7 +71,7 @@ impl Returns {
     }
 
     /// A thread waits for a page, 0 to 3, of a block that must be read.
-    pub fn hard_fault(&mut self, block: u32, page: usize) {
+    pub fn major_fault(&mut self, block: u32, page: usize) {
         let (step, page) = (self.step(), page as u16 & PAGE);
         let note = &mut self.notes[block];
         if *note & LEFT != 0 {
@@ -82,7 +82,7 @@ impl Returns {
         *note = page;
     }
 
-    /// The hard faults that there would be with blocks of one page, in per cent of those since the
+    /// The major faults that there would be with blocks of one page, in per cent of those since the
     /// last judgement. `apart_percent`: the part of the blocks of which one page is used while they
     /// are in memory. `None` if it is too early to tell.
     pub fn judge(&mut self, apart_percent: u32) -> Option<u32> {
@@ -120,7 +120,7 @@ mod tests {
             let (block, page) = (touch / PAGES as u32, touch as usize % PAGES);
             if memory.insert(block) {
                 if stored.contains(&block) {
-                    returns.hard_fault(block, page);
+                    returns.major_fault(block, page);
                 }
                 order.push_back(block);
             }

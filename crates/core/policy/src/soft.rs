@@ -11,7 +11,7 @@ const STREAM_BYTES: usize = 16 << 20;
 ///
 /// A stream needs many: it takes frames faster than blocks can leave. If blocks are touched at
 /// random, and most blocks that leave are in use, many are a loss: each block waits so long in its
-/// soft frame that it is touched again, which costs one soft fault after the other, and the blocks
+/// soft frame that it is touched again, which costs one minor fault after the other, and the blocks
 /// in use have fewer frames. So the number falls while more soft blocks are touched than lose their
 /// frames, and rises while few are touched.
 #[derive(Clone, Debug)]

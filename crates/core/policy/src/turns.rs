@@ -16,7 +16,7 @@ use std::ops::Range;
 /// The most threads that are told apart.
 const MOST: usize = 15;
 
-/// A window is as many hard faults as one part in this many of the frames. At its end the turn is
+/// A window is as many major faults as one part in this many of the frames. At its end the turn is
 /// judged. The time at which a block left is noted in the same unit, counted in blocks that left.
 const WINDOWS: usize = 4;
 
@@ -27,13 +27,13 @@ const TURN: u32 = 16;
 /// stayed.
 const SOON: u8 = 4;
 
-/// Turns begin if at least this part of a window's hard faults is of blocks that should have
+/// Turns begin if at least this part of a window's major faults is of blocks that should have
 /// stayed, per cent.
 const BEGIN_PERCENT: usize = 50;
 /// Turns go on if at least this part is, per cent.
 const ON_PERCENT: usize = 30;
 
-/// A thread counts as waiting if it has at least one part in this many of a window's hard faults.
+/// A thread counts as waiting if it has at least one part in this many of a window's major faults.
 const WAITS_PART: usize = 8;
 
 /// To keep its turn, a thread must run for at least this part of the time, per cent, unless it
@@ -47,9 +47,9 @@ const PASSED_OVER: usize = 32;
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     id: u32,
-    /// The thread's hard faults in this window.
+    /// The thread's major faults in this window.
     faults: usize,
-    /// Windows since its last hard fault.
+    /// Windows since its last major fault.
     quiet: u32,
 }
 
@@ -65,7 +65,7 @@ struct Turns {
     /// The place of the thread that has the turn, and for how many windows it has had it.
     turn: Option<(usize, u32)>,
     faults: usize,
-    /// Hard faults of blocks that left a short time before.
+    /// Major faults of blocks that left a short time before.
     soon: usize,
     /// How often a prefetched block was used.
     streamed: usize,
@@ -321,7 +321,7 @@ mod tests {
     const FRAMES: usize = 1024;
 
     /// Simulates threads that touch blocks at random, one million times in all. A touch of a block
-    /// in memory costs 1, a fault 2000. Returns the hard faults, and whether a thread has had the
+    /// in memory costs 1, a fault 2000. Returns the major faults, and whether a thread has had the
     /// turn.
     fn play(policy: &mut dyn Replacement, threads: u32, block: impl Fn(u32, u32) -> u32) -> (usize, bool) {
         let clock = Busy::default();

@@ -2,7 +2,7 @@
 //!
 //! A block of several pages suits arrays: one read instead of several. With scattered objects most
 //! of its pages are never touched, and memory and reads are spent on them. A pager does not see
-//! touches of pages that are in the program. So some hard faults are *trials*: only the page that
+//! touches of pages that are in the program. So some major faults are *trials*: only the page that
 //! was touched goes into the program, and the others of its block wait outside. If one of them is
 //! touched before long, the pages are used together; if not, they are apart. "Before long" is a
 //! part of the time in which memory is filled anew: what is touched later is no better than any
@@ -16,7 +16,7 @@
 use crate::returns::Returns;
 use std::collections::VecDeque;
 
-/// One hard fault in this many is a trial. Chosen, not measured.
+/// One major fault in this many is a trial. Chosen, not measured.
 const TRIAL_EACH: u32 = 8;
 
 /// A trial ends after the blocks that came in could have filled one part in this many of the
@@ -36,7 +36,7 @@ const WINDOW: u32 = 64;
 /// not measured.
 const APART_PERCENT: u32 = 75;
 /// Or at least this part does, and with blocks of one page there would be at most so many of the
-/// hard faults, per cent. A read of one page takes 0.5 to 0.85 of the time of a read of four.
+/// major faults, per cent. A read of one page takes 0.5 to 0.85 of the time of a read of four.
 const SOME_APART_PERCENT: u32 = 30;
 const STILL_PERCENT: u32 = 110;
 /// So many windows of waste in a row show that blocks are too large. Chosen, not measured.
@@ -46,15 +46,15 @@ const WINDOWS: u32 = 4;
 #[derive(Debug, Default)]
 pub struct Waste {
     frames: usize,
-    /// One hard fault in this many is a trial.
+    /// One major fault in this many is a trial.
     each: u32,
-    /// Hard faults since the last trial.
+    /// Major faults since the last trial.
     faults: u32,
     /// Blocks that came in.
     came: u64,
     /// Trials under way, the oldest first: the block, and `came` when it was read.
     under_way: VecDeque<(u32, u64)>,
-    /// In this window: trials that found the pages used together, and apart; hard faults; and
+    /// In this window: trials that found the pages used together, and apart; major faults; and
     /// `came` at its start.
     together: u32,
     apart: u32,
@@ -73,7 +73,7 @@ impl Waste {
         Self::with_trials(frames, TRIAL_EACH)
     }
 
-    /// The same, where one hard fault in `each` is a trial.
+    /// The same, where one major fault in `each` is a trial.
     pub fn with_trials(frames: usize, each: u32) -> Waste {
         Waste { frames, each, returns: Returns::new(frames), ..Waste::default() }
     }
@@ -89,15 +89,15 @@ impl Waste {
         self.returns.gone(block);
     }
 
-    /// `blocks` blocks have come in, because of a hard fault or ahead of need.
+    /// `blocks` blocks have come in, because of a major fault or ahead of need.
     pub fn come(&mut self, blocks: usize) {
         self.came += blocks as u64;
     }
 
     /// A thread waits for a page, 0 to 3, of `block`, which must be read. Whether this is a trial;
     /// then it ends by [`end`](Self::end) or [`found`](Self::found).
-    pub fn hard_fault(&mut self, block: u32, page: usize) -> bool {
-        self.returns.hard_fault(block, page);
+    pub fn major_fault(&mut self, block: u32, page: usize) -> bool {
+        self.returns.major_fault(block, page);
         self.demands += 1;
         self.faults += 1;
         let most = if self.wasteful > 0 { UNDER_WAY_MAX } else { UNDER_WAY_FIRST };
@@ -178,7 +178,7 @@ mod tests {
                 waste.found(block, true);
             }
             if !memory.contains(&block) {
-                if waste.hard_fault(block, (page % PAGES) as usize) {
+                if waste.major_fault(block, (page % PAGES) as usize) {
                     trials.insert(block, page);
                 }
                 let come = block..=block + ahead;

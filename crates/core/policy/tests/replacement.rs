@@ -197,7 +197,7 @@ proptest! {
                 prop_assert!(cost.page_ins >= best, "{}: {:?} < {}", name, cost, best);
                 prop_assert_eq!(cost.first_touches, first_touches);
             }
-            prop_assert_eq!(full.soft_faults, 0);
+            prop_assert_eq!(full.minor_faults, 0);
         }
     }
 
@@ -237,7 +237,7 @@ fn all_frames_but_one_soft_is_lru() {
     let lru = simulate(policy("lru", 20).as_mut(), &refs, 20);
     let soft = simulate_soft(policy("fifo", 20).as_mut(), &refs, 20, SoftFrames::exactly(19));
     assert_eq!(lru.page_ins, soft.page_ins);
-    assert!(soft.soft_faults > 0);
+    assert!(soft.minor_faults > 0);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn what_is_given_up_leaves_its_frame_and_is_not_read_again() {
         let uses = [Use::Touch(1), Use::Touch(2), Use::Free(1), Use::Touch(3), Use::Touch(2), Use::Touch(1)];
         let cost = simulate(policy(name, 2).as_mut(), uses, 2);
         // The last touch drives one of the others out; none comes back.
-        assert_eq!(cost, Cost { page_ins: 0, first_touches: 4, soft_faults: 0 }, "{name}");
+        assert_eq!(cost, Cost { page_ins: 0, first_touches: 4, minor_faults: 0 }, "{name}");
     }
 }
 
@@ -292,7 +292,7 @@ fn scans_do_not_flush_the_resistant() {
     let lru = simulate_soft(policy("lru", 4000).as_mut(), &refs, 4000, SoftFrames::exactly(80));
     let auto = simulate_soft(policy("auto", 4000).as_mut(), &refs, 4000, SoftFrames::exactly(80));
     assert!(auto.page_ins * 5 < lru.page_ins * 3, "{auto:?}, LRU {lru:?}");
-    assert!(auto.soft_faults * 10 < refs.len() as u64, "{auto:?}: samples are few");
+    assert!(auto.minor_faults * 10 < refs.len() as u64, "{auto:?}: samples are few");
 }
 
 /// A merge sort of lines: two streams over a table of 6000 blocks, from block 4000 on, and touches

@@ -83,8 +83,8 @@ macro_rules! counters {
             /// [`MAGIC`], once the rest can be read.
             pub magic: AtomicU64,
             $($(#[$doc])* pub $name: AtomicU64,)*
-            /// From a hard fault's arrival to the waking of its thread.
-            pub hard_latency: Latency,
+            /// From a major fault's arrival to the waking of its thread.
+            pub major_latency: Latency,
         }
 
         /// The counters as they were at one time.
@@ -92,7 +92,7 @@ macro_rules! counters {
         pub struct Snapshot {
             $($(#[$doc])* pub $name: u64,)*
             /// Counts by power of two of microseconds, as in [`Latency`].
-            pub hard_latency_us: [u64; BUCKETS],
+            pub major_latency_us: [u64; BUCKETS],
         }
 
         impl Counters {
@@ -100,7 +100,7 @@ macro_rules! counters {
             pub fn snapshot(&self) -> Snapshot {
                 Snapshot {
                     $($name: self.$name.load(Relaxed),)*
-                    hard_latency_us: std::array::from_fn(|i| self.hard_latency.buckets[i].load(Relaxed)),
+                    major_latency_us: std::array::from_fn(|i| self.major_latency.buckets[i].load(Relaxed)),
                 }
             }
         }
@@ -121,11 +121,11 @@ macro_rules! counters {
                     return None;
                 }
                 $(let $name = words.next()?;)*
-                let mut hard_latency_us = [0; BUCKETS];
-                for (bucket, word) in hard_latency_us.iter_mut().zip(words) {
+                let mut major_latency_us = [0; BUCKETS];
+                for (bucket, word) in major_latency_us.iter_mut().zip(words) {
                     *bucket = word;
                 }
-                Some(Snapshot { $($name,)* hard_latency_us })
+                Some(Snapshot { $($name,)* major_latency_us })
             }
         }
     };
@@ -153,9 +153,9 @@ counters! {
     /// Touches of blocks that were never touched before.
     first_touches,
     /// Touches of blocks that had to be read from the store.
-    hard_faults,
+    major_faults,
     /// Touches of blocks that still had their frame.
-    soft_faults,
+    minor_faults,
     /// Blocks read because a thread waited.
     demand_blocks,
     /// Blocks read ahead.
@@ -191,10 +191,10 @@ counters! {
     released_bytes,
     /// Bytes read and written through bounce buffers.
     bounced_bytes,
-    /// Microseconds that threads waited for hard faults, all threads together.
-    hard_wait_us,
-    /// Microseconds that threads waited for soft faults and first touches, all threads together.
-    soft_wait_us,
+    /// Microseconds that threads waited for major faults, all threads together.
+    major_wait_us,
+    /// Microseconds that threads waited for minor faults and first touches, all threads together.
+    minor_wait_us,
     /// Calls for memory that waited for the pager (`munmap`, `madvise`, ...), and its other
     /// requests.
     requests,
@@ -207,10 +207,10 @@ counters! {
     /// Blocks of which none was.
     trials_apart,
     /// Bytes in memory that the budget does not count: private ones, and shared ones.
-    beside_bytes,
-    /// The most that `beside_bytes` was found to be.
-    beside_peak_bytes,
-    /// Bytes of shared memory among `beside_bytes`.
+    untracked_bytes,
+    /// The most that `untracked_bytes` was found to be.
+    untracked_peak_bytes,
+    /// Bytes of shared memory among `untracked_bytes`.
     shared_bytes,
     /// The most that `shared_bytes` was found to be.
     shared_peak_bytes,
@@ -236,9 +236,9 @@ impl Counters {
 }
 
 impl Snapshot {
-    /// Microseconds that threads waited for memory: for hard faults, soft faults and requests.
+    /// Microseconds that threads waited for memory: for major faults, minor faults and requests.
     pub fn waited_us(&self) -> u64 {
-        self.hard_wait_us.saturating_add(self.soft_wait_us).saturating_add(self.request_wait_us)
+        self.major_wait_us.saturating_add(self.minor_wait_us).saturating_add(self.request_wait_us)
     }
 
     /// The share of the threads' time that they waited for memory, 0 to 1: of the time in which
@@ -249,13 +249,13 @@ impl Snapshot {
         (self.program_us > 0).then(|| waited / (waited + self.program_us as f64))
     }
 
-    /// The latency below which a share `p` (0 to 1) of the hard faults stayed, in
-    /// microseconds: the upper end of its bucket. `None` without hard faults.
-    pub fn hard_latency_percentile_us(&self, p: f64) -> Option<u64> {
-        let total: u64 = self.hard_latency_us.iter().sum();
+    /// The latency below which a share `p` (0 to 1) of the major faults stayed, in
+    /// microseconds: the upper end of its bucket. `None` without major faults.
+    pub fn major_latency_percentile_us(&self, p: f64) -> Option<u64> {
+        let total: u64 = self.major_latency_us.iter().sum();
         let wanted = (total as f64 * p).ceil().max(1.0) as u64;
         let mut seen = 0;
-        self.hard_latency_us.iter().enumerate().find_map(|(i, &count)| {
+        self.major_latency_us.iter().enumerate().find_map(|(i, &count)| {
             seen += count;
             (total > 0 && seen >= wanted).then_some(1 << i)
         })
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!((snapshot.pid, snapshot.started_s, snapshot.budget_bytes), (1, 2, 3));
         let names = (BYTES / 8 - 1 - BUCKETS) as u64;
         assert_eq!((snapshot.io_engine, snapshot.books_bytes), (names - 1, names));
-        assert_eq!(snapshot.hard_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
+        assert_eq!(snapshot.major_latency_us, std::array::from_fn(|i| names + 1 + i as u64));
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
     fn the_share_of_waits_is_never_more_than_all() {
         assert_eq!(Snapshot::default().waited_share(), None);
         let mut now =
-            Snapshot { hard_wait_us: 5, soft_wait_us: 3, request_wait_us: 1, ..Snapshot::default() };
+            Snapshot { major_wait_us: 5, minor_wait_us: 3, request_wait_us: 1, ..Snapshot::default() };
         assert_eq!((now.waited_us(), now.waited_share()), (9, None));
         now.program_us = 3;
         assert_eq!(now.waited_share(), Some(0.75));
@@ -315,14 +315,14 @@ mod tests {
     #[test]
     fn percentiles_are_upper_ends_of_buckets() {
         let counters = Counters::default();
-        assert_eq!(counters.snapshot().hard_latency_percentile_us(0.5), None);
+        assert_eq!(counters.snapshot().major_latency_percentile_us(0.5), None);
         for _ in 0..99 {
-            counters.hard_latency.add(100_000);
+            counters.major_latency.add(100_000);
         }
-        counters.hard_latency.add(5_000_000_000);
+        counters.major_latency.add(5_000_000_000);
         let snapshot = counters.snapshot();
-        assert_eq!(snapshot.hard_latency_percentile_us(0.5), Some(128));
-        assert_eq!(snapshot.hard_latency_percentile_us(0.99), Some(128));
-        assert_eq!(snapshot.hard_latency_percentile_us(1.0), Some(1 << (BUCKETS - 1)));
+        assert_eq!(snapshot.major_latency_percentile_us(0.5), Some(128));
+        assert_eq!(snapshot.major_latency_percentile_us(0.99), Some(128));
+        assert_eq!(snapshot.major_latency_percentile_us(1.0), Some(1 << (BUCKETS - 1)));
     }
 }

@@ -32,9 +32,9 @@ pub struct RegionCounters {
     /// Bytes of blocks that only the store has.
     pub stored_bytes: AtomicU64,
     /// Touches of blocks that had to be read from the store.
-    pub hard_faults: AtomicU64,
+    pub major_faults: AtomicU64,
     /// Touches of blocks that still had their frame.
-    pub soft_faults: AtomicU64,
+    pub minor_faults: AtomicU64,
     /// Bytes read from the store.
     pub page_in_bytes: AtomicU64,
 }
@@ -56,9 +56,9 @@ pub struct Region {
     /// Bytes of blocks that only the store has.
     pub stored_bytes: u64,
     /// Touches of blocks that had to be read from the store.
-    pub hard_faults: u64,
+    pub major_faults: u64,
     /// Touches of blocks that still had their frame.
-    pub soft_faults: u64,
+    pub minor_faults: u64,
     /// Bytes read from the store.
     pub page_in_bytes: u64,
 }
@@ -79,7 +79,13 @@ impl RegionCounters {
 
     /// The counts: all fields except name, place and size.
     fn counts(&self) -> [&AtomicU64; 5] {
-        [&self.resident_bytes, &self.stored_bytes, &self.hard_faults, &self.soft_faults, &self.page_in_bytes]
+        [
+            &self.resident_bytes,
+            &self.stored_bytes,
+            &self.major_faults,
+            &self.minor_faults,
+            &self.page_in_bytes,
+        ]
     }
 
     /// Adds all counts of `other` to these, and sets them to zero there.
@@ -113,7 +119,7 @@ impl Region {
         let words = file.get(REGIONS_AT..FILE_BYTES).unwrap_or_default();
         let words: Vec<u64> = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let mut regions: Vec<Region> = words.chunks_exact(WORDS).map(Region::from_words).collect();
-        regions.retain(|region| region.size_bytes + region.resident_bytes + region.hard_faults > 0);
+        regions.retain(|region| region.size_bytes + region.resident_bytes + region.major_faults > 0);
         regions.sort_by_key(|region| std::cmp::Reverse((region.size_bytes, region.resident_bytes)));
         regions
     }
@@ -128,8 +134,8 @@ impl Region {
             size_bytes: rest[1],
             resident_bytes: rest[2],
             stored_bytes: rest[3],
-            hard_faults: rest[4],
-            soft_faults: rest[5],
+            major_faults: rest[4],
+            minor_faults: rest[5],
             page_in_bytes: rest[6],
         }
     }
@@ -147,8 +153,8 @@ impl Region {
             size_bytes: sum(|region| region.size_bytes),
             resident_bytes: sum(|region| region.resident_bytes),
             stored_bytes: sum(|region| region.stored_bytes),
-            hard_faults: sum(|region| region.hard_faults),
-            soft_faults: sum(|region| region.soft_faults),
+            major_faults: sum(|region| region.major_faults),
+            minor_faults: sum(|region| region.minor_faults),
             page_in_bytes: sum(|region| region.page_in_bytes),
         });
         regions
@@ -160,7 +166,7 @@ mod tests {
     use super::*;
 
     fn region(name: &str, size_bytes: u64) -> Region {
-        Region { name: name.into(), size_bytes, hard_faults: 1, ..Region::default() }
+        Region { name: name.into(), size_bytes, major_faults: 1, ..Region::default() }
     }
 
     /// A memory file with these counters as its first regions.
@@ -179,25 +185,25 @@ mod tests {
         let (small, large) = (RegionCounters::default(), RegionCounters::default());
         small.set_name("heap");
         small.size_bytes.store(5, Relaxed);
-        small.soft_faults.store(7, Relaxed);
+        small.minor_faults.store(7, Relaxed);
         large.set_name(&"é".repeat(60));
         large.size_bytes.store(6, Relaxed);
         large.page_in_bytes.store(9, Relaxed);
         let regions = Region::from_bytes(&file(&[&small, &large]));
         assert_eq!(regions.len(), 2);
         assert_eq!((&*regions[0].name, regions[0].page_in_bytes), (&*"é".repeat(32), 9));
-        assert_eq!((&*regions[1].name, regions[1].soft_faults, regions[1].size_bytes), ("heap", 7, 5));
+        assert_eq!((&*regions[1].name, regions[1].minor_faults, regions[1].size_bytes), ("heap", 7, 5));
         assert_eq!(Region::from_bytes(&[0; REGIONS_AT]), [], "a file of a process without them");
     }
 
     #[test]
     fn what_ends_is_counted_where_it_was_part_of() {
         let (whole, part) = (RegionCounters::default(), RegionCounters::default());
-        part.hard_faults.store(3, Relaxed);
+        part.major_faults.store(3, Relaxed);
         part.size_bytes.store(4096, Relaxed);
-        whole.hard_faults.store(2, Relaxed);
+        whole.major_faults.store(2, Relaxed);
         whole.absorb(&part);
-        assert_eq!(whole.hard_faults.load(Relaxed), 5);
+        assert_eq!(whole.major_faults.load(Relaxed), 5);
         let regions = Region::from_bytes(&file(&[&whole, &part]));
         assert_eq!((regions.len(), &*regions[0].name), (1, "other"));
     }
@@ -207,7 +213,7 @@ mod tests {
         let all: Vec<_> = (0..5).map(|i| region(&i.to_string(), 50 - i)).collect();
         let few = Region::largest(all.clone(), 2);
         assert_eq!(few[..2], all[..2]);
-        assert_eq!(few[2], Region { hard_faults: 3, ..region("3 others", 48 + 47 + 46) });
+        assert_eq!(few[2], Region { major_faults: 3, ..region("3 others", 48 + 47 + 46) });
         assert_eq!(Region::largest(all[..3].to_vec(), 2).len(), 3, "one region is shown rather than summed");
     }
 }

@@ -31,12 +31,12 @@ pub enum Event {
         block: u32,
     },
     /// A touch of a block that only the store has.
-    HardFault {
+    MajorFault {
         /// The block.
         block: u32,
     },
     /// A touch of a block that has left the address space, but not memory.
-    SoftFault {
+    MinorFault {
         /// The block.
         block: u32,
     },
@@ -89,8 +89,8 @@ impl Event {
             Event::FirstTouch { block }
             | Event::FreshAhead { block }
             | Event::Present { block }
-            | Event::HardFault { block }
-            | Event::SoftFault { block }
+            | Event::MajorFault { block }
+            | Event::MinorFault { block }
             | Event::PrefetchMarker { block }
             | Event::Prefetched { block }
             | Event::PutBack { block }
@@ -106,8 +106,8 @@ impl Event {
             Event::FirstTouch { .. } => 0,
             Event::FreshAhead { .. } => 1,
             Event::Present { .. } => 2,
-            Event::HardFault { .. } => 3,
-            Event::SoftFault { .. } => 4,
+            Event::MajorFault { .. } => 3,
+            Event::MinorFault { .. } => 4,
             Event::PrefetchMarker { .. } => 5,
             Event::Prefetched { .. } => 6,
             Event::PageOut { how: PageOut::Dirty, .. } => 7,
@@ -170,8 +170,8 @@ impl Before {
             0 => Event::FirstTouch { block },
             1 => Event::FreshAhead { block },
             2 => Event::Present { block },
-            3 => Event::HardFault { block },
-            4 => Event::SoftFault { block },
+            3 => Event::MajorFault { block },
+            4 => Event::MinorFault { block },
             5 => Event::PrefetchMarker { block },
             6 => Event::Prefetched { block },
             7 => Event::PageOut { block, how: PageOut::Dirty },

@@ -4,7 +4,7 @@ use crate::{Error, Event, Record};
 use std::collections::HashMap;
 
 /// The blocks in the order in which they were referenced, as far as the pager saw: first touches,
-/// hard and soft faults, and touches of prefetch markers. Blocks that were put into the program
+/// major and minor faults, and touches of prefetch markers. Blocks that were put into the program
 /// unasked count at that moment.
 ///
 /// A block keeps its number, except that a block that was discarded, or was all zero, gets a new
@@ -24,8 +24,8 @@ pub fn references(records: impl IntoIterator<Item = Result<Record, Error>>) -> R
         let block = event.block();
         let begins = match event {
             Event::FirstTouch { .. } | Event::FreshAhead { .. } | Event::Present { .. } => true,
-            Event::HardFault { .. }
-            | Event::SoftFault { .. }
+            Event::MajorFault { .. }
+            | Event::MinorFault { .. }
             | Event::PrefetchMarker { .. }
             | Event::Prefetched { .. }
             | Event::PutBack { .. } => false,

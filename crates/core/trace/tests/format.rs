@@ -20,8 +20,8 @@ fn event() -> impl Strategy<Value = Event> {
         0 => Event::FirstTouch { block },
         1 => Event::FreshAhead { block },
         2 => Event::Present { block },
-        3 => Event::HardFault { block },
-        4 => Event::SoftFault { block },
+        3 => Event::MajorFault { block },
+        4 => Event::MinorFault { block },
         5 => Event::PrefetchMarker { block },
         6 => Event::Prefetched { block },
         7 => Event::PageOut { block, how: PageOut::Dirty },
@@ -108,7 +108,7 @@ proptest! {
 
 #[test]
 fn many_records_make_several_frames_and_few_bytes() {
-    let fault = |at: u32| Record { time_us: u64::from(at) * 50, event: Event::HardFault { block: at } };
+    let fault = |at: u32| Record { time_us: u64::from(at) * 50, event: Event::MajorFault { block: at } };
     let records: Vec<_> = (0..2_000_000).map(fault).collect();
     let bytes = trace(&records, usize::MAX);
     assert!(bytes.len() < records.len() / 10, "{} bytes", bytes.len());
@@ -144,10 +144,10 @@ fn a_block_that_begins_again_gets_a_new_number() {
         record(Event::FirstTouch { block: 4 }),
         record(Event::FreshAhead { block: 5 }),
         record(Event::PageOut { block: 4, how: PageOut::Dirty }),
-        record(Event::HardFault { block: 4 }),
+        record(Event::MajorFault { block: 4 }),
         record(Event::Discard { block: 4, count: 1 }),
         record(Event::FirstTouch { block: 4 }),
-        record(Event::SoftFault { block: 4 }),
+        record(Event::MinorFault { block: 4 }),
         record(Event::Prefetched { block: 7 }),
         record(Event::PrefetchMarker { block: 5 }),
     ]);
@@ -165,7 +165,7 @@ fn example() -> Vec<Record> {
         record(20, Event::FirstTouch { block: 0 }),
         record(21, Event::FreshAhead { block: 1 }),
         record(300, Event::PageOut { block: 0, how: PageOut::Dirty }),
-        record(1000, Event::HardFault { block: 0 }),
+        record(1000, Event::MajorFault { block: 0 }),
     ]
 }
 

@@ -163,7 +163,7 @@ fn parameters() -> Vec<Parameter> {
     vec![
         parameter("program time", "750", "us", Origin::Published, "a data sheet"),
         parameter("SCM share", "5", "%", Origin::Fitted, "published gains"),
-        parameter("soft fault", "4.1", "us", Origin::Measured, "this machine"),
+        parameter("minor fault", "4.1", "us", Origin::Measured, "this machine"),
         parameter("lock hold", "1.1", "us", Origin::Estimated, "throughput of one contended lock"),
         parameter("block", "64", "KiB", Origin::Chosen, "--block"),
     ]

@@ -80,7 +80,7 @@ pub(crate) fn for_pager(settings: &Settings) -> terapage_pager::Options {
     let block = settings.block_bytes();
     terapage_pager::Options {
         block,
-        divides: settings.divides(),
+        splits: settings.splits(),
         frames: (settings.memory.0 as usize / block).max(8),
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),

@@ -174,8 +174,8 @@ struct tera_stats {
     uint64_t resident_peak_bytes; /* the maximum of resident_bytes */
     uint64_t store_bytes;         /* in use in the store */
     uint64_t first_touches;       /* touches of blocks never touched before */
-    uint64_t hard_faults;         /* touches of blocks that had to be read */
-    uint64_t soft_faults;         /* touches of blocks that still had their frame */
+    uint64_t major_faults;         /* touches of blocks that had to be read */
+    uint64_t minor_faults;         /* touches of blocks that still had their frame */
     uint64_t page_in_bytes;       /* read from the store and from mapped files */
     uint64_t page_out_bytes;      /* written to the store */
 };

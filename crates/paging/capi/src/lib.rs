@@ -36,8 +36,8 @@ pub struct TeraStats {
     resident_peak_bytes: u64,
     store_bytes: u64,
     first_touches: u64,
-    hard_faults: u64,
-    soft_faults: u64,
+    major_faults: u64,
+    minor_faults: u64,
     page_in_bytes: u64,
     page_out_bytes: u64,
 }
@@ -276,8 +276,8 @@ pub unsafe extern "C" fn tera_stats(out: *mut TeraStats) -> c_int {
         resident_peak_bytes: now.resident_peak_bytes,
         store_bytes: now.store_bytes,
         first_touches: now.first_touches,
-        hard_faults: now.hard_faults,
-        soft_faults: now.soft_faults,
+        major_faults: now.major_faults,
+        minor_faults: now.minor_faults,
         page_in_bytes: now.page_in_bytes,
         page_out_bytes: now.page_out_bytes,
     };

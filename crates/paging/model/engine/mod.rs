@@ -127,8 +127,8 @@ pub(crate) mod trace {
         FirstTouch,
         FreshAhead,
         Present,
-        HardFault,
-        SoftFault,
+        MajorFault,
+        MinorFault,
         PrefetchMarker,
         Prefetched,
         PutBack,
@@ -179,8 +179,8 @@ struct Plan {
     policies: &'static [&'static str],
     /// Two disks with the same bytes, of which one fails without end.
     mirrored: bool,
-    /// Blocks can be divided, and are at some time.
-    divides: bool,
+    /// Blocks can be split, and are at some time.
+    splits: bool,
 }
 
 const PLAN: Plan = Plan {
@@ -193,7 +193,7 @@ const PLAN: Plan = Plan {
     canary: None,
     policies: terapage_policy::replacement::NAMES,
     mirrored: false,
-    divides: false,
+    splits: false,
 };
 
 /// The engine, for the thread that forks while it is parked.
@@ -229,8 +229,8 @@ impl Running {
 thread_local! {
     /// One test's counters, over all its runs.
     static COUNTERS: &'static terapage_stats::Shared = Box::leak(Box::default());
-    /// One test's divisions, over all its runs.
-    static DIVIDED: Cell<usize> = const { Cell::new(0) };
+    /// One test's splits, over all its runs.
+    static SPLIT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether the runs met the events that they test: a plan that never faults shows nothing.
@@ -239,8 +239,8 @@ fn assert_met() {
     eprintln!("{}", met.to_json().unwrap_or_default());
     let all = [
         met.first_touches,
-        met.hard_faults,
-        met.soft_faults,
+        met.major_faults,
+        met.minor_faults,
         met.prefetched_blocks,
         met.prefetch_used_runs,
         met.dirty_page_outs,
@@ -282,12 +282,12 @@ impl Store for DiskStore {
         self.disk.joins(slot)
     }
 
-    fn may_divide(&self, _more: usize) -> bool {
+    fn may_split(&self, _more: usize) -> bool {
         true
     }
 
-    fn divide(&mut self, more: usize) {
-        self.disk.divide(more);
+    fn split(&mut self, more: usize) {
+        self.disk.split(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, _ended: &mut Vec<Ended>) {
@@ -337,7 +337,7 @@ fn run(plan: Plan) {
     let one_of = |names: &[&str]| names[choose(names.len())].to_owned();
     let options = Options {
         block: BLOCK,
-        divides: plan.divides,
+        splits: plan.splits,
         frames,
         share: plan.shared.then_some(&Fickle),
         policy: one_of(plan.policies),
@@ -478,7 +478,7 @@ fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFil
             _ if at >= base + shared * BLOCK && at + BLOCK < base + BLOCKS * BLOCK => at + BLOCK,
             _ => at,
         };
-        match choose(if plan.divides { 22 } else { 21 }) {
+        match choose(if plan.splits { 22 } else { 21 }) {
             0 => {
                 let discard = || running.mailbox.ask_for(own, BLOCK, Engine::discard).unwrap();
                 program::discard(own, BLOCK, discard);
@@ -512,8 +512,8 @@ fn work(base: usize, number: usize, plan: Plan, running: Running, file: &DataFil
             6..10 => program::read(at),
             10 => program::write_zeros(at),
             21 => {
-                let divided = running.mailbox.ask(Engine::divide).unwrap();
-                DIVIDED.with(|count| count.set(count.get() + usize::from(divided)));
+                let split = running.mailbox.ask(Engine::split).unwrap();
+                SPLIT.with(|count| count.set(count.get() + usize::from(split)));
             }
             _ => program::write(at),
         }
@@ -653,15 +653,15 @@ fn every_read_gives_what_was_written_last() {
     assert_met();
 }
 
-/// Blocks are divided while the program runs.
+/// Blocks are split while the program runs.
 #[test]
-fn blocks_that_are_divided_too() {
-    explore(Plan { divides: true, ..PLAN }, 800);
-    explore(Plan { divides: true, shared: true, ..PLAN }, 300);
-    explore(Plan { divides: true, moves: false, ..PLAN }, 300);
+fn blocks_that_are_split_too() {
+    explore(Plan { splits: true, ..PLAN }, 800);
+    explore(Plan { splits: true, shared: true, ..PLAN }, 300);
+    explore(Plan { splits: true, moves: false, ..PLAN }, 300);
     assert_met();
-    let divided = DIVIDED.with(Cell::get);
-    assert!(divided > 100, "blocks were divided in {divided} runs only");
+    let split = SPLIT.with(Cell::get);
+    assert!(split > 100, "blocks were split in {split} runs only");
 }
 
 /// The budget grows and shrinks while the program runs.

@@ -34,7 +34,7 @@ impl Disk {
     }
 
     /// Each slot becomes `more` slots.
-    pub fn divide(&mut self, more: usize) {
+    pub fn split(&mut self, more: usize) {
         self.block /= more;
     }
 

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for burst in 0..BURSTS {
         let since_ns = now_ns();
         for index in 0..EVENTS {
-            recorder.events(Kind::HardFault, [index.wrapping_mul(burst)]);
+            recorder.events(Kind::MajorFault, [index.wrapping_mul(burst)]);
         }
         spent_ns += now_ns() - since_ns;
         sleep_ms(10);

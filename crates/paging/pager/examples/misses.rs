@@ -70,7 +70,7 @@ fn measure(threads: usize, seconds: f64) -> (f64, f64) {
     pager.add(base, DATA, 0).expect("a range");
     // SAFETY: the range is this run's own, mapped for as long as the process lives.
     (base..base + DATA).step_by(BLOCK).for_each(|at| unsafe { (at as *mut u64).write_volatile(at as u64) });
-    let (before, used, began) = (pager.snapshot().hard_faults, used_s(), Instant::now());
+    let (before, used, began) = (pager.snapshot().major_faults, used_s(), Instant::now());
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
@@ -83,7 +83,7 @@ fn measure(threads: usize, seconds: f64) -> (f64, f64) {
             });
         }
     });
-    let misses = (pager.snapshot().hard_faults - before) as f64;
+    let misses = (pager.snapshot().major_faults - before) as f64;
     (misses / began.elapsed().as_secs_f64(), (used_s() - used) * 1e6 / misses)
 }
 

@@ -13,7 +13,7 @@ pub struct Options {
     pub block: usize,
     /// Whether blocks of four pages become single pages if the program is found to touch scattered
     /// pages (`terapage_policy::waste`).
-    pub divides: bool,
+    pub splits: bool,
     /// The budget, in frames; at least 8.
     pub frames: usize,
     /// The replacement policy: a name of `terapage_policy::replacement`.
@@ -82,7 +82,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             block: terapage_policy::BLOCK,
-            divides: false,
+            splits: false,
             frames: 4096,
             policy: "auto".to_owned(),
             prefetch: "auto".to_owned(),

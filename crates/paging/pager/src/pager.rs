@@ -268,13 +268,13 @@ impl Pager {
         self.mailbox.ask(move |engine| engine.set_budget(bytes))
     }
 
-    /// Divides blocks into pages now, if [`Options::divides`] allows it and nothing stands against
+    /// Splits blocks into pages now, if [`Options::splits`] allows it and nothing stands against
     /// it. Whether it did. The pager does so by itself when it pays.
     ///
     /// # Errors
     /// None.
-    pub fn divide(&self) -> Result<bool, Error> {
-        self.mailbox.ask(Engine::divide)
+    pub fn split(&self) -> Result<bool, Error> {
+        self.mailbox.ask(Engine::split)
     }
 
     /// The parts of a range of whole blocks that are paged and not known to be zero: from, to.

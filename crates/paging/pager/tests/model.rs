@@ -72,7 +72,7 @@ fn work(arena: &Arena, from: usize, len: usize, steps: usize, seed: u64) {
     let mut at = 0;
     for step in 0..steps {
         if step == steps / 2 {
-            arena.pager.divide().unwrap();
+            arena.pager.split().unwrap();
         }
         // Now here, now there, now on from where it was.
         if random.random_range(0..3) != 0 {
@@ -154,7 +154,7 @@ fn run(
     });
     let stats = arena.pager.snapshot();
     assert!(stats.resident_peak_bytes <= (limit * block) as u64, "{stats:?}");
-    assert!(stats.hard_faults > 0, "the test never paged: {stats:?}");
+    assert!(stats.major_faults > 0, "the test never paged: {stats:?}");
     memory::advise(arena.base, arena.len, libc::MADV_DONTFORK);
     stats
 }
@@ -217,32 +217,32 @@ fn kernels_without_move_give_the_same_bytes() {
     }
 }
 
-/// Each thread asks for a division in the middle of its work; the first one divides.
+/// Each thread asks for a split in the middle of its work; the first one splits.
 #[test]
-fn blocks_that_are_divided_keep_every_byte() {
+fn blocks_that_are_split_keep_every_byte() {
     if !can_page() {
         return;
     }
     let seed = seed();
     for (copy, faults) in [(false, None), (false, Some(FAULTS)), (true, Some(FAULTS))] {
         for frames in [8, 64] {
-            let options = Options { block: 16 << 10, divides: true, frames, copy, ..Options::default() };
+            let options = Options { block: 16 << 10, splits: true, frames, copy, ..Options::default() };
             let stats = run(options, frames * 4, 3, steps(800), faults, seed);
             assert_eq!(stats.block_bytes, PAGE as u64, "{stats:?}");
         }
     }
 }
 
-/// Scattered touches of single pages divide blocks without anybody asking; touches in order do not.
+/// Scattered touches of single pages split blocks without anybody asking; touches in order do not.
 #[test]
-fn blocks_are_divided_where_most_of_their_pages_are_not_wanted() {
+fn blocks_are_split_where_most_of_their_pages_are_not_wanted() {
     if !can_page() {
         return;
     }
     const BLOCK: usize = 16 << 10;
     for (scattered, block) in [(true, PAGE), (false, BLOCK)] {
         let frames = 1024;
-        let options = Options { block: BLOCK, divides: true, frames, ..Options::default() };
+        let options = Options { block: BLOCK, splits: true, frames, ..Options::default() };
         let seed = seed();
         let arena = Arena::new(options, frames * 4 * BLOCK, None, seed);
         let mut random = StdRng::seed_from_u64(seed);

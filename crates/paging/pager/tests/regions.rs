@@ -105,10 +105,10 @@ fn regions_add_up_to_the_process() {
     pager.discard(start, BLOCK).unwrap();
     let (regions, all) = (regions(&pager), pager.snapshot());
     let sum = |what: fn(&Region) -> u64| regions.iter().map(what).sum::<u64>();
-    assert_eq!(sum(|region| region.hard_faults), all.hard_faults);
-    assert_eq!(sum(|region| region.soft_faults), all.soft_faults);
+    assert_eq!(sum(|region| region.major_faults), all.major_faults);
+    assert_eq!(sum(|region| region.minor_faults), all.minor_faults);
     assert_eq!(sum(|region| region.page_in_bytes), all.page_in_bytes);
-    assert!(all.hard_faults > 0, "nothing was paged in");
+    assert!(all.major_faults > 0, "nothing was paged in");
     assert!(sum(|region| region.resident_bytes) <= (FRAMES * BLOCK) as u64);
     assert!(sum(|region| region.resident_bytes + region.stored_bytes) <= len as u64);
     pager.discard(start, len).unwrap();

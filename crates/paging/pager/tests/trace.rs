@@ -89,8 +89,8 @@ fn count(records: &[Record], wanted: impl Fn(Event) -> bool) -> u64 {
 fn agrees(records: &[Record], pager: &Pager, before: &Snapshot, frames: usize) {
     let stats = pager.snapshot();
     assert_eq!(count(records, |event| matches!(event, Event::FirstTouch { .. })), stats.first_touches);
-    assert_eq!(count(records, |event| matches!(event, Event::HardFault { .. })), stats.hard_faults);
-    assert_eq!(count(records, |event| matches!(event, Event::SoftFault { .. })), stats.soft_faults);
+    assert_eq!(count(records, |event| matches!(event, Event::MajorFault { .. })), stats.major_faults);
+    assert_eq!(count(records, |event| matches!(event, Event::MinorFault { .. })), stats.minor_faults);
     let marker = |event| matches!(event, Event::PrefetchMarker { .. });
     assert_eq!(count(records, marker), stats.prefetch_used_runs);
     // The pager may page out more right after the trace's end.
@@ -141,7 +141,7 @@ fn a_sequence_and_its_repetition_are_recorded_as_they_were() {
     // The second is there but for blocks that were still in the program.
     let again = &touched[blocks as usize..];
     assert!(again.is_sorted() && again.len() >= blocks as usize - frames, "{again:?}");
-    let page_ins = count(&records, |event| matches!(event, Event::HardFault { .. }));
+    let page_ins = count(&records, |event| matches!(event, Event::MajorFault { .. }));
     assert!(belady(&touched, frames) <= page_ins);
 }
 

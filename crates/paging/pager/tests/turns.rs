@@ -30,8 +30,8 @@ fn work(start: usize, seed: u64) {
     }
 }
 
-/// Hard faults of two threads.
-fn hard_faults(turns: bool) -> u64 {
+/// Major faults of two threads.
+fn major_faults(turns: bool) -> u64 {
     let start = memory::reserve(2 * BLOCKS * BLOCK).unwrap() as usize;
     let options =
         Options { block: BLOCK, frames: FRAMES, prefetch: "off".into(), turns, ..Options::default() };
@@ -43,7 +43,7 @@ fn hard_faults(turns: bool) -> u64 {
             scope.spawn(move || work(start + thread * BLOCKS * BLOCK, thread as u64 + 1));
         }
     });
-    pager.snapshot().hard_faults
+    pager.snapshot().major_faults
 }
 
 #[test]
@@ -54,12 +54,12 @@ fn two_threads_that_fit_one_by_one_have_few_faults() {
     }
     // On a busy machine, one thread may end before the other begins. They must run at the same
     // time.
-    let met = (0..TRIES).map(|_| hard_faults(false)).find(|&without| without > 20 * 2 * BLOCKS as u64);
+    let met = (0..TRIES).map(|_| major_faults(false)).find(|&without| without > 20 * 2 * BLOCKS as u64);
     let Some(without) = met else {
         eprintln!("SKIPPED: the threads never ran at the same time");
         return;
     };
-    let with = hard_faults(true);
-    eprintln!("hard faults: {with} with turns, {without} without");
-    assert!(with * 2 < without, "{with} hard faults with turns, {without} without");
+    let with = major_faults(true);
+    eprintln!("major faults: {with} with turns, {without} without");
+    assert!(with * 2 < without, "{with} major faults with turns, {without} without");
 }

@@ -65,12 +65,12 @@ impl<S: Store> Store for Delayed<S> {
         self.inner.takes_pieces()
     }
 
-    fn may_divide(&self, more: usize) -> bool {
-        self.inner.may_divide(more)
+    fn may_split(&self, more: usize) -> bool {
+        self.inner.may_split(more)
     }
 
-    fn divide(&mut self, more: usize) {
-        self.inner.divide(more);
+    fn split(&mut self, more: usize) {
+        self.inner.split(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

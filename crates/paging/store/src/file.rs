@@ -126,11 +126,11 @@ impl Store for FileStore {
         slot > 0 && slot < self.slots()
     }
 
-    fn may_divide(&self, more: usize) -> bool {
+    fn may_split(&self, more: usize) -> bool {
         room_for_numbers(self.extents, self.block / more, || self.name()).is_ok()
     }
 
-    fn divide(&mut self, more: usize) {
+    fn split(&mut self, more: usize) {
         self.block /= more;
     }
 
@@ -177,15 +177,15 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_are_divided_have_the_parts_of_their_bytes() {
+    fn slots_that_are_split_have_the_parts_of_their_bytes() {
         let place = tempfile::tempdir().unwrap();
         let store = FileStore::open(place.path(), BLOCK, Some(2 * EXTENT as u64)).unwrap();
         let Some(mut rig) = Rig::new(store, BLOCK) else { return };
         rig.memory()[..BLOCK / 2].fill(1);
         rig.memory()[BLOCK / 2..].fill(2);
         rig.operate(OpKind::Write, 3, BLOCK).unwrap();
-        assert!(rig.store.may_divide(2));
-        rig.store.divide(2);
+        assert!(rig.store.may_split(2));
+        rig.store.split(2);
         assert_eq!(rig.store.slots(), 8);
         for (slot, byte) in [(6, 1), (7, 2)] {
             rig.memory().fill(0);

@@ -43,11 +43,11 @@ impl Store for Ram {
         true
     }
 
-    fn may_divide(&self, _more: usize) -> bool {
+    fn may_split(&self, _more: usize) -> bool {
         true
     }
 
-    fn divide(&mut self, more: usize) {
+    fn split(&mut self, more: usize) {
         self.block /= more;
     }
 

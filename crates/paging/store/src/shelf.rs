@@ -177,15 +177,15 @@ pub trait Store: Send {
         false
     }
 
-    /// Whether each slot could become `more` slots, its parts, by [`divide`](Self::divide).
-    fn may_divide(&self, _more: usize) -> bool {
+    /// Whether each slot could become `more` slots, its parts, by [`split`](Self::split).
+    fn may_split(&self, _more: usize) -> bool {
         false
     }
 
     /// Each slot becomes `more` slots, its parts: slot 3 becomes the slots from 3 * `more` on. No
-    /// operation is under way, and [`may_divide`](Self::may_divide) has said yes.
-    fn divide(&mut self, _more: usize) {
-        unreachable!("a store that cannot divide its slots says so");
+    /// operation is under way, and [`may_split`](Self::may_split) has said yes.
+    fn split(&mut self, _more: usize) {
+        unreachable!("a store that cannot split its slots says so");
     }
 
     /// Begins an operation: no more than [`EXTENT`](crate::EXTENT) bytes, across the edge of an
@@ -284,12 +284,12 @@ impl<S: Store + ?Sized> Store for Box<S> {
         (**self).takes_pieces()
     }
 
-    fn may_divide(&self, more: usize) -> bool {
-        (**self).may_divide(more)
+    fn may_split(&self, more: usize) -> bool {
+        (**self).may_split(more)
     }
 
-    fn divide(&mut self, more: usize) {
-        (**self).divide(more);
+    fn split(&mut self, more: usize) {
+        (**self).split(more);
     }
 
     unsafe fn begin(&mut self, ring: &mut StoreRing<'_>, op: Op<'_>, ended: &mut Vec<Ended>) {

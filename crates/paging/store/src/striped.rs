@@ -150,13 +150,13 @@ impl Store for Striped {
         self.parts.iter().all(|part| part.store.takes_pieces())
     }
 
-    fn may_divide(&self, more: usize) -> bool {
+    fn may_split(&self, more: usize) -> bool {
         let has_numbers = room_for_numbers(self.extents.len(), self.block / more, || self.name()).is_ok();
-        has_numbers && self.parts.iter().all(|part| part.store.may_divide(more))
+        has_numbers && self.parts.iter().all(|part| part.store.may_split(more))
     }
 
-    fn divide(&mut self, more: usize) {
-        self.parts.iter_mut().for_each(|part| part.store.divide(more));
+    fn split(&mut self, more: usize) {
+        self.parts.iter_mut().for_each(|part| part.store.split(more));
         let numbers = more as u32;
         self.extents.iter_mut().for_each(|(_, first)| *first *= numbers);
         self.per_extent *= numbers;

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SETTLED: f64 = 0.25;
 /// The most that the pager adds to a page-in, us: a bound for measurements, chosen, not measured.
 const OWN_PART_US: f64 = 50.0;
-/// The most that a soft fault takes, us: a bound for measurements, chosen, not measured.
+/// The most that a minor fault takes, us: a bound for measurements, chosen, not measured.
 const SOFT_MOST_US: f64 = 1000.0;
 /// How far the costs of a new block may be off, us. Chosen, not measured.
 const FRESH_ERROR_US: f64 = 5.0;
@@ -73,8 +73,8 @@ impl From<io::Error> for Error {
 pub struct Costs {
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// A soft fault, with the page-out that follows it.
-    pub soft_us: f64,
+    /// A minor fault, with the page-out that follows it.
+    pub minor_us: f64,
     /// A demand page-in, with the page-out that follows it, on the device that was measured.
     pub demand_us: f64,
     /// The fault of a first touch, whatever it installs.
@@ -109,13 +109,13 @@ impl Costs {
     }
 
     /// A demand page-in on `device`: as measured, if it is the measured device; otherwise that
-    /// device's latency and the pager's part, which is a soft fault's at least.
+    /// device's latency and the pager's part, which is a minor fault's at least.
     pub fn demand_us(&self, device: &Device, measured: &Device) -> f64 {
         if device == measured {
             return self.demand_us;
         }
         let own = self.demand_us - measured.latency_us(self.block_bytes);
-        own.max(self.soft_us) + device.latency_us(self.block_bytes)
+        own.max(self.minor_us) + device.latency_us(self.block_bytes)
     }
 
     /// Costs for blocks of another size, from those of two: what is paid for each fault stays, what
@@ -139,11 +139,11 @@ impl Costs {
             ));
         }
         // Fresh memory in a new frame is the kernel's fresh memory, and something more.
-        if self.fresh_us.is_nan() || self.fresh_us < -(0.5 * self.soft_us).max(FRESH_ERROR_US) {
+        if self.fresh_us.is_nan() || self.fresh_us < -(0.5 * self.minor_us).max(FRESH_ERROR_US) {
             return Some(format!("a new block of {block} took {:.0} us less than natively", -self.fresh_us));
         }
-        if !(self.soft_us > 0.0 && self.soft_us <= SOFT_MOST_US) {
-            return Some(format!("a soft fault took {:.1} us", self.soft_us));
+        if !(self.minor_us > 0.0 && self.minor_us <= SOFT_MOST_US) {
+            return Some(format!("a minor fault took {:.1} us", self.minor_us));
         }
         None
     }
@@ -161,7 +161,7 @@ impl Costs {
         let within =
             |value: f64, least: f64, most: f64| if value.is_nan() { least } else { value.clamp(least, most) };
         self.demand_us = within(self.demand_us, least, most);
-        self.soft_us = within(self.soft_us, 0.1, SOFT_MOST_US);
+        self.minor_us = within(self.minor_us, 0.1, SOFT_MOST_US);
         self.fresh_us = within(self.fresh_us, 0.0, f64::MAX);
         self.recycled_us = self.recycled_us.min(self.fresh_us);
         self
@@ -169,11 +169,11 @@ impl Costs {
 
     /// Which cost varies too much between rounds to be known, if one does.
     fn unsettled(rounds: &[Costs]) -> Option<String> {
-        let soft_us = Costs::median(rounds).soft_us;
+        let minor_us = Costs::median(rounds).minor_us;
         let kinds: [(&str, Part, f64); 4] = [
-            ("soft faults", |costs| costs.soft_us, 0.0),
+            ("minor faults", |costs| costs.minor_us, 0.0),
             ("page-ins", |costs| costs.demand_us, 0.0),
-            ("new blocks", |costs| costs.fresh_us, 0.25 * soft_us),
+            ("new blocks", |costs| costs.fresh_us, 0.25 * minor_us),
             ("streams", |costs| 1e12 / costs.read_bytes_s, 0.0),
         ];
         kinds.into_iter().find_map(|(name, of, allowed)| {
@@ -203,7 +203,7 @@ impl Costs {
         Costs {
             block_bytes,
             device_bytes_s,
-            soft_us: value(|costs| costs.soft_us),
+            minor_us: value(|costs| costs.minor_us),
             demand_us: value(|costs| costs.demand_us),
             first_us: value(|costs| costs.first_us),
             fresh_us: value(|costs| costs.fresh_us),
@@ -317,15 +317,15 @@ impl Bench {
         // 3. Half of the frames are soft: a touch of those, nothing else.
         let half = Budget { bytes: DATA * 5 / 4, soft_per_mille: 500, prefetch: "off", spin: true };
         let half = stepped(self.run(&random(READS), Some(&half)))?;
-        let soft_us = half.pass("threads-1")?.seconds * 1e6 / (half.count("soft_faults") / 2.0).max(1.0);
+        let minor_us = half.pass("threads-1")?.seconds * 1e6 / (half.count("minor_faults") / 2.0).max(1.0);
         // 4. A quarter of the data fits: page-ins on demand. The second pass finds everything
         //    clean.
         let few = |spin| Budget { bytes: DATA / 4, soft_per_mille: 20, prefetch: "off", spin };
         let quarter = stepped(self.run(&random(READS / 2), Some(&few(true))))?;
         let pass = quarter.pass("threads-1")?;
-        let soft_share = quarter.count("soft_faults") / quarter.count("hard_faults").max(1.0);
+        let soft_share = quarter.count("minor_faults") / quarter.count("major_faults").max(1.0);
         let demand = (pass.moved().0 / block).max(1.0);
-        let demand_us = pass.seconds * 1e6 / demand - soft_share * soft_us;
+        let demand_us = pass.seconds * 1e6 / demand - soft_share * minor_us;
         //    The same by a pager that sleeps before each fault.
         let asleep = stepped(self.run(&random(READS / 2), Some(&few(false))))?;
         let fault_us = |pass: &Pass| pass.seconds * 1e6 / (pass.moved().0 / block).max(1.0);
@@ -333,8 +333,8 @@ impl Bench {
         // 5. Streams, in and out; then again without looking for work, for the processor time.
         let streams = |spin| Budget { bytes: DATA / 3, soft_per_mille: 20, prefetch: "auto", spin };
         let stream = stepped(self.run(&scan(DATA), Some(&streams(true))))?;
-        let waiting_us = stream.count("hard_faults") * demand_us;
-        let passes = without_waiting(&stream.passes, waiting_us / 1e6, stream.count("hard_faults") * block);
+        let waiting_us = stream.count("major_faults") * demand_us;
+        let passes = without_waiting(&stream.passes, waiting_us / 1e6, stream.count("major_faults") * block);
         let (read_bytes_s, write_bytes_s) = rates(&passes, device);
         let idle = stepped(self.run(&scan(DATA), Some(&streams(false))))?;
         let block_cpu_us =
@@ -346,9 +346,9 @@ impl Bench {
         let recycled_us = (write.seconds * 1e6 - new * fresh_us) / used - native_write_us;
         Ok(Costs {
             block_bytes: self.block_bytes,
-            soft_us,
+            minor_us,
             demand_us: demand_us.max(0.1),
-            first_us: soft_us / 2.0,
+            first_us: minor_us / 2.0,
             fresh_us: fresh_us - native_write_us,
             recycled_us: recycled_us.clamp(-native_write_us, fresh_us),
             read_bytes_s,
@@ -500,7 +500,7 @@ mod tests {
     fn costs(demand_us: f64, fresh_us: f64) -> Costs {
         Costs {
             block_bytes: 256 << 10,
-            soft_us: 12.0,
+            minor_us: 12.0,
             demand_us,
             first_us: 6.0,
             fresh_us,
@@ -571,7 +571,7 @@ mod tests {
         let device = Device::stated("here", 80.0, 1e9, 2e9);
         let costs = Costs {
             block_bytes: 16384,
-            soft_us: 1.0,
+            minor_us: 1.0,
             demand_us: 100.0,
             first_us: 1.0,
             fresh_us: 1.0,

@@ -66,7 +66,7 @@ pub struct Outcome {
     /// Page-ins, first touches left out.
     pub page_ins: f64,
     /// Touches of blocks that had left the address space, but not memory.
-    pub soft_faults: f64,
+    pub minor_faults: f64,
 }
 
 /// What came out.
@@ -159,7 +159,7 @@ impl Comparison {
                 at => row.policies.push(Outcome {
                     policy: self.policies[at - 2].clone(),
                     page_ins,
-                    soft_faults: cost.soft_faults as f64 / self.rate,
+                    minor_faults: cost.minor_faults as f64 / self.rate,
                 }),
             }
         }

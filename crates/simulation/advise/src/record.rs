@@ -2,7 +2,7 @@
 //!
 //! A recording is to see as many touches as it can, and yet to end. So the program keeps all of its
 //! memory, but only a part of it, the *window*, is in its address space at a time; the rest is
-//! soft. A touch outside of the window costs a soft fault and leaves a record, and nothing is read
+//! soft. A touch outside of the window costs a minor fault and leaves a record, and nothing is read
 //! from the store. The window is made smaller as long as the recordings end in time.
 
 use crate::child::{self, Ended, Stop};

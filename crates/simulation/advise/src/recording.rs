@@ -123,9 +123,9 @@ pub struct Did {
     /// Blocks that became zero-filled memory, those installed ahead too.
     pub first_touches: u64,
     /// Blocks read because a thread waited.
-    pub hard_faults: u64,
+    pub major_faults: u64,
     /// Blocks that came back before they had left memory.
-    pub soft_faults: u64,
+    pub minor_faults: u64,
     /// Blocks read ahead and put in place.
     pub prefetched: u64,
     /// Blocks written.
@@ -277,8 +277,8 @@ impl Reading {
             Event::FirstTouch { block } => (block, What::First),
             Event::FreshAhead { block } => (block, What::Ahead),
             Event::Present { block } => (block, What::Present),
-            Event::HardFault { block }
-            | Event::SoftFault { block }
+            Event::MajorFault { block }
+            | Event::MinorFault { block }
             | Event::PrefetchMarker { block }
             | Event::Prefetched { block }
             | Event::PutBack { block } => (block, What::Touch),
@@ -293,8 +293,8 @@ impl Reading {
             }
         };
         match record.event {
-            Event::HardFault { .. } => self.did.hard_faults += 1,
-            Event::SoftFault { .. } => self.did.soft_faults += 1,
+            Event::MajorFault { .. } => self.did.major_faults += 1,
+            Event::MinorFault { .. } => self.did.minor_faults += 1,
             Event::PrefetchMarker { .. } | Event::Prefetched { .. } => self.did.prefetched += 1,
             Event::FirstTouch { .. } | Event::FreshAhead { .. } => self.did.first_touches += 1,
             _ => {}

@@ -60,7 +60,7 @@ pub struct Forecast {
     /// Blocks read ahead.
     pub prefetched: u64,
     /// Blocks that came back before they had left memory.
-    pub soft_faults: u64,
+    pub minor_faults: u64,
     /// Touches of prefetched blocks that were left out to see them.
     pub markers: u64,
     /// Blocks of fresh memory.
@@ -73,8 +73,8 @@ pub struct Forecast {
     pub demand_us: f64,
     /// Waiting for blocks that were read ahead and had not arrived.
     pub stream_us: f64,
-    /// Soft faults and markers.
-    pub soft_us: f64,
+    /// Minor faults and markers.
+    pub minor_us: f64,
     /// Fresh memory, less what it costs natively; can be below 0.
     pub first_us: f64,
     /// Waiting for a frame that was being written.

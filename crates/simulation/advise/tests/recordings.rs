@@ -39,7 +39,7 @@ fn first(block: u32) -> Event {
 }
 
 fn hard(block: u32) -> Event {
-    Event::HardFault { block }
+    Event::MajorFault { block }
 }
 
 fn out(block: u32, how: PageOut) -> Event {
@@ -78,7 +78,7 @@ fn references_are_those_of_the_trace_crate() {
         Event::Discard { block: 5, count: 2 },
         first(5),
         first(6),
-        Event::SoftFault { block: 6 },
+        Event::MinorFault { block: 6 },
         Event::Prefetched { block: 9 },
         out(9, PageOut::Clean),
         Event::PutBack { block: 9 },
@@ -123,10 +123,10 @@ fn freed_memory_is_free() {
 #[test]
 fn blocks_put_back_are_in_place_again() {
     let around = [first(0), first(1), first(2), out(1, PageOut::Clean), out(2, PageOut::Clean)];
-    let back = [Event::SoftFault { block: 1 }, Event::PutBack { block: 2 }, first(3)];
+    let back = [Event::MinorFault { block: 1 }, Event::PutBack { block: 2 }, first(3)];
     let recording = open(&[&around[..], &back[..]].concat());
     assert_eq!(recording.window, 4);
-    assert_eq!(recording.did.soft_faults, 1);
+    assert_eq!(recording.did.minor_faults, 1);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn the_window_is_the_most_that_was_in_place() {
     assert_eq!(recording.steps[0].after, After::Dirty);
     assert_eq!(recording.steps[1].after, After::Clean);
     assert_eq!(recording.steps[4].what, What::Discard(3));
-    assert_eq!((recording.did.first_touches, recording.did.hard_faults), (4, 1));
+    assert_eq!((recording.did.first_touches, recording.did.major_faults), (4, 1));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn machine() -> Timing {
     let device = Device::stated("d", 100.0, 1e9, 1e9);
     let costs = Costs {
         block_bytes: BLOCK,
-        soft_us: 10.0,
+        minor_us: 10.0,
         demand_us: 120.0,
         first_us: 5.0,
         fresh_us: 1.0,
@@ -278,12 +278,12 @@ fn what_fits_is_never_read() {
     let compute = compute_us(&recording, 1e6);
     let setup = |frames| Setup { shift: 0, frames, policy: "auto".into(), prefetch: "off".into() };
     let roomy = replay(&recording, &compute, &setup(1000), &machine());
-    assert_eq!((roomy.page_ins(), roomy.written, roomy.soft_faults), (0, 0, 0));
+    assert_eq!((roomy.page_ins(), roomy.written, roomy.minor_faults), (0, 0, 0));
     // If paging never began, the prediction is exactly the native time.
     assert!((roomy.total_us - 1e6).abs() < 1.0, "{}", roomy.total_us);
     let tight = replay(&recording, &compute, &setup(50), &machine());
     assert!(tight.page_ins() > 500 && tight.written > 500, "{tight:?}");
-    let parts = tight.demand_us + tight.stream_us + tight.soft_us + tight.first_us + tight.write_us;
+    let parts = tight.demand_us + tight.stream_us + tight.minor_us + tight.first_us + tight.write_us;
     assert!((tight.total_us - 1e6 - parts).abs() < 10.0, "{tight:?}");
     // Without prefetch, the program waits for each page-in.
     assert!((tight.demand_us - 120.0 * tight.demand as f64).abs() < 1.0, "{tight:?}");

@@ -60,8 +60,8 @@ struct Recorded {
     seconds: f64,
     /// The most blocks whose touches left no record.
     window_blocks: usize,
-    hard_faults: u64,
-    soft_faults: u64,
+    major_faults: u64,
+    minor_faults: u64,
     prefetched: u64,
     first_touches: u64,
     dirty_page_outs: u64,
@@ -218,14 +218,14 @@ pub fn budget(flag: &str, text: &str, whole: u64) -> anyhow::Result<u64> {
 }
 
 fn recorded(recording: &Recording, optimum: u64) -> Recorded {
-    let Did { first_touches, hard_faults, soft_faults, prefetched, dirty_page_outs } = recording.did;
+    let Did { first_touches, major_faults, minor_faults, prefetched, dirty_page_outs } = recording.did;
     Recorded {
         block_bytes: recording.block_bytes,
         budget_bytes: recording.budget_bytes,
         seconds: recording.duration_us as f64 / 1e6,
         window_blocks: recording.window,
-        hard_faults,
-        soft_faults,
+        major_faults,
+        minor_faults,
         prefetched,
         first_touches,
         dirty_page_outs,
@@ -236,15 +236,15 @@ fn recorded(recording: &Recording, optimum: u64) -> Recorded {
 
 fn study(results: &Results, sizes: &[u64], soft: Option<usize>) -> Study {
     let recorded = &results.recorded;
-    let page_ins = recorded.hard_faults + recorded.prefetched;
+    let page_ins = recorded.major_faults + recorded.prefetched;
     let mut summary = vec![format!(
-        "{} was recorded behind {} in blocks of {}: {} page-ins, {} soft faults, {} first touches in {:.1} s. With \
+        "{} was recorded behind {} in blocks of {}: {} page-ins, {} minor faults, {} first touches in {:.1} s. With \
          that budget, the recorded references need at least {} page-ins (a lower bound: a touch of a mapped block leaves no record).",
         results.program,
         Size(recorded.budget_bytes),
         Size(recorded.block_bytes),
         page_ins,
-        recorded.soft_faults,
+        recorded.minor_faults,
         recorded.first_touches,
         recorded.seconds,
         recorded.optimum,
@@ -318,11 +318,11 @@ fn tables(block: &Block, size: u64, recorded: &Recorded) -> Vec<Table> {
     let mut page_ins = Table {
         title: format!("Page-ins, in footprints, blocks of {}", Size(size)),
         columns: ["budget", "opt", "opt <=", "lru seen"].map(str::to_owned).to_vec(),
-        note: "0.00: nothing is read back. 'lru seen' is told of each recorded reference; the others see page-ins and soft faults alone, as in the pager.".into(),
+        note: "0.00: nothing is read back. 'lru seen' is told of each recorded reference; the others see page-ins and minor faults alone, as in the pager.".into(),
         ..Table::default()
     };
     let mut soft = Table {
-        title: format!("Soft faults, in footprints, blocks of {}", Size(size)),
+        title: format!("Minor faults, in footprints, blocks of {}", Size(size)),
         columns: ["budget", "soft frames"].map(str::to_owned).to_vec(),
         ..Table::default()
     };
@@ -334,7 +334,7 @@ fn tables(block: &Block, size: u64, recorded: &Recorded) -> Vec<Table> {
         cells.extend(row.policies.iter().map(|outcome| of(outcome.page_ins)));
         page_ins.rows.push(cells);
         let mut cells = vec![budget(row.frames), soft_frames(row)];
-        cells.extend(row.policies.iter().map(|outcome| format!("{:.2}", outcome.soft_faults / footprint)));
+        cells.extend(row.policies.iter().map(|outcome| format!("{:.2}", outcome.minor_faults / footprint)));
         soft.rows.push(cells);
     }
     vec![page_ins, soft]

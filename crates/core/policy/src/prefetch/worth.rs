@@ -26,7 +26,7 @@ const GHOST_EACH: u32 = 8;
 /// A ghost has left, untouched, once the blocks that came could have filled one part in this many
 /// of the frames: newcomers have a part of memory.
 const GHOST_PART: u64 = 2;
-/// The most ghosts at a time: each hard fault looks through them.
+/// The most ghosts at a time: each major fault looks through them.
 const GHOSTS: usize = 128;
 
 /// A block that would have been read.

@@ -537,7 +537,7 @@ fn random(
     Ok(())
 }
 
-/// A read that takes longer was not served by memory, nor by a soft fault.
+/// A read that takes longer was not served by memory, nor by a minor fault.
 const WAITED: Duration = Duration::from_micros(8);
 
 /// After Teramem, Figure 4: how long single reads wait that find their block elsewhere, with

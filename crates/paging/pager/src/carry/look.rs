@@ -7,14 +7,14 @@ use twox_hash::XxHash3_128;
 /// Measured: docs/measurements.md, "Hashes".
 const HEAD: usize = 2;
 
-/// Pages of a block that can be divided into pages.
+/// Pages of a block that can be split into pages.
 pub(crate) const PARTS: usize = 4;
 
-/// For each page of a block that can be divided, half of the page's hash.
+/// For each page of a block that can be split, half of the page's hash.
 pub(crate) type Parts = [u64; PARTS];
 
 /// The 128-bit hash of a block's bytes (XXH3). That of a block of four pages is the hash of its
-/// pages' hashes: so each page can be proved by itself once the block is divided.
+/// pages' hashes: so each page can be proved by itself once the block is split.
 pub(crate) fn hash(bytes: &[u8]) -> u128 {
     hash_with_parts(bytes).0
 }
@@ -52,7 +52,7 @@ pub(crate) struct Look {
     pub zero: bool,
     /// The hash, if they are not all zero.
     pub hash: u128,
-    /// The hashes of the pages, if the block can be divided.
+    /// The hashes of the pages, if the block can be split.
     pub parts: Parts,
 }
 

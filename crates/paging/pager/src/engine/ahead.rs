@@ -15,7 +15,7 @@ const STREAMS: usize = 8;
 /// measured.
 const RANGES: usize = 64;
 
-/// One prefetched run in this many has a sample, which costs a soft fault. Chosen, not measured.
+/// One prefetched run in this many has a sample, which costs a minor fault. Chosen, not measured.
 const SAMPLED_RUNS: u32 = if cfg!(terapage_model) { 2 } else { 4 };
 
 /// The most samples that are remembered: those of blocks that the program drops are forgotten late.

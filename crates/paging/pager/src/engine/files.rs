@@ -54,7 +54,7 @@ impl Mapped {
     }
 
     /// Each block has become `more` blocks.
-    pub fn divide(&mut self, more: u32) {
+    pub fn split(&mut self, more: u32) {
         self.first *= more;
         self.end *= more;
     }
@@ -98,11 +98,11 @@ impl Store for DataFile {
         true
     }
 
-    fn may_divide(&self, _more: usize) -> bool {
+    fn may_split(&self, _more: usize) -> bool {
         true
     }
 
-    fn divide(&mut self, more: usize) {
+    fn split(&mut self, more: usize) {
         self.block /= more;
     }
 
@@ -161,11 +161,11 @@ impl Store for Gone {
         Err(StoreError::Full { name: self.name(), why: "it is gone".to_owned() })
     }
 
-    fn may_divide(&self, _more: usize) -> bool {
+    fn may_split(&self, _more: usize) -> bool {
         true
     }
 
-    fn divide(&mut self, _more: usize) {}
+    fn split(&mut self, _more: usize) {}
 
     unsafe fn begin(&mut self, _: &mut StoreRing<'_>, _: Op<'_>, _: &mut Vec<Ended>) {
         unreachable!("no block refers to it")
@@ -265,7 +265,7 @@ impl Engine {
         let (start, origin) = (self.files[index].first, self.files[index].origin);
         self.settle(first, end);
         if hashes.len() != (end - first) as usize {
-            // Blocks were divided since the hashes were taken. The blocks have other slots, or
+            // Blocks were split since the hashes were taken. The blocks have other slots, or
             // none, so nothing is lost.
             return Ok(());
         }

@@ -136,7 +136,7 @@ impl Engine {
         self.requests_ready = false;
         self.ticks = Ticks::default();
         self.children.clear();
-        let store = self.divided(store)?;
+        let store = self.split_like(store)?;
         self.io.begin_child(store)?;
         let budget = if self.frames.lease.is_shared() { self.options.frames } else { self.frames.lease.goal };
         counters.budget_bytes.store((budget * self.block) as u64, Relaxed);

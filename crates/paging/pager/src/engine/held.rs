@@ -11,7 +11,7 @@ const MOST_NS: u64 = 64_000_000;
 /// The most blocks of a round: blocks that go in and out by turns before their threads have run.
 /// Chosen, not measured.
 const ROUND: usize = 4;
-/// After this many soft faults of one round, its blocks stay. Chosen, not measured.
+/// After this many minor faults of one round, its blocks stay. Chosen, not measured.
 const IN_A_ROUND: u32 = 16;
 
 /// Blocks that something else holds (for example I/O of the program), and blocks that would go in
@@ -24,7 +24,7 @@ const IN_A_ROUND: u32 = 16;
 pub struct Held {
     /// For each block: until when it is left alone, and how long that was, ns.
     until: BTreeMap<u32, (u64, u64)>,
-    /// The last soft faults.
+    /// The last minor faults.
     last: [Option<u32>; ROUND],
     at: usize,
     again: u32,
@@ -53,8 +53,8 @@ impl Held {
         *until_ns = now_ns + *waited_ns;
     }
 
-    /// Notes a soft fault. Whether the block goes in and out in a round, alone or with few others,
-    /// while no other block has a soft fault.
+    /// Notes a minor fault. Whether the block goes in and out in a round, alone or with few others,
+    /// while no other block has a minor fault.
     pub fn goes_round(&mut self, block: u32) -> bool {
         self.again = if self.last.contains(&Some(block)) { self.again + 1 } else { 0 };
         self.last[self.at] = Some(block);

@@ -5,7 +5,6 @@
 mod advice;
 pub(crate) mod ahead;
 mod budget;
-mod divide;
 pub(crate) mod files;
 mod fork;
 mod held;
@@ -14,6 +13,7 @@ mod pageout;
 mod placing;
 mod removed;
 mod requests;
+mod split;
 pub(crate) mod table;
 mod transfers;
 mod trial;
@@ -97,8 +97,8 @@ impl replacement::Times for Clocks {
 pub(crate) struct Engine {
     pub options: Options,
     pub block: usize,
-    /// Blocks were divided.
-    pub is_divided: bool,
+    /// Blocks were split.
+    pub is_split: bool,
     pub frames: Frames,
     pub table: Table,
     pub mover: Arc<Mover>,
@@ -154,19 +154,19 @@ impl Engine {
         let replacement = if options.turns { replacement::in_turns } else { replacement::by_name };
         let policy = replacement(&options.policy, limit).ok_or(crate::Error::Policy)?;
         let ahead = Ahead::new(&options).ok_or(crate::Error::Policy)?;
-        let divides = divide::may_ever(&options);
+        let splits = split::may_ever(&options);
         let mut engine = Engine {
             block,
-            is_divided: false,
+            is_split: false,
             frames,
-            table: Table::new(block, divides, &shared.regions),
+            table: Table::new(block, splits, &shared.regions),
             mover,
             follow: Follow::nobody(),
             luck: Luck::default(),
             zero_hash: hash(&vec![0; block]),
             policy,
             ahead,
-            trials: Trials::new(divides, limit),
+            trials: Trials::new(splits, limit),
             io: Io::new(&options, store),
             files: Vec::new(),
             queue: VecDeque::new(),
@@ -416,8 +416,8 @@ impl Engine {
         }
         match state {
             State::Zero => self.first_touch(block),
-            State::Stored => self.hard_fault(block, fault.at),
-            State::Soft => self.soft_fault(block),
+            State::Stored => self.major_fault(block, fault.at),
+            State::Soft => self.minor_fault(block),
             State::Watched => self.watched_fault(block),
             State::Reading => {
                 let first = !self.table.get(block).has(WANTED);
@@ -438,7 +438,7 @@ impl Engine {
                 // The block came while this fault was on its way; a write protection may remain.
                 if !self.mover.page_present(fault.at) {
                     if self.end_trial(block, true) {
-                        self.soft_wait_ends();
+                        self.minor_wait_ends();
                         return;
                     }
                     if self.mover.heard.is_missed(fault.at) {

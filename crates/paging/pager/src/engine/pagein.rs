@@ -1,4 +1,4 @@
-//! Page-ins: first touches, soft faults, hard faults, prefetch.
+//! Page-ins: first touches, minor faults, major faults, prefetch.
 
 use super::Engine;
 use super::files::UNKNOWN;
@@ -67,7 +67,7 @@ impl Engine {
         } else {
             self.install_recycled(&run)
         };
-        self.soft_wait_ends();
+        self.minor_wait_ends();
         let first = if down { block + 1 - count } else { block };
         self.record(Kind::FreshAhead, (first..first + count).filter(|&other| other != block));
         self.ahead.fresh_went(first, count);
@@ -107,12 +107,12 @@ impl Engine {
     }
 
     /// A touch of a block that still has its frame.
-    pub(crate) fn soft_fault(&mut self, block: u32) {
-        self.record(Kind::SoftFault, [block]);
+    pub(crate) fn minor_fault(&mut self, block: u32) {
+        self.record(Kind::MinorFault, [block]);
         self.frames.target.touched();
         self.install(&[block]);
-        self.soft_wait_ends();
-        self.note_soft_fault(block);
+        self.minor_wait_ends();
+        self.note_minor_fault(block);
         self.policy.rescue(block);
         self.put_back_company(block);
     }
@@ -131,11 +131,11 @@ impl Engine {
         }
     }
 
-    /// Counts a soft fault, for the process and for the region. A block that goes in and out
+    /// Counts a minor fault, for the process and for the region. A block that goes in and out
     /// without end is held.
-    pub(crate) fn note_soft_fault(&mut self, block: u32) {
-        Counters::add(&self.counters.soft_faults, 1);
-        Counters::add(&self.table.usage.of(block).soft_faults, 1);
+    pub(crate) fn note_minor_fault(&mut self, block: u32) {
+        Counters::add(&self.counters.minor_faults, 1);
+        Counters::add(&self.table.usage.of(block).minor_faults, 1);
         if self.held.goes_round(block) {
             self.hold(block);
         }
@@ -145,7 +145,7 @@ impl Engine {
     pub(crate) fn watched_fault(&mut self, block: u32) {
         let (marker, sample) = (self.table.get(block).has(MARKER), self.table.get(block).has(SAMPLE));
         self.install(&[block]);
-        self.soft_wait_ends();
+        self.minor_wait_ends();
         if sample {
             self.sampled(block, true);
         }
@@ -153,18 +153,18 @@ impl Engine {
             self.used_marker(block);
             self.prefetch_after(block, false);
         } else if !sample {
-            self.record(Kind::SoftFault, [block]);
-            self.note_soft_fault(block);
+            self.record(Kind::MinorFault, [block]);
+            self.note_minor_fault(block);
             self.policy.seen(block);
         }
     }
 
     /// A touch of a block whose bytes only the store has.
-    pub(crate) fn hard_fault(&mut self, block: u32, at: usize) {
+    pub(crate) fn major_fault(&mut self, block: u32, at: usize) {
         let since_ns = self.now();
-        Counters::add(&self.counters.hard_faults, 1);
-        Counters::add(&self.table.usage.of(block).hard_faults, 1);
-        self.record(Kind::HardFault, [block]);
+        Counters::add(&self.counters.major_faults, 1);
+        Counters::add(&self.table.usage.of(block).major_faults, 1);
+        self.record(Kind::MajorFault, [block]);
         let place = self.place();
         // Waiting for a place cannot have changed this block: only faults and requests do.
         self.table.get_mut(block).flags |= WANTED;
@@ -471,8 +471,8 @@ impl Engine {
         if operation.since_ns > 0 {
             self.demands -= 1;
             let now_ns = self.now();
-            self.counters.hard_latency.add(now_ns.saturating_sub(operation.since_ns));
-            self.hard_wait_ends(operation.since_ns, now_ns);
+            self.counters.major_latency.add(now_ns.saturating_sub(operation.since_ns));
+            self.major_wait_ends(operation.since_ns, now_ns);
         }
     }
 }

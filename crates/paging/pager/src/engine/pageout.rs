@@ -171,11 +171,11 @@ impl Engine {
     /// Puts a block back that was touched on its way out.
     fn take_back(&mut self, block: u32) {
         self.frames.target.touched();
-        self.record(Kind::SoftFault, [block]);
+        self.record(Kind::MinorFault, [block]);
         self.install(&[block]);
         self.late_waits_end(&[block], false);
         self.policy.rescue(block);
-        self.note_soft_fault(block);
+        self.note_minor_fault(block);
     }
 
     /// Ends watching a block in the pool that was not touched.

@@ -58,7 +58,7 @@ pub(crate) struct Entry {
     pub origin: u8,
     pub state: State,
     pub flags: u8,
-    /// Only the lower half of the hash is known: the block is a page of one that was divided, and
+    /// Only the lower half of the hash is known: the block is a page of one that was split, and
     /// has not been read since.
     pub half: bool,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Region {
     /// Blocks in it.
     pub blocks: u32,
     entries: *mut Entry,
-    /// The hashes of the pages of each block in the slot, if blocks can be divided; else null.
+    /// The hashes of the pages of each block in the slot, if blocks can be split; else null.
     parts: *mut Parts,
     /// A bit for each [`GROUP`] of blocks: whether one of them was ever anything but Zero or Loose.
     groups: *mut u64,
@@ -96,9 +96,9 @@ pub(crate) struct Region {
 
 impl Region {
     /// A region without a touched block.
-    fn new(start: usize, first: u32, blocks: u32, divides: bool) -> terapage_sys::Result<Region> {
+    fn new(start: usize, first: u32, blocks: u32, splits: bool) -> terapage_sys::Result<Region> {
         let entries = memory::reserve(Self::entries_bytes(blocks))?.cast();
-        let parts = match divides {
+        let parts = match splits {
             true => memory::reserve(blocks as usize * size_of::<Parts>())?.cast(),
             false => std::ptr::null_mut(),
         };
@@ -119,7 +119,7 @@ impl Region {
     fn put(&self, index: u32, entry: Entry) {
         let group = index / GROUP;
         // SAFETY: the block is in the region, whose entries are mapped, and each group has a bit;
-        // only the thread that divides uses them.
+        // only the thread that splits uses them.
         unsafe {
             *self.entries.add(index as usize) = entry;
             *self.groups.add((group / u64::BITS) as usize) |= 1 << (group % u64::BITS);
@@ -149,8 +149,8 @@ pub(crate) struct Table {
     starts: Vec<(usize, usize)>,
     next: u32,
     shift: u32,
-    /// Whether blocks can be divided.
-    divides: bool,
+    /// Whether blocks can be split.
+    splits: bool,
     /// The blocks that are Loose: ranges, since a program may reserve terabytes that nobody can
     /// touch.
     pub loose: Spans,
@@ -168,15 +168,15 @@ pub(crate) struct Table {
 unsafe impl Send for Table {}
 
 impl Table {
-    pub fn new(block: usize, divides: bool, counters: &'static RegionTable) -> Table {
-        let usage = Usage::new(counters, block, divides);
+    pub fn new(block: usize, splits: bool, counters: &'static RegionTable) -> Table {
+        let usage = Usage::new(counters, block, splits);
         let shift = block.trailing_zeros();
         Table {
             regions: Vec::new(),
             starts: Vec::new(),
             next: 0,
             shift,
-            divides,
+            splits,
             loose: Spans::new(),
             reserved: u32::MAX,
             usage,
@@ -188,7 +188,7 @@ impl Table {
     pub fn add(&mut self, start: usize, len: usize) -> terapage_sys::Result<u32> {
         let blocks = (len >> self.shift) as u32;
         let first = self.next;
-        let region = Region::new(start, first, blocks, self.divides)?;
+        let region = Region::new(start, first, blocks, self.splits)?;
         self.next += blocks;
         self.counts[State::Zero as usize] += blocks as usize;
         let place = self.starts.partition_point(|&(other, _)| other < start);
@@ -197,9 +197,9 @@ impl Table {
         Ok(first)
     }
 
-    /// Whether the numbers suffice for blocks that are divided.
-    pub fn may_divide(&self) -> bool {
-        self.divides && self.next.checked_mul(PARTS as u32).is_some()
+    /// Whether the numbers suffice for blocks that are split.
+    pub fn may_split(&self) -> bool {
+        self.splits && self.next.checked_mul(PARTS as u32).is_some()
     }
 
     /// Makes each page of a block a block. Only blocks that are settled are touched, and none is
@@ -208,7 +208,7 @@ impl Table {
     ///
     /// # Errors
     /// There are no addresses for the new entries: nothing has changed.
-    pub fn divide(&mut self, is_known: impl Fn(u8) -> bool) -> terapage_sys::Result<()> {
+    pub fn split(&mut self, is_known: impl Fn(u8) -> bool) -> terapage_sys::Result<()> {
         const MORE: u32 = PARTS as u32;
         let mut regions = Vec::with_capacity(self.regions.len());
         for old in &self.regions {
@@ -248,14 +248,14 @@ impl Table {
         }
         self.next *= MORE;
         self.shift -= MORE.ilog2();
-        self.divides = false;
+        self.splits = false;
         let more = PARTS;
         let loose: Vec<_> = self.loose.iter().collect();
         self.loose = Spans::new();
         loose.into_iter().for_each(|(from, to)| self.loose.insert(from * more, to * more));
         self.reserved = self.reserved.saturating_mul(MORE);
         self.counts.iter_mut().for_each(|count| *count *= more);
-        self.usage.divide(more);
+        self.usage.split(more);
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl Table {
         let entry = self.get_mut(block);
         (entry.hash, entry.half) = (hash, false);
         let region = self.region_of(block);
-        if self.divides {
+        if self.splits {
             // SAFETY: as above, and `self` is borrowed for changing.
             unsafe { *region.parts.add((block - region.first) as usize) = parts };
         }

@@ -1,4 +1,4 @@
-//! Trials: hard faults after which only the page that was touched goes into the program, to see
+//! Trials: major faults after which only the page that was touched goes into the program, to see
 //! whether the others of its block are wanted (`terapage_policy::waste`).
 //!
 //! The block of a trial counts as Mapped, and its place in the pool keeps its frame: a trial is a
@@ -27,7 +27,7 @@ struct Trial {
 
 /// The trials under way, by block.
 pub(crate) struct Trials {
-    /// Whether there are any: whether blocks can be divided.
+    /// Whether there are any: whether blocks can be split.
     on: bool,
     under_way: BTreeMap<u32, Trial>,
     pub waste: Waste,
@@ -77,7 +77,7 @@ impl Engine {
             self.trials.waste.found(block, false);
         }
         let page = at / PAGE * PAGE;
-        if self.trials.waste.hard_fault(block, at % (PARTS * PAGE) / PAGE) {
+        if self.trials.waste.major_fault(block, at % (PARTS * PAGE) / PAGE) {
             let trial = Trial { page, together: false, late: false, came: None };
             self.trials.under_way.insert(block, trial);
         }

@@ -15,7 +15,7 @@ use terapage_stats::{RegionCounters, RegionTable};
 /// Bytes of bookkeeping for a block in use: in the table, in the policy's lists, and in the notes
 /// on threads' turns.
 const BOOKS: usize = size_of::<Entry>() + 12 + 1;
-/// More of them for a block that can be divided.
+/// More of them for a block that can be split.
 const BOOKS_OF_PARTS: usize = size_of::<Parts>() + size_of::<u16>();
 
 /// A part that has a name, and the number of its counters.
@@ -47,13 +47,13 @@ fn kind(state: State) -> (bool, bool) {
 }
 
 impl Usage {
-    pub fn new(counters: &'static RegionTable, block: usize, divides: bool) -> Usage {
-        let books = BOOKS + if divides { BOOKS_OF_PARTS } else { 0 };
+    pub fn new(counters: &'static RegionTable, block: usize, splits: bool) -> Usage {
+        let books = BOOKS + if splits { BOOKS_OF_PARTS } else { 0 };
         Usage { counters, named: Vec::new(), block_bytes: block as u64, books, live: 0, live_most: 0 }
     }
 
     /// Each block has become so many.
-    pub fn divide(&mut self, more: usize) {
+    pub fn split(&mut self, more: usize) {
         let numbers = more as u32;
         for named in &mut self.named {
             named.blocks = named.blocks.start * numbers..named.blocks.end.saturating_mul(numbers);

@@ -23,8 +23,8 @@ pub(crate) struct Waits {
     /// Threads that wait for blocks on their way: the block, and since when, ns.
     late: Vec<(u32, u64)>,
     /// Waits that were not yet counted, ns.
-    soft_ns: u64,
-    hard_ns: u64,
+    minor_ns: u64,
+    major_ns: u64,
 }
 
 impl Waits {
@@ -52,28 +52,28 @@ impl Waits {
     }
 
     /// A thread has waited for its page from `began_ns` to now.
-    fn end(&mut self, began_ns: u64, now_ns: u64, hard: bool) {
-        let sum = if hard { &mut self.hard_ns } else { &mut self.soft_ns };
+    fn end(&mut self, began_ns: u64, now_ns: u64, major: bool) {
+        let sum = if major { &mut self.major_ns } else { &mut self.minor_ns };
         *sum += now_ns.saturating_sub(began_ns);
         self.since_ns = now_ns;
     }
 
     /// The threads that wait for these blocks wait no longer.
-    fn come(&mut self, blocks: &[u32], now_ns: u64, hard: bool) {
+    fn come(&mut self, blocks: &[u32], now_ns: u64, major: bool) {
         let mut at = 0;
         while let Some(&(block, began_ns)) = self.late.get(at) {
             if blocks.contains(&block) {
                 self.late.swap_remove(at);
-                self.end(began_ns, now_ns, hard);
+                self.end(began_ns, now_ns, major);
             } else {
                 at += 1;
             }
         }
     }
 
-    /// Takes the whole microseconds that are to be counted: hard, soft.
+    /// Takes the whole microseconds that are to be counted: major, minor.
     fn take_us(&mut self) -> [u64; 2] {
-        [&mut self.hard_ns, &mut self.soft_ns].map(|sum| {
+        [&mut self.major_ns, &mut self.minor_ns].map(|sum| {
             let us = *sum / 1000;
             *sum %= 1000;
             us
@@ -83,30 +83,30 @@ impl Waits {
 
 impl Engine {
     /// A thread that touched a block without bytes in the store has its page.
-    pub(crate) fn soft_wait_ends(&mut self) {
+    pub(crate) fn minor_wait_ends(&mut self) {
         let now_ns = self.now();
         self.waits.end(self.waits.heard_ns, now_ns, false);
     }
 
     /// A thread that has waited for a read since `began_ns` has its page.
-    pub(crate) fn hard_wait_ends(&mut self, began_ns: u64, now_ns: u64) {
+    pub(crate) fn major_wait_ends(&mut self, began_ns: u64, now_ns: u64) {
         self.waits.end(began_ns, now_ns, true);
     }
 
     /// Those who wait for blocks that were on their way have them: from the store, or because they
     /// had not left.
-    pub(crate) fn late_waits_end(&mut self, blocks: &[u32], hard: bool) {
+    pub(crate) fn late_waits_end(&mut self, blocks: &[u32], major: bool) {
         if !self.waits.late.is_empty() {
             let now_ns = self.now();
-            self.waits.come(blocks, now_ns, hard);
+            self.waits.come(blocks, now_ns, major);
         }
     }
 
     /// Counts what has been waited, also for requests.
     pub(crate) fn count_waits(&mut self) {
-        let [hard_us, soft_us] = self.waits.take_us();
-        Counters::add(&self.counters.hard_wait_us, hard_us);
-        Counters::add(&self.counters.soft_wait_us, soft_us);
+        let [major_us, minor_us] = self.waits.take_us();
+        Counters::add(&self.counters.major_wait_us, major_us);
+        Counters::add(&self.counters.minor_wait_us, minor_us);
         let [asked, waited_ns] = self.mailbox.asked();
         self.counters.requests.store(asked, Relaxed);
         self.counters.request_wait_us.store(waited_ns / 1000, Relaxed);

@@ -56,9 +56,9 @@ impl Use {
         Done {
             now_ns: now_ns(),
             ran_ns,
-            came: get(&counters.hard_faults) + get(&counters.prefetched_blocks),
-            soft: get(&counters.soft_faults),
-            waited_us: get(&counters.hard_wait_us),
+            came: get(&counters.major_faults) + get(&counters.prefetched_blocks),
+            soft: get(&counters.minor_faults),
+            waited_us: get(&counters.major_wait_us),
             first: get(&counters.first_touches),
             held: self.held as u64,
         }

@@ -85,7 +85,7 @@ impl Frames {
     }
 
     /// Each frame has become `more` frames.
-    pub fn divide(&mut self, more: usize, soft_per_mille: usize) {
+    pub fn split(&mut self, more: usize, soft_per_mille: usize) {
         self.block /= more;
         self.limit *= more;
         self.count *= more;
@@ -94,7 +94,7 @@ impl Frames {
         self.lease.goal *= more;
         self.soft = SoftBlocks::default();
         self.target = SoftFrames::new(self.limit, self.block, soft_per_mille);
-        self.pool.divide(more);
+        self.pool.split(more);
     }
 
     /// Frames of a huge page.

@@ -40,7 +40,7 @@ impl Hollow {
     }
 
     /// Each place has become `more` places, which divides 64.
-    fn divide(&mut self, more: u32, places: usize) {
+    fn split(&mut self, more: u32, places: usize) {
         let old = std::mem::replace(self, Hollow { words: vec![0; places.div_ceil(64)], next: 0 });
         self.next = old.next * more;
         let mut from = old.first_from(0);
@@ -97,11 +97,11 @@ impl Pool {
     }
 
     /// Each place has become `more` places.
-    pub fn divide(&mut self, more: usize) {
+    pub fn split(&mut self, more: usize) {
         self.block /= more;
         self.places *= more;
         let more = more as u32;
-        self.hollow.divide(more, self.places);
+        self.hollow.split(more, self.places);
         for places in [&mut self.free, &mut self.zero] {
             *places = places.iter().flat_map(|&place| place * more..(place + 1) * more).collect();
         }
@@ -240,12 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_divided_are_hollow_as_before() {
+    fn places_that_are_split_are_hollow_as_before() {
         let mut hollow = Hollow::new(70);
         assert_eq!(hollow.take(70), Some(0..70));
         hollow.put(3);
         hollow.put(69);
-        hollow.divide(4, 280);
+        hollow.split(4, 280);
         assert_eq!(hollow.take(9), Some(12..16));
         assert_eq!(hollow.take(9), Some(276..280));
         assert_eq!(hollow.take(9), None);

@@ -62,7 +62,7 @@ impl Bounce {
     }
 
     /// Each block has become `more` blocks.
-    pub fn divide(&mut self, more: usize) {
+    pub fn split(&mut self, more: usize) {
         self.block /= more;
     }
 

@@ -351,18 +351,18 @@ impl Io {
         Ok(())
     }
 
-    /// Whether all stores can divide their slots.
-    pub fn may_divide(&self, more: usize) -> bool {
-        self.stores.iter().all(|store| store.may_divide(more))
+    /// Whether all stores can split their slots.
+    pub fn may_split(&self, more: usize) -> bool {
+        self.stores.iter().all(|store| store.may_split(more))
     }
 
     /// Makes each block, and each slot, `more` of them. Nothing is under way, no child reads the
     /// slots, and all stores can.
-    pub fn divide(&mut self, more: usize) {
-        self.stores.iter_mut().for_each(|store| store.divide(more));
+    pub fn split(&mut self, more: usize) {
+        self.stores.iter_mut().for_each(|store| store.split(more));
         self.block /= more;
-        self.slots.divide(more as u32);
-        self.bounce.divide(more);
+        self.slots.split(more as u32);
+        self.bounce.split(more);
     }
 
     /// Adds a store that is only read. Returns its origin.

@@ -73,7 +73,7 @@ impl Slots {
     }
 
     /// Each slot has become `more` slots. No child reads any.
-    pub fn divide(&mut self, more: u32) {
+    pub fn split(&mut self, more: u32) {
         assert!(self.snapshots.is_empty());
         let mut owned = Bits(Vec::with_capacity(self.owned.0.len() * more as usize));
         for slot in self.owned.iter().flat_map(|slot| slot * more..(slot + 1) * more) {
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_are_divided_are_in_use_as_before() {
+    fn slots_that_are_split_are_in_use_as_before() {
         let mut slots = Slots::new(2);
         slots.grown(100);
         for _ in 0..40 {
             slots.take(2);
         }
         slots.free(3);
-        slots.divide(4);
+        slots.split(4);
         assert_eq!(slots.count(), 79 * 4);
         assert_eq!(slots.take(8), Some((320, 8)));
         let rest: Vec<_> = std::iter::from_fn(|| slots.take(8)).collect();

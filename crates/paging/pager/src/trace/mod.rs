@@ -49,8 +49,8 @@ pub(crate) enum Kind {
     FirstTouch,
     FreshAhead,
     Present,
-    HardFault,
-    SoftFault,
+    MajorFault,
+    MinorFault,
     PrefetchMarker,
     Prefetched,
     PageOutDirty,
@@ -66,8 +66,8 @@ const KINDS: [Kind; 14] = [
     Kind::FirstTouch,
     Kind::FreshAhead,
     Kind::Present,
-    Kind::HardFault,
-    Kind::SoftFault,
+    Kind::MajorFault,
+    Kind::MinorFault,
     Kind::PrefetchMarker,
     Kind::Prefetched,
     Kind::PageOutDirty,
@@ -331,8 +331,8 @@ impl<W: Write> Taker<W> {
             Kind::FirstTouch => Event::FirstTouch { block },
             Kind::FreshAhead => Event::FreshAhead { block },
             Kind::Present => Event::Present { block },
-            Kind::HardFault => Event::HardFault { block },
-            Kind::SoftFault => Event::SoftFault { block },
+            Kind::MajorFault => Event::MajorFault { block },
+            Kind::MinorFault => Event::MinorFault { block },
             Kind::PrefetchMarker => Event::PrefetchMarker { block },
             Kind::Prefetched => Event::Prefetched { block },
             Kind::PutBack => Event::PutBack { block },
@@ -379,7 +379,7 @@ mod tests {
         // As if the recording had begun a second ago.
         recorder.started_ns -= 1_000_000_000;
         recorder.events(Kind::PutBack, []);
-        recorder.events(Kind::HardFault, [7]);
+        recorder.events(Kind::MajorFault, [7]);
         recorder.end();
         shared.wait_end().unwrap();
         let records: Vec<_> = Reader::open(&file.0).unwrap().map(Result::unwrap).collect();
@@ -397,9 +397,9 @@ mod tests {
         for index in 0..5 * RING as u64 {
             let delta_us = if index % 1000 == 0 { (1 << TIME_BITS) + (index << 30) } else { index % 3 };
             let block = (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
-            recorder.put(delta_us, Kind::HardFault, block, &[]);
+            recorder.put(delta_us, Kind::MajorFault, block, &[]);
             time_us += delta_us;
-            expected.push(Record { time_us, event: Event::HardFault { block } });
+            expected.push(Record { time_us, event: Event::MajorFault { block } });
         }
         recorder.end();
         shared.wait_end().unwrap();
@@ -422,7 +422,7 @@ mod tests {
         // More than a pipe and the ring can hold. No two blocks are alike, so zstd finds little to
         // compress.
         for index in 0..20 * RING as u64 {
-            recorder.put(0, Kind::HardFault, (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32, &[]);
+            recorder.put(0, Kind::MajorFault, (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32, &[]);
         }
         recorder.end();
         assert!(shared.wait_end().is_err());

@@ -310,8 +310,8 @@ fn note(found: Beside) {
     if let Some(counters) = shared().map(|shared| &shared.counters) {
         let most = MOST.get().total();
         for (counter, value) in [
-            (&counters.beside_bytes, found.total()),
-            (&counters.beside_peak_bytes, most),
+            (&counters.untracked_bytes, found.total()),
+            (&counters.untracked_peak_bytes, most),
             (&counters.shared_bytes, found.shared),
             (&counters.shared_peak_bytes, MOST_SHARED.load(Relaxed)),
         ] {
@@ -322,8 +322,8 @@ fn note(found: Beside) {
 
 /// Puts the findings into the counters of a process without a pager.
 pub fn fill(snapshot: &mut terapage_stats::Snapshot) {
-    snapshot.beside_bytes = NOW.get().total();
-    snapshot.beside_peak_bytes = MOST.get().total();
+    snapshot.untracked_bytes = NOW.get().total();
+    snapshot.untracked_peak_bytes = MOST.get().total();
     snapshot.shared_bytes = NOW.get().shared;
     snapshot.shared_peak_bytes = MOST_SHARED.load(Relaxed);
 }

@@ -20,7 +20,7 @@ pub fn settings() -> Option<&'static Settings> {
     SETTINGS.get()
 }
 
-/// Bytes of the smallest blocks that there may be once blocks are divided.
+/// Bytes of the smallest blocks that there may be once blocks are split.
 fn least_block() -> usize {
     settings().map_or(DEFAULT_BLOCK, Settings::least_block_bytes)
 }
@@ -300,7 +300,7 @@ pub fn start_pager(in_use: usize) -> Option<Pager> {
     let options = Options {
         block,
         frames,
-        divides: settings.divides(),
+        splits: settings.splits(),
         policy: settings.policy.clone(),
         prefetch: settings.prefetch.clone(),
         verify: settings.verify,

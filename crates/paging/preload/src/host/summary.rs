@@ -125,13 +125,13 @@ struct Numbers {
     /// 1 if it was paged.
     paged: u64,
     resident_peak: u64,
-    beside_peak: u64,
+    untracked_peak: u64,
     bytes_in: u64,
     bytes_out: u64,
-    hard_faults: u64,
-    hard_us: u64,
-    soft_faults: u64,
-    soft_us: u64,
+    major_faults: u64,
+    major_us: u64,
+    minor_faults: u64,
+    minor_us: u64,
     requests: u64,
     request_us: u64,
     program_us: u64,
@@ -148,13 +148,13 @@ impl Numbers {
         Numbers {
             paged: u64::from(now.started_s > 0),
             resident_peak: now.resident_peak_bytes,
-            beside_peak: now.beside_peak_bytes,
+            untracked_peak: now.untracked_peak_bytes,
             bytes_in: now.page_in_bytes,
             bytes_out: now.page_out_bytes,
-            hard_faults: now.hard_faults,
-            hard_us: now.hard_wait_us,
-            soft_faults: now.soft_faults.saturating_add(now.first_touches),
-            soft_us: now.soft_wait_us,
+            major_faults: now.major_faults,
+            major_us: now.major_wait_us,
+            minor_faults: now.minor_faults.saturating_add(now.first_touches),
+            minor_us: now.minor_wait_us,
             requests: now.requests,
             request_us: now.request_wait_us,
             program_us: now.program_us,
@@ -171,13 +171,13 @@ impl Numbers {
         [
             &mut self.paged,
             &mut self.resident_peak,
-            &mut self.beside_peak,
+            &mut self.untracked_peak,
             &mut self.bytes_in,
             &mut self.bytes_out,
-            &mut self.hard_faults,
-            &mut self.hard_us,
-            &mut self.soft_faults,
-            &mut self.soft_us,
+            &mut self.major_faults,
+            &mut self.major_us,
+            &mut self.minor_faults,
+            &mut self.minor_us,
             &mut self.requests,
             &mut self.request_us,
             &mut self.program_us,
@@ -212,7 +212,7 @@ impl Numbers {
     /// Of all time in which threads worked or waited for memory, the part in which they waited, per
     /// cent.
     fn waited_percent(&self) -> f64 {
-        let waited = (self.hard_us + self.soft_us + self.request_us) as f64;
+        let waited = (self.major_us + self.minor_us + self.request_us) as f64;
         waited * 100.0 / (waited + self.program_us as f64).max(1.0)
     }
 
@@ -343,22 +343,22 @@ fn show(told: &Told, run: &Run, is_alive: impl Fn(u32) -> bool) -> String {
     let share = all.waited_percent();
     let mut text = format!(
         "terapage: summary: {:.1} s, {many}, {} paged; peak {} MiB in the budget of {} MiB{each}, {at_most}{} MiB beside it; page-in {} MiB, \
-         page-out {} MiB, blocks of {} KiB; threads worked {:.1} s and waited {:.1} s for memory ({share:.0}% of both): {:.1} s for {} hard faults, \
-         {:.1} s for {} soft faults and first touches, {:.1} s for {} requests{}\n",
+         page-out {} MiB, blocks of {} KiB; threads worked {:.1} s and waited {:.1} s for memory ({share:.0}% of both): {:.1} s for {} major faults, \
+         {:.1} s for {} minor faults and first touches, {:.1} s for {} requests{}\n",
         run.seconds,
         all.paged,
         mib(peak),
         mib(run.budget),
-        mib(all.beside_peak),
+        mib(all.untracked_peak),
         mib(all.bytes_in),
         mib(all.bytes_out),
         run.block >> 10,
         seconds(all.program_us),
-        seconds(all.hard_us + all.soft_us + all.request_us),
-        seconds(all.hard_us),
-        all.hard_faults,
-        seconds(all.soft_us),
-        all.soft_faults,
+        seconds(all.major_us + all.minor_us + all.request_us),
+        seconds(all.major_us),
+        all.major_faults,
+        seconds(all.minor_us),
+        all.minor_faults,
         seconds(all.request_us),
         all.requests,
         not_counted(told, is_alive),
@@ -473,13 +473,13 @@ mod tests {
         Numbers {
             paged: 1,
             resident_peak: 5 << 20,
-            beside_peak: 2 << 20,
+            untracked_peak: 2 << 20,
             bytes_in: 3 << 20,
             bytes_out: 4 << 20,
-            hard_faults: 5,
-            hard_us: 1_000_000,
-            soft_faults: 7,
-            soft_us: 700_000,
+            major_faults: 5,
+            major_us: 1_000_000,
+            minor_faults: 7,
+            minor_us: 700_000,
             requests: 9,
             request_us: 300_000,
             program_us: 2_000_000,
@@ -509,8 +509,8 @@ mod tests {
         let shown = show(&told, &run(Some(6 << 20), 16 << 10), |pid| pid == 14);
         assert!(shown.starts_with(
             "terapage: summary: 4.0 s, 2 processes, 1 paged; peak 6 MiB in the budget of 64 MiB of all together, at most 2 MiB beside it; page-in 3 MiB, \
-             page-out 4 MiB, blocks of 16 KiB; threads worked 2.0 s and waited 2.0 s for memory (50% of both): 1.0 s for 5 hard faults, 0.7 s for \
-             7 soft faults and first touches, 0.3 s for 9 requests; 1 ended by a signal or without the C library, not counted; 1 went on as a program \
+             page-out 4 MiB, blocks of 16 KiB; threads worked 2.0 s and waited 2.0 s for memory (50% of both): 1.0 s for 5 major faults, 0.7 s for \
+             7 minor faults and first touches, 0.3 s for 9 requests; 1 ended by a signal or without the C library, not counted; 1 went on as a program \
              without the library, not counted; 1 still running, not counted\n"
         ), "{shown}");
         let own = show(&told, &run(None, 16 << 10), |_| true);

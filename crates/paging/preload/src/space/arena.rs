@@ -194,7 +194,7 @@ fn reserve_most(most: usize, block: usize, budget: usize) -> Result<(usize, usiz
 }
 
 /// Reserves the arena; its pager is started when more than `start_at` bytes are in use. Its blocks
-/// of `block` bytes may be divided into blocks of `least` bytes.
+/// of `block` bytes may be split into blocks of `least` bytes.
 ///
 /// # Errors
 /// No such range can be reserved: the text says why, and what to do.

@@ -180,22 +180,22 @@ impl<'a> Pager<'a> {
                 self.prefetch_after(block);
             }
             State::Here => {}
-            State::Soft => self.soft_fault(block),
+            State::Soft => self.minor_fault(block),
             State::Watched => self.watched_fault(block),
-            State::Stored => self.hard_fault(block),
+            State::Stored => self.major_fault(block),
             State::Zero => self.first_touch(block, ahead),
         }
     }
 
     /// A touch of a block that still has its frame.
-    fn soft_fault(&mut self, block: u32) {
-        let waited = self.wait(self.timing.costs.soft_us);
-        self.forecast.soft_us += waited;
+    fn minor_fault(&mut self, block: u32) {
+        let waited = self.wait(self.timing.costs.minor_us);
+        self.forecast.minor_us += waited;
         self.soft_frames.touched();
         self.soft_len -= 1;
         self.taken += 1;
         self.blocks[block as usize].state = State::Here;
-        self.forecast.soft_faults += 1;
+        self.forecast.minor_faults += 1;
         self.policy.rescue(block);
         self.put_back_company(block);
     }
@@ -222,8 +222,8 @@ impl<'a> Pager<'a> {
             let waited = self.wait(late);
             self.forecast.stream_us += waited;
         }
-        let waited = self.wait(self.timing.costs.soft_us);
-        self.forecast.soft_us += waited;
+        let waited = self.wait(self.timing.costs.minor_us);
+        self.forecast.minor_us += waited;
         let entry = &mut self.blocks[block as usize];
         (entry.state, entry.arrives) = (State::Here, 0.0);
         if std::mem::replace(&mut entry.marker, false) {
@@ -234,13 +234,13 @@ impl<'a> Pager<'a> {
             }
             self.prefetch_after(block);
         } else {
-            self.forecast.soft_faults += 1;
+            self.forecast.minor_faults += 1;
             self.policy.seen(block);
         }
     }
 
     /// A touch of a block that only the store has.
-    fn hard_fault(&mut self, block: u32) {
+    fn major_fault(&mut self, block: u32) {
         self.find_frame();
         self.forecast.demand += 1;
         // The device's time is used, whoever waits.

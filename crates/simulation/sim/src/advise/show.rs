@@ -142,14 +142,14 @@ pub fn study(results: &Results) -> Study {
                 false => [format!("{:.2}", prediction.slow_down), format!("{:.2}", prediction.error)],
             });
             row.extend(
-                [forecast.demand, forecast.prefetched, forecast.soft_faults, forecast.written]
+                [forecast.demand, forecast.prefetched, forecast.minor_faults, forecast.written]
                     .map(|count| count.to_string()),
             );
             row.extend(
                 [
                     forecast.demand_us,
                     forecast.stream_us,
-                    forecast.soft_us,
+                    forecast.minor_us,
                     forecast.first_us,
                     forecast.write_us,
                 ]
@@ -158,7 +158,7 @@ pub fn study(results: &Results) -> Study {
             row
         },
     );
-    let columns = "budget,block,policy,store,slow-down,+-,demand,read ahead,soft faults,written,demand s,stream s,soft s,fresh s,frames s";
+    let columns = "budget,block,policy,store,slow-down,+-,demand,read ahead,minor faults,written,demand s,stream s,soft s,fresh s,frames s";
     let measured = |name: &str, value: String, unit: &str| Parameter {
         name: name.into(),
         value,
@@ -170,7 +170,7 @@ pub fn study(results: &Results) -> Study {
     for costs in &results.costs {
         let block = Size(costs.block_bytes);
         let values = [
-            ("soft fault", costs.soft_us),
+            ("minor fault", costs.minor_us),
             ("demand page-in", costs.demand_us),
             ("new frame", costs.fresh_us),
             ("used frame", costs.recycled_us),

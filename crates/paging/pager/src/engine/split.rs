@@ -1,4 +1,4 @@
-//! Division: blocks of four pages become blocks of one page each, all at once and for good, when
+//! Splitting: blocks of four pages become blocks of one page each, all at once and for good, when
 //! trials have shown that the program touches scattered pages.
 //!
 //! Nothing is under way meanwhile, and nothing is moved, read or written: the pages stay where they
@@ -19,24 +19,24 @@ use terapage_policy::replacement;
 use terapage_store::Store;
 use terapage_sys::PAGE;
 
-/// Whether blocks of these options can be divided.
+/// Whether blocks of these options can be split.
 pub(crate) fn may_ever(options: &crate::Options) -> bool {
-    options.divides && options.block == PARTS * PAGE && options.trace.is_none()
+    options.splits && options.block == PARTS * PAGE && options.trace.is_none()
 }
 
 impl Engine {
-    /// Divides blocks if that is due and possible.
+    /// Splits blocks if that is due and possible.
     pub(crate) fn see_to_waste(&mut self) {
         if !self.trials.are_off() && self.trials.waste.is_shown() {
-            self.divide().ok();
+            self.split().ok();
         }
     }
 
-    /// Divides blocks, if that is possible now. Whether it was done.
-    pub(crate) fn divide(&mut self) -> Result<bool, Error> {
+    /// Splits blocks, if that is possible now. Whether it was done.
+    pub(crate) fn split(&mut self) -> Result<bool, Error> {
         // The trace has one size of blocks, and what a child reads stays as it is.
         let free = self.holds == 0 && self.children.is_empty() && !self.io.slots.are_read();
-        if self.trials.are_off() || !free || self.recorder.is_some() || !self.table.may_divide() {
+        if self.trials.are_off() || !free || self.recorder.is_some() || !self.table.may_split() {
             return Ok(false);
         }
         self.settle_all();
@@ -47,7 +47,7 @@ impl Engine {
         let options = crate::Options {
             block: PAGE,
             frames: self.options.frames * PARTS,
-            divides: false,
+            splits: false,
             ..self.options.clone()
         };
         let policy = match options.turns {
@@ -55,24 +55,24 @@ impl Engine {
             false => replacement::by_name(&options.policy, options.frames),
         };
         let (Some(policy), Some(ahead)) = (policy, Ahead::new(&options)) else { return Ok(false) };
-        if !self.io.may_divide(PARTS) {
+        if !self.io.may_split(PARTS) {
             // Nothing will change that.
             self.trials = Trials::new(false, 0);
             return Ok(false);
         }
         let (own, files) = (self.io.own(), &self.files);
         let is_file = |origin: u8| origin != own && files.iter().any(|file| file.origin() == origin);
-        if self.table.divide(|origin| !is_file(origin)).is_err() {
+        if self.table.split(|origin| !is_file(origin)).is_err() {
             return Ok(false);
         }
-        self.io.divide(PARTS);
-        self.files.iter_mut().for_each(|file| file.divide(PARTS as u32));
-        self.frames.divide(PARTS, options.soft_per_mille);
+        self.io.split(PARTS);
+        self.files.iter_mut().for_each(|file| file.split(PARTS as u32));
+        self.frames.split(PARTS, options.soft_per_mille);
         self.ahead = ahead.after(&self.ahead, PARTS as u32);
         self.policy = policy;
         self.held = Held::default();
         self.trials = Trials::new(false, 0);
-        self.is_divided = true;
+        self.is_split = true;
         self.block = options.block;
         self.options = options;
         self.zero_hash = hash(&vec![0; self.block]);
@@ -87,13 +87,13 @@ impl Engine {
     ///
     /// # Errors
     /// It cannot have them.
-    pub(crate) fn divided(&self, mut store: Box<dyn Store>) -> Result<Box<dyn Store>, Error> {
-        if self.is_divided {
-            if !store.may_divide(PARTS) {
-                let why = "its slots cannot be divided".to_owned();
+    pub(crate) fn split_like(&self, mut store: Box<dyn Store>) -> Result<Box<dyn Store>, Error> {
+        if self.is_split {
+            if !store.may_split(PARTS) {
+                let why = "its slots cannot be split".to_owned();
                 return Err(StoreError::Unfit { name: store.name(), why }.into());
             }
-            store.divide(PARTS);
+            store.split(PARTS);
         }
         Ok(store)
     }

@@ -1,7 +1,7 @@
-/* Single pages at random places, so that blocks are divided while the program runs: with children
+/* Single pages at random places, so that blocks are split while the program runs: with children
  * of forks that read the pages before and after that, and with memory that is discarded, moved and
  * given back afterwards.
- * usage: divided MIB TOUCHES */
+ * usage: split MIB TOUCHES */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <sys/wait.h>
